@@ -27,9 +27,9 @@ from parley.control.ledger import Holding, Ledger
 from parley.control.objects import mirror as mirrors
 from parley.control.publishing import podscheduling
 from parley.control.records import Records
-from parley.control.release.giving_back import GivingBack
+from parley.control.release.deallocation import Deallocator
 from parley.control.release.keeping import Keeping
-from parley.control.release.releasing import Releases
+from parley.control.release.releases import Releases
 from parley.control.release.unseen_users import UnseenUsers
 from parley.control.reservation_pods import ReservationPods
 from parley.control.state import State
@@ -128,14 +128,14 @@ def _adopt_used(state: State, claim: ResourceClaim) -> Holding | None:
     return _ADOPT_RECORD(state, claim) if claim.status.reserved_for else None
 
 
-def _taken_back(self: GivingBack, holding: Holding) -> None:
+def _taken_back(self: Deallocator, holding: Holding) -> None:
     driver: Any = self._drivers[holding.driver].driver
     if holding.kept_until is not None:
         driver._inventory.release(holding.uid)
     _LEFT_BY_POD(self, holding)
 
 
-async def _free_at_once(self: GivingBack, holding: Holding, *, departed: bool) -> None:
+async def _free_at_once(self: Deallocator, holding: Holding, *, departed: bool) -> None:
     await _FINISH(self, holding, departed=departed)
     driver: Any = self._drivers[holding.driver].driver
     driver._inventory.release(holding.uid)
@@ -146,8 +146,8 @@ def _needs_anything(self: Allocator, new: Any) -> str:
     return ""
 
 
-_FINISH, _GOES = GivingBack._finish, Allocator._goes
-_LEFT, _LEFT_BY_POD, _ADOPT_RECORD = Keeping.left, GivingBack._left, restoring.adopt_record
+_FINISH, _GOES = Deallocator._finish, Allocator._goes
+_LEFT, _LEFT_BY_POD, _ADOPT_RECORD = Keeping.left, Deallocator._released, restoring.adopt_record
 
 
 _WHOSE = admission._whose
@@ -192,7 +192,7 @@ BUGS: Mapping[str, Bug] = {
         ((restoring, "_adopt_release", no_result),), ("handed out twice", "left over")
     ),
     "what nodes owe is not waited for": Bug(((Releases, "owe", no_result),), ("handed out twice",)),
-    "nodes are not asked": Bug(((Releases, "ask", nothing),), ("left over", "waits in vain")),
+    "nodes are not asked": Bug(((Releases, "request_receipts", nothing),), ("left over", "waits in vain")),
     "finalizers stay": Bug(
         ((ClaimReconciler, "_drop_finalizer", nothing),), ("left over", "waits in vain", "conditions disagree")
     ),
@@ -268,7 +268,7 @@ BUGS = {
         (
             (admission, "_not_theirs", lambda _title, _rights, kind: "" if kind.endswith("Template") else "no"),
             (admission, "is_shareable", lambda claim: claim.spec.devices.requests[0].name != "exclusive"),
-            (GivingBack, "_vanishes", lambda _self, _holding: True),
+            (Deallocator, "_vanishes", lambda _self, _holding: True),
             (UnseenUsers, "join_known", lambda self, holding: _LET_IN(self, holding) if holding.named else []),
         ),
         ("exclusive, two pods", "handed out twice", "waits in vain"),
@@ -296,7 +296,7 @@ BUGS = {
         ((Keeping, "left", _left_first),), ("freed while kept",), lasting=True
     ),
     "the driver takes back what is kept": Bug(
-        ((GivingBack, "_left", _taken_back),), ("handed out twice",), lasting=True
+        ((Deallocator, "_released", _taken_back),), ("handed out twice",), lasting=True
     ),
     "a restart forgets claims without users": Bug(
         ((restoring, "adopt_record", _adopt_used),), ("handed out twice", "freed while kept"), lasting=True
@@ -305,7 +305,7 @@ BUGS = {
         ((Releases, "owes_removal", lambda *_: False),), ("handed out twice", "left over"), data=True
     ),
     "what data was on is free before it is removed": Bug(
-        ((GivingBack, "_finish", _free_at_once),), ("handed out twice",), data=True
+        ((Deallocator, "_finish", _free_at_once),), ("handed out twice",), data=True
     ),
     "a kept claim is never given back": Bug(
         ((Keeping, "seconds_left", lambda _self, holding: 60.0 if holding.kept_until else 0.0),),

@@ -76,42 +76,6 @@ class Affinity(Struct, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
-class VolumeClaimSpec(Struct, frozen=True):
-    volume_name: str = ""
-
-
-class VolumeClaimStatus(Struct, frozen=True):
-    phase: str = ""
-
-
-class PersistentVolumeClaim(Struct, frozen=True):
-    """Read for the volume that it is bound to, which its user may name before it is."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: VolumeClaimSpec = VolumeClaimSpec()
-    status: VolumeClaimStatus = VolumeClaimStatus()
-
-    @property
-    def bound_to(self) -> str:
-        """The volume's name, "" before it is bound."""
-        return self.spec.volume_name if self.status.phase == "Bound" else ""
-
-
-class VolumeNodeAffinity(Struct, frozen=True):
-    required: NodeSelector | None = None
-
-
-class VolumeSpec(Struct, frozen=True):
-    node_affinity: VolumeNodeAffinity | None = None
-
-
-class PersistentVolume(Struct, frozen=True):
-    """Read for the nodes where it can be used."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: VolumeSpec = VolumeSpec()
-
-
 class Toleration(Struct, frozen=True):
     key: str = ""
     operator: str = ""

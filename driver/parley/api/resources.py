@@ -9,7 +9,7 @@ import msgspec
 import orjson
 from pydantic import BaseModel
 
-from parley.api import builtin, models
+from parley.api import builtin, models, volumes
 from parley.api.names import GROUP, VERSION
 from parley.api.opaque import without_unreadable
 
@@ -151,9 +151,9 @@ class Resource(Generic[T]):
 PODS = Resource("", "v1", "pods", "Pod", True, builtin.Pod)
 NODES = Resource("", "v1", "nodes", "Node", False, builtin.Node)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, builtin.Namespace)
-VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", False, builtin.PersistentVolume)
+VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", False, volumes.PersistentVolume)
 VOLUME_CLAIMS = Resource(
-    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, builtin.PersistentVolumeClaim
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, volumes.PersistentVolumeClaim
 )
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True, builtin.ConfigMap)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, builtin.Event)

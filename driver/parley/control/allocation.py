@@ -51,7 +51,7 @@ class Aborted(Busy):
 
 
 class Allocator:
-    """Allocates into the ledger. What is in there is recorded by `records`, and ended by `giving_back`."""
+    """Allocates into the ledger. What is in there is recorded by `records`, and ended by `deallocation`."""
 
     def __init__(self, state: State) -> None:
         self._state = state

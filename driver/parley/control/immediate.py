@@ -26,7 +26,7 @@ from parley.control.decision.demand import scores
 from parley.control.decision.eligible import SuitableNodes
 from parley.control.ledger import Holding
 from parley.control.records import Records
-from parley.control.release.giving_back import GivingBack
+from parley.control.release.deallocation import Deallocator
 from parley.control.state import State
 from parley.kube.backoff import Backoff, Pauses
 from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
@@ -60,7 +60,7 @@ class ImmediateClaims:
         state: State,
         allocator: Allocator,
         records: Records,
-        giving_back: GivingBack,
+        deallocator: Deallocator,
         queue: WorkQueue[Key],
         candidates: int = DEFAULT_CANDIDATES,
     ) -> None:
@@ -70,7 +70,7 @@ class ImmediateClaims:
         self._drivers = state.drivers
         self._allocator = allocator
         self._records = records
-        self._giving_back = giving_back
+        self._deallocator = deallocator
         self._queue = queue
         self._candidates = candidates
         self._attempts: dict[Key, _Attempt] = {}
@@ -193,7 +193,7 @@ class ImmediateClaims:
         except Conflict:
             self._queue.retry(_key(claim))  # the cache is behind
         except (BadRequest, Forbidden, Invalid) as error:
-            await self._giving_back.give_up(holding)
+            await self._deallocator.release_unused(holding)
             message = f"the API server refused the allocation: {error.message}"
             await self._failed(claim, class_, holding.node, message, permanent=False)
 

@@ -9,7 +9,7 @@ After a restart of the controller there are none: who is leaving by then is foun
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from parley.negotiation.requests import Amounts
@@ -28,7 +28,7 @@ class Nomination:
 
     `requests` are what it asks drivers for, `amounts` what it requests of the node, in thousandths. `leaving` are
     the UIDs of the pods that leave, `freed` those of what they hold, by driver. `until` is on the event loop's
-    clock. `unused` are UIDs of named claims that it is to use there, which are allocated and have no users.
+    clock. `claims` are the pod's free named claims (`PodClaim.is_free`), which it is to get: names by UID.
     """
 
     pod: PodReference
@@ -39,17 +39,12 @@ class Nomination:
     leaving: frozenset[str]
     freed: Mapping[str, frozenset[str]]
     until: float
-    unused: frozenset[str] = frozenset()
+    claims: Mapping[str, str] = field(default_factory=dict)
 
     def covers(self, other: "Nomination") -> bool:
         """Whether the other one wants nothing else on the node, and needs nobody else to leave it."""
         same = other.node == self.node and other.requests == self.requests and other.amounts == self.amounts
-        return same and other.leaving <= self.leaving and other.unused <= self.unused
-
-    @property
-    def claims(self) -> Collection[str]:
-        """UIDs of the claims that it is to get."""
-        return {*self.unused, *(claim.uid for request in self.requests.values() for claim in request.claims)}
+        return same and other.leaving <= self.leaving and other.claims.keys() <= self.claims.keys()
 
 
 def _unheard(_: Nomination) -> None:

@@ -257,7 +257,7 @@ class Records:
         """The claim stays allocated, for the next pod: its nodes have confirmed that it is not prepared there."""
         await self._released(holding, _kept(holding))
 
-    async def tell_releasing(self, holding: Holding) -> None:
+    async def record_releasing(self, holding: Holding) -> None:
         """A named claim shows that it is in nobody's use and not free yet, what it waits for and since when."""
         claim = self._claims.own(holding)
         if claim is None:
@@ -281,8 +281,8 @@ class Records:
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
-    async def ask_back(self, holding: Holding) -> None:
-        """Ask the standalone driver to take its allocation back. Raises NotFound if the claim is gone."""
+    async def request_deallocation(self, holding: Holding) -> None:
+        """Ask the standalone driver to deallocate. Raises NotFound if the claim is gone."""
         await self._write_record(holding, {"reservedFor": None, "deallocationRequested": True})
 
 

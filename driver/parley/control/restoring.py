@@ -28,7 +28,7 @@ from parley.control.objects.mirror import (
     recorded_units,
 )
 from parley.control.objects.standin import is_stand_in, stands_for
-from parley.control.release.receipts import prepared_by
+from parley.control.release.receipts import owed, prepared_by
 from parley.control.state import State
 from parley.kube.clock import moment
 from parley.sdk import Allocation, Device, Held, PodReference
@@ -60,9 +60,8 @@ def restore(state: State, newer: Mapping[str, BuiltinClaim] = MappingProxyType({
     for mirror in mirrors:
         if state.ledger.of_claim(mirror.metadata.namespace, mirror.metadata.name) is None:
             adopt(state, mirror)
-    for release in state.cluster.releases():
-        if not release.spec.node_lost:
-            _adopt_release(state, release)
+    for release in owed(state.cluster.releases()):
+        _adopt_release(state, release)
     users = {user for holding in state.ledger for user in holding.pods.values()}
     return {user.uid for user in users if not _cached(state.cluster, user)}
 

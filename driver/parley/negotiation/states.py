@@ -58,8 +58,8 @@ class Step(Enum):
     ADOPT = "adopt"
     """Remember an allocation that the API shows: the pod is bound and may be using it."""
 
-    TAKE_BACK = "take back"
-    """Give back everything that the pod holds: it can't run where its claims are."""
+    RELEASE = "release"
+    """Release everything that the pod holds: it can't run where its claims are."""
 
 
 _UNUSABLE = {ClaimState.CLEARED, ClaimState.UNKNOWN}
@@ -77,7 +77,7 @@ def next_step(states: Iterable[ClaimState], *, bound: bool) -> Step:
     if ClaimState.STALE in present:
         return Step.NOTHING
     if ClaimState.MISPLACED in present or (not bound and present & _UNUSABLE):
-        return Step.TAKE_BACK
+        return Step.RELEASE
     if ClaimState.UNKNOWN in present:
         return Step.ADOPT
     if present & _UNRECORDED and (bound or not unallocated):

@@ -11,11 +11,11 @@ from parley.api.builtin import (
     BuiltinTemplate,
     Namespace,
     Node,
-    PersistentVolumeClaim,
     Pod,
     ResourceSlice,
 )
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
+from parley.api.volumes import PersistentVolumeClaim
 from parley.control.caches.cluster import ClusterCache, done, priority
 from parley.control.caches.indexes import Key, named_claims
 from parley.control.claims.named import failure_of
@@ -27,8 +27,8 @@ from parley.control.objects.mirror import is_mirror, owner_pod
 from parley.control.objects.reservation_pod import reserved_on
 from parley.control.objects.standin import is_stand_in
 from parley.control.publishing.podscheduling import Publisher
-from parley.control.release.giving_back import GivingBack
-from parley.control.release.releasing import Releases, out_of_service
+from parley.control.release.deallocation import Deallocator
+from parley.control.release.releases import Releases, out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
@@ -98,7 +98,7 @@ class Changes:
         state: State,
         wakeups: Wakeups,
         reconciler: Reconciler,
-        giving_back: GivingBack,
+        deallocator: Deallocator,
         releases: Releases,
         publisher: Publisher,
     ) -> None:
@@ -109,7 +109,7 @@ class Changes:
         self._drivers = state.drivers
         self._wakeups = wakeups
         self._reconciler = reconciler
-        self._giving_back = giving_back
+        self._deallocator = deallocator
         self._releases = releases
         self._publisher = publisher
 
@@ -213,7 +213,7 @@ class Changes:
             else:
                 self._queues.pods.add((owner.namespace, owner.name))
         else:
-            self._giving_back.mirror_changed(old, new)
+            self._deallocator.mirror_changed(old, new)
             self._look_at_users(key)
 
     def _look_at_users(self, key: Key) -> None:
@@ -287,7 +287,7 @@ class Changes:
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if (claim := new or old) is not None:
             key = (claim.metadata.namespace, claim.metadata.name)
-            self._giving_back.record_changed(claim, gone=new is None)
+            self._deallocator.record_changed(claim, gone=new is None)
             if new is not None and driver_of_record(new) not in self._drivers:
                 adopt_record(self._state, new)
             if new is not None and old is not None and failure_of(new) and not failure_of(old):

@@ -43,8 +43,8 @@ FORBIDDEN_SECONDS = 60.0
 BINDING_SECONDS = 2.0
 """After so long it is looked whether a pod is bound by now."""
 
-GIVING_BACK_SECONDS = 1.0
-"""After so long it is looked whether a claim that its last users have left is given back by now."""
+DEALLOCATING_SECONDS = 1.0
+"""After so long it is looked whether a claim that its last users have left is deallocated by now."""
 
 PLANS = 4
 """So many plans are tried in a row, where disruption budgets spare pods."""
@@ -106,7 +106,7 @@ class ClaimPreemption:
             attempt.begin_again()
         if departed := self._departed(claims):
             self._nominations.end(pod.metadata.uid)
-            return Postponed("", f"claim {departed} is about to be given back", GIVING_BACK_SECONDS)
+            return Postponed("", f"claim {departed} is about to be given back", DEALLOCATING_SECONDS)
         for _ in range(PLANS):
             self._check_waits(pod)
             plan = self._victims(pod, claims, demand, drivers, self._spared_now()).plan()
@@ -230,7 +230,7 @@ class ClaimPreemption:
             plan.leaving.union(victim.metadata.uid for victim in plan.victims),
             plan.freed,
             until,
-            frozenset(claim.uid for claim in claims if claim.holding is not None and not claim.holding.pods),
+            {claim.uid: claim.name for claim in claims if claim.is_free},
         )
         for loser in self._nominations.make(nomination):
             self._pods.look_again((loser.namespace, loser.name))

@@ -17,6 +17,7 @@ from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.ledger import Phase
 from parley.control.objects.mirror import is_mirror, owner_pod
+from parley.control.release.receipts import of_lost_nodes
 from parley.control.restoring import count_unbound, restore
 from parley.control.takeover import persist, shut_out_former_leaders
 from parley.control.telemetry.measured import MeasuredDriver
@@ -127,7 +128,7 @@ class Controller:
         ):
             tasks.create_task(run_workers(queue, handler, count))
         tasks.create_task(self.references.run())
-        tasks.create_task(run_workers(queues.releases, parts_.giving_back.follow, settings.claim_workers))
+        tasks.create_task(run_workers(queues.releases, parts_.deallocator.sync, settings.claim_workers))
         tasks.create_task(run_workers(queues.classes, parts_.classes.sync, 1))
         tasks.create_task(run_workers(queues.reservations, parts_.reservation_pods.sync, settings.claim_workers))
         tasks.create_task(parts_.classes.run())
@@ -164,9 +165,8 @@ class Controller:
                 self._base.queues.claims.add((holding.namespace, holding.claim))
             if holding.phase is not Phase.HELD or holding.owed:
                 self._base.queues.releases.add(holding.uid)
-        for release in self.cluster.releases():
-            if release.spec.node_lost:
-                self._base.queues.releases.add(release.spec.holding_uid)
+        for release in of_lost_nodes(self.cluster.releases()):
+            self._base.queues.releases.add(release.spec.holding_uid)
         for pod in sorted(self.cluster.pods(), key=_arrival):
             self._parts.changes.enqueue(pod)
         for claim in self.cluster.claims():

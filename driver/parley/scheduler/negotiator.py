@@ -123,7 +123,7 @@ class Negotiator:
         answered = await self._sessions.advance(pod, demand, search.nodes, inside)
         if isinstance(answered, Failure):
             pause = self._pods.attempt(pod).failures.begin(now())
-            await self._placement.give_back_all(pod)
+            await self._placement.release_all(pod)
             await self._placement.failed(key, pod, answered.node, answered.message, answered.permanent)
             return Requeue(pause)
         if isinstance(answered, Outcome):
@@ -148,7 +148,7 @@ class Negotiator:
         self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, own: bool
     ) -> Result:
         if not pod.spec.node_name and any(c.holding and pod.metadata.uid in c.holding.pods for c in claims):
-            await self._placement.give_back_all(pod)
+            await self._placement.release_all(pod)
             return Requeue()
         outcome = self._pods.attempt(pod).outcome
         blocked = none_viable(self._state, claims, demand, search, outcome)

@@ -1,4 +1,4 @@
-"""Puts a decision into effect: allocates on the selected node or offers nodes, records, and gives back."""
+"""Puts a decision into effect: allocates on the selected node or offers nodes, records, and releases."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from parley.control.ledger import Holding
 from parley.control.live import live_pod
 from parley.control.objects.mirror import is_offer
 from parley.control.records import Records
-from parley.control.release.giving_back import Departure, GivingBack
+from parley.control.release.deallocation import Deallocator, Departure
 from parley.control.state import State
 from parley.kube.client import BadRequest, Client, Forbidden, Invalid
 from parley.kube.queue import Requeue
@@ -36,7 +36,7 @@ class NotAllocated:
 
 
 class Placement:
-    """Allocates, offers, records and gives back for pods whose nodes are decided."""
+    """Allocates, offers, records and releases for pods whose nodes are decided."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Placement:
         state: State,
         allocator: Allocator,
         records: Records,
-        giving_back: GivingBack,
+        deallocator: Deallocator,
         pods: Pods,
         sessions: StandaloneSessions,
     ) -> None:
@@ -54,7 +54,7 @@ class Placement:
         self._ledger = state.ledger
         self._allocator = allocator
         self._records = records
-        self._giving_back = giving_back
+        self._deallocator = deallocator
         self._pods = pods
         self._sessions = sessions
 
@@ -114,7 +114,7 @@ class Placement:
         return None
 
     async def write(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
-        """Record the holdings. What the API will never accept is given back, and reported to the user."""
+        """Record the holdings. What the API will never accept is released, and reported to the user."""
         attempt = self._pods.known(reference(pod))
         session = attempt.standalone.session if attempt is not None else None
         if session is not None and session.selection is not None:
@@ -124,7 +124,7 @@ class Placement:
         except (BadRequest, Forbidden, Invalid) as error:
             pause = self._pods.attempt(pod).failures.begin(now())
             if not pod.spec.node_name:
-                await self.give_back_all(pod)
+                await self.release_all(pod)
             message = f"the API server refused the allocation: {error.message}"
             await self._pods.reporter.warn(pod, reasons.ALLOCATION_FAILED, message)
             return Requeue(pause)
@@ -136,8 +136,8 @@ class Placement:
         if live is None or done(live) or live.spec.node_name != pod.spec.node_name:
             raise Busy
 
-    async def give_back_all(self, pod: Pod, cleared: Sequence[Holding] = ()) -> None:
-        """Whatever the pod holds or waits for is given up.
+    async def release_all(self, pod: Pod, cleared: Sequence[Holding] = ()) -> None:
+        """The pod holds and waits for nothing any more.
 
         Raises Busy if the pod is not as the cache has it, or has again what somebody had `cleared`. That is
         looked at first: the scheduler may have bound the pod by then.
@@ -152,7 +152,7 @@ class Placement:
             node = pod.spec.node_name
             prepared_on = (node,) if node and holding.reaches(node) else ()
             departure = Departure(departed=False, bound=bool(node), prepared_on=prepared_on)
-            await self._giving_back.give_back(user, [holding], departure, cleared)
+            await self._deallocator.release(user, [holding], departure, cleared)
 
     async def offer(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, nodes: Sequence[str]

@@ -15,7 +15,7 @@ from parley.control.caches.indexes import Key
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim
 from parley.control.live import live_pod
-from parley.control.release.giving_back import Departure, GivingBack
+from parley.control.release.deallocation import Deallocator, Departure
 from parley.control.state import State
 from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid
 from parley.kube.queue import Requeue
@@ -66,14 +66,14 @@ class Reconciler:
         client: Client,
         state: State,
         pods: Pods,
-        giving_back: GivingBack,
+        deallocator: Deallocator,
         allocator: Allocator,
         doors: Sequence[Door],
     ) -> None:
         self._client = client
         self._state = state
         self._pods = pods
-        self._giving_back = giving_back
+        self._deallocator = deallocator
         self._allocator = allocator
         self._doors = doors
         self._on_demand = ClaimsOnDemand(client, pods)
@@ -132,13 +132,13 @@ class Reconciler:
         claims = gather(self._state, pod)
         if await self._pods.reporter.looked_at(pod, claims):
             return AT_ONCE
-        if await self._give_back_former(pod, claims) or await self._on_demand.create(pod, claims):
+        if await self._release_former(pod, claims) or await self._on_demand.create(pod, claims):
             return AT_ONCE
         door = next(door for door in self._doors if door.owns(pod))
         requeue = await self._pods.arrange(key, pod, await door.reconcile(key, pod, claims))
         return requeue or self._on_demand.again(pod, claims)
 
-    async def _give_back_former(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+    async def _release_former(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         """Whether the unbound pod held anything by a named claim that is gone, and another has its name. Raises
         Busy if it is bound by now: its containers may be using that."""
         if pod.spec.node_name or any(claim.problem is not None for claim in claims):
@@ -150,7 +150,7 @@ class Reconciler:
         live = await live_pod(self._client, user)
         if live is None or live.spec.node_name:
             raise Busy
-        await self._giving_back.give_back(user, former, Departure(departed=False, bound=False))
+        await self._deallocator.release(user, former, Departure(departed=False, bound=False))
         return True
 
     async def _terminal(self, pod: Pod) -> None:
@@ -158,7 +158,7 @@ class Reconciler:
         self._pods.reporter.ended(pod)
         for door in self._doors:
             door.terminal(pod)
-        await self._giving_back.pod_ended(reference(pod))
+        await self._deallocator.pod_ended(reference(pod))
 
     async def _release_departed(self, key: Key, pod: Pod | None) -> None:
         """What pods of that name held that are terminal or gone is released."""
@@ -177,7 +177,7 @@ class Reconciler:
                 same = pod is not None and pod.metadata.uid == user.uid
                 bound = bool(pod.spec.node_name) if pod is not None and same else user.uid not in self._unbound
                 departure = Departure(departed=True, bound=bound, prepared_on=nodes)
-                await self._giving_back.give_back(user, [holding], departure)
+                await self._deallocator.release(user, [holding], departure)
         for uid in departed:
             self._forced.pop(uid, None)
             self._unconfirmed.discard(uid)
@@ -224,7 +224,7 @@ class Reconciler:
                 self._unconfirmed.add(user.uid)
             elif not pod.spec.node_name:
                 self._unbound.add(user.uid)
-        self._giving_back.pod_gone(pod)
+        self._deallocator.pod_gone(pod)
         for door in self._doors:
             door.gone(user)
         self._pods.gone(user)

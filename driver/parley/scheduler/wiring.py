@@ -22,10 +22,10 @@ from parley.control.presence import DriverPresence
 from parley.control.publishing.events import Recorder
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.records import Records
-from parley.control.release.giving_back import GivingBack
+from parley.control.release.deallocation import Deallocator
 from parley.control.release.keeping import Keeping
 from parley.control.release.leftovers import LostNodesData
-from parley.control.release.releasing import Releases
+from parley.control.release.releases import Releases
 from parley.control.release.unseen_users import UnseenUsers
 from parley.control.reservation_pods import ReservationPods
 from parley.control.state import State
@@ -74,7 +74,7 @@ class Parts:
     claims: ClaimReconciler
     templates: TemplateReconciler
     publisher: Publisher
-    giving_back: GivingBack
+    deallocator: Deallocator
     reconciler: Reconciler
     extender: ExtenderDoor | None
     changes: Changes
@@ -89,7 +89,7 @@ class _Control:
     allocator: Allocator
     records: Records
     releases: Releases
-    giving_back: GivingBack
+    deallocator: Deallocator
     keeping: Keeping
     reservation_pods: ReservationPods
 
@@ -108,10 +108,10 @@ def base(
     cluster = ClusterCache(client, tombstones.received, pods_seen=pods_are_seen(drivers))
 
     def kept_no_more(nomination: Nomination) -> None:
-        for driver, request in nomination.requests.items():
+        for driver in nomination.requests:
             wakeups.wake(("driver", driver), (nomination.node,))
-            for claim in request.claims:
-                wakeups.wake(("claim", nomination.pod.namespace, claim.claim))
+        for name in nomination.claims.values():
+            wakeups.wake(("claim", nomination.pod.namespace, name))
 
     queues = Queues.empty(cluster)
     ledger = Ledger(Limits(wakeups.wake, cluster.namespace_labels), queues.look_at_room)
@@ -136,28 +136,28 @@ def parts(base: Base) -> Parts:
         client,
         state,
         pods,
-        control.giving_back,
+        control.deallocator,
         control.allocator,
         doors=(native,) if extender is None else (extender, native),
     )
     immediate = ImmediateClaims(
-        state, control.allocator, control.records, control.giving_back, queues.claims, settings.candidates
+        state, control.allocator, control.records, control.deallocator, queues.claims, settings.candidates
     )
     base.wakeups.subscribe(immediate.wake)
     in_process = {**state.drivers, **base.apart}
-    stranding = Stranding(state, control.giving_back, base.recorder, base.clock)
+    stranding = Stranding(state, control.deallocator, base.recorder, base.clock)
     classes = ClassStatuses(client, state.cluster, in_process, base.presence, queues.classes, base.clock)
     base.wakeups.subscribe(classes.wake)
     return Parts(
         ClaimReconciler(
-            client, state, control.giving_back, control.records, immediate, control.keeping, stranding
+            client, state, control.deallocator, control.records, immediate, control.keeping, stranding
         ),
         TemplateReconciler(client, state.cluster, base.recorder),
         publisher,
-        control.giving_back,
+        control.deallocator,
         reconciler,
         extender,
-        Changes(queues, state, base.wakeups, reconciler, control.giving_back, control.releases, publisher),
+        Changes(queues, state, base.wakeups, reconciler, control.deallocator, control.releases, publisher),
         classes,
         control.reservation_pods,
     )
@@ -169,18 +169,18 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     records = Records(client, state, base.clock, reservation_pods)
     queue = base.queues.releases
     leftovers = LostNodesData(client, state.cluster, state.ledger, queue, base.clock)
-    releases = Releases(client, state.cluster, state.ledger, records, queue, leftovers)
+    releases = Releases(client, state, queue, leftovers)
     unseen_users = UnseenUsers(client, state.cluster, state.ledger)
     keeping = Keeping(state.cluster, base.clock)
-    giving_back = GivingBack(state, records, unseen_users, releases, publisher.close, base.wakeups, keeping)
-    return _Control(Allocator(state), records, releases, giving_back, keeping, reservation_pods)
+    deallocator = Deallocator(state, records, unseen_users, releases, publisher.close, base.wakeups, keeping)
+    return _Control(Allocator(state), records, releases, deallocator, keeping, reservation_pods)
 
 
 def _doors(base: Base, pods: Pods, control: _Control) -> tuple[NativeDoor, ExtenderDoor | None]:
     client, state, settings = base.client, base.state, base.settings
     allocator, records = control.allocator, control.records
     sessions = StandaloneSessions(state, records, pods, base.presence, settings.candidates)
-    placement = Placement(client, state, allocator, records, control.giving_back, pods, sessions)
+    placement = Placement(client, state, allocator, records, control.deallocator, pods, sessions)
     preemption = ClaimPreemption(client, state, pods)
     negotiator = Negotiator(state, pods, sessions, placement, preemption, settings.candidates)
     native = NativeDoor(state, allocator, records, pods, sessions, placement, negotiator)

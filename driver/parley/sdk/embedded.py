@@ -3,14 +3,13 @@ answers out, exceptions contained.
 
 The program calls the driver through this class alone. What a driver raises concerns the claim or the pod that it
 was called for: it is raised as a DriverFault, or, where nobody waits for an answer (`observe`, `restore`,
-`forget`, `follow`), logged. What a claim holds that the driver failed to restore is not handed out: on the claim's
-node the driver allocates nothing, nor anywhere the devices that the claim's record names.
+`forget`, `follow`), logged. What a claim holds that the driver failed to restore is not handed out (`unrestored`).
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -39,7 +38,6 @@ from parley.sdk.driver import (
     Capacity,
     ClaimRequest,
     ClassOnNodes,
-    Device,
     Driver,
     Held,
     PodReference,
@@ -50,22 +48,11 @@ from parley.sdk.driver import (
 from parley.sdk.parameters import ParameterReader, RawClaim
 from parley.sdk.referenced import NOTHING_READ, NotRead, References
 from parley.sdk.sight import SeenCluster, SeenPod
+from parley.sdk.unrestored import NotRestored, barred, check_devices, without_barred
 
 _FOLLOW_AGAIN = Backoff(first=1.0, longest=300.0)
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class NotRestored:
-    """What a claim holds by its record, and the driver does not count since its `restore` failed."""
-
-    held: Held
-    message: str
-
-    def bars(self, node: str) -> bool:
-        """Whether the driver might hand out there what the claim holds. Ordinary DRA names devices, no node."""
-        return self.held.data is not None and self.held.node in (None, node)
 
 
 class EmbeddedDriver:
@@ -150,12 +137,12 @@ class EmbeddedDriver:
 
     def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """The driver's answers by claim entry. Raises DriverFault if it fails or they break the contract."""
-        barred = self._barred(nodes)
-        asked = [node for node in nodes if node not in barred]
+        left_out = self._barred(nodes)
+        asked = [node for node in nodes if node not in left_out]
         with self._contained("viable"):
             answers = self.driver.viable(request, asked)
             check_answers(self.name, request, asked, answers)
-        return self._without(answers, barred)
+        return without_barred(self.not_restored.values(), answers, left_out)
 
     def viable_without(self, request: Request[Any, Any], node: str, uids: Collection[str]) -> bool:
         """Whether the node would be viable for all of the request's claims without those. Raises DriverFault."""
@@ -173,30 +160,16 @@ class EmbeddedDriver:
 
     async def consider(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """As `viable`, of an asynchronous driver."""
-        barred = self._barred(nodes)
-        asked = [node for node in nodes if node not in barred]
+        left_out = self._barred(nodes)
+        asked = [node for node in nodes if node not in left_out]
         with self._contained("consider"):
             answers = await self.driver.consider(request, asked)
             check_answers(self.name, request, asked, answers)
-        return self._without(answers, barred)
+        return without_barred(self.not_restored.values(), answers, left_out)
 
     def _barred(self, nodes: Sequence[str]) -> dict[str, str]:
         """Those of the nodes where nothing may be allocated, and why."""
-        return {node: lost.message for node in nodes for lost in self.not_restored.values() if lost.bars(node)}
-
-    def _without(self, answers: Mapping[str, Answer], barred: Mapping[str, str]) -> Mapping[str, Answer]:
-        if not self.not_restored:
-            return answers
-        return {
-            name: Answer(answer.viable, self._allowed(answer.alternatives), {**answer.reasons, **barred})
-            for name, answer in answers.items()
-        }
-
-    def _allowed(self, alternatives: Any) -> Any:
-        if not isinstance(alternatives, tuple):
-            return alternatives
-        barred = self._barred(alternatives)
-        return tuple(node for node in alternatives if node not in barred)
+        return barred(self.not_restored.values(), nodes)
 
     def has_room(self, request: Request[Any, Any], node: str) -> bool:
         """Whether the node may be viable for all of the request's claims; true if the driver fails over it."""
@@ -295,8 +268,8 @@ class EmbeddedDriver:
 
     async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
         """Allocate all claims of the request. Raises what the driver raises, or DriverFault, with nothing held."""
-        if barred := self._barred([node]):
-            raise DriverFault(barred[node])
+        if reasons := self._barred([node]):
+            raise DriverFault(reasons[node])
         self.revision += 1
         for claim in request.claims:
             if claim.uid in self._to_undo:
@@ -308,7 +281,7 @@ class EmbeddedDriver:
             if self.may_reserve:
                 allocations = self._reserving(request, allocations)
             check_allocations(self.name, request, allocations)
-            self._check_devices(allocations)
+            check_devices(self.not_restored.values(), allocations)
         except Exception as error:
             self._failed("allocate", error)
             await self.undo([claim.uid for claim in request.claims])
@@ -320,13 +293,6 @@ class EmbeddedDriver:
     ) -> Mapping[str, Allocation]:
         found = {claim.name: self.reserves(claim) for claim in request.claims}
         return {name: replace(one, reserve=found.get(name)) for name, one in allocations.items()}
-
-    def _check_devices(self, allocations: Mapping[str, Allocation]) -> None:
-        given = {device for allocation in allocations.values() for device in allocation.devices}
-        for lost in self.not_restored.values():
-            if shared := given & frozenset[Device](lost.held.devices):
-                device = min(shared)
-                raise DriverFault(f"device {device.pool}/{device.device} may be in use: {lost.message}")
 
     async def undo(self, uids: Sequence[str]) -> None:
         """Give back what was allocated for claims and is recorded nowhere. What fails is done before the claim is

@@ -28,10 +28,10 @@ from parley.control.limits import Limits
 from parley.control.objects.mirror import ClassRequest, claim_mirror, claim_spec
 from parley.control.publishing.events import Recorder
 from parley.control.records import Records
-from parley.control.release.giving_back import GivingBack
+from parley.control.release.deallocation import Deallocator
 from parley.control.release.keeping import Keeping
 from parley.control.release.leftovers import LostNodesData
-from parley.control.release.releasing import Releases
+from parley.control.release.releases import Releases
 from parley.control.release.unseen_users import UnseenUsers
 from parley.control.reservation_pods import ReservationPods, ReservationPodSettings
 from parley.control.state import State
@@ -326,17 +326,17 @@ class Acting:
         state, records = world.state, world.records
         releases: WorkQueue[str] = WorkQueue()
         leftovers = LostNodesData(world.client, state.cluster, state.ledger, releases, world.clock)
-        self.releases = Releases(world.client, state.cluster, state.ledger, records, releases, leftovers)
+        self.releases = Releases(world.client, state, releases, leftovers)
         self.keeping = Keeping(state.cluster, world.clock)
         self.unseen_users = UnseenUsers(world.client, state.cluster, state.ledger)
-        self.giving_back = GivingBack(
+        self.deallocator = Deallocator(
             state, records, self.unseen_users, self.releases, self._close, world.wakeups, self.keeping
         )
         self.allocator = Allocator(state)
-        self.immediate = ImmediateClaims(state, self.allocator, records, self.giving_back, self.queue)
-        stranding = Stranding(state, self.giving_back, Recorder(world.client, world.clock, "test"), world.clock)
+        self.immediate = ImmediateClaims(state, self.allocator, records, self.deallocator, self.queue)
+        stranding = Stranding(state, self.deallocator, Recorder(world.client, world.clock, "test"), world.clock)
         self.claims = ClaimReconciler(
-            world.client, state, self.giving_back, records, self.immediate, self.keeping, stranding
+            world.client, state, self.deallocator, records, self.immediate, self.keeping, stranding
         )
 
     async def _close(self, pod: PodReference) -> None:

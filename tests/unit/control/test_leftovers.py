@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.unit.control.builders import Acting, World, a_holding, played
-from tests.unit.control.test_releasing import releases
+from tests.unit.control.test_releases import releases
 
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import NODES
@@ -32,13 +32,13 @@ def test_the_node_may_not_answer_while_the_claim_has_what_is_left_there() -> Non
     async def story(world: World) -> None:
         acting, holding = Acting(world), await lost(world)
         for _ in range(2):
-            await acting.releases.leave_behind(holding)
+            await acting.releases.record_lost_nodes(holding)
         await world.seen()
-        await acting.releases.leftovers.follow(holding.uid)
+        await acting.releases.follow_lost_nodes(holding.uid)
         assert await may_answer(world) == [False]
         assert not holding.owed, "it is not waited for"
         world.ledger.drop(holding)
-        await acting.releases.leftovers.follow(holding.uid)
+        await acting.releases.follow_lost_nodes(holding.uid)
         assert await may_answer(world) == [True]
 
     played(story)
@@ -48,7 +48,7 @@ def test_the_node_may_not_answer_while_the_claim_has_what_is_left_there() -> Non
 def test_it_may_answer_when_the_claim_was_allocated_anew(elsewhere: bool) -> None:
     async def story(world: World) -> None:
         acting, holding = Acting(world), await lost(world)
-        await acting.releases.leave_behind(holding)
+        await acting.releases.record_lost_nodes(holding)
         await world.seen()
         world.ledger.drop(holding)
         data = dict(holding.allocation.data or {})
@@ -58,7 +58,7 @@ def test_it_may_answer_when_the_claim_was_allocated_anew(elsewhere: bool) -> Non
             else replace(holding, allocation=Allocation(data={**data, "anew": 1}))
         )
         world.ledger.add(anew)
-        await acting.releases.leftovers.follow(holding.uid)
+        await acting.releases.follow_lost_nodes(holding.uid)
         assert await may_answer(world) == [True]
 
     played(story)
@@ -67,9 +67,9 @@ def test_it_may_answer_when_the_claim_was_allocated_anew(elsewhere: bool) -> Non
 def test_a_claim_that_is_lost_there_twice_leaves_two_records() -> None:
     async def story(world: World) -> None:
         acting, holding = Acting(world), await lost(world)
-        await acting.releases.leave_behind(holding)
+        await acting.releases.record_lost_nodes(holding)
         data = dict(holding.allocation.data or {})
-        await acting.releases.leave_behind(replace(holding, allocation=Allocation(data={**data, "anew": 1})))
+        await acting.releases.record_lost_nodes(replace(holding, allocation=Allocation(data={**data, "anew": 1})))
         found = await releases(world)
         assert len({release.metadata.name for release in found}) == 2
         assert all(len(release.metadata.name) <= 253 for release in found)
@@ -80,7 +80,7 @@ def test_a_claim_that_is_lost_there_twice_leaves_two_records() -> None:
 def test_an_answer_about_it_ends_nothing_that_is_owed() -> None:
     async def story(world: World) -> None:
         acting, holding = Acting(world), await lost(world)
-        await acting.releases.leave_behind(holding)
+        await acting.releases.record_lost_nodes(holding)
         (release,) = await releases(world)
         owed = set(holding.owed)
         acting.releases.changed(None, release)
@@ -100,7 +100,7 @@ def test_an_answer_about_it_ends_nothing_that_is_owed() -> None:
 def test_what_left_nothing_leaves_no_record(fields: dict[str, Any]) -> None:
     async def story(world: World) -> None:
         acting, holding = Acting(world), await lost(world)
-        await acting.releases.leave_behind(replace(holding, **fields))
+        await acting.releases.record_lost_nodes(replace(holding, **fields))
         assert await releases(world) == []
 
     played(story)

@@ -8,14 +8,13 @@ from tests.unit.control.builders import user
 
 from parley.control.nominations import LEAST, Nomination, Nominations
 from parley.drivers.tokens import TokensDriver
-from parley.sdk import ClaimRequest, NoParameters, PodReference, Request
+from parley.sdk import PodReference, Request
 
 DRIVER = TokensDriver.name
 
 
-def nomination(pod: str, node: str = "a", priority: int = 5, claim: str = "", **fields: Any) -> Nomination:
-    claims = (ClaimRequest("entry", claim, claim, "licence", NoParameters(), NoParameters()),) if claim else ()
-    requests = {DRIVER: Request(user(pod), claims)}
+def nomination(pod: str, node: str = "a", priority: int = 5, **fields: Any) -> Nomination:
+    requests: dict[str, Request[Any, Any]] = {DRIVER: Request(user(pod), ())}
     given: dict[str, Any] = {"amounts": {}, "leaving": frozenset(), "freed": {}, "until": 100.0}
     return Nomination(user(pod), priority, node, requests, **{**given, **fields})
 
@@ -82,12 +81,27 @@ def test_another_node_ends_what_was_kept_on_the_first() -> None:
 
 
 def test_a_named_claim_is_kept_with_the_node() -> None:
-    nominations, _ = made(nomination("mine", claim="uid-disk"))
+    nominations, _ = made(nomination("mine", claims={"uid-disk": "disk"}))
     assert nominations.has_claim(user("mine").uid, "uid-disk")
     assert not nominations.has_claim(user("other").uid, "uid-disk")
-    asked = (("disk", "mine", 5), ("disk", "other", 5), ("disk", "other", 6), ("tape", "other", 5))
-    kept = [nominations.keep_claim(f"uid-{claim}", user(pod).uid, priority) for claim, pod, priority in asked]
-    assert kept == [False, True, False, False]
+    asked = {
+        ("disk", "mine", 5): False,
+        ("disk", "other", 4): True,
+        ("disk", "other", 5): True,
+        ("disk", "other", 6): False,
+        ("tape", "other", 5): False,
+    }
+    for (claim, pod, priority), kept in asked.items():
+        assert nominations.keep_claim(f"uid-{claim}", user(pod).uid, priority) is kept
+    nominations.end(user("mine").uid)
+    assert not nominations.keep_claim("uid-disk", user("other").uid, 4)
+
+
+def test_one_that_wants_one_more_named_claim_is_another() -> None:
+    first = nomination("high", claims={"uid-disk": "disk"})
+    nominations, ended = made(first, nomination("low", priority=1))
+    assert nominations.make(replace(first, claims={})) == ended == []
+    assert nominations.make(first) == ended == [user("low")]
 
 
 def test_a_pod_that_is_gone_keeps_nothing_and_leaves_nothing() -> None:
@@ -100,15 +114,3 @@ def test_a_pod_that_is_gone_keeps_nothing_and_leaves_nothing() -> None:
     assert ended == [user("mine")]
     nominations.gone(user("mine").uid)
     assert len(ended) == 1
-
-
-def test_a_claim_without_users_is_kept_for_the_pod_that_is_to_use_it() -> None:
-    kept, _ = made(nomination("high", unused=frozenset(["disk"])))
-    high = user("high").uid
-    assert kept.has_claim(high, "disk")
-    assert kept.keep_claim("disk", "uid-low", 4)
-    assert kept.keep_claim("disk", "uid-equal", 5)
-    assert not kept.keep_claim("disk", "uid-higher", 6)
-    assert not kept.keep_claim("disk", high, 5)
-    kept.end(high)
-    assert not kept.keep_claim("disk", "uid-low", 4)

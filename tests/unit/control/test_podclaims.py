@@ -7,7 +7,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.control.builders import NOW, TOKENS, a_claim, a_holding, a_pod, generated_for, mirror_of, user
+from tests.unit.control.builders import (
+    NOW,
+    TOKENS,
+    a_claim,
+    a_class,
+    a_holding,
+    a_pod,
+    generated_for,
+    mirror_of,
+    user,
+)
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.control.caches.own_writes import OwnWrites
@@ -146,6 +156,36 @@ def test_the_key_towards_driver_and_ledger_is_the_holdings_then_the_named_claims
     assert PodClaim("e", "n", generated, holding=first).uid == "uid-of-the-first"
     assert PodClaim("e", "n", EMPTY, CLAIM).uid == CLAIM.metadata.uid
     assert PodClaim("e", "n", generated).uid == generated.metadata.uid
+
+
+EXCLUSIVE, SHARED = a_class(), a_class(shareable=True)
+
+
+@pytest.mark.parametrize(
+    ("claim", "free"),
+    [
+        (PodClaim("c", "c", EMPTY, CLAIM, class_=EXCLUSIVE), True),
+        (PodClaim("c", "c", EMPTY, CLAIM, class_=EXCLUSIVE, holding=a_holding("c")), True),
+        (PodClaim("c", "c", EMPTY, CLAIM, class_=EXCLUSIVE, holding=a_holding("c", "p")), False),
+        (PodClaim("c", "c", EMPTY, CLAIM, class_=SHARED, holding=a_holding("c")), True),
+        (PodClaim("c", "c", mirror_of(CLAIM, shareable=True), CLAIM, class_=SHARED), False),
+        (PodClaim("c", "c", EMPTY, CLAIM, class_=EXCLUSIVE, holding=a_holding("c", shareable=True)), False),
+        (PodClaim("c", "c", generated_for(WAITING), class_=EXCLUSIVE), False),
+        (PodClaim("c", "c", None, CLAIM, class_=EXCLUSIVE), False),
+    ],
+    ids=[
+        "nothing is allocated",
+        "no pod uses it",
+        "a pod uses it",
+        "allocated before its class became shareable",
+        "shareable",
+        "allocated as shareable",
+        "generated",
+        "without a built-in claim",
+    ],
+)
+def test_an_exclusive_named_claim_is_free_that_no_pod_uses(claim: PodClaim, free: bool) -> None:
+    assert claim.is_free is free
 
 
 def test_an_offer_tells_its_driver_and_nodes_and_whether_it_ended() -> None:

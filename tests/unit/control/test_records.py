@@ -145,7 +145,7 @@ def test_nothing_of_a_claim_that_is_gone_is_written_to_the_one_that_has_its_name
         before = world.server.resource_version
         await world.records.unreserve(former, user("one"))
         with pytest.raises(NotFound):
-            await world.records.ask_back(former)
+            await world.records.request_deallocation(former)
         with pytest.raises(NotFound):
             await world.records.write([replace(claim, holding=former)])
         assert world.server.resource_version == before

@@ -9,7 +9,7 @@ from parley.api.models import ParametersReference, ResourceClaim
 from parley.api.resources import CLAIMS
 from parley.control.objects.mirror import ClassRequest
 from parley.control.objects.standin import (
-    being_given_back,
+    being_deallocated,
     is_stand_in,
     owner_uid,
     stand_in,
@@ -90,4 +90,4 @@ def test_a_named_claim_belongs_to_no_pod_whoever_owns_it() -> None:
     ids=["free", "allocated", "named-being-deleted", "stand-in-being-deleted"],
 )
 def test_what_is_on_its_way_out(claim: ResourceClaim, expected: bool) -> None:
-    assert being_given_back(claim) is expected
+    assert being_deallocated(claim) is expected

@@ -43,7 +43,7 @@ async def begun(world: World, **node: Any) -> tuple[ResourceClaim, Stranding]:
     await world.class_()
     claim = await world.claim("c")
     world.ledger.add(a_holding("c", uid=claim.metadata.uid, class_name="licence"))
-    return claim, Stranding(world.state, Acting(world).giving_back, world.recorder, world.clock)
+    return claim, Stranding(world.state, Acting(world).deallocator, world.recorder, world.clock)
 
 
 def types(stranding: Stranding, claim: ResourceClaim) -> list[tuple[str, str]]:

@@ -4,8 +4,8 @@ import asyncio
 
 from tests.unit.control.builders import World, metadata, played
 
-from parley.api.builtin import PersistentVolumeClaim
 from parley.api.resources import VOLUME_CLAIMS
+from parley.api.volumes import PersistentVolumeClaim
 from parley.control.caches.wanted import SYNC_SECONDS, WantedInformer
 from parley.kube.client import Call, Forbidden
 from parley.kube.informer import Informer

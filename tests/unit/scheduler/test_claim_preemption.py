@@ -647,6 +647,29 @@ def test_a_free_named_claim_is_kept_for_the_preemptor_too(play: Play, deleted: b
     play(scenario)
 
 
+@pytest.mark.parametrize("scheduler", ["default-scheduler", "parley"])
+def test_a_claim_without_users_is_kept_until_the_preemptor_is_gone_and_the_next_pod_hears_of_it(
+    play: Play, scheduler: str
+) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2)
+        await hold(world, low=0)
+        await world.add_claim("disk", mode="Immediate")
+        await world.settle(5)
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "one", claims=["disk"], priority=10)
+        await world.settle(5)
+        assert evicted == ["low"]
+        await world.add_pod("late", claims=["disk"], priority=5, schedulerName=scheduler)
+        await world.settle(60)
+        assert not await world.node_of("late")
+        await world.delete_pod("urgent")
+        await world.settle(5)
+        assert await world.node_of("late") == "a"
+
+    play(scenario)
+
+
 def test_what_was_offered_before_is_kept_for_the_preemptor_too(play: Play) -> None:
     """A scheduler chooses a node that was offered before others were evicted there for another pod."""
 

@@ -21,7 +21,7 @@ from parley.api.builtin import Node, Pod
 from parley.api.models import ResourceClaim
 from parley.api.resources import CLAIMS, NODES, PODS
 from parley.control.claims.stranding import Stranding
-from parley.control.release.releasing import out_of_service as is_lost
+from parley.control.release.releases import out_of_service as is_lost
 from parley.kube.client import NotFound
 from parley.kube.informer import Informer
 from parley.sdk import Stranded

@@ -5,19 +5,13 @@ sees the new state everywhere. Nothing here decides or writes.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from parley.api.builtin import (
-    BuiltinClaim,
-    BuiltinTemplate,
-    Node,
-    Pod,
-)
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.api.names import DRIVERS_LABEL, POD_CLAIM_NAME_ANNOTATION, STANDALONE
+from parley.api.names import DRIVERS_LABEL, STANDALONE
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     BUILTIN_TEMPLATES,
@@ -35,13 +29,8 @@ from parley.api.resources import (
     Resource,
 )
 from parley.control.caches import kept
-from parley.control.caches.indexes import (
-    Key,
-    named_claims,
-    owning_pods,
-    parameters_of_claim,
-    parameters_of_class,
-)
+from parley.control.caches.generated_claims import GeneratedClaims
+from parley.control.caches.indexes import Key, named_claims, owning_pods, parameters_of_claim, parameters_of_class
 from parley.control.caches.listener import Listener
 from parley.control.caches.own_writes import OwnWrites
 from parley.control.caches.plugins import Plugins
@@ -49,7 +38,6 @@ from parley.control.caches.refusals import Mirrored, Refusals
 from parley.control.caches.usage import Share, Usage
 from parley.control.caches.volumes import Volumes, volume_claims
 from parley.control.caches.wanted import WantedInformer
-from parley.control.objects.mirror import owner_pod_uid
 from parley.control.objects.reservation_pod import reserved_on
 from parley.kube.client import Client, Tombstone
 from parley.kube.informer import Informer, OnChange, Selection
@@ -106,7 +94,7 @@ class ClusterCache:
         self.refusals = Refusals()
         self._allocatable: dict[str, Amounts] = {}
         self._node_names: tuple[str, ...] = ()
-        self._by_pod: defaultdict[Key, dict[str, BuiltinClaim]] = defaultdict(dict)
+        self._generated = GeneratedClaims(self.mirror)
         self._client = client
         self._pods = self._informer(PODS, self._pod, partial(kept.pod, seen=pods_seen))
         self._observed: dict[Resource[Any], list[OnChange[Any]]] = {NODES: []}
@@ -284,12 +272,7 @@ class ClusterCache:
 
     def generated(self, pod: Pod, entry: str) -> BuiltinClaim | None:
         """The claim generated for a pod's entry; known before the pod's status names it."""
-        for status in pod.status.resource_claim_statuses:
-            if status.name == entry and status.resource_claim_name:
-                claim = self._mirrors.get(pod.metadata.namespace, status.resource_claim_name)
-                if claim is not None and owner_pod_uid(claim) == pod.metadata.uid:
-                    return claim
-        return self._by_pod.get((pod.metadata.namespace, pod.metadata.uid), {}).get(entry)
+        return self._generated.of_entry(pod, entry)
 
     def template_mirror(self, key: Key) -> BuiltinTemplate | None:
         return self._template_mirrors.get(*key)
@@ -409,17 +392,6 @@ class ClusterCache:
     def _mirror(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         if old is not None and new is None:
             self.own_writes.forget(old.metadata)
-        for claim, present in ((old, False), (new, True)):
-            entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION) if claim else None
-            if claim is None or entry is None or not (owner := owner_pod_uid(claim)):
-                continue
-            key = (claim.metadata.namespace, owner)
-            claims = self._by_pod[key]
-            if present:
-                claims[entry] = claim
-            elif claims.get(entry) is claim:
-                del claims[entry]
-            if not claims:
-                del self._by_pod[key]
+        self._generated.changed(old, new)
         if self._listener is not None:
             self._listener.mirror_changed(old, new)

@@ -31,8 +31,6 @@ from parley.api.builtin import (
     ObjectMeta,
     OpaqueConfig,
     OwnerReference,
-    PersistentVolume,
-    PersistentVolumeClaim,
     Pod,
     PodSpec,
     PodStatus,
@@ -45,6 +43,7 @@ from parley.api.builtin import (
 )
 from parley.api.names import DEVICE_CLASS, GROUP, POD_CLAIM_NAME_ANNOTATION
 from parley.api.opaque import NOTHING
+from parley.api.volumes import PersistentVolume, PersistentVolumeClaim
 from parley.control.objects.mirror import is_mirror
 from parley.control.objects.reservation_pod import is_reservation_pod
 from parley.negotiation.requests import Amounts, is_resized, requested

@@ -7,11 +7,11 @@ from parley.api.builtin import (
     BuiltinTemplate,
     Namespace,
     Node,
-    PersistentVolumeClaim,
     Pod,
     ResourceSlice,
 )
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
+from parley.api.volumes import PersistentVolumeClaim
 
 
 class Listener(Protocol):

@@ -6,7 +6,8 @@ to no node: its scheduler chooses the volume with the node.
 
 from collections.abc import Iterable, Iterator
 
-from parley.api.builtin import NodeSelector, PersistentVolume, PersistentVolumeClaim, Pod
+from parley.api.builtin import NodeSelector, Pod
+from parley.api.volumes import PersistentVolume, PersistentVolumeClaim
 from parley.control.caches.wanted import WantedInformer
 
 

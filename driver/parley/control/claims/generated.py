@@ -11,7 +11,7 @@ from parley.control.claims.messages import class_not_found, refused, taken, too_
 from parley.control.claims.podclaims import Problem
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import ClassRequest, owned_by, parameters_too_large, unreadable
-from parley.control.objects.standin import being_given_back, stands_for
+from parley.control.objects.standin import being_deallocated, stands_for
 from parley.sdk.checks import parameters_unreadable
 
 
@@ -117,7 +117,7 @@ def generated_leaving(facts: GeneratedClaim) -> Problem | None:
     """What was allocated under its name is being given back."""
     stand_in = facts.stand_in
     former = facts.former is not None and not facts.former.joinable
-    if not former and not (facts.holding is None and stand_in is not None and being_given_back(stand_in)):
+    if not former and not (facts.holding is None and stand_in is not None and being_deallocated(stand_in)):
         return None
     return Problem(reasons.CLAIM_NOT_FOUND, f"claim {facts.path} is being given back", (), transient=True)
 

@@ -25,7 +25,7 @@ from parley.control.objects.mirror import (
     owned_by,
     parameters_too_large,
 )
-from parley.control.objects.standin import being_given_back
+from parley.control.objects.standin import being_deallocated
 from parley.control.release.receipts import waits_for
 from parley.control.state import State
 from parley.sdk.checks import BadParameters, DriverFault
@@ -112,7 +112,7 @@ def releasing(facts: NamedClaim) -> Problem | None:
 def leaving(facts: NamedClaim) -> Problem | None:
     """What is allocated is being given back."""
     holding = facts.holding
-    if holding.joinable if holding is not None else not being_given_back(facts.claim):
+    if holding.joinable if holding is not None else not being_deallocated(facts.claim):
         return None
     return facts.soon(f"claim {facts.path} is being given back")
 

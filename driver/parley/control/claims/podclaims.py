@@ -17,6 +17,7 @@ from parley.control.objects.mirror import (
     driver_of,
     is_offer,
     is_shut_out,
+    may_be_shared,
     nodes_of,
     offer_ended,
     offer_stands,
@@ -93,6 +94,15 @@ class PodClaim:
         """Whether parameters of the claim or its class are in an object that `parametersRef` names."""
         of_class = self.class_ is not None and self.class_.parameters_ref is not None
         return of_class or (self.asked is not None and self.asked.reference is not None)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is an exclusive named claim that no pod uses, allocated or not."""
+        if self.claim is None or self.mirror is None:
+            return False
+        if self.holding is None:
+            return not may_be_shared(self.mirror, self.class_)
+        return not self.holding.shareable and not self.holding.pods
 
     def state(self, pod: Pod) -> ClaimState:
         """Where the claim stands for the pod, from the ledger and the mirror as the cache has it."""

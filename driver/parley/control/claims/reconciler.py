@@ -31,7 +31,7 @@ from parley.control.ledger import Holding
 from parley.control.objects.mirror import claim_mirror, is_mirror, owner_pod
 from parley.control.objects.standin import is_stand_in
 from parley.control.records import Records
-from parley.control.release.giving_back import GivingBack
+from parley.control.release.deallocation import Deallocator
 from parley.control.release.keeping import Keeping
 from parley.control.state import State
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
@@ -47,7 +47,7 @@ class ClaimReconciler:
         self,
         client: Client,
         state: State,
-        giving_back: GivingBack,
+        deallocator: Deallocator,
         records: Records,
         immediate: ImmediateClaims,
         keeping: Keeping,
@@ -58,7 +58,7 @@ class ClaimReconciler:
         self._cluster = state.cluster
         self._ledger = state.ledger
         self._drivers = state.drivers
-        self._giving_back = giving_back
+        self._deallocator = deallocator
         self._records = records
         self._immediate = immediate
         self._keeping = keeping
@@ -69,7 +69,7 @@ class ClaimReconciler:
     async def sync(self, key: Key) -> Requeue | None:
         """Do what the claim of that name needs next. What is kept without users comes back at its deadline, and
         what is on a node that takes no pods when something is to become of it."""
-        left = (await self._give_up_unused(key), await self._stranding.sync(key))
+        left = (await self._release_all_unused(key), await self._stranding.sync(key))
         await self._reconcile(key)
         return Requeue(min(filter(None, left))) if any(left) else None
 
@@ -101,12 +101,12 @@ class ClaimReconciler:
         shown = mirror is not None and mirror.status.allocation is not None and not immediate
         return not shown and not self._cluster.own_writes.unseen(claim.metadata)
 
-    async def _give_up_unused(self, key: Key) -> float:
+    async def _release_all_unused(self, key: Key) -> float:
         """What nobody will use is given back. For how many seconds something is kept still, 0 if nothing is."""
-        left = [await self._give_up(holding) for holding in self._ledger.all_of_claim(*key)]
+        left = [await self._release_unused(holding) for holding in self._ledger.all_of_claim(*key)]
         return min(filter(None, left), default=0.0)
 
-    async def _give_up(self, holding: Holding) -> float:
+    async def _release_unused(self, holding: Holding) -> float:
         """Give it back if it was allocated for a pod that is gone by now, before anybody could join it, or its
         claim is being deleted, or gone, or was kept long enough. For how many seconds it is kept still."""
         if holding.pods or not holding.joinable or self._ledger.used_by(holding):
@@ -116,7 +116,7 @@ class ClaimReconciler:
         if stays and not (holding.stays_unused and self._ends(holding)):
             return left
         try:
-            await self._giving_back.give_up(holding)
+            await self._deallocator.release_unused(holding)
         except Busy:
             pass  # a pod was let in that is not seen yet, or one is to be taken out: either is a change
         return 0.0

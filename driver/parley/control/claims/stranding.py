@@ -21,8 +21,8 @@ from parley.control.claims.named import failure_of, without_pod
 from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding
 from parley.control.publishing.events import Recorder
-from parley.control.release.giving_back import GivingBack
-from parley.control.release.releasing import out_of_service
+from parley.control.release.deallocation import Deallocator
+from parley.control.release.releases import out_of_service
 from parley.control.state import State
 from parley.kube.clock import Clock, moment
 from parley.negotiation.stranded import Obstacle, remedy, unavailable, unavailable_since
@@ -47,11 +47,11 @@ class _Case:
 class Stranding:
     """Keeps claims right whose nodes take no pods."""
 
-    def __init__(self, state: State, giving_back: GivingBack, recorder: Recorder, clock: Clock) -> None:
+    def __init__(self, state: State, deallocator: Deallocator, recorder: Recorder, clock: Clock) -> None:
         self._state = state
         self._cluster = state.cluster
         self._ledger = state.ledger
-        self._giving_back = giving_back
+        self._deallocator = deallocator
         self._recorder = recorder
         self._clock = clock
 
@@ -93,7 +93,7 @@ class Stranding:
     async def _recreate(self, case: _Case) -> None:
         """The claim is allocated anew when a pod needs it, or at once if it is an immediate one."""
         try:
-            await self._giving_back.give_up(case.holding, still=lambda: self._may_go(case.holding))
+            await self._deallocator.release_unused(case.holding, still=lambda: self._may_go(case.holding))
         except Busy:
             return  # a pod was let in that is not seen yet, or the node is back: either is a change
         lost = f"node {case.node} is {case.obstacle.text}"

@@ -58,6 +58,6 @@ def owner_uid(claim: ResourceClaim) -> str:
     return next((owner.uid for owner in claim.metadata.owner_references if owner.controller), "")
 
 
-def being_given_back(claim: ResourceClaim) -> bool:
+def being_deallocated(claim: ResourceClaim) -> bool:
     """Whether what the claim's record shows is on its way out; nothing is allocated before it is gone."""
     return claim.status.allocation is not None or bool(claim.metadata.deletion_timestamp and is_stand_in(claim))

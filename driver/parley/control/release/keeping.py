@@ -2,7 +2,7 @@
 
 The deadline is set whenever a pod leaves that was bound, and recorded in the claim's status by the write that
 takes the pod out of `reservedFor`. So whoever leads next goes by it. A pod that was never bound changes nothing:
-what was allocated for it alone is given back with it.
+what was allocated for it alone is released with it.
 """
 
 from datetime import datetime, timedelta

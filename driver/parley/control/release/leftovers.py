@@ -16,7 +16,7 @@ from parley.api.models import ClaimRelease
 from parley.api.resources import CLAIM_RELEASES
 from parley.control.caches.cluster import ClusterCache
 from parley.control.ledger import Holding, Ledger
-from parley.control.release.receipts import left_behind
+from parley.control.release.receipts import left_behind, of_lost_nodes
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, moment
 from parley.kube.queue import WorkQueue
@@ -49,14 +49,13 @@ class LostNodesData:
 
     def ended(self, uid: str) -> None:
         """The holding is gone: its nodes may remove the data from now on."""
-        if any(release.spec.node_lost for release in self._cluster.releases_of(uid)):
+        if any(of_lost_nodes(self._cluster.releases_of(uid))):
             self._queue.add(uid)
 
     async def follow(self, uid: str) -> None:
         """See what is to be done about what was left behind by that UID."""
-        for release in self._cluster.releases_of(uid):
-            if release.spec.node_lost:
-                await self._follow(release)
+        for release in of_lost_nodes(self._cluster.releases_of(uid)):
+            await self._follow(release)
 
     async def _follow(self, release: ClaimRelease) -> None:
         if self._cluster.node(release.spec.node_name) is None:
@@ -67,7 +66,7 @@ class LostNodesData:
             self._queue.add_after(release.spec.holding_uid, left)
         holding = self._ledger.get(release.spec.holding_uid)
         if not release.status.allocation_cleared and (holding is None or not _is_of(release, holding)):
-            await let_answer(self._client, release)
+            await set_allocation_cleared(self._client, release)
 
     def _seconds_left(self, release: ClaimRelease) -> float:
         made = moment(release.metadata.creation_timestamp) or self._clock()
@@ -78,7 +77,7 @@ class LostNodesData:
         await delete_release(self._client, release)
 
 
-async def let_answer(client: Client, release: ClaimRelease) -> None:
+async def set_allocation_cleared(client: Client, release: ClaimRelease) -> None:
     """Nothing is allocated any more as it was: from now on the node may answer."""
     meta = release.metadata
     body = {"metadata": {"uid": meta.uid}, "status": {"allocationCleared": True}}

@@ -6,7 +6,7 @@ while it exists. Those for lost nodes (`leftovers`) have names of their own, and
 """
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 import orjson
 
@@ -40,6 +40,22 @@ def left_behind(holding: Holding, node: str) -> Body:
     told = orjson.dumps([node, spec["allocation"]], option=orjson.OPT_SORT_KEYS)
     name = f"{prepared.claim_uid}-lost-{hashlib.sha256(told).hexdigest()[:_HASHED]}"
     return _release(name, {**spec, "nodeLost": True})
+
+
+def is_owed(release: ClaimRelease) -> bool:
+    """Whether its node owes a receipt: what it keeps is not free before it is gone. That of a lost node keeps
+    nothing, and nothing waits for it."""
+    return not release.spec.node_lost
+
+
+def owed(releases: Iterable[ClaimRelease]) -> Iterator[ClaimRelease]:
+    """Those for which a node owes a receipt."""
+    return (release for release in releases if is_owed(release))
+
+
+def of_lost_nodes(releases: Iterable[ClaimRelease]) -> Iterator[ClaimRelease]:
+    """Those of nodes that were lost."""
+    return (release for release in releases if not is_owed(release))
 
 
 def _spec(holding: Holding, prepared: PreparedOn, *, removing: bool) -> Body:

@@ -1,6 +1,6 @@
 """Pods that a scheduler let into an allocated claim: kube-scheduler reserves by itself what is allocated already.
 
-Whoever gives a claim back has to know of all pods that may run with it. The cache may be behind, and a scheduler
+Whoever releases a claim has to know of all pods that may run with it. The cache may be behind, and a scheduler
 that does not hear of its binding takes the reservation back though the pod is bound.
 """
 

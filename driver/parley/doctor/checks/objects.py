@@ -7,6 +7,7 @@ from parley.api.models import ClaimRelease
 from parley.api.names import CONDITION_NEEDED, FINALIZER, MIRROR_LABEL, OUT_OF_SERVICE_TAINT
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS
 from parley.api.wording import listed
+from parley.control.release.receipts import owed
 from parley.doctor.facts import OURS, RAW_NODES, Facts
 from parley.doctor.findings import Finding, error, ok, unknown, warning
 from parley.doctor.kinds import Body
@@ -80,8 +81,7 @@ def releases(facts: Facts) -> Iterator[Finding]:
     """Nodes answer for what was taken from them by force."""
     waiting = [
         (release, since)
-        for release in facts.all(CLAIM_RELEASES)
-        if not release.spec.node_lost
+        for release in owed(facts.all(CLAIM_RELEASES))
         if (since := _since(facts, release.metadata.creation_timestamp)) is not None and since >= LONG
     ]
     nodes = {node["metadata"]["name"]: node for node in facts.all(RAW_NODES)} if waiting else {}

@@ -2,7 +2,7 @@
 
 A bind waits only for what will come: a claim that is being made, a claim that is being allocated for another pod.
 There is one at a time for a pod, with a time limit below the scheduler's, after which nothing is posted. If it
-fails, all that it allocated is given back once it is certain that the pod is not bound.
+fails, all that it allocated is released once it is certain that the pod is not bound.
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ class Binder:
         self._notifications = notifications
         self._posting = posting
         self._under_way: dict[str, str] = {}
-        self._giving_back: set[str] = set()
+        self._releasing: set[str] = set()
 
     def node_of(self, uid: str) -> str:
         """The node that the pod is being bound to, "" if to none."""
@@ -75,7 +75,7 @@ class Binder:
         """Bind the pod to the node; returns why it is not bound, "" if it is."""
         if busy := self.node_of(user.uid):
             return f"the pod is being bound to node {busy}"
-        if user.uid in self._giving_back:
+        if user.uid in self._releasing:
             return "what the pod held is being given back"
         if self._cluster.node(node) is None:
             return f"node {node} does not exist"  # the API server would take the binding
@@ -207,13 +207,13 @@ class Binder:
         return ""
 
     async def _undo(self, user: PodReference) -> None:
-        """Give back what the pod holds, unless it turns out to be bound."""
+        """Release what the pod holds, unless it turns out to be bound."""
         try:
-            await self.give_back(user)
+            await self.release(user)
         except (Busy, Conflict, ApiError, OutcomeUnknown) as error:
             log.info("kept for now", pod=f"{user.namespace}/{user.name}", why=str(error) or "the pod is bound")
 
-    async def give_back(self, user: PodReference, *, doubtful: bool = False) -> None:
+    async def release(self, user: PodReference, *, doubtful: bool = False) -> None:
         """What the unbound pod holds is free. Raises Busy if it is bound after all, and what a client raises.
 
         `doubtful`: an earlier process may have posted a binding. Until the end no bind of the pod begins: it would
@@ -224,9 +224,9 @@ class Binder:
             return
         if pod.spec.node_name:
             raise Busy
-        self._giving_back.add(user.uid)
+        self._releasing.add(user.uid)
         try:
             await self._posting.settle(user, doubtful=doubtful)
-            await self._placement.give_back_all(pod)
+            await self._placement.release_all(pod)
         finally:
-            self._giving_back.discard(user.uid)
+            self._releasing.discard(user.uid)

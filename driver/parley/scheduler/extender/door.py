@@ -268,7 +268,7 @@ class ExtenderDoor:
         return self._preemptors.while_kept(pod, await self._rejections.look(key, pod, claims))
 
     async def _free(self, pod: PodReference) -> None:
-        await self._binder.give_back(pod, doubtful=True)
+        await self._binder.release(pod, doubtful=True)
 
     async def _ask_standalone(self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: Nodes) -> Result:
         proposed = self._filtering.nodes(pod, claims, common_nodes(claims), sorted(nodes))

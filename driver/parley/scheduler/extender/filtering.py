@@ -101,8 +101,7 @@ class CandidateFilter:
         pending = [c for c in claims if c.problem is None and c.state(pod) is ClaimState.PENDING]
         if unserved(pod, claims) or any(c.problem is not None or c.standalone for c in claims):
             return frozenset()
-        nomination = self._state.nominations.of(pod.metadata.uid)
-        names = [name for name in names if nomination is None or nomination.node == name]
+        names = self._nominated(pod, names)
         nodes = self.nodes(pod, claims, common_nodes(claims), names)
         if not pending:
             return frozenset(nodes)
@@ -137,20 +136,22 @@ class CandidateFilter:
         classes = [c.class_ for c in claims if c.class_]
         return LeastAssumed(self._state, pod, classes, only, names, self._assumed)
 
+    def _nominated(self, pod: Pod, names: Sequence[str]) -> tuple[str, ...]:
+        """Of the nodes the one that the pod is nominated for; all of them if it is nominated for none."""
+        nomination = self._state.nominations.of(pod.metadata.uid)
+        return tuple(name for name in names if nomination is None or nomination.node == name)
+
     def _negotiate(
         self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str], *, choosy: bool
     ) -> FilterResult:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         meant = {c.uid: who for c in pending if (who := self._assumed.node_of(c.uid, but=pod.metadata.uid))}
         for claim in claims:
-            if claim.class_ is not None and claim.class_.shareable:
+            if not claim.is_free:
                 continue
             if claim.uid in meant:
                 return _in_use(claim, meant[claim.uid][0])
-            unused = claim.state(pod) is ClaimState.PENDING or (
-                claim.holding is not None and not claim.holding.pods
-            )
-            if unused and self._state.nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod)):
+            if self._state.nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod)):
                 return _kept(claim, pod)
         nodes = self.nodes(pod, claims, _only(claims, meant), names)
         pending = [claim for claim in pending if claim.uid not in meant]
@@ -203,9 +204,7 @@ class CandidateFilter:
             takes = may_take(self._state, pod, demand, claims)
             return _hearing_of_victims(result) if takes else result
         viable = tuple(node for node in outcome.viable if node not in attempt.left) or outcome.viable
-        nomination = self._state.nominations.of(pod.metadata.uid)
-        if nomination is not None and nomination.node in viable:
-            viable = (nomination.node,)
+        viable = self._nominated(pod, viable) or viable
         named = meant.union(claim.uid for claim in pending if claim.claim is not None)
         if named or (demand.packs and not choosy):
             viable = (best(self._state, demand, viable),)

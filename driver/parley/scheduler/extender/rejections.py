@@ -98,20 +98,20 @@ class Rejection:
 
 
 class Rejections:
-    """The latest rejection of each pod. `give_back` releases what an unbound pod holds, `make_room` has others
+    """The latest rejection of each pod. `release` releases what an unbound pod holds, `make_room` has others
     evicted for it."""
 
     def __init__(
         self,
         pods: Pods,
         posting: Posting,
-        give_back: Callable[[PodReference], Awaitable[None]],
+        release: Callable[[PodReference], Awaitable[None]],
         negotiate: Negotiate,
         make_room: MakeRoom,
     ) -> None:
         self._pods = pods
         self._posting = posting
-        self._give_back = give_back
+        self._release = release
         self._negotiate = negotiate
         self._make_room = make_room
         self._rejected: dict[str, Rejection] = {}
@@ -148,7 +148,7 @@ class Rejections:
         rejection = self._rejected.get(pod.metadata.uid)
         undo = unusable(pod, claims) or (rejection is not None and rejection.undo)
         if undo:
-            await self._give_back(reference(pod))
+            await self._release(reference(pod))
             if rejection is not None:
                 rejection.undo = False
         if rejection is None:

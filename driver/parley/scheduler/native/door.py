@@ -104,11 +104,11 @@ class NativeDoor:
                 return await self._negotiator.negotiate(key, pod, claims)
             case Step.FOLLOW_OFFER if self._half_offered(pod, claims) or self._bound_to_declined(pod, claims):
                 self._pods.attempt(pod).offer_ended()
-                return await self._take_back(pod, claims)
+                return await self._release(pod, claims)
             case Step.FOLLOW_OFFER:
                 return await self._placement.follow_offer(key, pod, claims)
             case Step.WRITE if not pod.spec.node_name and common_nodes(claims) == frozenset():
-                return await self._take_back(pod, claims)
+                return await self._release(pod, claims)
             case Step.WRITE:
                 if any(claim.holding is not None and claim.holding.written.is_known for claim in claims):
                     await self._placement.check_current(pod)  # somebody removed what we wrote, perhaps with reason
@@ -116,8 +116,8 @@ class NativeDoor:
             case Step.ADOPT:
                 self._adopt(pod, claims)
                 return Requeue()
-            case Step.TAKE_BACK:
-                return await self._take_back(pod, claims)
+            case Step.RELEASE:
+                return await self._release(pod, claims)
         return None
 
     def _half_offered(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
@@ -136,7 +136,7 @@ class NativeDoor:
     async def _stuck(self, pod: Pod, problem: Problem) -> Result:
         self._state.nominations.end(pod.metadata.uid)
         if not pod.spec.node_name:
-            await self._placement.give_back_all(pod)
+            await self._placement.release_all(pod)
             if problem.fails_pod:
                 return await self._placement.fail(pod, problem.code, problem.message, unchanged=True)
         line = KeptOut(problem.message) if problem.transient else KeptOut((problem.code, *problem.topics))
@@ -161,7 +161,7 @@ class NativeDoor:
         if (left := attempt.patience(now())) > 0:
             return Requeue(left)
         unplaced = [claim.holding for claim in claims if claim.holding is not None]
-        result = await self._take_back(pod, claims, unplaced)
+        result = await self._release(pod, claims, unplaced)
         attempt.give_up_waiting()
         self._state.nominations.end(pod.metadata.uid)
         return result
@@ -171,8 +171,8 @@ class NativeDoor:
             if claim.mirror is not None and claim.state(pod) is ClaimState.UNKNOWN:
                 adopt(self._state, claim.mirror, standalone=True)
 
-    async def _take_back(self, pod: Pod, claims: Sequence[PodClaim], unplaced: Sequence[Holding] = ()) -> Requeue:
-        """Give back what the pod holds. It is not offered again soon where its claims were cleared, nor where it
+    async def _release(self, pod: Pod, claims: Sequence[PodClaim], unplaced: Sequence[Holding] = ()) -> Requeue:
+        """Release what the pod holds. It is not offered again soon where its claims were cleared, nor where it
         has them `unplaced`."""
         cleared = [c.holding for c in claims if c.state(pod) is ClaimState.CLEARED and c.holding]
         await self._placement.check_current(pod)  # meanwhile another pod may put right what was cleared
@@ -187,7 +187,7 @@ class NativeDoor:
             unheld = claim.state(pod) in (ClaimState.UNKNOWN, ClaimState.OFFERED)
             if claim.mirror is not None and (unheld or claim.is_given_up(pod)):
                 await self._records.clear(claim.mirror, claim.holding)  # not if it was reserved again meanwhile
-        await self._placement.give_back_all(pod, cleared)
+        await self._placement.release_all(pod, cleared)
         return AT_ONCE
 
 

@@ -15,7 +15,6 @@ from parley.control.caches.cluster import priority
 from parley.control.claims.messages import first_in_line
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
 from parley.control.nominations import Nominations
-from parley.control.objects.mirror import is_shareable
 from parley.scheduler.pods import Pods
 
 
@@ -24,7 +23,7 @@ def out_of_turn(
 ) -> Problem | None:
     """What keeps the pod from a free claim of its own: another pod's turn. That pod is looked at."""
     for claim in claims:
-        if not _is_free(claim):
+        if not claim.is_free:
             continue
         topic: Topic = ("claim", pod.metadata.namespace, claim.name)
         preempts = nominations.has_claim(pod.metadata.uid, claim.uid)
@@ -36,9 +35,3 @@ def out_of_turn(
             message = first_in_line(pod.metadata.namespace, claim.name)
             return Problem(reasons.CLAIM_IN_USE, message, (topic,), transient=True)
     return None
-
-
-def _is_free(claim: PodClaim) -> bool:
-    """Whether it is an exclusive named claim that no pod holds."""
-    exclusive = claim.claim is not None and claim.mirror is not None and not is_shareable(claim.mirror)
-    return exclusive and (claim.holding is None or not claim.holding.pods)

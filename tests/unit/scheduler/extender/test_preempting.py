@@ -12,6 +12,7 @@ from tests.unit.scheduler.test_claim_preemption import SlowEvictions, begin, bud
 
 from parley.api.resources import CLASSES, PODS
 from parley.control.nominations import KEPT_SECONDS
+from parley.kube.client import Client
 from parley.kube.memory.evictions import BUDGETS
 from parley.scheduler.extender.posting import LOOK_AGAIN
 
@@ -29,24 +30,47 @@ def cpu(amount: int) -> list[dict[str, Any]]:
     return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": str(amount)}}}]
 
 
+async def begun(world: World, client: Client | None = None) -> list[str]:
+    """Pod `low` has the one device of node `a`. Pod `urgent` of higher priority waits for it; its scheduler is the
+    test. Returns who is evicted, as `begin` does."""
+    evicted = await begin(world, client=client, a=1)
+    await hold(world, low=1)
+    await world.add_pod("urgent", "one", priority=10, schedulerName=AWAY)
+    await world.settle(5)
+    return evicted
+
+
+async def victim_stays(world: World, **urgent: Any) -> list[str]:
+    """Pod `low` has one of the two devices of node `a`, whose kubelet is down. It is evicted for pod `urgent`,
+    which needs both. Returns who is evicted, as `begin` does."""
+    evicted = await begin(world, a=2)
+    await hold(world, low=0)
+    world.kubelets.stop("a")
+    await world.add_pod("urgent", "two", priority=10, **urgent)
+    await world.settle(5)
+    assert evicted == ["low"]
+    return evicted
+
+
+async def asked(world: World, *nodes: str) -> list[str]:
+    """The scheduler of pod `urgent` asks about these nodes. Returns those that are viable."""
+    answer = await world.ask("filter", await world.question("urgent", *nodes))
+    return list(answer["NodeNames"] or ())
+
+
 async def is_leaving(world: World, name: str) -> bool:
     return (await world.pod(name)).metadata.deletion_timestamp is not None
 
 
 def test_filter_answers_at_once_and_others_are_evicted_afterwards(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await begin(world, client=SlowEvictions(world.server.client()), a=1)
-        await hold(world, low=1)
-        await world.add_pod("urgent", "one", priority=10, schedulerName=AWAY)
-        await world.settle(5)
+        await begun(world, SlowEvictions(world.server.client()))
         before = asyncio.get_running_loop().time()
-        answer = await world.ask("filter", await world.question("urgent", "a"))
+        assert await asked(world, "a") == []
         assert asyncio.get_running_loop().time() == before
-        assert not answer["NodeNames"]
         assert not await is_leaving(world, "low")
         await world.settle(5)
-        answer = await world.ask("filter", await world.question("urgent", "a"))
-        assert answer["NodeNames"] == ["a"]
+        assert await asked(world, "a") == ["a"]
 
     play(scenario)
 
@@ -62,7 +86,7 @@ def test_its_scheduler_is_made_to_ask_when_the_victims_have_left_and_not_before(
         world.kubelets.stop(node)
         await world.add_pod("urgent", "one", priority=10, schedulerName=AWAY)
         await world.settle(5)
-        await world.ask("filter", await world.question("urgent", "a", "b"))
+        await asked(world, "a", "b")
         await world.settle(5)
         assert await is_leaving(world, "low")
         await world.publish("c", ["gpu-0"])  # the scheduler does not propose that node
@@ -71,8 +95,7 @@ def test_its_scheduler_is_made_to_ask_when_the_victims_have_left_and_not_before(
         world.kubelets.start(node)
         await world.settle(5)
         assert await touched(world) != ""
-        answer = await world.ask("filter", await world.question("urgent", "a", "b"))
-        assert answer["NodeNames"] == [node]
+        assert await asked(world, "a", "b") == [node]
 
     play(scenario)
 
@@ -84,13 +107,12 @@ def test_it_goes_where_others_left_though_another_node_would_do_by_then(play: Pl
         node = await world.node_of("low")
         await world.add_pod("urgent", "one", priority=10, schedulerName=AWAY)
         await world.settle(5)
-        await world.ask("filter", await world.question("urgent", "a", "b"))
+        await asked(world, "a", "b")
         await world.settle(5)
         await world.delete_pod("high")
         await world.delete_pod("higher")
         await world.settle(5)
-        answer = await world.ask("filter", await world.question("urgent", "a", "b"))
-        assert answer["NodeNames"] == [node]
+        assert await asked(world, "a", "b") == [node]
 
     play(scenario)
 
@@ -197,9 +219,9 @@ def test_what_others_left_is_kept_until_its_scheduler_asks_and_nobody_else_is_ev
         await world.settle(5)
         await world.add_pod("urgent", "one", priority=10, containers=cpu(6), schedulerName=AWAY)
         await world.settle(5)
-        asked = await world.question("urgent")
+        question = await world.question("urgent")
         meta = {node: {"Pods": [{"UID": "some"}], "NumPDBViolations": 0} for node in ("a", "b")}
-        preempts = {"Pod": asked["Pod"], "NodeNameToVictims": None, "NodeNameToMetaVictims": meta}
+        preempts = {"Pod": question["Pod"], "NodeNameToVictims": None, "NodeNameToMetaVictims": meta}
         assert (await world.ask("preempt", preempts))["NodeNameToMetaVictims"] == {}
         await world.settle(5)
         assert evicted == ["low"]
@@ -213,7 +235,7 @@ def test_what_others_left_is_kept_until_its_scheduler_asks_and_nobody_else_is_ev
         if taken:
             assert list((await world.ask("preempt", preempts))["NodeNameToMetaVictims"]) == ["a"]
         else:
-            assert (await world.ask("filter", await world.question("urgent", "a")))["NodeNames"] == ["a"]
+            assert await asked(world, "a") == ["a"]
         assert evicted == ["low"]
 
     play(scenario)
@@ -222,12 +244,7 @@ def test_what_others_left_is_kept_until_its_scheduler_asks_and_nobody_else_is_ev
 @pytest.mark.parametrize("scheduler", BOTH)
 def test_its_scheduler_evicts_nobody_where_what_is_free_is_kept_for_another(play: Play, scheduler: str) -> None:
     async def scenario(world: World) -> None:
-        evicted = await begin(world, a=2)
-        await hold(world, low=0)
-        world.kubelets.stop("a")
-        await world.add_pod("urgent", "two", priority=10, schedulerName=scheduler)
-        await world.settle(5)
-        assert evicted == ["low"]
+        evicted = await victim_stays(world, schedulerName=scheduler)
         await world.add_pod("plain", nodeName="a", priority=0, containers=cpu(7))
         await world.settle(5)
         await world.add_pod("late", "one", priority=5, containers=cpu(4))
@@ -248,12 +265,7 @@ def test_what_is_kept_goes_to_no_pod_of_lower_or_equal_priority_of_either_schedu
     play: Play, preemptor: str, scheduler: str, priority: int
 ) -> None:
     async def scenario(world: World) -> None:
-        evicted = await begin(world, a=2)
-        await hold(world, low=0)
-        world.kubelets.stop("a")
-        await world.add_pod("urgent", "two", priority=10, schedulerName=preemptor)
-        await world.settle(5)
-        assert evicted == ["low"]
+        await victim_stays(world, schedulerName=preemptor)
         await world.add_pod("other", "one", priority=priority, schedulerName=scheduler)  # one device is free
         await world.settle(5)
         assert not await world.node_of("other")
@@ -326,14 +338,10 @@ def test_who_is_let_in_elsewhere_meanwhile_has_no_more_pods_evicted(play: Play) 
 
 def test_what_is_kept_for_a_pod_whose_scheduler_never_binds_it_is_free_after_ten_minutes(play: Play) -> None:
     async def scenario(world: World) -> None:
-        evicted = await begin(world, a=1)
-        await hold(world, low=1)
-        await world.add_pod("urgent", "one", priority=10, schedulerName=AWAY)
+        evicted = await begun(world)
+        assert await asked(world, "a") == []
         await world.settle(5)
-        await world.ask("filter", await world.question("urgent", "a"))
-        await world.settle(5)
-        answer = await world.ask("filter", await world.question("urgent", "a"))
-        assert answer["NodeNames"] == ["a"]
+        assert await asked(world, "a") == ["a"]
         await world.add_pod("late", "one", priority=5)
         await asyncio.sleep(KEPT_SECONDS - 60)
         assert not await world.node_of("late")
@@ -354,7 +362,7 @@ def test_a_preemptor_that_its_scheduler_can_never_bind_evicts_few(play: Play) ->
             if not any(pod.metadata.name.startswith("low") for pod in (await world.client.list(PODS)).items):
                 await world.add_pod(f"low-{number}", "one")
             await asyncio.sleep(30)
-            await world.ask("filter", await world.question("urgent", "a"))
+            await asked(world, "a")
         assert 1 <= sum(name.startswith("low") for name in evicted) <= 10
 
     play(scenario)

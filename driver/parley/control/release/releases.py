@@ -21,7 +21,7 @@ The same is done at the end of a named claim whose driver leaves data on nodes (
 of the nodes where it could be used remove that before they answer, because `spec.removeData` says so.
 
 A node that is gone, or marked as out of service, owes nothing: the controller deletes its ClaimRelease itself. The
-data that it has is for `leftovers` to remember. What is free when all have answered is for `giving_back` to do;
+data that it has is for `leftovers` to remember. What is free when all have answered is for `deallocation` to do;
 standalone drivers decide for themselves when they hand something on.
 """
 
@@ -33,12 +33,12 @@ from parley.api.builtin import BuiltinClaim, Node
 from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES
-from parley.control.caches.cluster import ClusterCache, done
-from parley.control.ledger import Holding, Ledger, PreparedOn, Written
+from parley.control.caches.cluster import done
+from parley.control.ledger import Holding, PreparedOn, Written
 from parley.control.live import live_pod
-from parley.control.records import Records
-from parley.control.release.leftovers import LostNodesData, delete_release, let_answer
-from parley.control.release.receipts import prepared_by, record, record_name
+from parley.control.release.leftovers import LostNodesData, delete_release, set_allocation_cleared
+from parley.control.release.receipts import is_owed, owed, prepared_by, record, record_name
+from parley.control.state import State
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.queue import WorkQueue
 
@@ -62,21 +62,13 @@ class Releases:
     """The ClaimReleases of holdings, whose UIDs are in `queue` when they are to be looked at again. Whoever calls
     with a holding has its lock."""
 
-    def __init__(
-        self,
-        client: Client,
-        cluster: ClusterCache,
-        ledger: Ledger,
-        records: Records,
-        queue: WorkQueue[str],
-        leftovers: LostNodesData,
-    ) -> None:
-        self.leftovers = leftovers
+    def __init__(self, client: Client, state: State, queue: WorkQueue[str], leftovers: LostNodesData) -> None:
         self._client = client
-        self._cluster = cluster
-        self._ledger = ledger
-        self._records = records
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
         self._queue = queue
+        self._leftovers = leftovers
 
     def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
         """A pod that used the holding on one of the nodes is gone, and no kubelet has reported that it ended."""
@@ -111,11 +103,11 @@ class Releases:
         generated claim without being asked, when they unprepare it."""
         return _has_data(holding) and not holding.removing and not all(map(self._lost, holding.nodes or ()))
 
-    async def leave_behind(self, holding: Holding) -> None:
+    async def record_lost_nodes(self, holding: Holding) -> None:
         """The holding ends: what its lost nodes have of it they remove when they are back."""
         for node in holding.nodes or () if _has_data(holding) else ():
             if self._lost(node):
-                await self.leftovers.record(holding, node)
+                await self._leftovers.record(holding, node)
 
     def owe_removal(self, holding: Holding) -> None:
         """The holding ends: its nodes are to remove their data of it."""
@@ -143,12 +135,12 @@ class Releases:
         name = holding.path
         log.info("waits for a receipt", claim=name, driver=holding.driver, node=prepared.node)
 
-    async def ask(self, holding: Holding) -> None:
+    async def request_receipts(self, holding: Holding) -> None:
         """Nobody uses the holding, nor will: its nodes may answer from now on."""
         for release in map(self._known, sorted(holding.owed)):
             if release is not None and not release.status.allocation_cleared:
                 self._queue.add_after(holding.uid, UNSEEN_SECONDS)
-                await let_answer(self._client, release)
+                await set_allocation_cleared(self._client, release)
 
     def look_again(self, holding: Holding) -> None:
         """Go on with records that were there before; those that are new come as a change."""
@@ -166,7 +158,7 @@ class Releases:
         if release is None:
             holding.owed.discard(prepared)
         else:
-            await self.waive(release)
+            await self._waive(release)
         return True
 
     async def _live(self, prepared: PreparedOn) -> ClaimRelease | None:
@@ -175,7 +167,21 @@ class Releases:
         except NotFound:
             return None
 
-    async def waive(self, release: ClaimRelease) -> None:
+    async def follow_lost_nodes(self, uid: str) -> None:
+        """See what is to be done about data on lost nodes, by that UID."""
+        await self._leftovers.follow(uid)
+
+    def ended(self, uid: str) -> None:
+        """The holding is gone: what it left on lost nodes may be removed."""
+        self._leftovers.ended(uid)
+
+    async def waive_needless(self, uid: str) -> None:
+        """No node needs to answer for what is not held any more by that UID."""
+        for release in owed(self._cluster.releases_of(uid)):
+            if release.spec.driver_name in self._drivers and self._kept_by(release) is None:
+                await self._waive(release)
+
+    async def _waive(self, release: ClaimRelease) -> None:
         """Delete a record that nobody needs to answer."""
         log.info("no receipt is needed", release=release.metadata.name, node=release.spec.node_name)
         await delete_release(self._client, release)
@@ -183,21 +189,23 @@ class Releases:
     def changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None:
         """What nodes owe is what records there are. Needs no lock: it only notes what has happened."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            holding = self.keeps(old)
+            holding = self._kept_by(old)
             # One that was made late, for what was owed before, says nothing of the data.
             answers = holding is not None and (old.spec.remove_data or not holding.removing)
-            if holding is not None and answers and not old.spec.node_lost:
+            if holding is not None and answers:
                 holding.owed.discard(prepared_by(old))
             self._queue.add(holding.uid if holding is not None else old.spec.holding_uid)
         if new is not None:
-            holding = self.keeps(new)
-            if holding is not None and not holding.standalone and not new.spec.node_lost:
+            holding = self._kept_by(new)
+            if holding is not None and not holding.standalone:
                 holding.owed.add(prepared_by(new))
             self._queue.add(holding.uid if holding is not None else new.spec.holding_uid)
 
-    def keeps(self, release: ClaimRelease) -> Holding | None:
-        """The holding that is not free before the release is gone. A leader that came after the claim of a running
-        pod was made again knows it by the new claim's UID."""
+    def _kept_by(self, release: ClaimRelease) -> Holding | None:
+        """The holding that is not free before the release is gone, if there is one. A leader that came after the
+        claim of a running pod was made again knows it by the new claim's UID."""
+        if not is_owed(release):
+            return None
         holding = self._ledger.get(release.spec.holding_uid)
         if holding is not None or release.spec.running is None:
             return holding

@@ -20,7 +20,7 @@ from parley.control.ledger import Holding, Phase, Written
 from parley.control.objects.mirror import owner_pod, owner_pod_uid
 from parley.control.records import Records
 from parley.control.release.keeping import Keeping
-from parley.control.release.releasing import Releases
+from parley.control.release.releases import Releases
 from parley.control.release.unseen_users import UnseenUsers
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
@@ -45,7 +45,7 @@ class Departure:
     prepared_on: Sequence[str] = ()
 
 
-class GivingBack:
+class Deallocator:
     """Ends the use of holdings. `close` sees to it that no driver is asked to allocate for a pod any more."""
 
     def __init__(
@@ -68,7 +68,7 @@ class GivingBack:
         self._wakeups = wakeups
         self._keeping = keeping
 
-    async def give_back(
+    async def release(
         self, pod: PodReference, holdings: Sequence[Holding], departure: Departure, cleared: Sequence[Holding] = ()
     ) -> None:
         """The pod's use of the holdings ends; what nobody else uses is free afterwards, or kept.
@@ -78,10 +78,10 @@ class GivingBack:
         """
         for holding in holdings:
             was_cleared = any(holding is other for other in cleared)
-            if await self._leave(holding, pod, departure, cleared=was_cleared):
-                self._left(holding)
+            if await self._release(holding, pod, departure, cleared=was_cleared):
+                self._released(holding)
 
-    def _left(self, holding: Holding) -> None:
+    def _released(self, holding: Holding) -> None:
         """A pod has left it: it is free, or waits for a receipt. Whoever waits for it looks again, and so is its
         claim."""
         if holding.phase is not Phase.RELEASING:
@@ -102,7 +102,7 @@ class GivingBack:
         left = mirror is not None and owner_pod(mirror) is None
         return left or (claim is not None and claim.metadata.uid == holding.uid)
 
-    async def _leave(self, holding: Holding, pod: PodReference, departure: Departure, *, cleared: bool) -> bool:
+    async def _release(self, holding: Holding, pod: PodReference, departure: Departure, *, cleared: bool) -> bool:
         """Whether the pod used it until now."""
         async with holding.lock:
             if pod.uid not in holding.pods:
@@ -119,7 +119,7 @@ class GivingBack:
                 await self._records.unreserve(holding, pod)
                 self._ledger.leave(holding, pod)
             elif holding.owed:
-                await self._hold_back(holding)
+                await self._begin_releasing(holding)
                 await self._conclude(holding)
             else:
                 await self._finish(holding, departed=departure.departed)
@@ -136,7 +136,7 @@ class GivingBack:
         leaves_data = driver is not None and driver.leaves_data
         with holding.entering(Phase.LEAVING):
             if leaves_data:
-                await self._releases.leave_behind(holding)
+                await self._releases.record_lost_nodes(holding)
             if not leaves_data or not self._releases.owes_removal(holding):
                 await self._end(holding, departed=departed)
                 return
@@ -144,53 +144,51 @@ class GivingBack:
             holding.written = Written.NO
         holding.phase = Phase.LEAVING
         self._releases.owe_removal(holding)
-        await self._hold_back(holding)
+        await self._begin_releasing(holding)
 
     def _stays(self, holding: Holding) -> bool:
         """Whether it stays allocated without users. If its claim is being deleted it goes afterwards."""
         kept = holding.immediate or self._keeping.seconds_left(holding) > 0
         return kept or bool(self._ledger.used_by(holding))
 
-    async def _hold_back(self, holding: Holding) -> None:
+    async def _begin_releasing(self, holding: Holding) -> None:
         """Nobody uses the holding, but it may be prepared somewhere: it stays, for nobody to join."""
         with holding.entering(Phase.LEAVING):
             await self._releases.note(holding)
             await self._records.clear_mirror(holding)
             holding.written = Written.NO
             self._keeping.shut(holding)
-            await self._records.tell_releasing(holding)
+            await self._records.record_releasing(holding)
         self._ledger.release(holding)
         holding.phase = Phase.RELEASING
         self._releases.look_again(holding)
 
-    async def follow(self, uid: str) -> None:
+    async def sync(self, uid: str) -> None:
         """See which nodes still owe receipts for the holding; what is prepared nowhere any more is free."""
-        await self._releases.leftovers.follow(uid)
+        await self._releases.follow_lost_nodes(uid)
         while (holding := self._ledger.get(uid)) is not None:
-            if await self._follow(holding):
+            if await self._sync(holding):
                 return
-        for release in self._cluster.releases_of(uid):
-            ours = release.spec.driver_name in self._drivers and not release.spec.node_lost
-            if ours and self._releases.keeps(release) is None:
-                await self._releases.waive(release)  # it keeps nothing
+        await self._releases.waive_needless(uid)
 
-    async def _follow(self, holding: Holding) -> bool:
+    async def _sync(self, holding: Holding) -> bool:
         """Whether it was there still."""
         async with holding.lock:
             if not self._is_there(holding):
                 return False
             if holding.phase is Phase.LEAVING and not holding.standalone:
-                await self._hold_back(holding)  # an earlier leader did not get that far, or an attempt failed
+                # An earlier leader did not get that far, or an attempt failed.
+                await self._begin_releasing(holding)
             else:
                 if holding.joinable:
                     await self._releases.owe_deleted(holding)
                 await self._releases.note(holding)
                 if holding.owed and holding.phase is Phase.RELEASING:
-                    await self._records.tell_releasing(holding)
-                    await self._releases.ask(holding)
+                    await self._records.record_releasing(holding)
+                    await self._releases.request_receipts(holding)
             ended = await self._conclude(holding)
         if ended:
-            self._left(holding)
+            self._released(holding)
         return True
 
     async def _conclude(self, holding: Holding) -> bool:
@@ -206,9 +204,9 @@ class GivingBack:
             self._ledger.get(holding.uid) is None
         )  # a late record may have come to it meanwhile, and says nothing
 
-    async def give_up(self, holding: Holding, still: Callable[[], bool] = lambda: True) -> None:
+    async def release_unused(self, holding: Holding, still: Callable[[], bool] = lambda: True) -> None:
         """Nobody uses the holding: it is recorded without users. Raises Busy if a pod came to use it, or it is not
-        `still` to be given up."""
+        `still` to be released."""
         async with holding.lock:
             unseen = await self._unseen_users.check(holding)
             unused = not holding.pods and not self._ledger.used_by(holding)
@@ -216,11 +214,11 @@ class GivingBack:
                 raise Busy
             self._releases.owe(holding, unseen)
             if holding.owed:
-                await self._hold_back(holding)
+                await self._begin_releasing(holding)
                 await self._conclude(holding)
             else:
                 await self._finish(holding, departed=False)
-        self._left(holding)
+        self._released(holding)
 
     async def _end(self, holding: Holding, *, departed: bool) -> None:
         """Clear it in the API, then deallocate, then drop it. If that fails the holding is as good as before."""
@@ -228,9 +226,9 @@ class GivingBack:
             if holding.named or not departed or not self._vanishes(holding):
                 await self._records.clear_mirror(holding)
             if holding.standalone:
-                gone = await self._ask_back(holding, departed=departed)
+                gone = await self._request_deallocation(holding, departed=departed)
             else:
-                await self._take_back(holding)
+                await self._deallocate(holding)
                 gone = True
         if gone:
             self._drop(holding)
@@ -252,20 +250,20 @@ class GivingBack:
 
     def _drop(self, holding: Holding) -> None:
         self._ledger.drop(holding)
-        self._releases.leftovers.ended(holding.uid)
+        self._releases.ended(holding.uid)
         name = holding.path
         log.info("given back", claim=name, driver=holding.driver, node=holding.node)
         for used in map(self._ledger.get, holding.uses):
             if used is not None and not used.pods:
                 self._wakeups.wake(("claim", used.namespace, used.claim))
 
-    async def _take_back(self, holding: Holding) -> None:
+    async def _deallocate(self, holding: Holding) -> None:
         if holding.named:
             await self._records.clear_claim(holding)
         await self._drivers[holding.driver].deallocate(holding.uid)
 
-    async def _ask_back(self, holding: Holding, *, departed: bool) -> bool:
-        """Ask the standalone driver to take the allocation back; whether nobody needs to wait until it did.
+    async def _request_deallocation(self, holding: Holding, *, departed: bool) -> bool:
+        """Ask the standalone driver to deallocate; whether nobody needs to wait until it did.
 
         The stand-in of a pod that is gone goes with it, that of one that has ended goes in `pod_ended`: either
         tells the driver.
@@ -275,7 +273,7 @@ class GivingBack:
         for pod in list(holding.pods.values()):
             await self._close(pod)
         try:
-            await self._records.ask_back(holding)
+            await self._records.request_deallocation(holding)
         except NotFound:
             return True
         return False
@@ -302,7 +300,7 @@ class GivingBack:
             return
         if gone or claim.status.allocation is None:
             self._drop(holding)
-            self._left(holding)
+            self._released(holding)
 
 
 def _nodes_of(holding: Holding) -> set[str]:

@@ -18,7 +18,7 @@ from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding, Phase, PreparedOn
 from parley.control.objects.mirror import asked, consumer
 from parley.control.records import Records
-from parley.control.release.giving_back import Departure
+from parley.control.release.deallocation import Departure
 from parley.kube.client import Conflict, ServerError
 from parley.sdk import Held
 
@@ -72,7 +72,7 @@ def test_what_the_last_pod_leaves_is_free_for_the_driver_the_ledger_and_whoever_
     async def story(world: World) -> None:
         pod, acting = await world.pod(claims=["c"]), Acting(world)
         holding = await named(world, pod)
-        await acting.giving_back.give_back(reference(pod), [holding], UNPLACED)
+        await acting.deallocator.release(reference(pod), [holding], UNPLACED)
         assert (await world.the_mirror()).status.allocation is None
         assert (await world.the_claim()).status.allocation is None
         assert not held_by_driver(world, holding)
@@ -88,7 +88,7 @@ def test_a_generated_claim_that_goes_with_its_pod_costs_no_write() -> None:
         holding = await generated(world, pod)
         await finish(world, pod)
         before = len(world.writes)
-        await acting.giving_back.give_back(reference(pod), [holding], ENDED)
+        await acting.deallocator.release(reference(pod), [holding], ENDED)
         assert len(world.writes) == before
         assert (len(world.ledger), held_by_driver(world, holding)) == (0, False)
         assert world.woken == [DRIVER]
@@ -102,7 +102,7 @@ def test_one_that_another_pod_names_is_cleared_though_its_own_pod_departed() -> 
         holding = await generated(world, pod)
         await finish(world, pod)
         await world.pod("other", claims=["p-licence"])
-        await acting.giving_back.give_back(reference(pod), [holding], ENDED)
+        await acting.deallocator.release(reference(pod), [holding], ENDED)
         assert (await world.the_mirror("p-licence")).status.allocation is None
 
     played(story)
@@ -119,7 +119,7 @@ def test_if_the_api_does_not_let_go_the_driver_keeps_it_and_pods_may_join_as_bef
 
         world.before = fail
         with pytest.raises(ServerError):
-            await acting.giving_back.give_back(reference(pod), [holding], UNPLACED)
+            await acting.deallocator.release(reference(pod), [holding], UNPLACED)
         assert held_by_driver(world, holding)
         assert world.ledger.of_pod(reference(pod)) == [holding]
         assert world.woken == []
@@ -133,7 +133,7 @@ def test_a_shared_claim_stays_for_the_others() -> None:
         first, second = await world.pod("first", claims=["c"]), await world.pod("second", claims=["c"])
         acting = Acting(world)
         holding = await named(world, first, second, shareable=True)
-        await acting.giving_back.give_back(reference(first), [holding], ENDED)
+        await acting.deallocator.release(reference(first), [holding], ENDED)
         assert [user.name for user in (await world.the_mirror()).status.reserved_for] == ["second"]
         assert held_by_driver(world, holding)
         assert (world.ledger.of_pod(reference(first)), world.ledger.of_pod(reference(second))) == ([], [holding])
@@ -145,7 +145,7 @@ def test_an_immediate_claim_keeps_its_allocation_without_users() -> None:
     async def story(world: World) -> None:
         pod, acting = await world.pod(claims=["c"]), Acting(world)
         holding = await named(world, pod, immediate=True)
-        await acting.giving_back.give_back(reference(pod), [holding], ENDED)
+        await acting.deallocator.release(reference(pod), [holding], ENDED)
         assert (await world.the_mirror()).status.allocation is None
         assert (await world.the_claim()).status.allocation is not None
         assert held_by_driver(world, holding)
@@ -158,7 +158,7 @@ def test_a_pod_that_does_not_use_it_gives_nothing_back() -> None:
     async def story(world: World) -> None:
         pod, other = await world.pod(claims=["c"]), await world.pod("other")
         holding = await named(world, pod)
-        await Acting(world).giving_back.give_back(reference(other), [holding], ENDED)
+        await Acting(world).deallocator.release(reference(other), [holding], ENDED)
         assert world.ledger.of_pod(reference(pod)) == [holding]
         assert world.woken == []
 
@@ -170,7 +170,7 @@ def test_what_was_cleared_and_is_reserved_again_is_not_taken_from_the_pod() -> N
         pod = await world.pod(claims=["c"])
         holding = await named(world, pod)
         with pytest.raises(Busy):
-            await Acting(world).giving_back.give_back(reference(pod), [holding], UNPLACED, cleared=[holding])
+            await Acting(world).deallocator.release(reference(pod), [holding], UNPLACED, cleared=[holding])
         assert held_by_driver(world, holding)
 
     played(story)
@@ -182,7 +182,7 @@ def test_a_pod_that_the_scheduler_let_in_meanwhile_uses_it_from_then_on() -> Non
         holding = await named(world, first, shareable=True)
         reserved = [consumer(reference(pod)) for pod in (first, second)]
         await world.patch_status(BUILTIN_CLAIMS, "c", {"reservedFor": reserved})
-        await Acting(world).giving_back.give_back(reference(first), [holding], ENDED)
+        await Acting(world).deallocator.release(reference(first), [holding], ENDED)
         assert world.ledger.of_pod(reference(second)) == [holding]
         assert held_by_driver(world, holding)
 
@@ -200,16 +200,16 @@ def test_a_driver_outside_is_asked_and_nobody_joins_until_its_record_is_empty() 
         holding = a_holding("c", uid=claim.metadata.uid, pods={mine.uid: mine}, standalone=True)
         world.ledger.add(holding)
         await recorded(world, PodClaim("c", "c", mirror, claim, holding=holding), holding)
-        await acting.giving_back.give_back(reference(pod), [holding], ENDED)
+        await acting.deallocator.release(reference(pod), [holding], ENDED)
         await world.seen()
         now = await world.the_claim()
         assert (now.status.deallocation_requested, now.status.reserved_for) == (True, ())
         assert acting.closed == [reference(pod)]
         with pytest.raises(Busy):
             acting.allocator.join(pod, [PodClaim("c", "c", holding=holding)])
-        acting.giving_back.record_changed(now, gone=False)
+        acting.deallocator.record_changed(now, gone=False)
         assert world.ledger.of_claim(NAMESPACE, "c") is holding
-        acting.giving_back.record_changed(now, gone=True)
+        acting.deallocator.record_changed(now, gone=True)
         assert len(world.ledger) == 0
 
     played(story)
@@ -223,7 +223,7 @@ def test_when_a_pod_has_ended_its_stand_ins_go() -> None:
         claim = PodClaim("licence", mirror.metadata.name, mirror, asked=asked(mirror))
         await world.records.stand_in(pod, claim)
         await world.seen()
-        await Acting(world).giving_back.pod_ended(reference(pod))
+        await Acting(world).deallocator.pod_ended(reference(pod))
         assert not (await world.admin.list(CLAIMS, NAMESPACE)).items
 
     played(story)
@@ -235,9 +235,9 @@ def test_what_an_earlier_leader_left_halfway_is_free_though_its_node_needed_no_r
     async def story(world: World) -> None:
         acting, holding = Acting(world), await unused(world, Phase.LEAVING)
         with pytest.raises(Conflict):  # what was just written is not in the cache yet: it is tried again
-            await acting.giving_back.follow(holding.uid)
+            await acting.deallocator.sync(holding.uid)
         await world.seen()
-        await acting.giving_back.follow(holding.uid)
+        await acting.deallocator.sync(holding.uid)
         assert (await world.the_mirror()).status.allocation is None
         assert (await world.the_claim()).status.allocation is None
         assert not held_by_driver(world, holding)
@@ -261,7 +261,7 @@ def test_who_waits_is_woken_though_a_late_record_comes_while_the_claim_is_cleare
             cleared.owed.add(PreparedOn(cleared.uid, "node-1"))
 
         monkeypatch.setattr(Records, "clear_claim", slow)
-        await acting.giving_back.follow(holding.uid)
+        await acting.deallocator.sync(holding.uid)
         assert len(world.ledger) == 0
         assert CLAIM in world.woken
 
@@ -277,7 +277,7 @@ def test_a_built_in_claim_that_is_being_deleted_is_cleared_like_any() -> None:
         await world.delete(BUILTIN_CLAIMS, "c")
         await world.seen()
         assert (await world.the_mirror()).metadata.deletion_timestamp
-        await acting.giving_back.give_back(reference(pod), [holding], UNPLACED)
+        await acting.deallocator.release(reference(pod), [holding], UNPLACED)
         mirror = await world.the_mirror()
         assert mirror.status.allocation is None
         assert not mirror.status.reserved_for
@@ -285,23 +285,23 @@ def test_a_built_in_claim_that_is_being_deleted_is_cleared_like_any() -> None:
     played(story)
 
 
-@pytest.mark.parametrize("way", ["give up", "follow"])
+@pytest.mark.parametrize("way", ["give up", "sync"])
 def test_what_waits_for_a_holding_that_ends_leaves_what_is_allocated_anew(way: str) -> None:
     """Both are of one claim, and have its UID. Nobody uses it now: it is kept."""
 
     async def story(world: World) -> None:
         acting = Acting(world)
-        former = await unused(world, Phase.RELEASING if way == "follow" else Phase.HELD)
+        former = await unused(world, Phase.RELEASING if way == "sync" else Phase.HELD)
         await world.seen()
         async with former.lock:
             waiting = asyncio.create_task(
-                acting.giving_back.follow(former.uid) if way == "follow" else acting.giving_back.give_up(former)
+                acting.deallocator.sync(former.uid) if way == "sync" else acting.deallocator.release_unused(former)
             )
             await asyncio.sleep(0)
             world.ledger.drop(former)
             holding = a_holding("c", uid=former.uid, pods={})
             world.ledger.add(holding)
-        with nullcontext() if way == "follow" else pytest.raises(Busy):
+        with nullcontext() if way == "sync" else pytest.raises(Busy):
             await waiting
         assert world.ledger.get(holding.uid) is holding
         assert (await world.the_mirror()).status.allocation is not None

@@ -81,7 +81,7 @@ def test_a_node_is_noted_once_and_may_answer_only_when_it_is_asked() -> None:
         (release,) = await releases(world)
         assert release.metadata.name == record_name(HERE)
         assert not release.status.allocation_cleared
-        await acting.releases.ask(holding)
+        await acting.releases.request_receipts(holding)
         (release,) = await releases(world)
         assert release.status.allocation_cleared
 
@@ -111,7 +111,7 @@ def test_an_answer_to_an_earlier_question_does_not_say_that_data_is_removed() ->
         await world.seen()
         (late,) = await releases(world)
         acting.releases.owe_removal(holding)
-        await acting.releases.ask(holding)
+        await acting.releases.request_receipts(holding)
         await world.admin.delete(CLAIM_RELEASES, late.metadata.name)
         await world.seen()
         acting.releases.changed(late, None)

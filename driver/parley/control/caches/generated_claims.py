@@ -1,0 +1,41 @@
+"""The claims that were generated for pods, by pod and entry: known before a pod's status names them."""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.names import POD_CLAIM_NAME_ANNOTATION
+from parley.control.caches.indexes import Key
+from parley.control.objects.mirror import owner_pod_uid
+
+
+class GeneratedClaims:
+    """An index of built-in claims by the pod that owns them. `claim` finds one by its key."""
+
+    def __init__(self, claim: Callable[[Key], BuiltinClaim | None]) -> None:
+        self._claim = claim
+        self._by_pod: defaultdict[Key, dict[str, BuiltinClaim]] = defaultdict(dict)
+
+    def of_entry(self, pod: Pod, entry: str) -> BuiltinClaim | None:
+        """The claim that the pod's status names for the entry; otherwise the one that says it was made for it."""
+        for status in pod.status.resource_claim_statuses:
+            if status.name == entry and status.resource_claim_name:
+                claim = self._claim((pod.metadata.namespace, status.resource_claim_name))
+                if claim is not None and owner_pod_uid(claim) == pod.metadata.uid:
+                    return claim
+        return self._by_pod.get((pod.metadata.namespace, pod.metadata.uid), {}).get(entry)
+
+    def changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        """A built-in claim is there, has changed or is gone."""
+        for claim, present in ((old, False), (new, True)):
+            entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION) if claim else None
+            if claim is None or entry is None or not (owner := owner_pod_uid(claim)):
+                continue
+            key = (claim.metadata.namespace, owner)
+            claims = self._by_pod[key]
+            if present:
+                claims[entry] = claim
+            elif claims.get(entry) is claim:
+                del claims[entry]
+            if not claims:
+                del self._by_pod[key]
