@@ -288,6 +288,9 @@ BUGS = {
 BUGS = {
     **BUGS,
     **OF_PREEMPTION,
+    "the record of what pods use goes with a claim that is forced away": Bug(
+        ((ClaimReconciler, "_is_used", lambda *_: False),), ("handed out twice",), trouble=True
+    ),
     "no claim is kept": Bug(((Keeping, "left", no_result),), ("freed while kept",), lasting=True),
     "a restart forgets until when claims are kept": Bug(
         ((restoring, "moment", no_result),), ("freed while kept",), lasting=True
