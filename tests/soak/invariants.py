@@ -35,6 +35,8 @@ from tests.soak.mirrors import Device, Json, Name, Record, is_parleys, read
 from tests.soak.observed import Step
 
 Identity = tuple[str, str]
+Use = tuple[str, Identity]
+"""A pod, by its UID, and a claim of it."""
 Source = tuple[str, Name | str]
 """A claim's record, or a running pod's use."""
 
@@ -65,8 +67,8 @@ class Hold:
 class Invariants:
     """Follows pods, claims, slices and the lease. `observe` takes every step."""
 
-    def __init__(self, known: Callable[[], Set[tuple[str, Identity]]] = set) -> None:
-        """`known` are the pods, by UID, and claims of theirs that the leader knows of."""
+    def __init__(self, known: Callable[[], Set[Use]]) -> None:
+        """`known` returns the uses that the leader knows of."""
         self._known = known
         self.faults: list[str] = []
         self.pods: dict[str, PodState] = {}
@@ -107,11 +109,11 @@ class Invariants:
         if (look := self._look.get(kind)) is not None:
             look(step)
 
-    def memory_lost(self) -> None:
-        """A controller begins with what the API holds, or held when it was read."""
+    def memory_lost(self, known: Set[Use]) -> None:
+        """A controller begins with what the API holds, or held when it was read: it knows these uses."""
         noted = set(self._noted.values())
         for identity in self.meddled:
-            self._forget_unrecorded(identity, noted)
+            self._forget_unrecorded(identity, known, noted)
         cleared = {identity for identity in self.meddled if identity[1]}
         shown = {record.uid for record in self.records.values() if record.identity not in cleared}
         known = shown | noted
@@ -271,19 +273,19 @@ class Invariants:
         if step.who == "meddler" and (not now.allocated or change.last.meta.get("deletionTimestamp")):
             self.meddled.add(now.identity)
             if not now.identity[1]:
-                self._forget_unrecorded(now.identity)
+                self._forget_unrecorded(now.identity, self._known())
         elif now.definite and now.users:
             self.meddled.discard(now.identity)
         self._hold(now)
         self._check_record(now)
 
-    def _forget_unrecorded(self, identity: Identity, noted: Set[str] = frozenset()) -> None:
+    def _forget_unrecorded(self, identity: Identity, known: Set[Use], noted: Set[str] = frozenset()) -> None:
         """What a Parley claim does not record of its pods, and of generated claims all, but for what was prepared
-        by claims that ClaimReleases have noted, and what the leader knows."""
+        by claims that ClaimReleases have noted, and what is known."""
         claims = [claim for claim in self._named.values() if claim["metadata"]["uid"] == identity[0]]
         status = (claims[0].get("status") or {}) if claims else {}
         recorded = {user["uid"] for user in status.get("reservedFor") or ()}
-        recorded |= {uid for uid, claim in self._known() if claim == identity}
+        recorded |= {uid for uid, claim in known if claim == identity}
         for pod in self.pods.values():
             if identity in pod.uses and pod.uid not in recorded and pod.prepared.get(identity) not in noted:
                 self._unuse(pod, identity)

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.soak.binding_faults import LOST_BINDINGS, BindingClient
 from tests.soak.evictions import Evictions, WatchedEvictions
-from tests.soak.invariants import Identity, Invariants
+from tests.soak.invariants import Invariants, Use
 from tests.soak.kubelets import DeviceKubelets
 from tests.soak.observed import ObservedServer, Step
 from tests.soak.plans import Memory, Plans
@@ -281,7 +281,7 @@ class Process:
 
     async def _restored(self, controller: Controller) -> None:
         await controller.ready.wait()
-        self._world.invariants.memory_lost()
+        self._world.invariants.memory_lost(_known(controller))
         self._world.plans.memory_lost()
         self._world.turns.memory_lost()
 
@@ -313,8 +313,8 @@ class Process:
         self.dead = True
 
 
-def _known(controller: Controller) -> set[tuple[str, Identity]]:
-    """The pods, by UID, and claims of theirs that it knows of."""
+def _known(controller: Controller) -> set[Use]:
+    """The uses that it knows of."""
     return {
         (uid, (holding.uid, "") if holding.named else (uid, holding.entry))
         for holding in controller.ledger
@@ -349,9 +349,9 @@ class World:
         self._at_once = 0
         self.processes: list[Process] = []
 
-    def _known_by_leader(self) -> set[tuple[str, Identity]]:
-        leader = self.leader
-        return _known(leader.controller) if leader is not None and leader.controller is not None else set()
+    def _known_by_leader(self) -> set[Use]:
+        memory = self._leaders_memory()
+        return _known(memory.controller) if memory is not None else set()
 
     def _observe(self, step: Step) -> None:
         self.invariants.observe(step)

@@ -301,12 +301,13 @@ class ClaimReconciler:
         meta = mirror.metadata
         if meta.deletion_timestamp and FINALIZER in meta.finalizers:
             await self._drop_finalizer(mirror)
-        elif mirror.status.allocation is not None:
+        elif mirror.status.allocation is not None and self._ledger.of_claim(meta.namespace, meta.name) is None:
             await self._records.clear(mirror)
 
     def _is_used(self, mirror: BuiltinClaim) -> bool:
-        meta = mirror.metadata
-        return bool(mirror.status.reserved_for) or self._ledger.of_claim(meta.namespace, meta.name) is not None
+        """Whether it shows pods, or pods are known to use what it showed."""
+        held = self._ledger.all_of_claim(mirror.metadata.namespace, mirror.metadata.name)
+        return bool(mirror.status.reserved_for) or any(holding.pods for holding in held)
 
 
 def _with_pods(holding: Holding) -> str:
