@@ -109,11 +109,11 @@ class Invariants:
         if (look := self._look.get(kind)) is not None:
             look(step)
 
-    def memory_lost(self, known: Set[Use]) -> None:
+    def memory_lost(self, used: Set[Use]) -> None:
         """A controller begins with what the API holds, or held when it was read: it knows these uses."""
         noted = set(self._noted.values())
         for identity in self.meddled:
-            self._forget_unrecorded(identity, known, noted)
+            self._forget_unrecorded(identity, used, noted)
         cleared = {identity for identity in self.meddled if identity[1]}
         shown = {record.uid for record in self.records.values() if record.identity not in cleared}
         known = shown | noted
