@@ -223,7 +223,7 @@ class Allocator:
         for name, allocation in allocations.items():
             if why := self._elsewhere(allocation, node):
                 await self._drivers[driver].undo([claim.uid for claim in request.claims])
-                raise DriverFault(f"driver {driver}, claim {name!r}: {why}")
+                raise DriverFault(f"claim {name!r}: {why}")
         return allocations
 
     def _elsewhere(self, allocation: Allocation, node: str) -> str:

@@ -1,37 +1,20 @@
 """Claims that can be used on all nodes with some label: nodes that come later count, those that lose it do not."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.unit.scheduler.conftest import NAMESPACE, World
-from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, Shelves, Wanted, add_shelf_class, restart
+from tests.unit.scheduler.shelf import ZONE, Behaviour, ZoneDriver, add_shelf_class, restart
 
 from parley.api import reasons
 from parley.api.resources import NODES
-from parley.sdk import Allocation, NodeLabels, Request
 
 Play = Callable[[Callable[[World], Any]], None]
 
 pytestmark = pytest.mark.doors("native", "extender")
 
-ZONE = "topology.kubernetes.io/zone"
 IN_ZONE_A = {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}]}
-
-
-class ZoneDriver(ShelfDriver):
-    """What is allocated on a node that is named can be used in its zone; its claims' own node is where they are
-    counted."""
-
-    def __init__(self, behaviour: Behaviour, zones: Mapping[str, str]) -> None:
-        super().__init__(behaviour)
-        self.zones = zones
-
-    async def allocate(self, request: Request[Wanted, Shelves], node: str) -> Mapping[str, Allocation]:
-        found = await super().allocate(request, node)
-        on = NodeLabels({ZONE: self.zones[node]}) if node in self.zones else ()
-        return {name: replace(one, available_on=on) for name, one in found.items()}
 
 
 ZONES = {"n0": "a"}
@@ -148,6 +131,48 @@ def test_a_claim_of_one_pod_alone_stays_with_it_when_its_node_leaves_the_zone(pl
 
         assert await runs_on(world, "own") == "n0"
         assert behaviour.calls["deallocate"] == 0
+
+    play(scenario)
+
+
+def test_an_immediate_claim_takes_users_on_new_nodes_too(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.add_claim("at-once", "shelf", mode="Immediate")
+        await world.settle()
+        record = (await world.claim("at-once")).status.allocation
+        assert record is not None
+        assert record.available_on_nodes is not None
+        assert record.available_on_nodes.wire() == IN_ZONE_A
+        await cordon(world, "n0")
+        await world.add_pod("p1", claims=["at-once", "common"])
+        await world.settle()
+        assert await runs_on(world, "p1") == ""
+
+        await world.add_node("n2", labels={ZONE: "a"})
+        await world.settle()
+
+        assert await runs_on(world, "p1") == "n2"
+
+    play(scenario)
+
+
+def test_a_pod_that_somebody_puts_on_a_node_outside_of_the_zone_takes_nothing_from_the_others(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world)
+        await world.add_pod("intruder", claims=["common"], nodeName="n1")
+        await world.settle()
+        assert await runs_on(world, "p0") == "n0"
+        assert (behaviour.calls["allocate"], behaviour.calls["deallocate"]) == (1, 0)
+
+        await world.finish_pod("p0")
+        await world.settle()
+        assert (behaviour.calls["allocate"], behaviour.calls["deallocate"]) == (1, 0)
+        await world.delete_pod("intruder")
+        await world.settle()
+
+        assert behaviour.calls["allocate"] == behaviour.calls["deallocate"]
+        assert (await world.claim("common")).status.allocation is None
 
     play(scenario)
 
