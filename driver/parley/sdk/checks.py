@@ -245,14 +245,22 @@ def check_uses(driver: str, uses: object) -> None:
         raise DriverFault(f"driver {driver} says that a claim uses {uses!r}; possible are {MAX_USED} UIDs")
 
 
-def check_allocations(driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation]) -> None:
-    """Raises DriverFault unless every claim has an allocation that the API will accept."""
+def check_allocations(
+    driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation], *, leaves_data: bool = False
+) -> None:
+    """Raises DriverFault unless every claim has an allocation that the API will accept. Where a driver
+    `leaves_data` each node has to be known by its name: it is asked to remove that."""
     for claim in request.claims:
         allocation = allocations.get(claim.name)
         if allocation is None:
             raise DriverFault(f"driver {driver} allocated nothing for claim {claim.name!r}")
         if fault := _allocation_fault(allocation):
             raise DriverFault(f"driver {driver}, claim {claim.name!r}: {fault}")
+        if leaves_data and isinstance(allocation.available_on, NodeLabels):
+            raise DriverFault(
+                f"driver {driver}, claim {claim.name!r}: available_on has labels, and the driver leaves data on "
+                "nodes: it has to name them, so that each is asked to remove it"
+            )
 
 
 def _allocation_fault(allocation: Allocation) -> str:

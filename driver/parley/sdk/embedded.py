@@ -307,7 +307,7 @@ class EmbeddedDriver:
         try:
             if self.may_reserve:
                 allocations = self._reserving(request, allocations)
-            check_allocations(self.name, request, allocations)
+            check_allocations(self.name, request, allocations, leaves_data=self.leaves_data)
             self._check_devices(allocations)
         except Exception as error:
             self._failed("allocate", error)

@@ -384,3 +384,13 @@ async def test_labels_may_be_what_kubernetes_allows(value: str) -> None:
     on = NodeLabels({"topology.kubernetes.io/zone": value, "rack": "1"})
     (found,) = (await EmbeddedDriver(Reserves(None, Allocation(available_on=on))).allocate(WANTED, "a")).values()
     assert found.available_on == on
+
+
+async def test_a_driver_that_leaves_data_has_to_name_the_nodes() -> None:
+    class Leaves(Reserves):
+        leaves_data = True
+
+    driver = Leaves(None, Allocation(available_on=NodeLabels({"zone": "a"})))
+    with pytest.raises(DriverFault, match="the driver leaves data on nodes: it has to name them"):
+        await EmbeddedDriver(driver).allocate(WANTED, "a")
+    assert driver.given_back == [WANTED.claims[0].uid]
