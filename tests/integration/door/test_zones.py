@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from tests.cluster.manifests import claim, pod, resource_class
 from tests.cluster.namespace import Namespace
-from tests.cluster.starting import fake_nodes
 from tests.integration.door.conftest import Parley
 
 from parley.api.resources import NODES, PODS
@@ -61,8 +60,8 @@ async def test_a_user_that_comes_later_lands_on_a_new_node_of_the_zone(
     await parley.kill()
     await parley.start()
     await team.create(pod("second", claims={"seat": "ours"}))
-    with fake_nodes(cluster, 1, prefix="late-") as (late,):
-        await change(team, late, "b")
+    (late,) = cluster.add_fake_nodes(1, prefix="late-", labels={ZONE: "b"})
+    try:
         await team.create(pod("beside", nodeName=late))  # the scheduler has looked at the node since
         unplaced = await team.pod("second", lambda seen: bool(seen.status.conditions), "was looked at")
         assert not unplaced.spec.node_name
@@ -80,4 +79,6 @@ async def test_a_user_that_comes_later_lands_on_a_new_node_of_the_zone(
         assert (await team.bound("third")).spec.node_name == "node-0"
         for name in ("first", "second", "third", "beside"):
             await team.delete(PODS, name)
+    finally:
+        await team.client.delete(NODES, late)
     await team.parley_claim("ours", lambda one: one.status.allocation is None, "holds nothing")

@@ -177,6 +177,33 @@ def test_a_pod_that_somebody_puts_on_a_node_outside_of_the_zone_takes_nothing_fr
     play(scenario)
 
 
+class LocalZoneDriver(ZoneDriver):
+    """What is given back on a node changes the answers about that node alone."""
+
+    node_local = True
+
+
+def test_what_a_node_that_left_the_zone_gets_back_serves_a_waiting_pod_though_nobody_knows_the_node_any_more(
+    play: Play,
+) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world)
+        behaviour.places = {"n0": 1}
+        await label(world, "n0", "b")
+        await restart(world, [LocalZoneDriver(behaviour, {})])
+        await world.add_template("one", "shelf")
+        await world.add_pod("waits", "one")
+        await world.settle()
+        assert await runs_on(world, "waits") == ""
+
+        await world.finish_pod("p0")
+        await world.settle()
+
+        assert await runs_on(world, "waits") == "n0"
+
+    play(scenario)
+
+
 @pytest.mark.doors("native")
 def test_a_pod_that_is_waiting_is_told_by_which_labels_the_claim_goes(play: Play) -> None:
     async def scenario(world: World) -> None:
