@@ -32,6 +32,20 @@ def selector_of(selector: meta.NodeSelector) -> builtin.NodeSelector:
     return msgspec.convert(selector.wire(), builtin.NodeSelector)
 
 
+def matches(selector: builtin.NodeSelector, node: builtin.Node) -> bool:
+    """Whether one of the selector's terms holds for the node."""
+    return any(_term_holds(term, node) for term in selector.node_selector_terms)
+
+
+def _term_holds(term: builtin.NodeSelectorTerm, node: builtin.Node) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    fields = {"metadata.name": node.metadata.name}
+    return all(holds(r, node.metadata.labels) for r in term.match_expressions) and all(
+        holds(r, fields) for r in term.match_fields
+    )
+
+
 Labels = Mapping[str, str]
 
 _MOST_INT64 = 2**63 - 1

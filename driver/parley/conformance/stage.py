@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.api.names import DRIVERS_LABEL, STANDALONE, driver_finalizer
-from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, Resource
+from parley.api.resources import CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, Resource
 from parley.conformance.addresses import NAMESPACES
 from parley.conformance.process import DriverProcess
 from parley.conformance.results import NotApplicable, Unmet
@@ -216,6 +216,13 @@ class Stage:
         if not found:
             raise NotApplicable(f"none of {', '.join(self.nodes)} is viable for one claim")
         return found[-1]
+
+    async def labels_of(self, node: str) -> Mapping[str, str]:
+        """The node's; none if it does not exist."""
+        try:
+            return (await self._client.get(NODES, node)).metadata.labels
+        except NotFound:
+            return {}
 
     async def fill(self, node: str) -> list[Allocated]:
         """Allocate on the node until it is not viable any more. Raises Unmet if a question is not answered, and

@@ -17,6 +17,7 @@ from parley.control.ledger import Holding
 from parley.control.objects import mirror as mirrors
 from parley.control.room import Asker, lacking
 from parley.control.state import State
+from parley.negotiation.availability import KnownNodes, NodeLabels, SelectedNodes, words
 from parley.negotiation.requests import requested
 from parley.sdk import Allocation, Request
 from parley.sdk.checks import DriverFault, failure_text
@@ -100,7 +101,7 @@ class Allocator:
         holdings = []
         for claim in claims:
             driver, allocation = results[claim.entry]
-            holding = _holding(pod, claim, driver, node, allocation, offered=offered)
+            holding = _holding(pod, claim, driver, node, allocation, self._state.cluster, offered=offered)
             holding.units = counts[claim.entry]
             holding.shareable = self._is_shareable(holding)
             holdings.append(holding)
@@ -145,6 +146,7 @@ class Allocator:
             records_units=(claim.spec.parameters_ref or class_.parameters_ref) is not None,
             immediate=True,
             node_part=class_.node_part == "Required",
+            known=self._state.cluster,
         )
         holding.shareable = self._is_shareable(holding)
         if why := self._goes([holding]):
@@ -205,7 +207,7 @@ class Allocator:
         self._under_way[pod] = scope
         try:
             async with scope:
-                return await self._drivers[driver].allocate(request, node)
+                allocations = await self._drivers[driver].allocate(request, node)
         except TimeoutError as error:
             if not scope.expired():
                 raise  # the driver's own
@@ -218,6 +220,18 @@ class Allocator:
         finally:
             if self._under_way.get(pod) is scope:
                 del self._under_way[pod]
+        for name, allocation in allocations.items():
+            if why := self._elsewhere(allocation, node):
+                await self._drivers[driver].undo([claim.uid for claim in request.claims])
+                raise DriverFault(f"claim {name!r}: {why}")
+        return allocations
+
+    def _elsewhere(self, allocation: Allocation, node: str) -> str:
+        """Why it can't be used on the node that it was allocated for, if it goes by labels; "" if it can."""
+        on = allocation.available_on
+        if not isinstance(on, NodeLabels) or node in SelectedNodes(self._state.cluster, [on.selector]):
+            return ""
+        return f"it is for {words(on)}, and was to be allocated on node {node}, which is none of them now"
 
     def _lacking(self, pod: Pod, node: str, reserving: Sequence[Reserving]) -> str:
         """What pod and reservations lack on the node by now: drivers took their time."""
@@ -261,7 +275,7 @@ def _full(holding: Holding, pod: Pod) -> bool:
 
 
 def _holding(
-    pod: Pod, claim: PodClaim, driver: str, node: str, allocation: Allocation, *, offered: bool
+    pod: Pod, claim: PodClaim, driver: str, node: str, allocation: Allocation, known: KnownNodes, *, offered: bool
 ) -> Holding:
     assert claim.mirror is not None
     user = reference(pod)
@@ -279,4 +293,5 @@ def _holding(
         records_units=claim.refers,
         node_part=claim.class_ is None or claim.class_.node_part == "Required",
         offered=offered,
+        known=known,
     )

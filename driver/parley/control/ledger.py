@@ -15,6 +15,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from parley.control.limits import Limits
+from parley.negotiation.availability import AvailableOn, KnownNodes, NoNodes, Places, places
 from parley.sdk import Allocation, PodReference
 
 
@@ -99,6 +100,7 @@ class Holding:
     `used`: a pod may have run with it. `kept_until`: so long it stays allocated without users, by its class.
     `records_units`: what it was allocated by may be gone or another by now, so that `units` are recorded with it.
     `uses` are UIDs of claims that stay allocated as long as this one is.
+    `known` are the cluster's nodes, for an allocation that goes by their labels.
     `owed` is what may still be prepared for pods that were deleted by force: for each there is a ClaimRelease, or
     there is about to be one. `removing`: the claim has ended, and what is owed is that its data is removed.
     """
@@ -132,6 +134,7 @@ class Holding:
     removing: bool = False
     shown_by: dict[str, str] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+    known: KnownNodes = field(default_factory=NoNodes, repr=False)
 
     @property
     def joinable(self) -> bool:
@@ -149,15 +152,21 @@ class Holding:
         return self.immediate or self.kept_until is not None
 
     @property
-    def nodes(self) -> tuple[str, ...] | None:
-        """Where the claim can be used; None is everywhere."""
+    def available_on(self) -> AvailableOn:
+        """Where the claim can be used, as it is recorded."""
         on = self.allocation.available_on
-        return on if on is None or on else (self.node,)
+        return (self.node,) if on == () else on
+
+    @property
+    def nodes(self) -> Places:
+        """The same by names, as the nodes' labels are now; None is everywhere."""
+        return places(self.available_on, self.known)
 
     @property
     def only_node(self) -> str | None:
-        """The node where the claim can be used, if there is one alone."""
-        return self.nodes[0] if self.nodes is not None and len(self.nodes) == 1 else None
+        """The node where the claim can be used, if there is and will be one alone."""
+        nodes = self.nodes
+        return nodes[0] if isinstance(nodes, tuple) and len(nodes) == 1 else None
 
     @property
     def is_nominated(self) -> bool:
@@ -188,7 +197,13 @@ class Holding:
 
     def reaches(self, node: str) -> bool:
         """Whether the claim can be used on the node."""
-        return self.nodes is None or node in self.nodes
+        nodes = self.nodes
+        return nodes is None or node in nodes
+
+    def may_run_on(self, node: str) -> bool:
+        """Whether a pod that is bound to the node may run with it: labels of nodes change under those that do."""
+        nodes = self.nodes
+        return not isinstance(nodes, tuple) or node in nodes
 
 
 def _unheard(_: str) -> None:

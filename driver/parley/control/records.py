@@ -78,7 +78,7 @@ class Records:
                 mirror,
                 holding.driver,
                 holding.allocation,
-                holding.nodes,
+                holding.available_on,
                 now,
                 node_part=holding.node_part,
                 units=holding.units if holding.records_units else None,

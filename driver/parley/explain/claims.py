@@ -11,7 +11,15 @@ from parley.api.names import CONDITION_ALLOCATING
 from parley.api.wording import listed
 from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Holding
-from parley.control.objects.mirror import allocated, asked, driver_of, is_mirror, nodes_of, offer_stands
+from parley.control.objects.mirror import (
+    allocated,
+    asked,
+    driver_of,
+    is_mirror,
+    nodes_of,
+    offer_stands,
+    whereabouts,
+)
 from parley.control.room import reserved
 from parley.explain.model import ClaimDetails
 from parley.explain.snapshot import Snapshot
@@ -90,7 +98,7 @@ def _state(
     if claim.holding is not None:
         return "allocated", _whereabouts(claim.holding)
     if mirror is not None and mirror.status.allocation is not None:
-        return "allocated", where(nodes_of(mirror.status.allocation) or None)
+        return "allocated", whereabouts(mirror.status.allocation)
     return "pending", _progress(snapshot, record)
 
 

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from parley.api.models import ResourceClass
-from parley.api.selectors import suitable_nodes
+from parley.api.selectors import matches, suitable_nodes
 from parley.control.caches.indexes import Key
 from parley.explain.capacity import capacity
 from parley.explain.claims import held
 from parley.explain.explaining import Waiting, waiting
 from parley.explain.snapshot import Snapshot
 from parley.kube.clock import rfc3339
-from parley.negotiation.fit import matches
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,12 +125,13 @@ def _tied(feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
         return
     for claim in feasibility.claims:
         holding = claim.holding
-        if holding is not None and holding.kept_until is not None and not holding.pods and holding.nodes:
+        nodes = tuple(holding.nodes or ()) if holding is not None else ()
+        if holding is not None and holding.kept_until is not None and not holding.pods and nodes:
             text = (
-                f"claim {holding.path} is kept on {_nodes(holding.nodes)} until {rfc3339(holding.kept_until)}, "
+                f"claim {holding.path} is kept on {_nodes(nodes)} until {rfc3339(holding.kept_until)}, "
                 "though no pod uses it: recreate it to begin anew on another node"
             )
-            yield Remedy("claimEnds", text, (), holding.nodes)
+            yield Remedy("claimEnds", text, (), nodes)
 
 
 def _preemption(feasibility: PodFeasibility) -> Iterator[Remedy]:

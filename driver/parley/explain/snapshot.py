@@ -29,7 +29,7 @@ from parley.api.resources import (
     TEMPLATES,
     Resource,
 )
-from parley.api.selectors import selector_of
+from parley.api.selectors import matches, selector_of
 from parley.control.caches.cluster import ClusterCache, done
 from parley.control.caches.indexes import Key
 from parley.control.decision.sight import pods_are_seen, show_cluster
@@ -41,7 +41,6 @@ from parley.explain.errors import Unanswerable
 from parley.explain.references import SnapshotReferences
 from parley.explain.times import seconds_since
 from parley.kube.client import Client, Forbidden, Listing, NotFound, Tombstone
-from parley.negotiation.fit import matches
 from parley.sdk.embedded import EmbeddedDriver
 
 T = TypeVar("T")

@@ -15,12 +15,11 @@ from typing import Final
 from parley.api.builtin import (
     Node,
     NodeSelector,
-    NodeSelectorTerm,
     Pod,
     Taint,
     Toleration,
 )
-from parley.api.selectors import holds
+from parley.api.selectors import matches
 from parley.negotiation.requests import Amounts, requested
 
 MAX_COMPARED = 256
@@ -136,23 +135,9 @@ def selected(needs: Needs, node: Node) -> bool:
     return needs.affinity is None or matches(needs.affinity, node)
 
 
-def matches(selector: NodeSelector, node: Node) -> bool:
-    """Whether one of the selector's terms holds for the node."""
-    return any(_term_holds(term, node) for term in selector.node_selector_terms)
-
-
 def unsuitable(class_name: str, selector: NodeSelector, node: Node) -> str:
     """Why claims of the class with these `suitableNodes` may not be allocated on the node; "" if they may."""
     return "" if matches(selector, node) else f"not among the suitableNodes of class {class_name}"
-
-
-def _term_holds(term: NodeSelectorTerm, node: Node) -> bool:
-    if not term.match_expressions and not term.match_fields:
-        return False
-    fields = {"metadata.name": node.metadata.name}
-    return all(holds(r, node.metadata.labels) for r in term.match_expressions) and all(
-        holds(r, fields) for r in term.match_fields
-    )
 
 
 def shortage(needs: Needs, allocatable: Amounts, used: Amounts, pods: int) -> str:

@@ -1,10 +1,11 @@
 """Why no node will do, as a reason code and a message that names nodes and a remedy. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Set
 
 from parley.api import reasons
 from parley.api.wording import counted
 from parley.negotiation.answers import by_reason
+from parley.negotiation.availability import Places, SelectedNodes, in_all
 
 
 def nowhere(
@@ -22,10 +23,11 @@ def nowhere(
     return code, f"0 of {nodes} will do: {causes}. To help: {remedy}"
 
 
-def apart(claims: Mapping[str, Sequence[str] | None]) -> str:
+def apart(claims: Mapping[str, Places]) -> str:
     """What is the matter if no node has all of the claims, which are allocated on these nodes (None: everywhere);
-    "" if one has."""
-    if in_common(claims.values()) != frozenset():
+    "" if one has. Where all go by the same labels, a node that has them may still come."""
+    limits = set(_limits(claims.values()))
+    if len(limits) < 2 or in_all(list(limits)):
         return ""
     each = "; ".join(f"claim {name} is {where(nodes)}" for name, nodes in claims.items() if nodes is not None)
     return f"no node has all claims of the pod: {each}. To help: delete those on one of the nodes to begin anew"
@@ -42,14 +44,21 @@ def _without_reasons(total: int) -> str:
     return "no driver gave a reason" if total else "the cluster has no nodes"
 
 
-def in_common(places: Iterable[Sequence[str] | None]) -> frozenset[str] | None:
+def in_common(places: Iterable[Places]) -> Set[str] | None:
     """The nodes that are in all of the places; None is everywhere."""
-    limits = [frozenset(nodes) for nodes in places if nodes is not None]
-    return frozenset.intersection(*limits) if limits else None
+    limits = _limits(places)
+    return in_all(limits) if limits else None
 
 
-def where(nodes: Sequence[str] | None) -> str:
+def _limits(places: Iterable[Places]) -> list[frozenset[str] | SelectedNodes]:
+    some = (nodes for nodes in places if nodes is not None)
+    return [nodes if isinstance(nodes, SelectedNodes) else frozenset(nodes) for nodes in some]
+
+
+def where(nodes: Collection[str] | None) -> str:
     """Where an allocated claim can be used: "allocated on nodes a, b"; None is everywhere."""
     if nodes is None:
         return "allocated, for use on every node"
+    if isinstance(nodes, SelectedNodes):
+        return f"allocated on {nodes}"
     return f"allocated on node{'s' if len(nodes) > 1 else ''} {', '.join(nodes)}"

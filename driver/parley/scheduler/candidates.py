@@ -11,15 +11,15 @@ from itertools import islice
 
 from parley.api.builtin import Node, NodeSelector, Pod
 from parley.api.models import ResourceClass
-from parley.api.selectors import suitable_nodes
+from parley.api.selectors import matches, suitable_nodes
 from parley.control.caches.cluster import ClusterCache, priority
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Reserving
 from parley.control.decision.eligible import EligibleNodes
 from parley.control.room import Asker, lacking
 from parley.control.state import State
-from parley.negotiation.fit import matches, misfit, needs_of, selected, unsuitable
-from parley.negotiation.nowhere import in_common
+from parley.negotiation.fit import misfit, needs_of, selected, unsuitable
+from parley.negotiation.nowhere import apart, in_common
 from parley.negotiation.preemption import NODES_COMPARED, Eviction, eviction
 from parley.negotiation.requests import Amounts
 from parley.negotiation.stranded import Cause, Obstacle, obstacle_for
@@ -229,6 +229,11 @@ def may_preempt(cluster: ClusterCache, pod: Pod) -> bool:
     return not (nominated and cluster.usage.are_leaving(nominated, priority(pod)))
 
 
-def common_nodes(claims: Sequence[PodClaim]) -> frozenset[str] | None:
+def are_apart(claims: Sequence[PodClaim]) -> bool:
+    """Whether no node has everything that is allocated for the pod."""
+    return bool(apart({c.holding.path: c.holding.nodes for c in claims if c.holding is not None}))
+
+
+def common_nodes(claims: Sequence[PodClaim]) -> Set[str] | None:
     """The nodes where everything that is allocated for the pod can be used; None if nothing limits them."""
     return in_common(claim.holding.nodes for claim in claims if claim.holding is not None)

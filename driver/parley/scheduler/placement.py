@@ -150,7 +150,7 @@ class Placement:
         uids = {holding.uid for holding in cleared}
         for holding in sorted(self._ledger.of_pod(user), key=lambda holding: holding.uid not in uids):
             node = pod.spec.node_name
-            prepared_on = (node,) if node and holding.reaches(node) else ()
+            prepared_on = (node,) if node and holding.may_run_on(node) else ()
             departure = Departure(departed=False, bound=bool(node), prepared_on=prepared_on)
             await self._deallocator.release(user, [holding], departure, cleared)
 

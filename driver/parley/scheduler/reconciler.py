@@ -172,7 +172,7 @@ class Reconciler:
                     live = await live_pod(self._client, user)
                     if live is not None and not done(live):
                         continue
-                    nodes = () if live is not None else holding.nodes or ()
+                    nodes = () if live is not None else tuple(holding.nodes or ())
                 departed.add(user.uid)
                 same = pod is not None and pod.metadata.uid == user.uid
                 bound = bool(pod.spec.node_name) if pod is not None and same else user.uid not in self._unbound
@@ -237,5 +237,5 @@ class Reconciler:
             holding = ledger.of_claim(pod.metadata.namespace, entry.resource_claim_name or "")
             if holding is None or not holding.shareable or holding.standalone or not holding.joinable:
                 continue
-            if not node or holding.reaches(node):
+            if not node or holding.may_run_on(node):
                 ledger.join(holding, reference(pod))

@@ -4,6 +4,7 @@ A driver is a subclass of `Driver`; `parley.sdk.testing` checks one. `embedded` 
 """
 
 from parley.negotiation.answers import Answer
+from parley.negotiation.availability import NodeLabels
 from parley.negotiation.stranded import Cause
 from parley.sdk.driver import (
     Allocation,
@@ -34,6 +35,7 @@ __all__ = [
     "Driver",
     "Held",
     "NoParameters",
+    "NodeLabels",
     "Parameters",
     "PermanentError",
     "PodController",

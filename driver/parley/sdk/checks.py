@@ -17,6 +17,7 @@ from pydantic_core.core_schema import ErrorType
 from parley.api.models import MAX_DEADLINE
 from parley.api.opaque import why_unreadable
 from parley.negotiation.answers import Answer
+from parley.negotiation.availability import NodeLabels
 from parley.negotiation.waiting import Topic
 from parley.sdk.driver import Allocation, Device, Parameters, Request, Reserve
 
@@ -30,6 +31,7 @@ MAX_DEVICES = 32
 MAX_DATA_BYTES = 10 * 1024
 MAX_ALTERNATIVES = 32
 MAX_NODES = 128
+MAX_LABELS = 16
 MAX_RESERVED = 16
 """Resources of which one claim reserves some."""
 
@@ -47,6 +49,9 @@ _WITHOUT_VALUES = frozenset(get_args(ErrorType)) - {"value_error", "assertion_er
 """Types of faults whose message is pydantic's own. A driver's may repeat the value."""
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+"""The name in a label's key, or its value."""
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[a-z0-9]([-a-z0-9.]*[a-z0-9])?)*")
 
 
@@ -240,19 +245,27 @@ def check_uses(driver: str, uses: object) -> None:
         raise DriverFault(f"driver {driver} says that a claim uses {uses!r}; possible are {MAX_USED} UIDs")
 
 
-def check_allocations(driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation]) -> None:
-    """Raises DriverFault unless every claim has an allocation that the API will accept."""
+def check_allocations(
+    driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation], *, leaves_data: bool = False
+) -> None:
+    """Raises DriverFault unless every claim has an allocation that the API will accept. Where a driver
+    `leaves_data` each node has to be known by its name: it is asked to remove that."""
     for claim in request.claims:
         allocation = allocations.get(claim.name)
         if allocation is None:
             raise DriverFault(f"driver {driver} allocated nothing for claim {claim.name!r}")
         if fault := _allocation_fault(allocation):
             raise DriverFault(f"driver {driver}, claim {claim.name!r}: {fault}")
+        if leaves_data and isinstance(allocation.available_on, NodeLabels):
+            raise DriverFault(
+                f"driver {driver}, claim {claim.name!r}: available_on has labels, and the driver leaves data on "
+                "nodes: it has to name them, so that each is asked to remove it"
+            )
 
 
 def _allocation_fault(allocation: Allocation) -> str:
-    if allocation.available_on is not None and len(allocation.available_on) > MAX_NODES:
-        return f"{len(allocation.available_on)} nodes in available_on; at most {MAX_NODES} are allowed"
+    if fault := _place_fault(allocation.available_on):
+        return fault
     if len(allocation.devices) > MAX_DEVICES:
         return f"{len(allocation.devices)} devices; at most {MAX_DEVICES} are allowed in a claim"
     if allocation.reserve is not None and allocation.available_on != ():
@@ -260,6 +273,30 @@ def _allocation_fault(allocation: Allocation) -> str:
     if size := _too_large(allocation.data):
         return f"data of {size} bytes; at most {MAX_DATA_BYTES} are allowed"
     return next(filter(None, map(_name_fault, allocation.devices)), "")
+
+
+def _place_fault(on: object) -> str:
+    if on is None:
+        return ""
+    if isinstance(on, NodeLabels):
+        return _labels_fault(on.labels)
+    if not isinstance(on, tuple):
+        return f"available_on is {on!r}; it must be a tuple of nodes, NodeLabels or None"
+    return f"{len(on)} nodes in available_on; at most {MAX_NODES} are allowed" if len(on) > MAX_NODES else ""
+
+
+def _labels_fault(labels: Mapping[str, str]) -> str:
+    if not 0 < len(labels) <= MAX_LABELS:
+        return f"{len(labels)} labels in available_on; possible are 1 to {MAX_LABELS}"
+    for key, value in labels.items():
+        prefix, slash, name = key.rpartition("/")
+        if not _LABEL_PART.fullmatch(name) or (
+            slash and not (len(prefix) <= 253 and _SUBDOMAIN.fullmatch(prefix))
+        ):
+            return f"available_on has {key!r}, which is no key of a label"
+        if value and not _LABEL_PART.fullmatch(value):
+            return f"available_on has {key}={value!r}, which is no value of a label"
+    return ""
 
 
 def _name_fault(device: Device) -> str:

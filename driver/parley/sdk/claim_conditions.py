@@ -18,8 +18,9 @@ from parley.api import reasons
 from parley.api.conditions import ConditionUpdate, updated_conditions
 from parley.api.models import Allocation, ResourceClaim
 from parley.api.names import CONDITION_FAILED, CONDITION_RELEASING, CONDITION_STRANDED, GENERATED_LABEL
+from parley.api.selectors import selector_of
+from parley.negotiation.availability import NodeLabels, read_selector, words
 from parley.negotiation.nowhere import where
-from parley.sdk.recorded import named_nodes
 
 Status = Mapping[str, Any]
 """A merge patch of a claim's status: what it does not have stays as it is."""
@@ -65,8 +66,12 @@ def _allocated(claim: ResourceClaim, status: Status, why: ConditionUpdate | None
 def _whereabouts(allocation: Allocation) -> str:
     if allocation.available_on_nodes is None:
         return where(None)
-    nodes = named_nodes(allocation.available_on_nodes)
-    return where(nodes) if nodes else "allocated on the nodes that status.allocation.availableOnNodes selects"
+    on = read_selector(selector_of(allocation.available_on_nodes))
+    if isinstance(on, tuple):
+        return where(on)
+    if isinstance(on, NodeLabels):
+        return f"allocated on {words(on)}"
+    return "allocated on the nodes that status.allocation.availableOnNodes selects"
 
 
 def _ready(claim: ResourceClaim, status: Status, held: Mapping[str, ConditionUpdate]) -> ConditionUpdate:

@@ -26,6 +26,7 @@ from parley.api.models import Hold
 from parley.api.quantity import thousandths
 from parley.api.resources import Resource
 from parley.negotiation.answers import Answer
+from parley.negotiation.availability import AvailableOn
 from parley.negotiation.preference import Prefer
 from parley.negotiation.stranded import Cause
 from parley.sdk.sight import SeenCluster, SeenPod
@@ -150,13 +151,14 @@ class Allocation:
     """What was allocated for one claim: at most 32 devices, and `data` for the node part (10 KiB as JSON).
 
     `available_on` are the nodes where it can be used, at most 128: none named is the node that it was allocated
-    for and no other, None is everywhere. `reserve` is what is kept on that node for the claim's users: Parley sets
-    it, from `Driver.reserves`.
+    for and no other, None is everywhere. `NodeLabels({"topology.kubernetes.io/zone": "a"})` are all nodes that
+    have these labels, also those that come later; one that loses them takes no new users. `reserve` is what is
+    kept on that node for the claim's users: Parley sets it, from `Driver.reserves`.
     """
 
     devices: tuple[Device, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
-    available_on: tuple[str, ...] | None = ()
+    available_on: AvailableOn = ()
     reserve: Reserve | None = None
 
 

@@ -280,7 +280,7 @@ class EmbeddedDriver:
         try:
             if self.may_reserve:
                 allocations = self._reserving(request, allocations)
-            check_allocations(self.name, request, allocations)
+            check_allocations(self.name, request, allocations, leaves_data=self.leaves_data)
             check_devices(self.not_restored.values(), allocations)
         except Exception as error:
             self._failed("allocate", error)

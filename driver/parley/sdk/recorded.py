@@ -9,10 +9,9 @@ from typing import Any
 
 from parley.api import models
 from parley.api.builtin import Node
-from parley.api.meta import NodeSelector
 from parley.api.models import ResourceClaim
-from parley.api.selectors import node_selector, selector_of
-from parley.negotiation.fit import matches
+from parley.api.selectors import matches, selector_of
+from parley.negotiation.availability import read_selector, selector_body
 from parley.sdk.driver import Allocation, Device, Held, Reserve
 
 NOTHING_ALLOCATED: Mapping[str, Any] = {
@@ -32,7 +31,7 @@ def allocation_record(driver: str, allocation: Allocation, node: str, *, shareab
     }
     body: dict[str, Any] = {"handles": [handle], "shareable": shareable}
     if allocation.available_on is not None:
-        body["availableOnNodes"] = node_selector(allocation.available_on or (node,))
+        body["availableOnNodes"] = selector_body(allocation.available_on or (node,))
     if (reserve := allocation.reserve) is not None:
         body["reserve"] = {"amounts": dict(reserve.amounts), "pods": reserve.pods, "hold": reserve.hold}
     return body
@@ -59,7 +58,8 @@ def recorded(claim: ResourceClaim, nodes: Iterable[Node]) -> tuple[str, Allocati
 
 
 def read_allocation(allocation: models.Allocation, nodes: Iterable[Node]) -> tuple[str, Allocation]:
-    """What was allocated, and the first node where it can be used ("" if everywhere).
+    """What was allocated, and the first node where it can be used ("" if everywhere, or on one of several nodes
+    that have some labels).
 
     `nodes` are those of the cluster, for a record that selects them by labels.
     """
@@ -69,11 +69,12 @@ def read_allocation(allocation: models.Allocation, nodes: Iterable[Node]) -> tup
     if allocation.available_on_nodes is None:
         return "", Allocation(devices, data, None)
     reserve = _reserve(allocation.reserve)
-    on = named_nodes(allocation.available_on_nodes)
-    if not on:
-        selector = selector_of(allocation.available_on_nodes)
-        on = tuple(node.metadata.name for node in nodes if matches(selector, node))
-    return (on[0] if on else ""), Allocation(devices, data, on if len(on) > 1 else (), reserve)
+    selector = selector_of(allocation.available_on_nodes)
+    on = read_selector(selector)
+    if isinstance(on, tuple):
+        return (on[0] if on else ""), Allocation(devices, data, on if len(on) > 1 else (), reserve)
+    selected = [node.metadata.name for node in nodes if matches(selector, node)]
+    return (selected[0] if len(selected) == 1 else ""), Allocation(devices, data, on, reserve)
 
 
 def _reserve(recorded: models.Reserve | None) -> Reserve | None:
@@ -90,13 +91,3 @@ def _reserve(recorded: models.Reserve | None) -> Reserve | None:
 def held_as_recorded(uid: str, node: str, allocation: Allocation) -> Held:
     """What a driver restores of an allocation that is recorded; `node` is "" if the record names none."""
     return Held(uid, node or None, allocation.devices, allocation.data)
-
-
-def named_nodes(selector: NodeSelector) -> tuple[str, ...]:
-    """The nodes that the selector names; none if it selects in any other way."""
-    names: list[str] = []
-    for term in selector.node_selector_terms:
-        if term.match_expressions or len(term.match_fields) != 1 or term.match_fields[0].operator != "In":
-            return ()
-        names += term.match_fields[0].values
-    return tuple(names)

@@ -114,7 +114,7 @@ async def _try(driver: Driver[Any, Any], wanted: Request[Any, Any], node: str) -
         allocations = await driver.allocate(wanted, node)
     except Exception:
         return None
-    check_allocations(driver.name, wanted, allocations)
+    check_allocations(driver.name, wanted, allocations, leaves_data=driver.leaves_data)
     return allocations
 
 

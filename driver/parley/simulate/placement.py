@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from parley.api.builtin import AllocatedDeviceStatus, BuiltinClaim, Condition, DeviceResult, Node
+from parley.api.selectors import matches
 from parley.control.objects.mirror import nodes_of
-from parley.negotiation.fit import Needs, matches, misfit, needs_of
+from parley.negotiation.fit import Needs, misfit, needs_of
 from parley.simulate.anti_affinity import Pod, kept_apart
 from parley.simulate.node_table import NodeTable, Occupied
 

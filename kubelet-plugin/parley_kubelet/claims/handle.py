@@ -9,12 +9,13 @@ configuration; or the one result is a placeholder, because the devices were foun
 or there are none to name, and the handle may be in the `data` of that result's entry in `status.devices`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from parley.api.builtin import BuiltinClaim, DeviceResult, NodeSelector, NodeSelectorTerm
+from parley.api.builtin import BuiltinClaim, DeviceResult, Node, NodeSelector, NodeSelectorTerm, ObjectMeta
 from parley.api.opaque import read
+from parley.api.selectors import matches
 from parley_kubelet.hooks import DeviceName, Refused
 from parley_kubelet.names import PLACEHOLDER
 from parley_kubelet.state.checkpoint import Result
@@ -31,8 +32,10 @@ class Granted:
     field: str
 
 
-def granted(claim: BuiltinClaim, *, uid: str, driver: str, node: str) -> Granted:
-    """What this driver granted to the claim on this node.
+def granted(
+    claim: BuiltinClaim, *, uid: str, driver: str, node: str, labels: Mapping[str, str] | None = None
+) -> Granted:
+    """What this driver granted to the claim on this node. `labels` are the node's, if it `goes_by_labels`.
 
     Raises Refused if the claim is another one of the same name, is not allocated by this driver and for this node,
     or is reserved for nobody.
@@ -44,7 +47,7 @@ def granted(claim: BuiltinClaim, *, uid: str, driver: str, node: str) -> Granted
             " delete the pod, so that it is made again with the new claim"
         )
     results = _results(claim, driver, full)
-    _check_place(claim, node, full)
+    _check_place(claim, node, labels, full)
     if not claim.status.reserved_for:
         raise Refused(
             f"claim {full}: status.reservedFor is empty, no pod may use the claim: wait until parley-controller"
@@ -71,10 +74,24 @@ def _results(claim: BuiltinClaim, driver: str, full: str) -> tuple[DeviceResult,
     return results
 
 
-def _check_place(claim: BuiltinClaim, node: str, full: str) -> None:
+def goes_by_labels(claim: BuiltinClaim) -> bool:
+    """Whether the labels of a node decide if the claim can be used there."""
+    selector = claim.status.allocation.node_selector if claim.status.allocation else None
+    return selector is not None and any(term.match_expressions for term in selector.node_selector_terms)
+
+
+def _check_place(claim: BuiltinClaim, node: str, labels: Mapping[str, str] | None, full: str) -> None:
     allocation = claim.status.allocation
     selector = allocation.node_selector if allocation else None
-    if selector is not None and not _names_node(selector, node):
+    if selector is None or _names_node(selector, node):
+        return
+    if labels is not None:
+        if not matches(selector, Node(metadata=ObjectMeta(name=node, labels=dict(labels)))):
+            raise Refused(
+                f"claim {full}: status.allocation.nodeSelector selects nodes by labels that node {node!r} does not"
+                " have: delete the pod, so that a scheduler places it where the claim is"
+            )
+    else:
         names = ", ".join(dict.fromkeys(_node_names(selector))) or "no node by its name"
         raise Refused(
             f"claim {full}: status.allocation.nodeSelector names {names}, and this is node {node!r}:"
@@ -83,7 +100,7 @@ def _check_place(claim: BuiltinClaim, node: str, full: str) -> None:
 
 
 def _names_node(selector: NodeSelector, node: str) -> bool:
-    """By name: Parley writes no other selector, and so does any driver that allocates a device of one node."""
+    """By name alone, as the selector of whatever is one node's."""
     return any(node in _term_names(term) for term in selector.node_selector_terms)
 
 

@@ -15,7 +15,7 @@ its end. What a claim was granted is read by `handle`, what a container gets is 
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,10 +26,10 @@ import orjson
 import structlog
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.resources import BUILTIN_CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, NODES, Resource
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
 from parley_kubelet.cdi.specifications import Specifications
-from parley_kubelet.claims.handle import Granted, granted
+from parley_kubelet.claims.handle import Granted, goes_by_labels, granted
 from parley_kubelet.claims.typed import TypedEntries
 from parley_kubelet.hooks import HeldClaim, NodeDriver, Refused
 from parley_kubelet.state.checkpoint import CheckpointEntry, Entries, HeldDevice
@@ -231,7 +231,9 @@ class Preparation:
         if before is not None and before.phase == "prepared":
             entry = before.with_changes(phase="preparing", boot=self.boot)
         else:
-            found = granted(await self._read(claim), uid=claim.uid, driver=self.driver.name, node=self.driver.node)
+            read, name = await self._read(claim), self.driver.node
+            labels = await self._labels(claim) if goes_by_labels(read) else None
+            found = granted(read, uid=claim.uid, driver=self.driver.name, node=name, labels=labels)
             entry = self._entry(claim, found, before)
             self._typed.check(entry, found.field)
             if before is not None and before.handle != entry.handle:
@@ -276,17 +278,30 @@ class Preparation:
 
     async def _read(self, claim: ClaimName) -> BuiltinClaim:
         try:
-            async with self._reads, asyncio.timeout(READ_LIMIT):
-                return await self._client.get(BUILTIN_CLAIMS, claim.name, claim.namespace)
+            return await self._get(f"claim {claim}: cannot be read", BUILTIN_CLAIMS, claim.name, claim.namespace)
         except NotFound:
             raise Refused(
                 f"claim {claim}: does not exist: delete the pod, so that it is made again with its claims"
             ) from None
+
+    async def _labels(self, claim: ClaimName) -> Mapping[str, str]:
+        """Those that this node has now. Raises Refused."""
+        failure, name = f"claim {claim}: the labels of node {self.driver.node} cannot be read", self.driver.node
+        try:
+            return (await self._get(failure, NODES, name)).metadata.labels
+        except NotFound:
+            raise Refused(f"{failure}: there is no such Node: the kubelet will try again") from None
+
+    async def _get(self, failure: str, resource: Resource[T], name: str, namespace: str = "") -> T:
+        """Raises NotFound, or else Refused with that beginning."""
+        try:
+            async with self._reads, asyncio.timeout(READ_LIMIT):
+                return await self._client.get(resource, name, namespace)
+        except NotFound:
+            raise
         except (ApiError, OutcomeUnknown, TimeoutError) as error:
             why = str(error) or f"no answer within {READ_LIMIT:g} s"
-            raise Refused(
-                f"claim {claim}: cannot be read from the API server ({why}): the kubelet will try again"
-            ) from None
+            raise Refused(f"{failure} from the API server ({why}): the kubelet will try again") from None
 
 
 def _leaving(uid: str, entries: Entries) -> CheckpointEntry | None:

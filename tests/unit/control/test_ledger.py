@@ -1,6 +1,7 @@
 """The ledger finds every holding by its claim and by its pods, and counts it as long as it is there."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import settings
@@ -8,9 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.unit.control.builders import NAMESPACE, a_class, a_holding, user
 
+from parley.api.builtin import Node, ObjectMeta
 from parley.control.ledger import Holding, Ledger, Phase, Written
 from parley.control.limits import Limits
-from parley.sdk import Allocation, PodReference
+from parley.negotiation.availability import AvailableOn
+from parley.sdk import Allocation, NodeLabels, PodReference
 
 
 def test_a_holding_is_found_by_its_claim_and_by_each_of_its_pods() -> None:
@@ -113,6 +116,33 @@ def test_a_claim_reaches_the_nodes_that_its_allocation_names() -> None:
     assert (here.nodes, everywhere.nodes) == (("node-1",), None)
 
 
+@dataclass(frozen=True)
+class Known:
+    """The cluster's nodes, which a test changes."""
+
+    nodes: Mapping[str, Node]
+
+    def node(self, name: str, /) -> Node | None:
+        return self.nodes.get(name)
+
+    def node_names(self) -> Sequence[str]:
+        return sorted(self.nodes)
+
+
+def test_a_claim_that_goes_by_labels_reaches_the_nodes_that_have_them_now() -> None:
+    nodes = {name: Node(metadata=ObjectMeta(name=name, labels={"zone": "a"})) for name in ("node-1", "node-2")}
+    zone = a_holding(allocation=Allocation(available_on=NodeLabels({"zone": "a"})), known=Known(nodes))
+    assert (zone.reaches("node-1"), zone.reaches("node-3"), zone.only_node) == (True, False, None)
+
+    nodes["node-3"] = nodes.pop("node-1")
+    nodes["node-1"] = Node(metadata=ObjectMeta(name="node-1", labels={"zone": "b"}))
+
+    assert [zone.reaches(node) for node in ("node-1", "node-2", "node-3")] == [False, True, True]
+    assert zone.may_run_on("node-1")  # its user there is none of a new one's business
+    assert not a_holding(node="node-1").may_run_on("node-2")
+
+
+ZONE = NodeLabels({"zone": "a"})
 CLAIMS = st.sampled_from(["a", "b", "c"])
 PODS = st.sampled_from([user("p"), user("q"), PodReference(NAMESPACE, "p", "uid-of-the-next")])
 
@@ -126,8 +156,8 @@ class Lives(RuleBasedStateMachine):
         self.ledger = Ledger(Limits(self.freed.append))
         self.held: dict[str, Holding] = {}
 
-    @rule(claim=CLAIMS, pod=PODS, on=st.sampled_from([(), ("a",), ("b",), ("a", "b"), None]))
-    def allocate(self, claim: str, pod: PodReference, on: tuple[str, ...] | None) -> None:
+    @rule(claim=CLAIMS, pod=PODS, on=st.sampled_from([(), ("a",), ("b",), ("a", "b"), ZONE, None]))
+    def allocate(self, claim: str, pod: PodReference, on: AvailableOn) -> None:
         if claim not in self.held:
             allocation = Allocation(available_on=on)
             fields = {"class_name": "licence", "pods": {pod.uid: pod}, "allocation": allocation}
@@ -174,7 +204,9 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def each_is_found_on_the_one_node_where_it_can_be_used(self) -> None:
         found = {node: {holding.claim for holding in self.ledger.on(node)} for node in ("a", "b")}
-        one = {claim: h.nodes[0] for claim, h in self.held.items() if h.nodes is not None and len(h.nodes) == 1}
+        one = {
+            claim: h.nodes[0] for claim, h in self.held.items() if isinstance(h.nodes, tuple) and len(h.nodes) == 1
+        }
         assert found == {node: {claim for claim in one if one[claim] == node} for node in ("a", "b")}
         assert set(self.ledger.nodes()) == set(one.values())
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,8 +50,9 @@ from parley.control.objects.mirror import (
     recorded_units,
     template_mirror,
     unreadable,
+    whereabouts,
 )
-from parley.sdk import Allocation, Device
+from parley.sdk import Allocation, Device, NodeLabels
 
 CLAIM = a_claim(parameters={"count": 2})
 NAMES = st.sampled_from(["a", "b", "node-1"])
@@ -67,7 +69,7 @@ def showing(allocation: dict[str, Any], devices: Any = ()) -> BuiltinClaim:
 
 
 def written(
-    allocation: Allocation, nodes: Sequence[str] | None = ("node-1",), *, node_part: bool = True
+    allocation: Allocation, nodes: Sequence[str] | NodeLabels | None = ("node-1",), *, node_part: bool = True
 ) -> BuiltinClaim:
     return showing(allocation_body(mirror_of(CLAIM), TOKENS, allocation, nodes, NOW, node_part=node_part))
 
@@ -93,6 +95,31 @@ def test_where_it_can_be_used_is_read_back(nodes: list[str] | None, available_on
     found = allocated(written(Allocation(), nodes), TOKENS)
     assert found is not None
     assert found.available_on == available_on
+
+
+@pytest.mark.parametrize("label", ["a", ""])
+def test_nodes_by_labels_are_selected_as_schedulers_and_autoscalers_read_it(label: str) -> None:
+    zone = NodeLabels({"topology.kubernetes.io/zone": label, "rack": "1"})
+    mirror = written(Allocation(), zone)
+    assert mirror.status.allocation is not None
+    assert msgspec.to_builtins(mirror.status.allocation.node_selector) == {
+        "nodeSelectorTerms": [
+            {
+                "matchExpressions": [
+                    {"key": "rack", "operator": "In", "values": ["1"]},
+                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [label]},
+                ]
+            }
+        ]
+    }
+    found = allocated(mirror, TOKENS)
+    assert found is not None
+    assert found.available_on == zone
+    assert nodes_of(mirror.status.allocation) == ()
+    assert (
+        whereabouts(mirror.status.allocation)
+        == f"allocated on nodes with rack=1,topology.kubernetes.io/zone={label}"
+    )
 
 
 def test_without_a_node_part_no_plugin_has_a_result_and_the_driver_is_known_still() -> None:

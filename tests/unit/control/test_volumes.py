@@ -5,8 +5,8 @@ from typing import Any
 from tests.unit.control.builders import NAMESPACE, World, a_pod, played
 
 from parley.api.resources import VOLUME_CLAIMS, VOLUMES
+from parley.api.selectors import matches
 from parley.control.caches.volumes import volume_claims
-from parley.negotiation.fit import matches
 
 CLAIMED = {"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}
 EPHEMERAL = {"name": "scratch", "ephemeral": {}}

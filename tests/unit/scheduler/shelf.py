@@ -3,14 +3,16 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from parley.api.builtin import NodeSelector
 from parley.scheduler.controller import Controller
-from parley.sdk import Allocation, Answer, ClaimRequest, Driver, Held, Parameters, Request
+from parley.sdk import Allocation, Answer, ClaimRequest, Driver, Held, NodeLabels, Parameters, Request
+
+ZONE = "topology.kubernetes.io/zone"
 
 Trouble = Callable[[str], Awaitable[None]]
 """Called with the node at the end of each allocation, when the places are held; it may wait, or raise."""
@@ -143,6 +145,20 @@ def failing(error: Exception, *nodes: str) -> Trouble:
             raise error
 
     return fail
+
+
+class ZoneDriver(ShelfDriver):
+    """What is allocated on a node whose zone is given can be used in that zone; the node counts it."""
+
+    def __init__(self, behaviour: Behaviour, zones: Mapping[str, str]) -> None:
+        super().__init__(behaviour)
+        self.zones = zones
+
+    async def allocate(self, request: Request[Wanted, Shelves], node: str) -> Mapping[str, Allocation]:
+        """As any shelf does, but for the whole zone."""
+        found = await super().allocate(request, node)
+        on = NodeLabels({ZONE: self.zones[node]}) if node in self.zones else ()
+        return {name: replace(one, available_on=on) for name, one in found.items()}
 
 
 async def add_shelf_class(world: Any, name: str = "shelf", **more: Any) -> None:

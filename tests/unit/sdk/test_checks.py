@@ -10,7 +10,8 @@ from pydantic import AfterValidator, Field
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.negotiation.answers import Answer
-from parley.sdk import Allocation, Device, Driver, NoParameters, Parameters, Reserve
+from parley.negotiation.availability import AvailableOn
+from parley.sdk import Allocation, Device, Driver, NodeLabels, NoParameters, Parameters, Reserve
 from parley.sdk.checks import (
     BadParameters,
     DriverFault,
@@ -347,9 +348,49 @@ async def test_parley_says_in_the_allocation_what_is_reserved() -> None:
     assert found.reserve == two
 
 
-@pytest.mark.parametrize("nodes", [None, ("a", "b")])
-async def test_what_can_be_used_on_several_nodes_reserves_room_on_none(nodes: tuple[str, ...] | None) -> None:
+@pytest.mark.parametrize("nodes", [None, ("a", "b"), NodeLabels({"zone": "a"})])
+async def test_what_can_be_used_on_several_nodes_reserves_room_on_none(nodes: AvailableOn) -> None:
     driver = Reserves(Reserve(pods=1), Allocation(available_on=nodes))
     with pytest.raises(DriverFault, match="it reserves room on a node, and can be used on others"):
+        await EmbeddedDriver(driver).allocate(WANTED, "a")
+    assert driver.given_back == [WANTED.claims[0].uid]
+
+
+@pytest.mark.parametrize(
+    ("on", "fault"),
+    [
+        (NodeLabels({}), "0 labels in available_on; possible are 1 to 16"),
+        (
+            NodeLabels({f"label-{index}": "a" for index in range(17)}),
+            "17 labels in available_on; possible are 1 to 16",
+        ),
+        (NodeLabels({"zone": "a b"}), "available_on has zone='a b', which is no value of a label"),
+        (NodeLabels({"zone": "a" * 64}), f"available_on has zone={'a' * 64!r}, which is no value of a label"),
+        (NodeLabels({"": "a"}), "available_on has '', which is no key of a label"),
+        (NodeLabels({"/zone": "a"}), "available_on has '/zone', which is no key of a label"),
+        (NodeLabels({"a/b/zone": "a"}), "available_on has 'a/b/zone', which is no key of a label"),
+        (["a"], "available_on is ['a']; it must be a tuple of nodes, NodeLabels or None"),
+    ],
+)
+async def test_labels_that_the_api_would_refuse_are_a_fault(on: Any, fault: str) -> None:
+    driver = Reserves(None, Allocation(available_on=on))
+    with pytest.raises(DriverFault) as raised:
+        await EmbeddedDriver(driver).allocate(WANTED, "a")
+    assert str(raised.value).endswith(fault)
+
+
+@pytest.mark.parametrize("value", ["a", "", "eu-1.A_b"])
+async def test_labels_may_be_what_kubernetes_allows(value: str) -> None:
+    on = NodeLabels({"topology.kubernetes.io/zone": value, "rack": "1"})
+    (found,) = (await EmbeddedDriver(Reserves(None, Allocation(available_on=on))).allocate(WANTED, "a")).values()
+    assert found.available_on == on
+
+
+async def test_a_driver_that_leaves_data_has_to_name_the_nodes() -> None:
+    class Leaves(Reserves):
+        leaves_data = True
+
+    driver = Leaves(None, Allocation(available_on=NodeLabels({"zone": "a"})))
+    with pytest.raises(DriverFault, match="the driver leaves data on nodes: it has to name them"):
         await EmbeddedDriver(driver).allocate(WANTED, "a")
     assert driver.given_back == [WANTED.claims[0].uid]

@@ -88,6 +88,10 @@ def test_an_allocation_makes_an_accepted_claim_ready_in_the_same_write() -> None
         ({}, "allocated, for use on every node"),
         (
             {"availableOnNodes": {"nodeSelectorTerms": [{"matchExpressions": [{**NAMED, "key": "zone"}]}]}},
+            "allocated on nodes with zone=a",
+        ),
+        (
+            {"availableOnNodes": {"nodeSelectorTerms": [{"matchFields": [{**NAMED, "operator": "NotIn"}]}]}},
             "allocated on the nodes that status.allocation.availableOnNodes selects",
         ),
     ],

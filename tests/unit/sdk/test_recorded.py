@@ -2,14 +2,15 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.api import models
-from parley.api.builtin import Node, ObjectMeta
+from parley.api.builtin import Node, NodeSelector, ObjectMeta
 from parley.api.models import ResourceClaim
-from parley.sdk import Allocation, Device, Held, Reserve
+from parley.sdk import Allocation, Device, Held, NodeLabels, Reserve
 from parley.sdk.recorded import (
     allocation_record,
     driver_of_record,
@@ -29,7 +30,10 @@ allocations = st.builds(
     Allocation,
     devices=st.lists(devices, max_size=32).map(tuple),
     data=st.dictionaries(st.text(max_size=3), st.integers(0, 9), max_size=2),
-    available_on=st.none() | st.lists(st.sampled_from(NODES), unique=True, min_size=2).map(tuple) | st.just(()),
+    available_on=st.none()
+    | st.lists(st.sampled_from(NODES), unique=True, min_size=2).map(tuple)
+    | st.just(())
+    | st.dictionaries(st.sampled_from(["zone", "rack"]), st.sampled_from(["", "a"]), min_size=1).map(NodeLabels),
 )
 reserves = st.builds(
     Reserve, st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["1", "250m", "2Gi"])), st.just(3)
@@ -48,8 +52,8 @@ def test_what_is_written_is_read_back(allocation: Allocation, node: str) -> None
     record = models.Allocation.model_validate(allocation_record(DRIVER, allocation, node, shareable=False))
     where, found = read_allocation(record, ())
     assert found == allocation
-    named = allocation.available_on or (node,)
-    assert where == ("" if allocation.available_on is None else named[0])
+    names = (node,) if allocation.available_on == () else allocation.available_on
+    assert where == (names[0] if isinstance(names, tuple) else "")
 
 
 @given(reserves)
@@ -65,11 +69,33 @@ def test_a_reservation_that_is_none_reserves_nothing(reserve: dict[str, Any]) ->
     assert read_allocation(models.Allocation.model_validate(body), ()) == ("a", Allocation())
 
 
-def test_a_record_that_selects_nodes_by_labels_is_on_the_first_that_matches() -> None:
+def test_a_record_that_selects_nodes_by_labels_is_on_the_one_that_matches_if_there_is_one_alone() -> None:
     terms = [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["1"]}]}]
     record = models.Allocation.model_validate({"availableOnNodes": {"nodeSelectorTerms": terms}})
     nodes = [Node(ObjectMeta(name=name, labels={"rack": rack})) for name, rack in (("a", "2"), ("b", "1"))]
-    assert read_allocation(record, nodes) == ("b", Allocation())
+    found = Allocation(available_on=NodeLabels({"rack": "1"}))
+    assert read_allocation(record, nodes) == ("b", found)
+    assert read_allocation(record, [*nodes, Node(ObjectMeta(name="c", labels={"rack": "1"}))]) == ("", found)
+
+
+def test_any_other_selector_of_a_record_is_kept_as_it_is() -> None:
+    terms = [{"matchExpressions": [{"key": "rack", "operator": "NotIn", "values": ["1", "2"]}]}]
+    record = models.Allocation.model_validate({"availableOnNodes": {"nodeSelectorTerms": terms}})
+    node, found = read_allocation(record, ())
+    assert node == ""
+    assert found.available_on == msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector)
+
+
+def test_records_of_names_are_what_they_were() -> None:
+    def term(name: str) -> dict[str, Any]:
+        return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+
+    def where(allocation: Allocation) -> Any:
+        return allocation_record(DRIVER, allocation, "a", shareable=False).get("availableOnNodes")
+
+    assert where(Allocation()) == {"nodeSelectorTerms": [term("a")]}
+    assert where(Allocation(available_on=("b", "c"))) == {"nodeSelectorTerms": [term("b"), term("c")]}
+    assert where(Allocation(available_on=None)) is None
 
 
 def test_a_claim_without_an_allocation_has_no_record() -> None:

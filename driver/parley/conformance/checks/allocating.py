@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from parley.api.builtin import Node, NodeSelector, ObjectMeta
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS
+from parley.api.selectors import matches
 from parley.conformance.results import Check, NotApplicable, Unmet
 from parley.conformance.stage import (
     Allocated,
@@ -56,21 +60,26 @@ async def _available_on_nodes(stage: Stage) -> None:
     held = await stage.allocate(node)
     claim = await stage.get_claim(held.claim)
     allocation = claim["status"]["allocation"]
-    if not available(allocation, node):
-        expected = f"availableOnNodes left out, or with a term for metadata.name {node}"
+    if not available(allocation, node, await stage.labels_of(node)):
+        expected = f"availableOnNodes left out, or with a term for metadata.name {node} or for its labels"
         raise Unmet(stage.about(held.claim), expected, f"{allocation.get('availableOnNodes')}")
     names = {handle.get("driverName") for handle in allocation.get("handles") or ()}
     if names - {stage.subject.driver}:
         raise Unmet(stage.about(held.claim), f"handles of {stage.subject.driver}", f"{sorted(names)}")
 
 
-def available(allocation: Mapping[str, Any], node: str) -> bool:
-    """Whether the allocation can be used on the node, by names."""
+def available(allocation: Mapping[str, Any], node: str, labels: Mapping[str, str]) -> bool:
+    """Whether the allocation can be used on the node, by a term for its name or by these labels of it."""
     selector = allocation.get("availableOnNodes")
     if selector is None:
         return True
     wanted = {"key": "metadata.name", "operator": "In", "values": [node]}
-    return any(term.get("matchFields") == [wanted] for term in selector["nodeSelectorTerms"])
+    terms = selector["nodeSelectorTerms"]
+    if any(term.get("matchFields") == [wanted] and not term.get("matchExpressions") for term in terms):
+        return True
+    by_labels = [term for term in terms if not term.get("matchFields")]
+    labelled = Node(metadata=ObjectMeta(name=node, labels=dict(labels)))
+    return matches(msgspec.convert({"nodeSelectorTerms": by_labels}, NodeSelector), labelled)
 
 
 async def _shareable(stage: Stage) -> None:
@@ -210,7 +219,7 @@ async def _goes_on_after_refusal(stage: Stage) -> None:
     _, claim, node = await begun(stage)
     stage.traffic.end_refusals()
     allocation = (await stage.allocated(claim))["status"]["allocation"]
-    if not available(allocation, node):
+    if not available(allocation, node, await stage.labels_of(node)):
         raise Unmet(stage.about(claim), f"an allocation on {node}", f"{allocation}")
 
 

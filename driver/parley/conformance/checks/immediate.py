@@ -21,7 +21,7 @@ async def _on_suitable_nodes(stage: Stage) -> None:
     await stage.use_class(suitableNodes=node_selector([node]))
     claim = await stage.claim(allocationMode="Immediate")
     allocation = (await stage.allocated(claim))["status"]["allocation"]
-    if not available(allocation, node):
+    if not available(allocation, node, await stage.labels_of(node)):
         raise Unmet(stage.about(claim), f"an allocation on {node}, the only suitable node", f"{allocation}")
 
 

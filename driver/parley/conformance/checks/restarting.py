@@ -77,7 +77,7 @@ async def _goes_on(stage: Stage) -> None:
     stage.traffic.end_refusals()
     await _start(stage)
     allocation = (await stage.allocated(claim))["status"]["allocation"]
-    if not available(allocation, node):
+    if not available(allocation, node, await stage.labels_of(node)):
         raise Unmet(stage.about(claim), f"an allocation on {node}", f"{allocation}")
 
 

@@ -70,7 +70,7 @@ class NamedClaim:
     def was_let_in(self) -> bool:
         """Whether the pod's scheduler bound it where others use the claim: it runs with it, whatever comes."""
         holding = self.holding
-        return bool(self.node) and holding is not None and holding.shareable and holding.reaches(self.node)
+        return bool(self.node) and holding is not None and holding.shareable and holding.may_run_on(self.node)
 
     def blocked(self, code: str, message: str, *topics: Topic) -> Problem:
         """A fault that a change of the claim may end, or of one of the other topics."""

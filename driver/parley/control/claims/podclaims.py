@@ -116,7 +116,7 @@ class PodClaim:
             return ClaimState.OFFERED if offer_stands(self.mirror) else ClaimState.UNKNOWN
         if pod.metadata.uid not in holding.pods:
             return ClaimState.JOINABLE
-        if pod.spec.node_name and not holding.reaches(pod.spec.node_name) and len(holding.pods) == 1:
+        if pod.spec.node_name and not holding.may_run_on(pod.spec.node_name) and len(holding.pods) == 1:
             return ClaimState.MISPLACED
         if allocation is not None and not pod.spec.node_name and is_offer(allocation) != holding.offered:
             return ClaimState.MISPLACED

@@ -9,11 +9,11 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from parley.api.builtin import NodeSelector
 from parley.api.models import ResourceClass
+from parley.api.selectors import matches
 from parley.control.caches.cluster import ClusterCache
 from parley.control.decision.demand import Reserving
 from parley.control.room import Asker, lacking
 from parley.control.state import State
-from parley.negotiation.fit import matches
 from parley.negotiation.rounds import FIRST_CANDIDATES
 from parley.negotiation.selection import spread
 from parley.negotiation.stranded import Obstacle

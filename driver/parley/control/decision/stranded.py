@@ -25,6 +25,6 @@ def stranded(claims: Sequence[PodClaim], nodes: EligibleNodes) -> StrandedClaims
 
 
 def _tied(claim: PodClaim) -> Holding | None:
-    """What the named claim holds, if it can be used on some nodes only."""
+    """What the named claim holds, if it is kept to certain nodes. Of nodes that have some labels more may come."""
     holding = claim.holding
-    return holding if holding is not None and holding.named and holding.nodes is not None else None
+    return holding if holding is not None and holding.named and isinstance(holding.nodes, tuple) else None

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from parley.api.builtin import BuiltinAllocation, BuiltinClaim, BuiltinTemplate, DeviceConfig, Pod
+from parley.api.builtin import BuiltinAllocation, BuiltinClaim, BuiltinTemplate, DeviceConfig, NodeSelector, Pod
 from parley.api.models import ClaimSpec, ParametersReference, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.api.names import (
     API_VERSION,
@@ -27,6 +27,8 @@ from parley.api.names import (
 )
 from parley.api.opaque import read, why_unreadable
 from parley.api.selectors import named_by, node_selector
+from parley.negotiation.availability import AvailableOn, NodeLabels, read_selector, selector_body, words
+from parley.negotiation.nowhere import where
 from parley.sdk import Allocation, Device, PodReference
 
 PLACEHOLDER = Device("parley.dev", "negotiated")
@@ -201,7 +203,7 @@ def allocation_body(
     claim: BuiltinClaim,
     driver: str,
     allocation: Allocation,
-    nodes: Sequence[str] | None,
+    nodes: Sequence[str] | NodeLabels | NodeSelector | None,
     now: str,
     *,
     node_part: bool,
@@ -232,7 +234,7 @@ def allocation_body(
         },
         "allocationTimestamp": now,
     }
-    return body if nodes is None else {**body, "nodeSelector": node_selector(nodes)}
+    return body if nodes is None else {**body, "nodeSelector": selector_body(nodes)}
 
 
 def offer_body(claim: BuiltinClaim, driver: str, nodes: Iterable[str], now: str) -> dict[str, Any]:
@@ -339,11 +341,19 @@ def recorded_units(claim: BuiltinClaim) -> int | None:
     return units if isinstance(units, int) and units >= 0 else None
 
 
-def _available_on(allocation: BuiltinAllocation) -> tuple[str, ...] | None:
+def _available_on(allocation: BuiltinAllocation) -> AvailableOn:
     if allocation.node_selector is None:
         return None
-    nodes = () if is_offer(allocation) else nodes_of(allocation)
-    return nodes if len(nodes) > 1 else ()
+    found = () if is_offer(allocation) else read_selector(allocation.node_selector)
+    return found if not isinstance(found, tuple) or len(found) > 1 else ()
+
+
+def whereabouts(allocation: BuiltinAllocation) -> str:
+    """Where it can be used, in words."""
+    if allocation.node_selector is None:
+        return where(None)
+    found = read_selector(allocation.node_selector)
+    return where(found) if isinstance(found, tuple) else f"allocated on {words(found)}"
 
 
 def _devices(data: Mapping[str, Any]) -> tuple[Device, ...]:

@@ -25,6 +25,7 @@ from parley.control.release.unseen_users import UnseenUsers
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.client import NotFound
+from parley.negotiation.availability import SelectedNodes
 from parley.sdk import PodReference
 from parley.sdk.recorded import held_as_recorded
 
@@ -87,7 +88,8 @@ class Deallocator:
         if holding.phase is not Phase.RELEASING:
             driver = self._drivers.get(holding.driver)
             held = held_as_recorded(holding.uid, holding.node, holding.allocation)
-            local = driver is not None and driver.is_local(held)
+            by_labels = isinstance(holding.nodes, SelectedNodes)  # its own node may have lost them since
+            local = driver is not None and driver.is_local(held) and not by_labels
             self._wakeups.wake(("driver", holding.driver), _nodes_of(holding) if local else None)
         if holding.allocation.reserve is not None:
             self._wakeups.wake(ROOM, holding.nodes)

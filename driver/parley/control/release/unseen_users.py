@@ -5,7 +5,7 @@ that does not hear of its binding takes the reservation back though the pod is b
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection
 from itertools import islice
 
 from parley.api.builtin import BuiltinClaim, Pod
@@ -74,12 +74,12 @@ class UnseenUsers:
         seen = pod is not None and (bool(pod.spec.node_name) or over(pod))
         return not seen and user.uid not in holding.pods
 
-    async def check(self, holding: Holding) -> Sequence[str]:
+    async def check(self, holding: Holding) -> Collection[str]:
         """Before the holding ends: the nodes that may have it prepared for pods that came and went unseen.
 
         Raises Busy if a pod is bound there, which the cache has yet to show.
         """
-        nodes: Sequence[str] = ()
+        nodes: Collection[str] = ()
         for user in list(holding.unseen.values()):
             if not self._is_doubtful(holding, user):
                 continue
@@ -117,10 +117,10 @@ class UnseenUsers:
         return doubtful
 
     def _is_there(self, holding: Holding, pod: Pod) -> bool:
-        """Whether the pod is bound to a node where it can use the holding."""
-        return bool(pod.spec.node_name) and holding.reaches(pod.spec.node_name) and not over(pod)
+        """Whether the pod is bound to a node where it may run with the holding."""
+        return bool(pod.spec.node_name) and holding.may_run_on(pod.spec.node_name) and not over(pod)
 
-    def missed(self, holding: Holding) -> Sequence[str]:
+    def missed(self, holding: Holding) -> Collection[str]:
         """The nodes of pods that a scheduler may have let in and of which nothing was heard: they, or their
         reservations, came and went between two lists, or while nobody led."""
         listed_since = holding.shareable and holding.lists != self._cluster.lists

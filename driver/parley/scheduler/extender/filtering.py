@@ -1,6 +1,6 @@
 """Filters a scheduler's candidate nodes for one pod, from memory. Reserves nothing, writes nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from parley.api import reasons
@@ -130,7 +130,7 @@ class CandidateFilter:
         return self._nothing((), nothing, Search(nodes, {}), Outcome(), passes=False)
 
     def nodes(
-        self, pod: Pod, claims: Sequence[PodClaim], only: frozenset[str] | None, names: Sequence[str]
+        self, pod: Pod, claims: Sequence[PodClaim], only: Set[str] | None, names: Sequence[str]
     ) -> ProposedNodes:
         """Those of the scheduler's candidates that are eligible for the pod."""
         classes = [c.class_ for c in claims if c.class_]
@@ -243,7 +243,7 @@ def _standalone_first(demand: Demand) -> FilterResult:
     return FilterResult(blocked=Blocked(problem, None), standalone=True)
 
 
-def _only(claims: Sequence[PodClaim], meant: Mapping[str, tuple[AssumedPod, str]]) -> frozenset[str] | None:
+def _only(claims: Sequence[PodClaim], meant: Mapping[str, tuple[AssumedPod, str]]) -> Set[str] | None:
     """Where all is that is allocated, or is being allocated for other pods; None if nothing limits the nodes."""
     only = common_nodes(claims)
     for _, node in meant.values():

@@ -5,7 +5,7 @@ of unmodified schedulers (`scheduler.claim_preemption`), when a rejected pod is 
 scheduler proposed is viable by then, and where the scheduler can't evict pods for the rest of what the pod needs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from parley.api import reasons
 from parley.api.builtin import Pod
@@ -156,6 +156,6 @@ class Preemptors:
         return result if result is not None and (result.after is None or result.after < left) else Requeue(left)
 
 
-def _limits(claims: Sequence[PodClaim]) -> tuple[list[ResourceClass], frozenset[str] | None]:
+def _limits(claims: Sequence[PodClaim]) -> tuple[list[ResourceClass], Set[str] | None]:
     """What limits the nodes: the claims' classes, and where all is that is allocated already."""
     return [claim.class_ for claim in claims if claim.class_ is not None], common_nodes(claims)

@@ -19,7 +19,7 @@ from parley.control.state import State
 from parley.kube.queue import Requeue
 from parley.negotiation.nowhere import where
 from parley.negotiation.states import ClaimState, Step, next_step
-from parley.scheduler.candidates import common_nodes
+from parley.scheduler.candidates import are_apart
 from parley.scheduler.native.turns import out_of_turn
 from parley.scheduler.negotiator import Negotiator
 from parley.scheduler.placement import Placement
@@ -107,7 +107,7 @@ class NativeDoor:
                 return await self._release(pod, claims)
             case Step.FOLLOW_OFFER:
                 return await self._placement.follow_offer(key, pod, claims)
-            case Step.WRITE if not pod.spec.node_name and common_nodes(claims) == frozenset():
+            case Step.WRITE if not pod.spec.node_name and are_apart(claims):
                 return await self._release(pod, claims)
             case Step.WRITE:
                 if any(claim.holding is not None and claim.holding.written.is_known for claim in claims):
@@ -178,8 +178,8 @@ class NativeDoor:
         await self._placement.check_current(pod)  # meanwhile another pod may put right what was cleared
         attempt = self._pods.attempt(pod)
         if refused := [*cleared, *unplaced]:
-            everywhere = all(holding.nodes is None for holding in refused)
-            nodes = frozenset(attempt.outcome.viable if everywhere else (h.node for h in refused))
+            chosen = {h.node for h in refused if isinstance(h.nodes, tuple)}
+            nodes = frozenset(chosen or attempt.outcome.viable)
             attempt.refuse(*nodes)
             self._reporter.refused(pod, nodes)
         attempt.offered = ()
@@ -196,7 +196,7 @@ def _misplaced(pod: Pod, claims: Sequence[PodClaim]) -> Problem | None:
     left it, it is allocated anew."""
     node = pod.spec.node_name
     for held in (claim.holding for claim in claims if claim.holding is not None):
-        if node and not held.reaches(node):
+        if node and not held.may_run_on(node):
             message = (
                 f"node {node} does not have claim {held.path}: it is {where(held.nodes)}, and other pods use it "
                 "there. Delete this pod and let a scheduler place it, or wait until they have ended"

@@ -9,8 +9,7 @@ import orjson
 from parley.api.builtin import Node, NodeSelector, ObjectMeta
 from parley.api.models import PodScheduling, ResourceClaim, ResourceClass
 from parley.api.names import GENERATED_LABEL
-from parley.api.selectors import selector_of, suitable_nodes
-from parley.negotiation.fit import matches
+from parley.api.selectors import matches, selector_of, suitable_nodes
 from parley.sdk.driver import PodReference, Request
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.immediate import no_pod

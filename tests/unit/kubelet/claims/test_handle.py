@@ -7,7 +7,7 @@ import pytest
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS
-from parley_kubelet.claims.handle import Granted, granted
+from parley_kubelet.claims.handle import Granted, goes_by_labels, granted
 from parley_kubelet.hooks import DeviceName, Refused
 from parley_kubelet.testing import allocated_status, claim_body, offered_status
 
@@ -84,6 +84,40 @@ def with_selector(*terms: dict[str, Any]) -> dict[str, Any]:
 
 def named(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"key": key, "operator": operator, "values": list(values)}
+
+
+IN_ZONE_A = {"matchExpressions": [named("zone", "In", "a")]}
+
+
+@pytest.mark.parametrize(
+    ("terms", "labels", "holds"),
+    [
+        ([IN_ZONE_A], {"zone": "a", "rack": "1"}, True),
+        ([IN_ZONE_A], {"zone": "b"}, False),
+        ([IN_ZONE_A], {}, False),
+        ([IN_ZONE_A, {"matchFields": [named("metadata.name", "In", "n1")]}], {"zone": "b"}, True),
+        ([{**IN_ZONE_A, "matchFields": [named("metadata.name", "In", "n2")]}], {"zone": "a"}, False),
+    ],
+)
+def test_an_allocation_by_labels_is_for_nodes_that_have_them(
+    terms: list[dict[str, Any]], labels: dict[str, str], holds: bool
+) -> None:
+    one = claim(with_selector(*terms))
+    assert goes_by_labels(one)
+    if holds:
+        assert granted(one, uid="u1", driver=DRIVER, node="n1", labels=labels).devices
+        return
+    with pytest.raises(Refused) as refused:
+        granted(one, uid="u1", driver=DRIVER, node="n1", labels=labels)
+    assert str(refused.value) == (
+        "claim team/training: status.allocation.nodeSelector selects nodes by labels that node 'n1' does not have:"
+        " delete the pod, so that a scheduler places it where the claim is"
+    )
+
+
+def test_an_allocation_by_names_does_not_go_by_labels() -> None:
+    assert not goes_by_labels(claim(allocated_status("n1", ["gpu-0"])))
+    assert not goes_by_labels(claim({}))
 
 
 @pytest.mark.parametrize(

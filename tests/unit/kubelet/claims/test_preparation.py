@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.resources import BUILTIN_CLAIMS, Resource
+from parley.api.resources import BUILTIN_CLAIMS, NODES, Resource
 from parley.kube.client import Client, Forbidden, OutcomeUnknown
 from parley.kube.memory import MemoryServer
 from parley_kubelet.claims.preparation import ClaimName, Preparation
@@ -108,6 +108,29 @@ async def test_prepared_again_after_a_restart_without_the_api(node: Node) -> Non
     first = await node.plugin().prepare(claim)
     await node.client.delete(BUILTIN_CLAIMS, claim.name, claim.namespace)
     assert await node.plugin(devices=()).prepare(claim) == first
+
+
+async def test_a_claim_of_a_zone_is_prepared_while_the_node_is_in_it_and_stays_when_that_leaves(
+    node: Node,
+) -> None:
+    status = allocated_status("n1", ["gpu-0"])
+    needed = {"key": "zone", "operator": "In", "values": ["a"]}
+    status["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchExpressions": [needed]}]}
+    claim = name_of(await create_claim(node.client, "a", status))
+    with pytest.raises(Refused) as unknown:
+        await node.plugin().prepare(claim)
+    assert str(unknown.value) == (
+        f"claim {claim}: the labels of node n1 cannot be read: there is no such Node: the kubelet will try again"
+    )
+    await node.client.create(NODES, {"metadata": {"name": "n1", "labels": {"zone": "b"}}})
+    with pytest.raises(Refused, match="selects nodes by labels that node 'n1' does not have"):
+        await node.plugin().prepare(claim)
+    await node.client.patch(NODES, "n1", {"metadata": {"labels": {"zone": "a"}}})
+    prepared = await node.plugin().prepare(claim)
+
+    await node.client.patch(NODES, "n1", {"metadata": {"labels": {"zone": "b"}}})
+
+    assert await node.plugin().prepare(claim) == prepared
 
 
 async def test_specifications_are_back_after_a_restart_of_the_machine(node: Node) -> None:
