@@ -280,7 +280,7 @@ class Preparation:
                 return await self._client.get(BUILTIN_CLAIMS, claim.name, claim.namespace)
         except NotFound:
             raise Refused(
-                f"claim {claim}: does not exist: delete the pod, so that it is made again with its claims"
+                f"claim {claim}: does not exist: delete the pod, so that it is recreated with its claims"
             ) from None
         except (ApiError, OutcomeUnknown, TimeoutError) as error:
             why = str(error) or f"no answer within {READ_LIMIT:g} s"

@@ -93,7 +93,7 @@ def named(key: str, operator: str, *values: str) -> dict[str, Any]:
             allocated_status("n1", ["gpu-0"]),
             {"uid": "u0"},
             "claim team/training: uid='u1' is another claim of that name, the pod was given 'u0':"
-            " delete the pod, so that it is made again with the new claim",
+            " delete the pod, so that it is recreated with the new claim",
         ),
         (
             {},
