@@ -177,7 +177,7 @@ def test_a_pod_that_the_controller_has_not_seen(play: Play) -> None:
         told = await explained(world, "wants")
 
         assert (told.state, told.findings[0].by) == ("waits", "controller")
-        assert told.findings[0].text.startswith("has written nothing about the pod for 30 s: see whether it runs")
+        assert told.findings[0].text.startswith("has not reported on the pod for 30 s: see whether it runs")
 
     play(scenario)
 
