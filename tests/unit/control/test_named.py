@@ -151,7 +151,7 @@ CASES = [
         "claim team/c does not exist: create a ResourceClaim of parley.dev (or of resource.k8s.io) with that name",
         topics=(shared_topic(NAMESPACE),),
     ),
-    Case(being_made, reasons.CLAIM_NOT_FOUND, "the built-in claim team/c is being made", passes=True),
+    Case(being_made, reasons.CLAIM_NOT_FOUND, "the built-in claim team/c is being created", passes=True),
     Case(
         without_class,
         reasons.CLASS_NOT_FOUND,

@@ -212,7 +212,7 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "crds",
         WARNING,
         "objects may be stored as v1alpha0",
-        "write each of them once",
+        "rewrite each object once",
     ),
     "a policy that is missing": (
         deleted(kinds.POLICIES, "mirrors.parley.dev"),
@@ -300,7 +300,7 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         ),
         "controller",
         WARNING,
-        "is Parley 9, and this program 0.1.0",
+        "is Parley 9, and this program is 0.1.0",
         "run the doctor of version 9",
     ),
     "a leader that is not heard of": (
@@ -378,13 +378,13 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "slices",
         WARNING,
         "pool node-2 of driver device.parley.dev is not complete: 1 of 2 slices",
-        "start the node's plugin again",
+        "restart the node's plugin",
     ),
     "a slice of a node that is gone": (
         all_of(deleted(NODES, "node-2"), deleted(PODS, "parley-kubelet-node-2")),
         "slices",
         WARNING,
-        "is left of node node-2, which does not exist",
+        "is left over from node node-2, which does not exist",
         "kubectl delete resourceslice node-2-devices",
     ),
     "a container runtime that has to be told of CDI": (

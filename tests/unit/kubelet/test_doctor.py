@@ -344,7 +344,7 @@ def test_findings_are_printed_as_kubectl_prints(output: str) -> None:
 
 def test_findings_as_json_are_those_as_yaml_and_a_table_may_lack_its_headings() -> None:
     assert orjson.loads(shown(FOUND, "n1", "json")) == yaml.safe_load(SHOWN["yaml"])
-    assert shown(FOUND, "n1", "wide", headings=False).splitlines()[0] == "ok    kubelet     version v1.37.0  -"
+    assert shown(FOUND, "n1", "wide", headings=False).splitlines()[0] == "ok   kubelet     version v1.37.0  -"
     assert shown(FOUND[:1], "n1", "name") == ""
 
 
