@@ -13,7 +13,7 @@ from parley_devcluster.parley import CONTROLLER, run_parley, wait_for_devices
 from parley_devcluster.second_scheduler import SECOND_SCHEDULER, free_address
 
 app = typer.Typer(
-    help="A real Kubernetes on this machine, to try Parley in.",
+    help="A real Kubernetes on this machine, to try out Parley.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -27,7 +27,7 @@ SOURCE = Path(__file__).parents[2]
 Directory = Annotated[
     Path | None,
     typer.Option(
-        help="Where the cluster's files are. Keep the path short: sockets are in it.", show_default=False
+        help="The folder for the cluster's files. Keep the path short: it contains sockets.", show_default=False
     ),
 ]
 Deploy = Annotated[Path, typer.Option(help="The folder with Parley's manifests.", show_default=False)]
@@ -41,7 +41,7 @@ def up(
     directory: Directory = None,
     fake_nodes: Annotated[int, typer.Option(min=0, help="Nodes without a kubelet, besides the real ones.")] = 0,
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="Use this cluster instead of making one.", show_default=False)
+        Path | None, typer.Option(help="Use this cluster instead of creating one.", show_default=False)
     ] = None,
     deploy: Deploy = SOURCE / "deploy",
     devices: Devices = SOURCE / "examples" / "devices",
@@ -75,7 +75,7 @@ def down(directory: Directory = None) -> None:
 
 @app.command()
 def status(directory: Directory = None) -> None:
-    """Say which parts of the cluster run. Exits with 1 if one does not."""
+    """Show which parts of the cluster run. Exits with 1 if one does not."""
     with _failures():
         cluster = devcluster.Cluster.attach(directory or devcluster.default_directory())
     components = [cluster.component(name) for name in cluster.component_names]

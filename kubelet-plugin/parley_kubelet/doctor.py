@@ -48,7 +48,7 @@ async def diagnose(settings: PluginSettings, connect: Connect) -> list[NodeDiagn
         drivers = make_drivers(settings, configuration)
     except (ConfigurationError, LoadError, NameTaken) as error:
         findings.append(
-            NodeDiagnosis("configuration", str(error), "correct it; the drivers cannot be looked at before")
+            NodeDiagnosis("configuration", str(error), "correct it; the drivers cannot be checked until then")
         )
         drivers, configuration = (), Configuration()
     findings += [
@@ -148,14 +148,14 @@ def _specifications(
     for path in files:
         if not any(uid in path.name for uid in entries):
             yield NodeDiagnosis(
-                "CDI", f"{path} belongs to no prepared claim", "start the plugin again: it removes the file"
+                "CDI", f"{path} does not belong to a prepared claim", "restart the plugin: it removes the file"
             )
         try:
             wrong = validation.faults(orjson.loads(path.read_bytes()))
         except (OSError, orjson.JSONDecodeError) as error:
             wrong = (str(error),)
         for fault in wrong:
-            yield NodeDiagnosis("CDI", f"{path}: {fault}", "start the plugin again: it writes the file anew")
+            yield NodeDiagnosis("CDI", f"{path}: {fault}", "restart the plugin: it writes the file again")
     yield NodeDiagnosis("CDI", f"{counted(len(files), 'file')} of {driver.name} in {settings.cdi}")
 
 
@@ -169,7 +169,7 @@ async def _cluster(settings: PluginSettings, connect: Connect) -> AsyncIterator[
         remedy = "correct --kubeconfig and --node-name, or apply deploy/base again"
         yield NodeDiagnosis("API server", _no_answer(error), remedy)
         return
-    yield NodeDiagnosis("API server", f"knows node {settings.node}, and may be asked for slices and releases")
+    yield NodeDiagnosis("API server", f"knows node {settings.node}, and slices and releases may be read")
     info = (node.get("status") or {}).get("nodeInfo") or {}
     yield _kubelet(str(info.get("kubeletVersion", "")))
     for found, remedy in _runtime(str(info.get("containerRuntimeVersion", "")), settings):

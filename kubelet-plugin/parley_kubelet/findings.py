@@ -14,7 +14,7 @@ _HEADINGS = ("STATE", "SUBJECT", "FOUND", "REMEDY")
 
 @dataclass(frozen=True, slots=True)
 class NodeDiagnosis:
-    """What was looked at, what was found, and how to mend it; "" if it is well."""
+    """What was looked at, what was found, and how to fix it; "" if it is well."""
 
     subject: str
     found: str
@@ -28,7 +28,7 @@ class NodeDiagnosis:
     @property
     def state(self) -> str:
         """In a word."""
-        return "ok" if self.well else "mend"
+        return "ok" if self.well else "fix"
 
     def __str__(self) -> str:
         remedy = f": {self.remedy}" if self.remedy else ""

@@ -28,7 +28,7 @@ GOOD_FOR: Final = 1.0
 
 def loop_lag() -> Histogram:
     """How late the event loop was."""
-    text = "How late the event loop was, looked at every 100 ms."
+    text = "How late the event loop was, measured every 100 ms."
     return Histogram("parley_node_event_loop_lag_seconds", text, (), BUCKETS)
 
 
@@ -52,33 +52,40 @@ class NodeMetrics:
             for name, server in self._drivers.items()
             for phase, count in Counter(entry.phase for entry in server.preparation.known.values()).items()
         }
-        yield NodeReading("parley_node_claims", "gauge", "Claims in the checkpoint.", ("driver", "phase"), held)
+        yield NodeReading(
+            "parley_node_claims", "gauge", "Claims in the checkpoint, by phase.", ("driver", "phase"), held
+        )
         told: dict[tuple[str, ...], float] = {
             (name, reason): count
             for name, server in self._drivers.items()
             for reason, count in server.notices.counts().items()
         }
-        text = "Claims about which there is something to say now."
+        text = "Claims for which the driver has a notice now."
         yield NodeReading("parley_node_notices", "gauge", text, ("driver", "reason"), told)
         yield self._by_driver(
             "counter",
             "parley_node_checkpoint_errors_total",
-            "Times that the checkpoint could not be read or written.",
+            "How often the checkpoint could not be read or written.",
             lambda name: self._drivers[name].preparation.checkpoint_errors,
         )
         given, waiting = self._receipts.receipts, self._receipts.waiting()
-        yield self._by_driver("counter", "parley_node_receipts_total", "Receipts given.", lambda name: given[name])
+        yield self._by_driver(
+            "counter",
+            "parley_node_receipts_total",
+            "Receipts given: nothing of the claim is prepared any more.",
+            lambda name: given[name],
+        )
         yield self._by_driver(
             "gauge",
             "parley_node_receipts_waiting",
-            "Receipts requested and not given yet.",
+            "Receipts that were requested and not given yet.",
             lambda name: waiting[name],
         )
         outage: dict[tuple[str, ...], float] = {("claimreleases.parley.dev",): self._receipts.outage_seconds()}
         yield NodeReading(
             "parley_node_watch_outage_seconds",
             "gauge",
-            "For how long objects were neither listed nor watched; 0 while they are.",
+            "For how long requests for receipts have been neither listed nor watched; 0 while they are.",
             ("resource",),
             outage,
         )
@@ -105,7 +112,7 @@ class NodeMetrics:
         yield self._by_driver(
             "counter",
             "parley_node_publish_failures_total",
-            "Times that devices could not be published.",
+            "How often devices could not be published.",
             lambda name: self._drivers[name].publisher.failures,
         )
 

@@ -37,7 +37,7 @@ def make_drivers(settings: PluginSettings, configuration: Configuration) -> tupl
         raise ConfigurationError(f"--driver: two drivers have the name {twice[0]!r}: leave one of them out")
     if unused := sorted(configuration.drivers.keys() - set(names)):
         raise ConfigurationError(
-            f"{settings.config}: drivers[{unused[0]!r}]: no driver of that name was given in --driver,"
+            f"{settings.config}: drivers[{unused[0]!r}]: no driver of that name is in --driver,"
             f" which has {', '.join(names)}: correct the name or remove it"
         )
     return drivers

@@ -74,14 +74,14 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         prog="parley-kubelet",
         description="Parley's node plugin: publishes this node's devices and hands them to containers.",
         epilog="Each option can be given as an environment variable: --node-name as NODE_NAME, several drivers as"
-        " DRIVER with commas. POD_UID distinguishes two plugins on one node during a rolling update.",
+        " DRIVER, separated by commas. POD_UID distinguishes two plugins on one node during a rolling update.",
     )
     parser.add_argument(
         "command",
         nargs="?",
         choices=(SERVE, DOCTOR, VERSION),
         default=SERVE,
-        help="serve (the default), or doctor: look at this node, and say what has to be mended; version does as"
+        help="serve (the default); doctor: check this node, and say what has to be fixed; version: the same as"
         " --version",
     )
     parser.add_argument(
@@ -93,9 +93,9 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument(
-        "-o", "--output", choices=FORMATS, default=TEXT, help="as what doctor prints what it finds (default: text)"
+        "-o", "--output", choices=FORMATS, default=TEXT, help="output format of doctor (default: text)"
     )
-    parser.add_argument("--no-headers", action="store_true", help="doctor prints no headings of columns")
+    parser.add_argument("--no-headers", action="store_true", help="doctor prints no column headings")
     for option, default, text in _OPTIONS:
         value = environment.get(option.upper().replace("-", "_")) or default
         note = f" (default: {default})" if default else ""

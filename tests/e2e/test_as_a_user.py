@@ -96,7 +96,7 @@ def test_a_pod_that_fits_nowhere_is_described_with_what_each_node_lacks(kubectl:
     described = kubectl("describe", "pod", "giant")
 
     assert "NothingViable" in described
-    assert "0 of 2 nodes will do" in described
+    assert "0 of 2 nodes are available" in described
     assert rows(kubectl("get", "podschedulings"))["giant"][-1] == "NothingViable"
 
 

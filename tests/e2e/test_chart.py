@@ -220,7 +220,7 @@ async def test_removed_with_everything_in_use_and_the_controller_first(chart: Ch
 
     forced = uninstall(chart.cluster, "--release-finalizers", "--force")
     assert forced.returncode == 0
-    assert "install Parley again, and it ends at once" in forced.stderr
+    assert "install Parley again, and the pod ends at once" in forced.stderr
     chart.no_kinds()
     assert (await team.client.get(PODS, "one", team.name)).metadata.deletion_timestamp
 

@@ -132,7 +132,8 @@ async def test_who_writes_more_than_its_size_is_told(
     for name, kind in (("small", "ResourceClaim"), ("writer", "Pod")):
         assert await team.told(name, reasons.OVER_SIZE, kind, within=TOLD) == (
             f"claim {team.name}/small: it uses 3Mi of the disk of node {running.spec.node_name}, more than its "
-            "size of 1Mi, and takes that from others: remove files, or make it anew with the size that it needs"
+            "size of 1Mi, and takes that from others: remove files, or recreate the claim with the size that it "
+            "needs"
         )
     await team.delete(PODS, "writer")
     await team.delete(CLAIMS, "small")
@@ -214,7 +215,7 @@ async def test_a_view_has_the_files_of_another_claim_which_stays_as_long_as_it_i
         pod("early", templates={"inputs": "inputs"}, script=UNTIL_FINISHED),
     )
     told = await team.scheduling("early", lambda s: bool(s.status.message), "is told why it waits", within=SOON)
-    assert "claim build, which is to be shown, has no workspace yet" in told.status.message
+    assert "claim build, the source, has no workspace yet" in told.status.message
     await team.create(pod("writer", claims={"work": "build"}, script=UNTIL_FINISHED))
     node = (await team.runs("writer")).spec.node_name
     execute(cluster, team, "writer", "echo result > /workspace/file")
@@ -265,7 +266,7 @@ async def stranded(team: Namespace, name: str, node: str) -> None:
     )
     assert told.status.message == (
         f"claim {team.name}/build is allocated on node {node}, where the pod can't go: node {node}: cordoned. "
-        "To help: uncordon the node, or delete the claim to begin anew elsewhere"
+        "Remedy: uncordon the node, or delete the claim to start over elsewhere"
     )
     assert await team.told(name, reasons.CLAIM_STRANDED) == told.status.message
 
@@ -309,7 +310,8 @@ async def test_a_workspace_begins_anew_only_where_its_node_is_out_of_service_whi
             assert running.spec.node_name != node
             assert execute(cluster, team, "next", "ls $WORKSPACE_BUILD_PATH") == ""
             assert await team.told("build", reasons.CLAIM_RECREATED, "ResourceClaim") == (
-                f"node {node} is out of service: what the claim had there is given up, and it is allocated anew"
+                f"node {node} is out of service: what the claim had there is given up, and the claim is "
+                "allocated again"
             )
             assert len(left({node: roots[node]})) == 1
         finally:

@@ -26,7 +26,7 @@ DriverName = Annotated[
 NodeName = Annotated[str, Field(min_length=1, max_length=253)]
 Parameters = Annotated[
     dict[str, Any],
-    Field(description="In the driver's own schema; at most 10 KiB as JSON. The driver validates it."),
+    Field(description="Parameters in the driver's schema; at most 10 KiB as JSON. The driver validates them."),
 ]
 ShortText = Annotated[str, Field(max_length=253)]
 LabelKey = Annotated[
@@ -35,7 +35,7 @@ LabelKey = Annotated[
         min_length=1,
         max_length=317,
         pattern=rf"^({SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
-        description="A label's key, such as example.com/run.",
+        description="The key of a label, such as example.com/run.",
     ),
 ]
 
@@ -49,8 +49,8 @@ _EITHER = rules(
 
 
 class ParametersReference(Model):
-    """An object that holds parameters: a ConfigMap under its data key `parameters`, as YAML or JSON; an object of
-    a kind that the driver names in its `spec`."""
+    """An object that holds parameters: a ConfigMap, in its data key `parameters`, as YAML or JSON; or an object
+    of a kind that the driver supports, in its `spec`."""
 
     api_group: Annotated[
         str, Field(max_length=253, pattern=f"^({SUBDOMAIN})?$", description="Empty for a ConfigMap.")
@@ -60,14 +60,14 @@ class ParametersReference(Model):
 
 
 class ClassParametersReference(ParametersReference):
-    """As in a claim, in any namespace."""
+    """An object that holds parameters, as in a claim, but in any namespace."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             Rule(
                 "self.kind != 'ConfigMap' || (has(self.apiGroup) && self.apiGroup != '') || "
                 "(has(self.namespace) && self.namespace != '')",
-                "namespace is missing: name the one that the ConfigMap is in.",
+                "namespace is missing: set the namespace of the ConfigMap.",
                 "namespace",
             )
         )
@@ -75,7 +75,7 @@ class ClassParametersReference(ParametersReference):
 
     namespace: Annotated[
         str,
-        Field(max_length=63, pattern=f"^({LABEL})?$", description="Empty for a kind that is in no namespace."),
+        Field(max_length=63, pattern=f"^({LABEL})?$", description="Empty for a cluster-scoped kind."),
     ] = ""
 
 
@@ -86,7 +86,8 @@ class Limit(Model):
         json_schema_extra=rules(
             Rule(
                 "!has(self.namespaceSelector) || !has(self.namespaces) || size(self.namespaces) == 0",
-                "namespaces and namespaceSelector exclude each other: leave one of them out, or make two limits.",
+                "namespaces and namespaceSelector exclude each other: leave one of them out, or add a second "
+                "limit.",
                 "namespaceSelector",
             )
         )
@@ -94,26 +95,29 @@ class Limit(Model):
 
     namespaces: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=63)], ...],
-        Field(max_length=256, description="For each of these namespaces."),
+        Field(max_length=256, description="The limit applies to each of these namespaces."),
     ] = ()
     namespace_selector: Annotated[
-        LabelSelector | None, Field(description="For each namespace with such labels, also one that comes later.")
+        LabelSelector | None, Field(description="The limit applies to each namespace with these labels.")
     ] = None
-    claims: Annotated[int | None, Field(ge=0, description="At most so many allocated claims.")] = None
+    claims: Annotated[int | None, Field(ge=0, description="The maximum number of allocated claims.")] = None
     units: Annotated[
-        int | None, Field(ge=0, description="At most so many of what the driver counts: devices, tokens.")
+        int | None, Field(ge=0, description="The maximum of what the driver counts, such as devices or tokens.")
     ] = None
 
 
 class ClassStatus(Model):
-    """Whether the class can be used, and how much there is of it. Written by the controller, seconds late."""
+    """Whether the class can be used, and how much of it there is. The controller updates it every few seconds."""
 
     conditions: Annotated[tuple[Condition, ...], ListMap(("type",)), Field(max_length=16)] = ()
     total: Annotated[
         int | None,
-        Field(ge=0, description="How much there is on its nodes, in what the driver counts: devices, tokens."),
+        Field(
+            ge=0,
+            description="How much there is on its nodes, in what the driver counts, such as devices or tokens.",
+        ),
     ] = None
-    free: Annotated[int | None, Field(ge=0, description="How much of it nobody holds.")] = None
+    free: Annotated[int | None, Field(ge=0, description="How much of it is not held by any claim.")] = None
 
 
 MAX_DEADLINE = 31_536_000
@@ -121,15 +125,16 @@ MAX_DEADLINE = 31_536_000
 
 
 class WhenUnused(Model):
-    """What becomes of a claim that no pod uses any more."""
+    """What happens to a claim that no pod uses any more."""
 
     keep_seconds: Annotated[
         int,
         Field(
             ge=1,
             le=MAX_DEADLINE,
-            description="So long a claim stays allocated after the last pod that ran with it: `status.keptUntil` "
-            "of the claim has the time. What the driver's node part has for it, a directory say, stays as long.",
+            description="How long a claim stays allocated after the last pod that used it has ended; "
+            "`status.keptUntil` of the claim has the time. What the driver's node part keeps for the claim, "
+            "such as a directory, stays as long.",
         ),
     ]
 
@@ -145,10 +150,11 @@ class ResourceClass(Model):
     driver_name: DriverName
     parameters: Parameters | None = None
     parameters_ref: Annotated[
-        ClassParametersReference | None, Field(description="An object that has the parameters, instead of them.")
+        ClassParametersReference | None,
+        Field(description="An object that holds the parameters; excludes `parameters`."),
     ] = None
     suitable_nodes: Annotated[
-        NodeSelector | None, Field(description="Only these nodes are eligible; all nodes if absent.")
+        NodeSelector | None, Field(description="Only these nodes are eligible. If left out, all nodes are.")
     ] = None
     shareable: Annotated[
         bool, Field(description="Whether several pods may use one claim of this class at the same time.")
@@ -164,16 +170,16 @@ class ResourceClass(Model):
         Literal["Required", "None"],
         Field(
             description="Required: the driver's node plugin prepares the claim on its node. "
-            "None: nothing is to be prepared there, and no plugin is needed."
+            "None: nothing has to be prepared there, and no plugin is needed."
         ),
     ] = "Required"
     prefer: Annotated[
         Literal["Pack", "Spread"] | None,
         Field(
-            description="Which of the viable nodes are preferred. Pack: those with the least left of what the "
-            "driver hands out, so that the largest gaps stay whole; of equal ones those with the most pods. "
-            "Spread: the reverse. Left out: Pack if the class is not shareable and its driver can tell what is "
-            "left on a node, or else Spread."
+            description="Which of the viable nodes are preferred. Pack: those that have the least left of "
+            "what the driver allocates, so that large free blocks stay whole; if equal, those with the most pods. "
+            "Spread: the opposite. If left out: Pack if the class is not shareable and its driver reports what is "
+            "left on a node, otherwise Spread."
         ),
     ] = None
     score_weight: Annotated[
@@ -188,30 +194,32 @@ class ResourceClass(Model):
     on_permanent_error: Annotated[
         Literal["ExcludeNode", "FailPod"],
         Field(
-            description="When a driver reports that it can never allocate a claim on a node. "
-            "ExcludeNode: other nodes are tried. FailPod: the pod is failed, so that its controller replaces it."
+            description="What happens if a driver reports that it can never allocate a claim on a node. "
+            "ExcludeNode: other nodes are tried. FailPod: the pod fails, so that its controller replaces it."
         ),
     ] = "ExcludeNode"
     limits: Annotated[
         tuple[Limit, ...],
         Field(
             max_length=64,
-            description="The first that names or selects a claim's namespace holds, or else the first for all.",
+            description="The first limit that names or selects a claim's namespace applies; if none does, the "
+            "first limit without namespaces.",
         ),
     ] = ()
     when_unused: Annotated[
         WhenUnused | None,
         Field(
-            description="For claims that pods name, with allocationMode WaitForFirstConsumer, of a driver inside "
-            "the controller. Left out: a claim is deallocated with its last pod. What counts is what the class "
-            "says when a pod leaves the claim; a deadline that was set stays."
+            description="Applies to claims that pods name, with allocationMode WaitForFirstConsumer, of a driver "
+            "inside the controller. If left out, a claim is deallocated when its last pod has ended. The "
+            "value when a pod leaves the claim counts; a deadline that is already set stays."
         ),
     ] = None
     preemption: Annotated[
         Literal["Never", "LowerPriority"],
         Field(
-            description="LowerPriority: for a claim of this class that no node can serve, pods of lower priority "
-            "are evicted that hold exclusive claims of this class or of others that say the same. Never: it waits."
+            description="LowerPriority: if no node can serve a claim of this class, pods of lower priority that "
+            "hold exclusive claims of this class, or of other classes with LowerPriority, are evicted. Never: the "
+            "pod waits."
         ),
     ] = "Never"
     status: ClassStatus = ClassStatus()
@@ -233,7 +241,7 @@ class ResourceClass(Model):
 
 
 class ClaimSpec(Model):
-    """What is asked for. Immutable."""
+    """What is requested. Immutable."""
 
     model_config = ConfigDict(json_schema_extra=_EITHER)
 
@@ -243,7 +251,7 @@ class ClaimSpec(Model):
     parameters: Parameters | None = None
     parameters_ref: Annotated[
         ParametersReference | None,
-        Field(description="An object in the claim's namespace that has the parameters, instead of them."),
+        Field(description="An object in the claim's namespace that holds the parameters; excludes `parameters`."),
     ] = None
     allocation_mode: Annotated[
         Literal["WaitForFirstConsumer", "Immediate"],
@@ -262,11 +270,13 @@ class Device(Model):
 
 
 class Handle(Model):
-    """What a driver hands to its node part."""
+    """What a driver passes to its node part."""
 
     driver_name: DriverName
     devices: Annotated[tuple[Device, ...], Field(max_length=32)] = ()
-    data: Annotated[dict[str, Any] | None, Field(description="Of the driver's own schema; at most 10 KiB.")] = None
+    data: Annotated[
+        dict[str, Any] | None, Field(description="Data in the driver's own schema; at most 10 KiB.")
+    ] = None
 
 
 Hold = Literal["Ledger", "Nominated"]
@@ -280,12 +290,12 @@ class Reserve(Model):
         dict[ShortText, Annotated[str, Field(max_length=64)]],
         Field(max_length=16, description="How much of the node's resources, by name."),
     ] = {}
-    pods: Annotated[int, Field(ge=0, le=10_000, description="How many of the node's pods.")] = 0
+    pods: Annotated[int, Field(ge=0, le=10_000, description="How many of the node's pod slots.")] = 0
     hold: Annotated[
         Hold,
         Field(
-            description="Ledger: Parley keeps pods that it judges out of the room. Nominated: the scheduler keeps "
-            "all others out, too, by reservation pods."
+            description="Ledger: Parley keeps the pods that it negotiates for out of the room. Nominated: "
+            "reservation pods make the scheduler keep all other pods out, too."
         ),
     ] = "Ledger"
 
@@ -295,19 +305,22 @@ class Allocation(Model):
 
     handles: Annotated[tuple[Handle, ...], Field(max_length=32)] = ()
     available_on_nodes: Annotated[
-        NodeSelector | None, Field(description="Where the claim can be used; everywhere if absent.")
+        NodeSelector | None, Field(description="Where the claim can be used. If left out, on every node.")
     ] = None
-    shareable: Annotated[bool, Field(description="Whether several pods may use it at the same time.")] = False
+    shareable: Annotated[bool, Field(description="Whether several pods may use the claim at the same time.")] = (
+        False
+    )
     units: Annotated[
         int | None,
         Field(
             ge=0,
-            description="What it counts for in the limits of its class, where the parameters came from an object "
-            "that `parametersRef` names.",
+            description="How much the claim counts in the limits of its class, if its parameters come from an "
+            "object that `parametersRef` names.",
         ),
     ] = None
     reserve: Annotated[
-        Reserve | None, Field(description="Kept on the claim's node for the pods that use it, as long as it is.")
+        Reserve | None,
+        Field(description="Room on the claim's node for the pods that use it, as long as it is allocated."),
     ] = None
 
 
@@ -350,7 +363,7 @@ _STATUS_RULES = rules(
     Rule(
         f"!{_REQUESTED.format('self')} || {_NO_USERS}",
         "deallocationRequested and reservedFor exclude each other: remove every pod from reservedFor before "
-        "asking for deallocation, and add none until the driver has deallocated.",
+        "requesting deallocation, and add none until the driver has deallocated.",
         "deallocationRequested",
     ),
     Rule(
@@ -362,7 +375,7 @@ _STATUS_RULES = rules(
 
 
 class ClaimStatus(Model):
-    """What became of the claim. The rules are those of Kubernetes 1.26 to 1.31."""
+    """The state of the claim. The rules are those of Kubernetes 1.26 to 1.31."""
 
     model_config = ConfigDict(json_schema_extra=_STATUS_RULES)
 
@@ -377,14 +390,14 @@ class ClaimStatus(Model):
         Field(max_length=256, description="The pods that may use the claim."),
     ] = ()
     deallocation_requested: Annotated[
-        bool, Field(description="Asks the driver to take the allocation back; nobody may use the claim meanwhile.")
+        bool, Field(description="Requests that the driver deallocate; no pod may use the claim meanwhile.")
     ] = False
     kept_until: Annotated[
         str | None,
         Moment(),
         Field(
-            description="So long the claim stays allocated if no pod uses it, by `whenUnused` of its class. A pod "
-            "that uses it meanwhile may do so for longer."
+            description="How long the claim stays allocated if no pod uses it, by `whenUnused` of its class. A "
+            "pod that uses it in the meantime may do so for longer."
         ),
     ] = None
     conditions: Annotated[tuple[Condition, ...], ListMap(("type",)), Field(max_length=16)] = ()
@@ -399,14 +412,15 @@ class ResourceClaim(Model):
     spec: Annotated[
         ClaimSpec,
         Rule(
-            "self == oldSelf", "spec is immutable: to ask for something else, delete the claim and create it anew."
+            "self == oldSelf",
+            "spec is immutable: to request something else, delete the claim and create it again.",
         ),
     ]
     status: ClaimStatus = ClaimStatus()
 
 
 class TemplateMeta(Model):
-    """Labels and annotations for the claims made from a template."""
+    """Labels and annotations of the claims that are created from a template."""
 
     labels: Annotated[
         dict[str, ShortText],
@@ -424,7 +438,7 @@ class TemplateMeta(Model):
 
 
 class SharingOwner(Model):
-    """The object that a shared claim goes with, by labels of the pods that name the claim."""
+    """The object that owns a shared claim, found by labels of the pods that name the claim."""
 
     api_version: Annotated[
         str,
@@ -432,12 +446,12 @@ class SharingOwner(Model):
             min_length=1,
             max_length=317,
             pattern=f"^({SUBDOMAIN}/)?{LABEL}$",
-            description="As in an owner reference: tekton.dev/v1.",
+            description="As in an owner reference, such as tekton.dev/v1.",
         ),
     ]
     kind: Annotated[str, Field(min_length=1, max_length=63, pattern="^[A-Z][A-Za-z0-9]*$")]
     name_label: Annotated[
-        LabelKey | None, Field(description="The label with the object's name. Left out: `podLabel`.")
+        LabelKey | None, Field(description="The label with the object's name. Default: `podLabel`.")
     ] = None
     uid_label: Annotated[LabelKey, Field(description="The label with the object's UID.")]
 
@@ -448,32 +462,34 @@ class SharedBy(Model):
     pod_label: Annotated[
         LabelKey,
         Field(
-            description="A pod that has this label, and names the claim `<template>-<value>` in "
-            "`spec.resourceClaims[].resourceClaimName`, has it made, if it does not exist."
+            description="If a pod with this label names the claim `<template>-<value>` in "
+            "`spec.resourceClaims[].resourceClaimName`, the claim is created if it does not exist."
         ),
     ]
     owner: Annotated[
         SharingOwner | None,
-        Field(description="What the claim is deleted with. Left out: the claim stays until somebody deletes it."),
+        Field(
+            description="The claim is deleted with this object. If left out, it stays until somebody deletes it."
+        ),
     ] = None
 
 
 class TemplateSpec(Model):
-    """What each claim made from the template looks like. Immutable."""
+    """What each claim that is created from the template looks like. Immutable."""
 
     metadata: TemplateMeta = TemplateMeta()
     spec: ClaimSpec
     shared_by: Annotated[
         SharedBy | None,
         Field(
-            description="Makes one claim for many pods, such as all of a pipeline's run, when the first of them "
-            "names it. Labels and annotations of parley.dev are not taken over from `metadata` then."
+            description="Creates one claim for many pods, such as all pods of a pipeline's run, when the first of "
+            "them names it. Labels and annotations of parley.dev are then not copied from `metadata`."
         ),
     ] = None
 
 
 class ResourceClaimTemplate(Model):
-    """Makes one claim for each pod that names it in `spec.resourceClaims[].resourceClaimTemplateName`."""
+    """Creates one claim for each pod that names it in `spec.resourceClaims[].resourceClaimTemplateName`."""
 
     api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
     kind: Literal["ResourceClaimTemplate"] = "ResourceClaimTemplate"
@@ -482,7 +498,7 @@ class ResourceClaimTemplate(Model):
         TemplateSpec,
         Rule(
             "self == oldSelf",
-            "spec is immutable: delete the template and create it anew; claims made from it stay as they are.",
+            "spec is immutable: delete the template and create it again; existing claims stay as they are.",
         ),
     ]
 
@@ -510,16 +526,16 @@ class PodSchedulingSpec(Model):
         Field(
             ge=-(2**31),
             le=2**31 - 1,
-            description="Of the pod. Of pods that wait for the same the highest is served first, of equal "
-            "ones the one that came first. Set where standalone drivers are asked.",
+            description="The pod's priority. Of pods that wait for the same resource, the one with the highest "
+            "priority is served first; if equal, the one that came first. Set if standalone drivers are asked.",
         ),
     ] = 0
     candidate_nodes: Annotated[
         tuple[NodeName, ...], Field(max_length=128, description="In order of preference, best first.")
     ] = ()
-    round: Annotated[int, Field(ge=0, description="Rises with each question to the drivers.")] = 0
+    round: Annotated[int, Field(ge=0, description="Increases with each question to the drivers.")] = 0
     selected_node: Annotated[
-        ShortText, Field(description="Where the drivers allocate; empty while none is selected.")
+        ShortText, Field(description="The node where the drivers allocate; empty while none is selected.")
     ] = ""
 
 
@@ -545,7 +561,9 @@ class AllocationFailure(Model):
 
     node_name: NodeName
     message: Annotated[str, Field(max_length=1024)] = ""
-    permanent: Annotated[bool, Field(description="Whether trying this node again is of no use.")] = False
+    permanent: Annotated[
+        bool, Field(description="Whether the driver can never allocate the claim on this node.")
+    ] = False
 
 
 class ClaimScheduling(Model):
@@ -553,12 +571,17 @@ class ClaimScheduling(Model):
 
     name: Annotated[str, Field(min_length=1, max_length=63, description="The entry in pod.spec.resourceClaims.")]
     driver_name: DriverName
-    round: Annotated[int, Field(ge=0, description="The question that this answers; an older one is no answer.")]
+    round: Annotated[
+        int, Field(ge=0, description="The round that this answers; an answer to an older round does not count.")
+    ]
     viable_nodes: Annotated[tuple[NodeName, ...], Field(max_length=128)] = ()
     alternatives: Alternatives | None = None
     scores: Annotated[
         dict[NodeName, Annotated[int, Field(ge=0, le=100)]],
-        Field(max_length=128, description="Preference among the viable nodes, 100 is best; others count 0."),
+        Field(
+            max_length=128,
+            description="Preference among the viable nodes; 100 is best. Nodes that are left out have 0.",
+        ),
     ] = {}
     reason: Annotated[str, Field(max_length=4096, description="Why the other candidates are not viable.")] = ""
     failure: Annotated[
@@ -567,14 +590,14 @@ class ClaimScheduling(Model):
 
 
 class PodSchedulingStatus(Model):
-    """The drivers' side of the negotiation, and where it stands."""
+    """The drivers' side of the negotiation, and its state."""
 
     claims: Annotated[tuple[ClaimScheduling, ...], ListMap(("name",)), Field(max_length=128)] = ()
     candidates: Annotated[int, Field(ge=0, description="How many nodes were proposed.")] = 0
     viable: Annotated[int, Field(ge=0, description="How many of them are viable for every claim.")] = 0
     waiting_for: Annotated[str, Field(max_length=256, description="A stable reason code; empty once bound.")] = ""
     message: Annotated[
-        str, Field(max_length=4096, description="Why the pod waits, for people, with what would help.")
+        str, Field(max_length=4096, description="Why the pod waits and what would help, for people.")
     ] = ""
 
 
@@ -602,12 +625,12 @@ class RunningUser(Model):
     name: Annotated[str, Field(min_length=1, max_length=253)]
     uid: Annotated[str, Field(min_length=1, max_length=64)]
     pod_claim_name: Annotated[
-        str, Field(min_length=1, max_length=253, description="Of the entry in the pod's spec.resourceClaims.")
+        str, Field(min_length=1, max_length=253, description="The entry in the pod's spec.resourceClaims.")
     ]
 
 
 class ClaimReleaseSpec(Model):
-    """What may still be prepared, where, and what of the driver's it keeps. Immutable."""
+    """Which claim may still be prepared, on which node, and what of the driver it holds. Immutable."""
 
     claim: ReleasedClaim
     node_name: NodeName
@@ -617,52 +640,52 @@ class ClaimReleaseSpec(Model):
         Field(
             min_length=1,
             max_length=64,
-            description="UID by which the driver knows the allocation: that of the ResourceClaim of parley.dev, "
-            "or of the built-in claim that was generated first.",
+            description="The UID by which the driver knows the allocation: that of the ResourceClaim of "
+            "parley.dev, or of the built-in claim that was generated first.",
         ),
     ]
     resource_class_name: ShortText = ""
-    units: Annotated[int, Field(ge=0, description="What it counts for in the limits of its class.")] = 1
-    allocation: Annotated[Allocation, Field(description="What is not free for others yet.")]
+    units: Annotated[int, Field(ge=0, description="How much it counts in the limits of its class.")] = 1
+    allocation: Annotated[Allocation, Field(description="The allocation that is not free for other pods yet.")]
     remove_data: Annotated[
         bool,
         Field(
-            description="The claim has ended: before the node plugin answers, its driver removes what pods left "
-            "on the node for the claim."
+            description="The claim has ended. Before the node plugin confirms, its driver removes the data that "
+            "pods left on the node for the claim."
         ),
     ] = False
     node_lost: Annotated[
         bool,
         Field(
-            description="The node was deleted or out of service when the claim ended there, or began anew "
-            "elsewhere. Nothing waits for it: if it comes back, its node plugin removes the data."
+            description="The node was deleted or out of service when the claim ended there, or was allocated "
+            "again elsewhere. Nothing waits for the node: if it comes back, its node plugin removes the data."
         ),
     ] = False
     running: Annotated[
         RunningUser | None,
         Field(
-            description="The pod that still runs with it, because its generated claim was deleted under it: the "
-            "claim that is made again for the pod gets the same allocation."
+            description="The pod that still runs with the claim, although its generated claim was deleted: the "
+            "claim that is created again for the pod gets the same allocation."
         ),
     ] = None
 
 
 class ClaimReleaseStatus(Model):
-    """How far the release is."""
+    """The progress of the release."""
 
     allocation_cleared: Annotated[
         bool,
         Field(
-            description="Whether the built-in claim shows no allocation any more, so that nothing can be prepared "
-            "anew: the node plugin answers only then."
+            description="Whether the built-in claim shows no allocation any more, so that it cannot be prepared "
+            "again: the node plugin confirms only then."
         ),
     ] = False
 
 
 class ClaimRelease(Model):
-    """A claim that one node may still have prepared, because a pod that used it there was deleted by force, or for
-    which it has data to remove. What was allocated is free for others when the node's plugin has deleted this
-    object: nothing is prepared or left there."""
+    """A claim that one node may still have prepared, because a pod that used it there was force-deleted, or whose
+    data the node has to remove. What was allocated is free for other pods when the node's plugin has deleted this
+    object: then nothing is prepared or left there."""
 
     api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
     kind: Literal["ClaimRelease"] = "ClaimRelease"

@@ -24,21 +24,23 @@ Kubeconfig = Annotated[
 ]
 Context = Annotated[str, typer.Option(help="The context of the kubeconfig to use.", show_default=False)]
 Namespace = Annotated[
-    str, typer.Option("--namespace", "-n", help="Default: the one of the context.", show_default=False)
+    str, typer.Option("--namespace", "-n", help="Default: that of the context.", show_default=False)
 ]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="In all namespaces.")]
-As = Annotated[
-    str, typer.Option("--as", metavar="USER", help="Ask as that user, if you may impersonate.", show_default=False)
-]
+As = Annotated[str, typer.Option("--as", metavar="USER", help="The user to impersonate.", show_default=False)]
 AsGroup = Annotated[
     list[str] | None,
-    typer.Option("--as-group", metavar="GROUP", help="As a member of it; can be repeated.", show_default=False),
+    typer.Option(
+        "--as-group", metavar="GROUP", help="A group to impersonate; can be repeated.", show_default=False
+    ),
 ]
 Labels = Annotated[
     str,
-    typer.Option("--selector", "-l", help="Only what has these labels: app=web,!old.", show_default=False),
+    typer.Option(
+        "--selector", "-l", help="Only objects with these labels, such as app=web,!old.", show_default=False
+    ),
 ]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on, and tell what changes.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and print changes.")]
 
 
 def selecting(selector: str) -> Callable[[Mapping[str, str]], bool]:

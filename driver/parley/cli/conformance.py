@@ -36,32 +36,34 @@ Start = Annotated[
     str,
     typer.Option(
         metavar="COMMAND",
-        help="Starts the driver, with $KUBECONFIG and $API_SERVER; without it start the driver yourself.",
+        help="Starts the driver, with $KUBECONFIG and $API_SERVER; without it, start the driver yourself.",
         show_default=False,
     ),
 ]
-ClassName = Annotated[str, typer.Option("--class", help="If the files have several.", show_default=False)]
+ClassName = Annotated[
+    str, typer.Option("--class", help="The class to use, if the files have several.", show_default=False)
+]
 Only = Annotated[
-    list[str] | None, typer.Option(metavar="CHECK", help="Only this one; can be repeated.", show_default=False)
+    list[str] | None,
+    typer.Option(metavar="CHECK", help="Run only this check; can be repeated.", show_default=False),
 ]
 Skipped = Annotated[
-    list[str] | None, typer.Option(metavar="CHECK", help="Not this one; can be repeated.", show_default=False)
+    list[str] | None,
+    typer.Option(metavar="CHECK", help="Leave out this check; can be repeated.", show_default=False),
 ]
-Timeout = Annotated[
-    float, typer.Option(min=1, metavar="SECONDS", help="The most that the driver may take for a step.")
-]
+Timeout = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="How long the driver may take for a step.")]
 Settle = Annotated[
     float, typer.Option(min=0.1, metavar="SECONDS", help="How long to watch for what must not happen.")
 ]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Where to serve; 0 is a free one.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port to serve at; 0 takes a free one.")]
 Real = Annotated[
-    bool, typer.Option("--real", help="On the cluster of --kubeconfig, not in memory.", show_default=False)
+    bool, typer.Option("--real", help="Use the cluster of --kubeconfig, not one in memory.", show_default=False)
 ]
 DriverAs = Annotated[
     str,
     typer.Option(metavar="USER", help="With --real: the account as which the driver acts.", show_default=False),
 ]
-Listing = Annotated[bool, typer.Option("--list", help="Print the checks, and run none.")]
+Listing = Annotated[bool, typer.Option("--list", help="List the checks, and run none.")]
 
 
 def conformance(
@@ -84,7 +86,7 @@ def conformance(
     """Check a standalone driver, in any language, against the driver protocol.
 
     Plays the controller on an API server in memory, which the driver reaches by $KUBECONFIG or $API_SERVER: no
-    cluster is needed. Ends with 0 if no check failed, 12 if one did.
+    cluster is needed. Exits with 0 if no check failed, 12 if one did.
     """
     if list_checks:
         for one in CHECKS:

@@ -44,11 +44,11 @@ EmbeddedDrivers = Annotated[
     ),
 ]
 Candidates = Annotated[
-    int, typer.Option(min=1, max=MAX_CANDIDATES, help="So many nodes drivers are asked about at a time.")
+    int, typer.Option(min=1, max=MAX_CANDIDATES, help="How many nodes drivers are asked about at a time.")
 ]
 WhichPods = Annotated[
     PodSchedulings,
-    typer.Option(help="Which pods get a PodScheduling: all, or those that had to wait; a write less."),
+    typer.Option(help="Which pods get a PodScheduling: all, or only those that had to wait."),
 ]
 
 
@@ -62,7 +62,7 @@ ReservationSchedulers = Annotated[
     ),
 ]
 ReservationPriority = Annotated[
-    str, typer.Option(help="The PriorityClass of reservation pods; the cluster's default.", show_default=False)
+    str, typer.Option(help="The PriorityClass of reservation pods. Default: the cluster's.", show_default=False)
 ]
 
 

@@ -22,7 +22,7 @@ from parley.simulate.objects import Manifest
 from parley.simulate.recording import PodRecord
 from parley.simulate.workloads import expanded
 
-FailOnWaiting = Annotated[bool, typer.Option("--fail-on-waiting", help="End with 10 if a pod waits.")]
+FailOnWaiting = Annotated[bool, typer.Option("--fail-on-waiting", help="Exit with status 10 if a pod waits.")]
 SchedulerNames = Annotated[
     list[str],
     typer.Option(help="A schedulerName whose pods a second scheduler places, with Parley as its extender."),
@@ -39,10 +39,10 @@ def demo(
     output: Format = Output.TEXT,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print the controller's log, too.")] = False,
 ) -> None:
-    """Negotiate the pods in FILE... in a simulated cluster, no Kubernetes needed.
+    """Negotiate the pods in FILE... in a simulated cluster; no Kubernetes needed.
 
-    The files hold Nodes, ResourceSlices, ResourceClasses, ResourceClaimTemplates, ResourceClaims and Pods, or what
-    makes pods: Deployments, StatefulSets, DaemonSets, Jobs.
+    The files hold Nodes, ResourceSlices, ResourceClasses, ResourceClaimTemplates, ResourceClaims and Pods, or
+    workloads with pods: Deployments, StatefulSets, DaemonSets, Jobs.
     """
     logs.configure(LogFormat.TEXT) if verbose else logs.silence()
     try:

@@ -1,4 +1,4 @@
-"""`parley doctor`: what is wrong with Parley in a cluster, and how to mend it."""
+"""`parley doctor`: what is wrong with Parley in a cluster, and how to fix it."""
 
 from importlib.metadata import version
 from typing import Annotated
@@ -20,7 +20,7 @@ _STATUS = {Severity.ERROR: Exit.TO_MEND, Severity.UNKNOWN: Exit.NOT_CHECKED}
 
 def doctor(
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Where Parley's programs are.")
+        str, typer.Option("--namespace", "-n", help="The namespace of Parley's programs.")
     ] = "parley-system",
     context: Context = "",
     kubeconfig: Kubeconfig = None,
@@ -29,10 +29,10 @@ def doctor(
     no_headers: NoHeaders = False,
     output: Format = Output.TEXT,
 ) -> None:
-    """Look at Parley in a cluster: what is wrong, and how to mend it.
+    """Check Parley in a cluster: what is wrong, and how to fix it.
 
-    Versions, kinds, policies, permissions, controller, drivers, nodes, claims. Reads the API only. Ends with 0 if
-    nothing has to be mended, 8 if something has, 9 if something could not be checked (docs/doctor.md).
+    Versions, kinds, policies, permissions, controller, drivers, nodes, claims. Reads the API only. Exits
+    with 0 if nothing has to be fixed, 8 if something has, 9 if something could not be checked (docs/doctor.md).
     """
 
     async def ask(client: Client) -> Diagnosis:

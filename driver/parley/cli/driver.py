@@ -56,7 +56,7 @@ def run_driver(
     log_format: Format = LogFormat.TEXT,
     log_level: Level = LogLevel.INFO,
 ) -> None:
-    """Run a driver in this process. Several may run at once: the one that holds the lease works."""
+    """Run a driver in this process. Several processes may run: the one that holds the lease works."""
     logs.configure(log_format, log_level.number)
     found = driver_class(driver)
     lease = lease_name or own_lease(found.name)
@@ -75,7 +75,7 @@ def print_permissions(
         str,
         typer.Argument(help="device, tokens, workspace, MODULE:CLASS, or the driver's name.", metavar="DRIVER"),
     ],
-    namespace: Annotated[str, typer.Option(help="Where the account and its lease are.")] = NAMESPACE,
+    namespace: Annotated[str, typer.Option(help="The namespace of the account and its lease.")] = NAMESPACE,
 ) -> None:
-    """Print a service account that may act as the driver, for `kubectl apply -f -`."""
+    """Print a service account with the permissions that the driver needs, for `kubectl apply -f -`."""
     typer.echo(yaml.safe_dump_all(permissions(driver_name(driver), namespace), sort_keys=False), nl=False)

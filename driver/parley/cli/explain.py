@@ -49,10 +49,10 @@ def explain(
     as_group: AsGroup = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """Explain why a pod waits, or why it is where it is.
+    """Explain why a pod waits, or why it is on its node.
 
-    Says which claims it has and what they hold, which nodes are feasible and why others are not, who has yet to
-    answer, what scheduler, kubelet and node plugin reported, and what would help. Reads the API only.
+    Shows the pod's claims and what they hold, which nodes are feasible and why others are not, which drivers have
+    not answered yet, what scheduler, kubelet and node plugin reported, and what would help. Reads the API only.
     """
     name = _name(what)
     if name and selector:
@@ -132,7 +132,7 @@ class _Printer:
         if self._output in (Output.JSON, Output.YAML):
             printed("PodExplanationList", {"items": wire(explanations)}, self._output)
         elif not explanations:
-            typer.echo(f"No pod with claims of Parley's waits {self._where}.", err=True)
+            typer.echo(f"No pod with Parley claims is waiting {self._where}.", err=True)
         elif self._output is Output.NAME:
             for one in explanations:
                 typer.echo(f"pod/{one.name}")

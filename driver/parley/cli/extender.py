@@ -18,8 +18,8 @@ PARLEY = "parley"
 Address = Annotated[
     str,
     typer.Option(
-        help="HOST:PORT to answer a kube-scheduler's extender calls at, such as 127.0.0.1:8090. Other hosts than "
-        "loopback need the three files. Default: none are answered.",
+        help="HOST:PORT at which to answer a kube-scheduler's extender calls, such as 127.0.0.1:8090. Hosts other "
+        "than loopback need the three files. Default: no calls are answered.",
         show_default=False,
     ),
 ]
@@ -33,8 +33,8 @@ SchedulerName = Annotated[
 ManagedResource = Annotated[
     list[str] | None,
     typer.Option(
-        help="Pods that request this resource are placed by way of the extender: the one to which an entry in the "
-        "cluster's own scheduler is limited; can be repeated.",
+        help="Pods that request this resource are placed by the extender: managedResources of the entry in the "
+        "cluster's own scheduler; can be repeated.",
         show_default=False,
     ),
 ]
@@ -42,7 +42,7 @@ Certificate = Annotated[Path | None, typer.Option(help="PEM file.", show_default
 PrivateKey = Annotated[Path | None, typer.Option(help="PEM file.", show_default=False)]
 ClientCa = Annotated[
     Path | None,
-    typer.Option(help="PEM file: who signs the certificates of schedulers that may come in.", show_default=False),
+    typer.Option(help="PEM file: the CA for the client certificates of schedulers.", show_default=False),
 ]
 
 
@@ -69,7 +69,7 @@ def entry(
     files = [file for file in (certificate, key, client_ca) if file is not None]
     if not address:
         if files:
-            raise typer.BadParameter("certificates are given, but no --extender-address to use them at")
+            raise typer.BadParameter("certificates are given, but no --extender-address to use them for")
         return None
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
@@ -85,8 +85,8 @@ def entry(
         )
     elif not _loopback(host):
         raise typer.BadParameter(
-            f"--extender-address {address!r} can be reached from elsewhere, and whoever reaches it can bind pods: "
-            "use 127.0.0.1, or give --extender-tls-cert, --extender-tls-key and --extender-client-ca"
+            f"--extender-address {address!r} can be reached from other hosts, and whoever reaches it can bind "
+            "pods: use 127.0.0.1, or give --extender-tls-cert, --extender-tls-key and --extender-client-ca"
         )
     return ExtenderEntry(host, int(port), certificates)
 

@@ -38,7 +38,7 @@ def get(
         str,
         typer.Argument(
             metavar="|".join(_SHOWN),
-            help="What each has; who uses what; who waits in line. Singular and short names will do.",
+            help="What each class has, who uses what, or who waits in line. Singular and short names work, too.",
             autocompletion=lambda: list(_SHOWN),
         ),
     ],
@@ -53,7 +53,7 @@ def get(
     as_group: AsGroup = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """List what kubectl has no columns for: what classes have, who uses what, who waits in line."""
+    """List what kubectl does not show: what classes have, who uses what, who waits in line."""
     view = NAMES.get(what)
     if view is None:
         raise typer.BadParameter(f"{what!r} is not one of {', '.join(_SHOWN)}")

@@ -50,21 +50,23 @@ Kubeconfig = Annotated[
         help="Default: the pod's service account, else $KUBECONFIG or ~/.kube/config.", show_default=False
     ),
 ]
-Namespace = Annotated[str, typer.Option(help="Where the lease is.")]
-LeaseName = Annotated[str, typer.Option(help="Processes of one lease never work at the same time.")]
+Namespace = Annotated[str, typer.Option(help="The namespace of the lease.")]
+LeaseName = Annotated[
+    str, typer.Option(help="The lease; of all processes with the same lease, one works at a time.")
+]
 LeaseDuration = Annotated[
     int,
     typer.Option(
         min=5,
         max=3600,
         metavar="SECONDS",
-        help="How long a leader that is not heard of keeps others from leading. A short one fails over fast, and "
-        "is lost where the API server is slow.",
+        help="How long others wait for a leader that does not renew its lease. A short lease fails over fast, but "
+        "is lost if the API server is slow.",
     ),
 ]
 Identity = Annotated[
     str,
-    typer.Option(help="Begins the holder's name in the lease. Default: the host name.", show_default=False),
+    typer.Option(help="Prefix of the holder's name in the lease. Default: the host name.", show_default=False),
 ]
 FollowLease = Annotated[
     str,
@@ -76,10 +78,12 @@ FollowLease = Annotated[
 ]
 MetricsPort = Annotated[
     int | None,
-    typer.Option(min=1, max=65535, help="Serve /metrics, /healthz, /readyz and /leads there.", show_default=False),
+    typer.Option(
+        min=1, max=65535, help="Serve /metrics, /healthz, /readyz and /leads at this port.", show_default=False
+    ),
 ]
-Format = Annotated[LogFormat, typer.Option(help="What log lines on stderr look like.")]
-Level = Annotated[LogLevel, typer.Option(help="The least level to log.")]
+Format = Annotated[LogFormat, typer.Option(help="Format of the log on stderr.")]
+Level = Annotated[LogLevel, typer.Option(help="The lowest level that is logged.")]
 
 NAMESPACE = "parley-system"
 
@@ -146,7 +150,7 @@ def unready(leading: Sequence[Leader]) -> str:
     ]
     if silent:
         return "; ".join(silent)
-    return "" if all(leader.ready.is_set() for leader in leading) else "it has yet to list what there is"
+    return "" if all(leader.ready.is_set() for leader in leading) else "the first list is not complete"
 
 
 def _seldom_look_for_garbage() -> None:

@@ -20,8 +20,8 @@ class Output(Enum):
     YAML = "yaml"
 
 
-Format = Annotated[Output, typer.Option("--output", "-o", help="As what to print the answer.")]
-NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Print no headings of columns.")]
+Format = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
+NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Print no column headings.")]
 
 
 def print_names(names: Iterable[str]) -> None:

@@ -45,14 +45,14 @@ def simulate(
     remove: Annotated[
         list[str] | None,
         typer.Option(
-            help="pod/NAMESPACE/NAME, node/NAME or device/NODE/NAME: leave it out; can be repeated.",
+            help="Leave out pod/NAMESPACE/NAME, node/NAME or device/NODE/NAME; can be repeated.",
             show_default=False,
         ),
     ] = None,
     drain: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NODE", help="Cordon it, and make its pods anew; can be repeated.", show_default=False
+            metavar="NODE", help="Cordon this node, and recreate its pods; can be repeated.", show_default=False
         ),
     ] = None,
     scheduler_name: SchedulerNames = [PARLEY],  # noqa: B006 - typer copies it
@@ -60,13 +60,13 @@ def simulate(
     no_headers: NoHeaders = False,
     output: Format = Output.TEXT,
 ) -> None:
-    """Show what would become of the pods in FILE..., in a simulated cluster; no Kubernetes is asked.
+    """Show where the pods in FILE... would run, in a simulated cluster; no Kubernetes needed.
 
-    Pods that are bound keep their nodes and what they hold. Of a live cluster take
+    Pods that are bound keep their nodes and what they hold. To simulate a live cluster, save the output of
     `kubectl get
     nodes,resourceslices,prclasses,prtemplates,prclaims,prreleases,pods,resourceclaims,resourceclaimtemplates
-    -A -o json`, and the ConfigMaps that `parametersRef` names: all of it plays a part, other kinds are left out.
-    Deployments, StatefulSets, DaemonSets and Jobs stand for the pods that they lack.
+    -A -o json`, and the ConfigMaps that `parametersRef` names: all of these kinds matter; others are ignored.
+    Deployments, StatefulSets, DaemonSets and Jobs add the pods that they lack.
     """
     logs.silence()
     try:
@@ -103,7 +103,7 @@ async def _simulated(manifests: Sequence[Manifest], scheduler_names: Sequence[st
         async with cluster:
             await cluster.controller.ready.wait()
             if not await cluster.settle():
-                typer.echo("the cluster did not come to rest within an hour of its time", err=True)
+                typer.echo("the cluster did not settle within an hour of simulated time", err=True)
             return cluster.recording.pods
 
 

@@ -24,7 +24,7 @@ _COLUMNS = ("NAMESPACE", "CLAIM", "PODS", "NODES")
 
 _AFTER_FORCE = (
     "warning: these claims were in use. Where the node plugin is gone, a pod that is deleted stays Terminating: "
-    "install Parley again, and it ends at once"
+    "install Parley again, and the pod ends at once"
 )
 
 Check = Annotated[
@@ -37,15 +37,16 @@ Release = Annotated[
     bool,
     typer.Option(
         "--release-finalizers",
-        help="After the controller was removed: take its finalizers off what is left, which can be deleted then.",
+        help="After the controller was removed: remove its finalizers from what is left, so that it can be "
+        "deleted.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Release finalizers although claims are in use.")]
 Wait = Annotated[
-    float, typer.Option(min=0, metavar="SECONDS", help="How long to wait until no controller leads any more.")
+    float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for controllers to stop leading.")
 ]
 
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Where the lease is.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace of the lease.")]
 
 
 def uninstall(
@@ -61,7 +62,7 @@ def uninstall(
     no_headers: NoHeaders = False,
     output: Format = Output.TEXT,
 ) -> None:
-    """See whether Parley can be removed, or clean up after it was. Removes neither programs nor kinds."""
+    """Check whether Parley can be removed, or clean up afterwards. Removes neither programs nor CRDs."""
     if check == release_finalizers:
         raise typer.BadParameter("give one of --check and --release-finalizers")
     if force and check:
@@ -75,7 +76,7 @@ def uninstall(
         if release_finalizers and (force or not found):
             await removal.wait_until_nobody_leads(client, namespace, Options.lease_name, wait)
             changed = await removal.release(client, typer.echo)
-            typer.echo(f"{counted(changed, 'object')} changed; nothing has a finalizer of Parley's any more.")
+            typer.echo(f"{counted(changed, 'object')} changed; no object has a finalizer of Parley any more.")
         return found
 
     used = asked(lambda: _client(who), act)

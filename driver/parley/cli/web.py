@@ -37,7 +37,7 @@ Names = Annotated[
     list[str] | None,
     typer.Option(
         "--web-host",
-        help="A name that browsers may call the page by, as a proxy before it has; can be repeated.",
+        help="A host name under which browsers may open the page, such as that of a proxy; can be repeated.",
         show_default=False,
     ),
 ]
@@ -45,8 +45,8 @@ OfController = Annotated[
     str,
     typer.Option(
         metavar="[HOST:]PORT",
-        help=f"Serve the page of `parley web` there; HOST is {LOOPBACK} if left out. Default: nowhere. Whoever "
-        "can connect sees the names of all namespaces' pods (docs/web.md).",
+        help=f"Serve the page of `parley web` at this address; HOST defaults to {LOOPBACK}. Default: not served. "
+        "Whoever can connect sees the names of all namespaces' pods (docs/web.md).",
         show_default=False,
     ),
 ]
@@ -61,7 +61,9 @@ def place(text: str, names: Sequence[str] | None = None) -> ServingAddress:
 
 
 def web(
-    address: Annotated[str, typer.Option(metavar="[HOST:]PORT", help="Where to serve.")] = f"{LOOPBACK}:8080",
+    address: Annotated[
+        str, typer.Option(metavar="[HOST:]PORT", help="The address to serve at.")
+    ] = f"{LOOPBACK}:8080",
     names: Names = None,
     namespace: Namespace = "",
     context: Context = "",
@@ -71,8 +73,8 @@ def web(
 ) -> None:
     """Serve a page that shows why pods wait and who holds what, and that follows the cluster.
 
-    Reads the API only, with your kubeconfig's rights: whoever can connect sees what you may see. The namespace is
-    the one that is read if you may not read all.
+    Reads the API only, with your kubeconfig's rights: whoever can connect sees what you may see. If you may not
+    read all namespaces, only --namespace is read.
     """
     logs.silence()
     who = Who(kubeconfig, context, as_user, tuple(as_group or ()))

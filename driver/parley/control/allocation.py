@@ -176,14 +176,14 @@ class Allocator:
         """Why the new holding can't use the one of that UID, which is allocated `beside` it or was there."""
         used = beside.get(uid) or self._ledger.get(uid)
         if used is None or not used.joinable:
-            return f"what claim {holding.path} is to use is being given back"
+            return f"a claim that claim {holding.path} uses is being released"
         is_its_own = used.named and (used.driver, used.namespace) == (holding.driver, holding.namespace)
         in_circles = uid in beside and not beside.keys().isdisjoint(used.uses)
         if is_its_own and not in_circles:
             return ""
         return (
-            f"driver {holding.driver} lets claim {holding.path} use claim {used.path}: possible are named claims "
-            "of its own in the same namespace that use nothing themselves"
+            f"driver {holding.driver} lets claim {holding.path} use claim {used.path}: it has to be one of its "
+            "own named claims in the same namespace, and must not use a claim itself"
         )
 
     def _count(self, pod: Pod, claims: Sequence[PodClaim], requests: Requests) -> dict[str, int]:

@@ -87,7 +87,7 @@ class Limits:
             if most is not None and used + more > most:
                 return (
                     f"namespace {namespace} holds {used} of {most} {what} that class {class_.metadata.name} "
-                    f"allows {_whom(limit)}, {more} more wanted: end pods that hold some, or raise the class's "
+                    f"allows {_whom(limit)}, {more} more wanted: delete pods that hold some, or raise the class's "
                     f"limits[{index}].{what}"
                 )
         return ""

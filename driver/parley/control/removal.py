@@ -64,7 +64,7 @@ class Use:
             return f"{claim} is used by {pods} {', '.join(self.pods)}: delete the {pods}"
         if self.nodes:
             places = ", ".join(self.nodes)
-            return f"{claim} may still be prepared on {places}: wait until the node plugin says that it is not"
+            return f"{claim} may still be prepared on {places}: wait until the node plugin confirms that it is not"
         return f"{claim} is allocated, and no pod uses it: delete the claim"
 
 
@@ -125,7 +125,7 @@ async def wait_until_nobody_leads(client: Client, namespace: str, lease: str, se
             return
         if loop.time() > deadline:
             raise StillLeads(
-                f"{found.spec.holder_identity} leads still (Lease {namespace}/{lease}), and would set finalizers "
+                f"{found.spec.holder_identity} still leads (Lease {namespace}/{lease}), and would set finalizers "
                 "again: remove the controller first"
             )
         await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""What a check found: how bad it is, which object it is about, and how it is mended."""
+"""What a check found: how bad it is, which object it is about, and how to fix it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def warning(text: str, remedy: str, about: str = "") -> Finding:
 
 
 def error(text: str, remedy: str, about: str = "") -> Finding:
-    """Something does not work until it is mended."""
+    """Something does not work until it is fixed."""
     return Finding(Severity.ERROR, text, remedy, about)
 
 

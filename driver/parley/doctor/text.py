@@ -41,7 +41,7 @@ def summary(diagnosis: Diagnosis) -> str:
         (counts[Severity.UNKNOWN], "check that could not be made", "checks that could not be made"),
     ]
     found = [counted(*part) for part in parts if part[0]]
-    return f"{', '.join(found)}." if found else f"All well: {counts[Severity.OK]} findings, nothing to mend."
+    return f"{', '.join(found)}." if found else f"All well: {counts[Severity.OK]} findings, nothing to fix."
 
 
 def data(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -57,8 +57,8 @@ def excess(asked: WorkspaceReserve | None, most: WorkspaceReserve | None, claim:
         return ""
     if claim.generated:
         return (
-            f"reserve of claim {claim.claim}: it was made from a template for one pod, and nobody uses it later: "
-            "leave reserve out, or have pods name one claim (sharedBy of a template makes it)"
+            f"reserve of claim {claim.claim}: it was created from a template for one pod, and no other pod uses "
+            "it later: leave reserve out, or have pods name one claim (sharedBy of a template creates it)"
         )
     allowed = most.amounts() if most is not None else {}
     for name, amount in asked.amounts().items():

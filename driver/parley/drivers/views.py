@@ -99,7 +99,7 @@ class ViewRule(NamedTuple):
     def broken_by(self, node: str) -> str:
         """Why the view can't be on the node; "" if it can."""
         if self.there is None:
-            return f"claim {self.claim.name}, which is to be shown, has no workspace yet"
+            return f"claim {self.claim.name}, the source, has no workspace yet"
         if self.there.handle.get("enforce", "Watch") != "Watch":
             return f"claim {self.claim.name} has a file system of its own (enforce=Image), which can't be shown"
         return "" if node == self.there.node else f"claim {self.claim.name} is on node {self.there.node}"

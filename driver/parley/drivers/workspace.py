@@ -311,12 +311,12 @@ def _fault(request: WorkspaceRequest) -> str:
         enforced = claim.class_parameters.enforce == "Image" and claim.parameters.source is None
         if enforced and _bytes(claim) < SMALLEST_IMAGE:
             asked = claim.parameters.size or claim.class_parameters.default_size
-            return f"size={asked} of claim {claim.claim} is too small for a file system: ask for 16Mi or more"
+            return f"size={asked} of claim {claim.claim} is too small for a file system: request 16Mi or more"
         if fault := excess(claim.parameters.reserve, claim.class_parameters.max_reserve, claim):
             return fault
         if claim.parameters.reclaim == "Retain" and not claim.class_parameters.retain_at_most:
             return (
-                f"reclaim=Retain of claim {claim.claim}: class {claim.class_name} lets nothing stay: set "
+                f"reclaim=Retain of claim {claim.claim}: class {claim.class_name} retains nothing: set "
                 "retainAtMost in the class, or leave reclaim out"
             )
     paths = (("mountPath", claim.parameters.mount_path, claim.claim) for claim in request.claims)

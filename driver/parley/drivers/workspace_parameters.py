@@ -42,14 +42,14 @@ class WorkspaceSource(Parameters):
 
 
 class WorkspaceParameters(Parameters):
-    """What a claim asks for."""
+    """What a claim requests."""
 
     size: Annotated[
-        Size | None, Field(description="How much of the node's disk is promised to it; the class has the default.")
+        Size | None, Field(description="How much disk space is promised to it; the class has the default.")
     ] = None
     mount_path: Annotated[
         str,
-        Field(max_length=256, description="Where containers that use the claim find it."),
+        Field(max_length=256, description="The path at which containers find it."),
         AfterValidator(_mount_path),
     ] = "/workspace"
     variable: Annotated[
@@ -57,7 +57,7 @@ class WorkspaceParameters(Parameters):
         Field(
             max_length=64,
             pattern="^WORKSPACE_[A-Z0-9_]+_PATH$",
-            description="The variable that has the path in containers, where it is not to have the claim's name.",
+            description="The variable with the path in containers, instead of one named after the claim.",
         ),
     ] = None
     group: Annotated[
@@ -70,7 +70,7 @@ class WorkspaceParameters(Parameters):
     ] = None
     reserve: Annotated[
         WorkspaceReserve | None,
-        Field(description="Kept on its node for the pods that use it, as long as it is there."),
+        Field(description="Room that is kept on its node for the pods that use it, while it is allocated."),
     ] = None
     read_only: Annotated[
         bool,
@@ -82,7 +82,7 @@ class WorkspaceParameters(Parameters):
     ] = None
     reclaim: Annotated[
         Literal["Delete", "Retain"],
-        Field(description="Retain: the directory stays on its node when the claim ends, if the class lets it."),
+        Field(description="Retain: the directory stays on its node when the claim ends, if the class allows it."),
     ] = "Delete"
 
 
@@ -104,26 +104,28 @@ class WorkspaceClass(Parameters):
     on_node_unavailable: Annotated[
         Literal["Wait", "Fail", "Recreate"],
         Field(
-            description="What becomes of a claim whose node is cordoned, not ready or gone: its pods wait, or it "
-            "fails for good, or, if the node is deleted or out of service, it begins anew elsewhere."
+            description="What happens to a claim whose node is cordoned, not ready or gone: its pods wait, or it "
+            "fails for good, or, if the node is deleted or out of service, it is allocated again elsewhere."
         ),
     ] = "Wait"
     unavailable_seconds: Annotated[
         int,
-        Field(ge=0, le=MAX_DEADLINE, description="For so long the node has to be so before Fail or Recreate act."),
+        Field(
+            ge=0, le=MAX_DEADLINE, description="How long the node has to be unavailable before Fail or Recreate."
+        ),
     ] = 300
     default_size: Annotated[Size, Field(description="For claims that do not say how much they need.")] = "1Gi"
     max_size: Annotated[Size | None, Field(description="A claim for more waits, and says why.")] = None
     enforce: Annotated[
         Literal["Watch", "Image"],
         Field(
-            description="Watch: a workspace that outgrows its size has an event. Image: it can't, since it is a "
+            description="Watch: a workspace that outgrows its size gets an event. Image: it can't, since it is a "
             "file system of that size, in a file of the node."
         ),
     ] = "Watch"
     max_reserve: Annotated[
         WorkspaceReserve | None,
-        Field(description="What a claim may reserve at most; what is left out, not at all."),
+        Field(description="The most that a claim may reserve; what is left out can't be reserved."),
     ] = None
     hold: Annotated[
         Hold,
@@ -141,7 +143,7 @@ class WorkspaceClass(Parameters):
         Field(
             ge=0,
             le=MAX_RETAINED,
-            description="So many directories of a namespace stay on each node when claims with `reclaim: Retain` "
-            "have ended: the oldest go first. Without it, such claims wait.",
+            description="How many directories of a namespace stay on each node when claims with `reclaim: Retain` "
+            "have ended; the oldest are removed first. Without it, such claims wait.",
         ),
     ] = 0

@@ -94,7 +94,7 @@ def _state(
     if claim.problem is not None:
         return claim.problem.code, claim.problem.message
     if mirror is not None and offer_stands(mirror):
-        return "offered", "the scheduler is to choose a node"
+        return "offered", "the scheduler is choosing a node"
     if claim.holding is not None:
         return "allocated", _whereabouts(claim.holding)
     if mirror is not None and mirror.status.allocation is not None:

@@ -154,7 +154,7 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
     scheduling = _of(pod, snapshot.schedulings.get(key))
     if not ours(snapshot, pod, feasibility.claims):
         raise NothingToExplain(
-            f"pod {key[0]}/{key[1]} has no claims of Parley's: its claims are of other DRA drivers "
+            f"pod {key[0]}/{key[1]} has no Parley claims: its claims belong to other DRA drivers "
             "(`kubectl describe pod` shows their events)"
         )
     state = state_of(pod)

@@ -87,9 +87,7 @@ def _controller(snapshot: Snapshot, pod: Pod, scheduling: PodScheduling | None) 
         return
     seconds = snapshot.seconds_since(pod.metadata.creation_timestamp or "")
     since = f" for {span(seconds)}" if seconds is not None else ""
-    text = (
-        f"has written nothing about the pod{since}: see whether it runs (kubectl -n parley-system get pods,leases)"
-    )
+    text = f"has not reported on the pod{since}: check whether it runs (kubectl -n parley-system get pods,leases)"
     yield PodFinding("controller", "", text)
 
 

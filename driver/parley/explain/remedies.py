@@ -35,28 +35,29 @@ ADVICE: Mapping[str, str] = {
     reasons.OTHER_SCHEDULER: "recreate the pod without schedulerName, for the cluster's own scheduler",
     reasons.LIMIT_REACHED: "delete pods that hold some, or raise `limits` of the class",
     reasons.PARAMETERS_INVALID: "correct the class or what parametersRef names, or recreate the claim or template",
-    reasons.PARAMETERS_NOT_FOUND: "create the object that parametersRef names: it is found within a minute",
+    reasons.PARAMETERS_NOT_FOUND: "create the object that parametersRef names; Parley finds it within a minute",
     reasons.PARAMETERS_FORBIDDEN: "grant what the message names: value `parameters` of the chart, or a Role",
-    reasons.PARAMETERS_NOT_READ: "nothing to do: it is tried again, after pauses of up to a minute",
-    reasons.CLAIM_NOT_FOUND: "create the claim or template; its namespace has to be the pod's",
+    reasons.PARAMETERS_NOT_READ: "nothing to do: Parley tries again, after pauses of up to a minute",
+    reasons.CLAIM_NOT_FOUND: "create the claim or template in the pod's namespace",
     reasons.CLAIM_NOT_MADE: "set the label that the message names, or create the claim",
-    reasons.NAME_TAKEN: "delete the built-in object of that name, or give yours another name",
-    reasons.CLAIM_PENDING: "see `kubectl describe prclaim`: its allocation is immediate, and not done yet",
+    reasons.NAME_TAKEN: "delete the built-in object of that name, or rename yours",
+    reasons.CLAIM_PENDING: "see `kubectl describe prclaim`: the claim is Immediate, and not allocated yet",
     reasons.CLAIM_IN_USE: "use a template, so that each pod has a claim of its own, or a shareable class",
     reasons.CLAIM_FULL: "wait until a pod that uses the claim ends, or create another claim for some of them",
-    reasons.CONFLICTING_ALLOCATIONS: "delete the claims on one of the nodes, and make them anew",
+    reasons.CONFLICTING_ALLOCATIONS: "delete the claims on one of the nodes and create them again",
     reasons.DRIVER_FAILED: "report it to the driver's vendor; the controller's log has the stack trace",
     reasons.WRITE_REFUSED: "change what the API server's message names: a label, a quota, a policy",
-    reasons.RELEASING: "bring the node back, or, if it is shut down, taint it node.kubernetes.io/out-of-service",
-    reasons.CLAIM_STRANDED: "bring the claim's node back, or delete the claim to begin anew elsewhere",
-    reasons.CLAIM_FAILED: "delete the claim and make it anew: it has failed with its node",
+    reasons.RELEASING: "bring the node back; if it is shut down, taint it node.kubernetes.io/out-of-service",
+    reasons.CLAIM_STRANDED: "bring the claim's node back, or delete the claim to start over elsewhere",
+    reasons.CLAIM_FAILED: "delete the claim and create it again: it has failed with its node",
     reasons.CLAIM_BEING_DELETED: "name another claim, or recreate it once it is gone",
     reasons.ALLOCATING: "nothing to do: drivers are allocating on the selected node",
-    reasons.ALLOCATION_FAILED: "see the driver's message; it is retried with a backoff",
+    reasons.ALLOCATION_FAILED: "see the driver's message; the allocation is retried with a backoff",
     reasons.PERMANENTLY_FAILED: "see the driver's message, and recreate the pod once the cause is gone",
-    reasons.SCHEDULER_REFUSED: "see the scheduler's message: it checks more than Parley, such as anti-affinity",
-    reasons.SCHEDULER_CHOOSES: "nothing to do: the scheduler looks every 5 s",
-    reasons.PREEMPTING: "nothing to do, if the pods on the way out end within their grace periods",
+    reasons.SCHEDULER_REFUSED: "see the scheduler's message: it checks more than Parley does, such as "
+    "anti-affinity",
+    reasons.SCHEDULER_CHOOSES: "nothing to do: the scheduler checks every 5 s",
+    reasons.PREEMPTING: "nothing to do, if the terminating pods end within their grace periods",
     reasons.EVICTION_FORBIDDEN: "install the chart with preemption.enabled=true, or change the class",
     reasons.BINDING: "nothing to do: the scheduler is binding the pod",
 }
@@ -105,7 +106,8 @@ def _within_limit(snapshot: Snapshot, feasibility: PodFeasibility, code: str) ->
     for holding in snapshot.state.ledger:
         if holding.class_name in classes and holding.namespace == namespace:
             for pod in holding.pods.values():
-                text = f"pod {_name(pod)} holds {holding.units} of class {holding.class_name}: room when it ends"
+                what = f"{holding.units} of class {holding.class_name}"
+                text = f"pod {_name(pod)} holds {what}, released when it ends"
                 yield Remedy("podEnds", text, (_name(pod),))
 
 
@@ -129,7 +131,7 @@ def _tied(feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
         if holding is not None and holding.kept_until is not None and not holding.pods and nodes:
             text = (
                 f"claim {holding.path} is kept on {_nodes(nodes)} until {rfc3339(holding.kept_until)}, "
-                "though no pod uses it: recreate it to begin anew on another node"
+                "though no pod uses it: recreate it to start over on another node"
             )
             yield Remedy("claimEnds", text, (), nodes)
 
@@ -142,7 +144,7 @@ def _preemption(feasibility: PodFeasibility) -> Iterator[Remedy]:
     names = tuple(f"{victim.metadata.namespace}/{victim.metadata.name}" for victim in plan.victims)
     text = (
         f"the controller evicts {noun_for(len(names), 'pod')} {listed(names, MOST)} of lower priority from node "
-        f"{plan.node} for it, once it may: the class says preemption: LowerPriority"
+        f"{plan.node} for it as soon as it may: the class has preemption: LowerPriority"
     )
     yield Remedy("preemption", text, names, (plan.node,))
 
@@ -190,7 +192,7 @@ def _free_now(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[
         return
     free = [node for node in nodes if node in now]
     if free:
-        text = f"{_nodes(free)} would be viable now: wait a moment and look again"
+        text = f"{_nodes(free)} would be viable now: check again in a moment"
         yield Remedy("node", text, (), tuple(free[:MOST]))
 
 
@@ -256,7 +258,7 @@ def _if_others_agree(feasibility: PodFeasibility, node: str, reported: ReportedA
     for entry, driver in feasibility.standalone.items():
         viable, why = reported.get(entry, (frozenset(), {}))
         if node not in viable:
-            now = f"now: {why[node]}" if node in why else "it was not asked about it"
+            now = f"now: {why[node]}" if node in why else "it was not asked about this node"
             yield f", if driver {driver} has room for claim {entry} there ({now})"
 
 
@@ -287,7 +289,7 @@ def _changed_nodes(feasibility: PodFeasibility, nodes: Sequence[str]) -> Iterato
             stays = feasibility.misfits([node])
         if stays:
             found += 1
-            message = f"node {node} has what the claims ask for, but is not eligible: {why}"
+            message = f"node {node} has what the claims request, but is not eligible: {why}"
             yield Remedy("node", message, (), (node,))
 
 
@@ -346,7 +348,7 @@ def _proposal(
         return f"{_nodes(nodes)} would be viable{f', but {objections}' if objections else ''}", nodes
     nodes = tuple(snapshot.matching(alternatives.node_selector))
     if not nodes:
-        return "a node with other labels would be viable, and no node of the cluster matches", ()
+        return "a node with other labels would be viable, but no node of the cluster has them", ()
     objections = _against(feasibility, nodes)
     return f"{_nodes(nodes)} would be viable by label{f', but {objections}' if objections else ''}", nodes
 

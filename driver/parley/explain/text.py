@@ -117,7 +117,7 @@ def headline(explanation: Explanation) -> Text:
             f" has ended ({explanation.phase.lower()})" + (f" on {explanation.node}" if explanation.node else "")
         )
     elif explanation.state == "gated":
-        text.append(" has scheduling gates: it is not negotiated before they are removed")
+        text.append(" has scheduling gates: its claims are not negotiated until they are removed")
     else:
         text.append(" is being deleted")
     return text

@@ -39,19 +39,19 @@ def readable_errors() -> Iterator[None]:
         raise Unanswerable(f"the API server refused: {_words(error)}") from error
     except Unreachable as error:
         raise Unanswerable(
-            f"{error.server} does not answer: {error.why}: see whether the API server runs and can be reached, or "
-            "choose another one with --context or --kubeconfig",
+            f"{error.server} does not answer: {error.why}: check whether the API server runs and can be "
+            "reached, or choose another one with --context or --kubeconfig",
             Exit.NO_ANSWER,
         ) from error
     except Garbled as error:
         raise Unanswerable(
-            "what answers is no API server of Kubernetes: see whether the kubeconfig has the right address, or "
+            "what answers is not a Kubernetes API server: check whether the kubeconfig has the right address, or "
             "choose another one with --context or --kubeconfig",
             Exit.NO_ANSWER,
         ) from error
     except OutcomeUnknown as error:
         raise Unanswerable(
-            f"{error}: see whether the API server runs and can be reached", Exit.NO_ANSWER
+            f"{error}: check whether the API server runs and can be reached", Exit.NO_ANSWER
         ) from error
 
 

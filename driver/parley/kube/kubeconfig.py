@@ -82,7 +82,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
         raise _Broken(f"{path}{where} is not YAML: correct it, or {_ANOTHER}") from None
     if not isinstance(document, dict):
-        raise _Broken(f"{path} is no kubeconfig: it has no clusters, users and contexts; {_ANOTHER}")
+        raise _Broken(f"{path} is not a kubeconfig: it has no clusters, users and contexts; {_ANOTHER}")
     return document
 
 
@@ -123,7 +123,7 @@ def _check_server(server: object) -> None:
         raise _Broken("the context's cluster has no `server`: correct the file")
     if urlsplit(server).scheme not in ("http", "https"):
         like = "such as https://10.0.0.1:6443"
-        raise _Broken(f"the cluster's server {server!r} is no address {like}: correct the file")
+        raise _Broken(f"the cluster's server {server!r} is not an address {like}: correct the file")
 
 
 def _check_parts(entry: _Entry, kind: str) -> None:

@@ -65,13 +65,13 @@ def _excess(selector: NodeSelector | None, tolerations: Sequence[Toleration]) ->
     compared = len(terms) + len(requirements) + len(tolerations)
     if compared > MAX_COMPARED:
         return (
-            f"is not looked at: the pod has {compared} tolerations, node selector terms and requirements, and "
-            f"Parley compares at most {MAX_COMPARED} with a node"
+            f"is not considered: the pod has {compared} tolerations, node selector terms and requirements, and "
+            f"Parley evaluates at most {MAX_COMPARED} with a node"
         )
     values = sum(len(requirement.values) for requirement in requirements)
     if values > MAX_VALUES:
         return (
-            f"is not looked at: the pod's node affinity names {values} values, and Parley compares at most "
+            f"is not considered: the pod's node affinity names {values} values, and Parley evaluates at most "
             f"{MAX_VALUES} with a node"
         )
     return ""

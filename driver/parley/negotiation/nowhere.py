@@ -1,4 +1,4 @@
-"""Why no node will do, as a reason code and a message that names nodes and a remedy. Pure."""
+"""Why no node is available, as a reason code and a message that names nodes and a remedy. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Set
 
@@ -19,25 +19,25 @@ def nowhere(
     code = reasons.NOTHING_VIABLE if asked else reasons.NO_CANDIDATES
     causes = by_reason({**misfits, **refused}) or _without_reasons(total)
     remedy = _remedy(on_nodes=on_nodes) if refused else "add or free a node"
-    nodes = counted(total, "node")
-    return code, f"0 of {nodes} will do: {causes}. To help: {remedy}"
+    nodes = f"{counted(total, 'node')} {'is' if total == 1 else 'are'}"
+    return code, f"0 of {nodes} available: {causes}. Remedy: {remedy}"
 
 
 def apart(claims: Mapping[str, Places]) -> str:
-    """What is the matter if no node has all of the claims, which are allocated on these nodes (None: everywhere);
+    """What is wrong if no node has all of the claims, which are allocated on these nodes (None: everywhere);
     "" if one has. Where all go by the same labels, a node that has them may still come."""
     limits = set(_limits(claims.values()))
     if len(limits) < 2 or in_all(list(limits)):
         return ""
     each = "; ".join(f"claim {name} is {where(nodes)}" for name, nodes in claims.items() if nodes is not None)
-    return f"no node has all claims of the pod: {each}. To help: delete those on one of the nodes to begin anew"
+    return f"no node has all claims of the pod: {each}. Remedy: delete those on one of the nodes to start over"
 
 
 def _remedy(*, on_nodes: bool) -> str:
     """More nodes don't help where what is asked for is the whole cluster's."""
     if on_nodes:
-        return "free devices or add nodes that have what is asked for"
-    return "end pods that hold some, ask for less, or enlarge what the class has"
+        return "free devices or add nodes that have what is requested"
+    return "delete pods that hold some, request less, or enlarge the pool of the class"
 
 
 def _without_reasons(total: int) -> str:
@@ -58,7 +58,7 @@ def _limits(places: Iterable[Places]) -> list[frozenset[str] | SelectedNodes]:
 def where(nodes: Collection[str] | None) -> str:
     """Where an allocated claim can be used: "allocated on nodes a, b"; None is everywhere."""
     if nodes is None:
-        return "allocated, for use on every node"
+        return "allocated and usable on every node"
     if isinstance(nodes, SelectedNodes):
         return f"allocated on {nodes}"
     return f"allocated on node{'s' if len(nodes) > 1 else ''} {', '.join(nodes)}"

@@ -48,7 +48,7 @@ _REMEDIES: Mapping[Cause, str] = {
     Cause.NOT_READY: "bring the node back",
     Cause.CORDONED: "uncordon the node",
     Cause.TAINTED: "remove the taint",
-    Cause.FULL: "end pods on the node",
+    Cause.FULL: "delete pods on the node",
 }
 
 
@@ -78,11 +78,11 @@ class StrandedClaims:
         one = len(self.claims) == 1
         nodes = by_reason({node: obstacle.text for node, obstacle in self.obstacles.items()})
         who = f"claim{'' if one else 's'} {listed(self.claims, _NAMED)} {'is' if one else 'are'}"
-        return f"{who} {where(sorted(self.obstacles))}, where the pod can't go: {nodes}. To help: {self._remedy}"
+        return f"{who} {where(sorted(self.obstacles))}, where the pod can't go: {nodes}. Remedy: {self._remedy}"
 
     @property
     def _remedy(self) -> str:
-        anew = f"delete the claim{'' if len(self.claims) == 1 else 's'} to begin anew elsewhere"
+        anew = f"delete the claim{'' if len(self.claims) == 1 else 's'} to start over elsewhere"
         if self.used:
             anew += " once the pods that use it have ended" if len(self.claims) == 1 else " once they are unused"
         causes = dict.fromkeys(obstacle.cause for obstacle in self.obstacles.values())

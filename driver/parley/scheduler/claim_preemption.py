@@ -106,7 +106,7 @@ class ClaimPreemption:
             attempt.begin_again()
         if departed := self._departed(claims):
             self._nominations.end(pod.metadata.uid)
-            return Postponed("", f"claim {departed} is about to be given back", DEALLOCATING_SECONDS)
+            return Postponed("", f"claim {departed} is about to be released", DEALLOCATING_SECONDS)
         for _ in range(PLANS):
             self._check_waits(pod)
             plan = self._victims(pod, claims, demand, drivers, self._spared_now()).plan()
@@ -318,7 +318,7 @@ def _who(pod: Pod, plan: Plan) -> str:
         found.append(f"{counted(others, 'pod')} of other namespaces")
     told = [f"{' and '.join(found)} of lower priority evicted"] if found else []
     if plan.leaving:
-        told.append(f"{counted(len(plan.leaving), 'pod')} on the way out")
+        told.append(f"{counted(len(plan.leaving), 'pod')} terminating")
     return ", ".join(told)
 
 

@@ -191,7 +191,7 @@ class Placement:
             await self._withdraw(pod, offered, demand.problem.message)
             return None
         if any(claim.standalone or claim.offered_by != demand.drivers[claim.entry] for claim in offered):
-            await self._withdraw(pod, offered, "the driver of the class is another one now")
+            await self._withdraw(pod, offered, "the driver of the class has changed")
             return None
         kept = kept_nodes(self._state, pod.metadata.uid, priority(pod), demand)
         if chosen in kept:

@@ -134,8 +134,8 @@ def check_count(driver: str, pod: str, claims: int) -> None:
     """Raises BadParameters if the pod has more claims of the driver than are evaluated together."""
     if claims > MAX_CLAIMS:
         raise BadParameters(
-            f"pod {pod} has {claims} claims of driver {driver}, {MAX_CLAIMS} are possible: "
-            f"have each claim ask for more, or divide the work among several pods"
+            f"pod {pod} has {claims} claims of driver {driver}, at most {MAX_CLAIMS} are allowed: "
+            f"have each claim request more, or divide the work among several pods"
         )
 
 
@@ -205,7 +205,7 @@ def check_capacity(driver: str, capacity: object) -> None:
         return
     free, total = getattr(capacity, "free", None), getattr(capacity, "total", None)
     if not isinstance(free, int) or not isinstance(total, int) or not 0 <= free <= total <= MOST_CAPACITY:
-        raise DriverFault(f"driver {driver} says {capacity!r}; it must be None, or 0 <= free <= total")
+        raise DriverFault(f"driver {driver} returned {capacity!r}; it must be None, or 0 <= free <= total")
 
 
 def check_stranded(driver: str, stranded: object) -> None:
@@ -214,7 +214,7 @@ def check_stranded(driver: str, stranded: object) -> None:
     in_time = isinstance(after, int | float) and 0 <= after <= MAX_DEADLINE
     if way not in ("Wait", "Fail", "Recreate") or not in_time:
         text = f"it must be Wait, Fail or Recreate after 0 to {MAX_DEADLINE} seconds"
-        raise DriverFault(f"driver {driver} says {stranded!r} of a claim whose node takes no pods; {text}")
+        raise DriverFault(f"driver {driver} returned {stranded!r} of a claim whose node takes no pods; {text}")
 
 
 def check_reserve(driver: str, claim: str, reserve: object) -> None:
@@ -230,7 +230,7 @@ def _reserve_fault(reserve: Reserve) -> str:
     if reserve.hold not in ("Ledger", "Nominated"):
         return "hold must be Ledger or Nominated"
     if not 0 <= reserve.pods <= MOST_PODS or "pods" in reserve.amounts or len(reserve.amounts) > MAX_RESERVED:
-        return f"possible are 0 to {MOST_PODS} pods, and amounts of {MAX_RESERVED} other resources"
+        return f"it may have 0 to {MOST_PODS} pods, and amounts of at most {MAX_RESERVED} other resources"
     try:
         amounts = reserve.thousandths()
     except ValueError as error:
@@ -242,7 +242,7 @@ def check_uses(driver: str, uses: object) -> None:
     """Raises DriverFault unless they are UIDs, and not too many."""
     found = uses if isinstance(uses, Sequence) and not isinstance(uses, str) else [None]
     if len(found) > MAX_USED or not all(isinstance(uid, str) and uid for uid in found):
-        raise DriverFault(f"driver {driver} says that a claim uses {uses!r}; possible are {MAX_USED} UIDs")
+        raise DriverFault(f"driver {driver} says that a claim uses {uses!r}; it must be at most {MAX_USED} UIDs")
 
 
 def check_allocations(

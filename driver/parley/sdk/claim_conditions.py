@@ -88,7 +88,7 @@ def _ready(claim: ResourceClaim, status: Status, held: Mapping[str, ConditionUpd
             return _not_ready(reason, ended.message)
     accepted = held.get(reasons.ACCEPTED)
     if accepted is None and GENERATED_LABEL not in claim.metadata.labels:
-        return _not_ready(reasons.CLAIM_PENDING, "the controller has yet to look at its class and parameters")
+        return _not_ready(reasons.CLAIM_PENDING, "the controller has not checked its class and parameters yet")
     for condition in (accepted, held[reasons.ALLOCATED]):
         if condition is not None and not condition.holds:
             return _not_ready(condition.reason, condition.message)

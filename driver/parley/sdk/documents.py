@@ -38,7 +38,7 @@ def read_mapping(text: str) -> Mapping[str, Any]:
     except OverflowError:
         raise BadDocument("has a number that JSON can't hold") from None
     if not isinstance(value, dict):
-        raise BadDocument("is no mapping: write `name: value` lines, or a JSON object")
+        raise BadDocument("is not a mapping: write `name: value` lines, or a JSON object")
     return value
 
 
@@ -80,9 +80,9 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag != _TEXT:
-                raise yaml.MarkedYAMLError(problem="a name is no text", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(problem="a name is not a string", problem_mark=key.start_mark)
             if key.value in seen:
-                raise yaml.MarkedYAMLError(problem="a name stands there twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(problem="a name is given twice", problem_mark=key.start_mark)
             seen.add(key.value)
         return dict(super().construct_mapping(node, deep))
 

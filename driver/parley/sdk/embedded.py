@@ -323,7 +323,7 @@ class EmbeddedDriver:
             self._failed("restore", error)
             message = (
                 f"driver {self.name} could not restore what claim {claim or held.uid} holds "
-                f"({fault_text(error)}), and keeps away from it until that claim is given back"
+                f"({fault_text(error)}), and leaves it alone until that claim is released"
             )
             self.not_restored[held.uid] = NotRestored(held, message)
         else:

@@ -161,11 +161,11 @@ def parameters_in(wanted: ParametersObject, answer: bytes) -> bytes:
         value = _in_config_map(answer) if wanted.resource == CONFIG_MAPS else _in_spec(answer)
         packed = orjson.dumps(value)
     except (msgspec.DecodeError, RecursionError):
-        raise Unfit("can't be read: it nests too deep, or is no Unicode") from None
+        raise Unfit("can't be read: it is nested too deeply, or is not valid Unicode") from None
     except (TypeError, ValueError):
-        raise Unfit("a number or text in it is none that JSON can hold") from None
+        raise Unfit("it has a number or string that JSON cannot represent") from None
     if len(packed) > MAX_BYTES:
-        raise Unfit(f"has {len(packed)} bytes of parameters, at most {MAX_BYTES} are taken: shorten them")
+        raise Unfit(f"has {len(packed)} bytes of parameters, at most {MAX_BYTES} are allowed: shorten them")
     return packed
 
 
@@ -175,7 +175,7 @@ def _in_config_map(answer: bytes) -> Mapping[str, Any]:
         raise Unfit(f"has no data key {KEY!r}: put the parameters there, as YAML or JSON")
     text = msgspec.json.decode(raw, type=str)
     if (size := len(text.encode())) > MAX_BYTES:
-        raise Unfit(f"data.{KEY} has {size} bytes, at most {MAX_BYTES} are taken: shorten it")
+        raise Unfit(f"data.{KEY} has {size} bytes, at most {MAX_BYTES} are allowed: shorten it")
     try:
         return read_mapping(text)
     except BadDocument as error:
@@ -185,10 +185,10 @@ def _in_config_map(answer: bytes) -> Mapping[str, Any]:
 def _in_spec(answer: bytes) -> Mapping[str, Any]:
     spec = bytes(_other(answer).spec)
     if len(spec) > _MOST_SPEC_BYTES:
-        raise Unfit(f"spec has {len(spec)} bytes, at most {MAX_BYTES} are taken: shorten it")
+        raise Unfit(f"spec has {len(spec)} bytes, at most {MAX_BYTES} are allowed: shorten it")
     if nests_deeper(spec, MAX_DEPTH):
         raise Unfit(f"spec nests deeper than {MAX_DEPTH} levels: make it flatter")
     value = {} if spec == b"null" else orjson.loads(spec)
     if not isinstance(value, dict):
-        raise Unfit("spec is no object")
+        raise Unfit("spec is not an object")
     return value

@@ -104,7 +104,7 @@ def check_room_is_told_of_viable_nodes(scenario: Scenario, wanted: Request[Any, 
     viable = _viable(driver, scenario, wanted)
     left = driver.room_left(wanted, viable)
     check_room(driver.name, left)
-    assert left.keys() == set(viable), "room_left() does not tell of every node that it was asked about"
+    assert left.keys() == set(viable), "room_left() leaves out nodes that it was asked about"
     in_order = set(driver.fullest(wanted))
     assert not in_order or in_order.issuperset(viable), "fullest() leaves out nodes that are viable"
 
@@ -156,7 +156,7 @@ async def check_giving_back_restores(scenario: Scenario, wanted: Request[Any, An
         for claim in copy.claims:
             await driver.deallocate(claim.uid)
             await driver.deallocate(claim.uid)
-    assert _answers(driver, scenario, wanted) == before, "deallocate() did not give everything back"
+    assert _answers(driver, scenario, wanted) == before, "deallocate() did not release everything"
 
 
 async def check_restore_equals_allocate(scenario: Scenario, wanted: Request[Any, Any]) -> None:
@@ -170,7 +170,7 @@ async def check_restore_equals_allocate(scenario: Scenario, wanted: Request[Any,
                 successor.restore(held)
             used = driver.uses(held)
             check_uses(driver.name, used)
-            assert list(used) == list(successor.uses(held)), "uses() says something else after restore()"
+            assert list(used) == list(successor.uses(held)), "uses() returns something else after restore()"
     assert _answers(driver, scenario, wanted) == _answers(successor, scenario, wanted), (
         "restore() forgot something"
     )

@@ -61,7 +61,8 @@ def refusal(claim: BuiltinClaim, after: Sequence[Mapping[str, str]], *, allocate
     strangers = [consumer["name"] for consumer in after if consumer["uid"] not in known]
     if strangers and not allocates:
         return (
-            f"{title} is exclusive, and Parley says whose turn it is: wait until it adds pod {strangers[0]} to "
+            f"{title} is exclusive, and Parley decides which pod may use it: wait until it adds pod "
+            f"{strangers[0]} to "
             "status.reservedFor, which takes the verb allocate on resourceclaims.parley.dev."
         )
     return ""
@@ -96,8 +97,8 @@ def _requests(spec: Json) -> Sequence[Json]:
 
 def _not_theirs(title: str, rights: Rights, kind: str) -> str:
     return (
-        f"{title} names DeviceClass being-negotiated.parley.dev, and {rights.name} cannot make what Parley "
-        f"negotiates: make a {kind} of parley.dev instead, or grant the verb allocate on "
+        f"{title} names DeviceClass being-negotiated.parley.dev, and {rights.name} cannot create what Parley "
+        f"negotiates: create a {kind} of parley.dev instead, or grant the verb allocate on "
         "resourceclaims.parley.dev."
     )
 
@@ -114,14 +115,14 @@ def _mirror_refused(title: str, old: Json | None, new: Json | None, rights: Righ
         return (
             f"{title} is negotiated by Parley, and {rights.name} cannot change metadata.ownerReferences, "
             "annotation resource.kubernetes.io/pod-claim-name, label parley.dev/mirror nor finalizer "
-            "parley.dev/in-use, which tell whose it is: leave them as they are."
+            "parley.dev/in-use, which identify its owner: leave them as they are."
         )
     users = [user["name"] for user in (old.get("status") or {}).get("reservedFor") or ()]
     if rights.binds or rights.deletes or not users or FINALIZER in _part(old, "finalizers"):
         return ""
     return (
         f"{title} is reserved for pod {', '.join(users)}, which may use what Parley allocated: delete the pod, "
-        "with which the claim goes."
+        "and the claim is deleted with it."
     )
 
 
@@ -147,12 +148,13 @@ def _claim_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
     if not new:
         if rights.deletes or not generated:
             return ""
-        text = "cannot delete what Parley made for a pod: delete the pod, with which it goes."
+        text = "cannot delete what Parley created for a pod: delete the pod, and it is deleted with it."
         return f"{title}: {rights.name} {text}"
     if _generated_for(old) != _generated_for(new):
         return (
-            f"{title}: {rights.name} cannot set or remove label parley.dev/generated-for, by which Parley knows "
-            "what it made for a pod: leave it as it is, or grant the verb allocate on resourceclaims.parley.dev."
+            f"{title}: {rights.name} cannot set or remove label parley.dev/generated-for, by which Parley "
+            "recognises what it created for a pod: leave it as it is, or grant the verb allocate on "
+            "resourceclaims.parley.dev."
         )
     kept = FINALIZER not in _part(old, "finalizers") or FINALIZER in _part(new, "finalizers")
     same = not generated or _part(old, "ownerReferences") == _part(new, "ownerReferences")
@@ -160,7 +162,7 @@ def _claim_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
         return ""
     return (
         f"{title}: {rights.name} cannot remove finalizer parley.dev/in-use, nor change metadata.ownerReferences "
-        "of what Parley made for a pod: delete the pods that use it."
+        "of what Parley created for a pod: delete the pods that use it."
     )
 
 

@@ -192,7 +192,7 @@ def _claim_step(entry: str, old: BuiltinClaim | None, new: BuiltinClaim | None) 
         return f"claim {entry}: allocated {', '.join(devices)}"
     if nodes:
         return f"claim {entry}: offered to the scheduler on {', '.join(nodes)}"
-    return f"claim {entry}: given back" if old is not None else ""
+    return f"claim {entry}: released" if old is not None else ""
 
 
 def _outcome(claim: BuiltinClaim) -> tuple[tuple[str, ...], tuple[str, ...]]:

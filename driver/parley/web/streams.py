@@ -98,7 +98,7 @@ class Streams:
             try:
                 feed.show(await page(self._snapshots, address))
             except Exception:
-                log.exception("a page was not made", page="/".join(address.parts))
+                log.exception("a page could not be rendered", page="/".join(address.parts))
             pause = max(LEAST, _SHARE * (loop.time() - started))
             await asyncio.sleep(pause)
             with suppress(TimeoutError):

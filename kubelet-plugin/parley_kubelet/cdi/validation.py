@@ -73,7 +73,7 @@ def _specification(content: Any) -> Iterator[str]:
     if not isinstance(content, dict):
         return
     if content.get("cdiVersion") not in _VERSIONS:
-        yield f"cdiVersion={content.get('cdiVersion')!r}: is none of {', '.join(_VERSIONS)}"
+        yield f"cdiVersion={content.get('cdiVersion')!r}: is not one of {', '.join(_VERSIONS)}"
     vendor, _, class_ = str(content.get("kind", "")).partition("/")
     if not (_WORD.fullmatch(vendor) and _WORD.fullmatch(class_)):
         yield f"kind={content.get('kind')!r}: is not vendor/class"
@@ -118,7 +118,7 @@ def _item(part: str, item: dict[str, Any], where: str) -> Iterator[str]:
     if part == "hooks":
         yield from _env(item, where)
         if item.get("hookName") not in _HOOKS:
-            yield f"{where}.hookName={item.get('hookName')!r}: is none of {', '.join(sorted(_HOOKS))}"
+            yield f"{where}.hookName={item.get('hookName')!r}: is not one of {', '.join(sorted(_HOOKS))}"
     if part == "deviceNodes" and str(item.get("permissions", "")).strip("rwm"):
         yield f"{where}.permissions={item['permissions']!r}: use r, w and m"
 

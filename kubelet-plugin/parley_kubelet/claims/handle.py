@@ -44,7 +44,7 @@ def granted(
     if claim.metadata.uid != uid:
         raise Refused(
             f"claim {full}: uid={claim.metadata.uid!r} is another claim of that name, the pod was given {uid!r}:"
-            " delete the pod, so that it is made again with the new claim"
+            " delete the pod, so that it is recreated with the new claim"
         )
     results = _results(claim, driver, full)
     _check_place(claim, node, labels, full)

@@ -40,7 +40,7 @@ async def _cleaned(preparation: Preparation, client: Client) -> bool:
     try:
         entries = await preparation.entries()
     except (CheckpointError, OSError) as error:
-        log.warning("orphans are not looked for", driver=preparation.driver.name, reason=str(error))
+        log.warning("no search for orphans", driver=preparation.driver.name, reason=str(error))
         return False
     return all([await _seen_to(entry, preparation, client) for entry in entries.values()])
 
@@ -56,7 +56,7 @@ async def _seen_to(entry: CheckpointEntry, preparation: Preparation, client: Cli
         if await preparation.give_back(entry):
             log.warning("orphaned claim unprepared", phase=entry.phase, **about)
     except Exception as error:
-        log.warning("orphan not seen to", reason=f"{type(error).__name__}: {error}", **about)
+        log.warning("orphan not handled", reason=f"{type(error).__name__}: {error}", **about)
         return False
     return True
 

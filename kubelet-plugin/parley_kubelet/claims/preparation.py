@@ -281,7 +281,7 @@ class Preparation:
             return await self._get(f"claim {claim}: cannot be read", BUILTIN_CLAIMS, claim.name, claim.namespace)
         except NotFound:
             raise Refused(
-                f"claim {claim}: does not exist: delete the pod, so that it is made again with its claims"
+                f"claim {claim}: does not exist: delete the pod, so that it is recreated with its claims"
             ) from None
 
     async def _labels(self, claim: ClaimName) -> Mapping[str, str]:

@@ -84,7 +84,7 @@ def measure(parent: int, name: str, pace: Pace) -> Measured:
         try:
             walk.directory(top, 0)
         except TakesTooLong:
-            walk.missing = f"it has too many files: not all were looked at, but {walk.files}"
+            walk.missing = f"it has too many files: only {walk.files} of them were measured"
         return Measured(int(walk.bytes), walk.files, walk.missing)
 
 
@@ -118,7 +118,7 @@ class _Walk:
             return
         self.bytes += found.st_blocks * _BLOCK
         if depth >= DEEPEST:
-            self.missing = self.missing or f"what is deeper in it than {DEEPEST} directories was not looked at"
+            self.missing = self.missing or f"directories more than {DEEPEST} levels deep were not measured"
             return
         with trees.entered(directory, entry.name) as inner:
             if trees.mount_of(inner) == self._mount:  # what is mounted there is not its owner's

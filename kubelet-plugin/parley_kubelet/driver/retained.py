@@ -68,7 +68,7 @@ class Retained:
         with trees.opened(self._folder(namespace)) as folder:
             for one in found[: max(len(found) - most, 0)]:
                 trees.move(folder, one.string, trash, f"{one['id']}.{token_hex(8)}")
-                log.info("retained workspace makes room", namespace=namespace, name=one.string)
+                log.info("retained workspace removed to make room", namespace=namespace, name=one.string)
 
     def _folder(self, namespace: str) -> Path:
         return self._place / _plain(namespace)

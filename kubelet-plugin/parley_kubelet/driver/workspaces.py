@@ -162,8 +162,9 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             self._make(handle)  # not in a thread: that would go on if this is cancelled
         except OSError as error:
             raise Refused(
-                f"claim {claim}: its directory {self._path(handle.workspace)} cannot be made: {error.strerror}: "
-                "see whether the disk is full or read-only"
+                f"claim {claim}: its directory {self._path(handle.workspace)} cannot be created: "
+                f"{error.strerror}: "
+                "check whether the disk is full or read-only"
             ) from error
         return _mounted(handle, self._path(handle.workspace), "rbind")
 
@@ -176,7 +177,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             device = images.attach(self._path(handle.workspace), handle.workspace)
         except (OSError, images.NotMade) as error:
             raise Refused(
-                f"claim {claim}: its file system {self._path(handle.workspace)} cannot be made: {error}: see "
+                f"claim {claim}: its file system {self._path(handle.workspace)} cannot be created: {error}: check "
                 "whether the disk is full or read-only"
             ) from error
         return _mounted(handle, device, type_=images.FILE_SYSTEM)
@@ -221,7 +222,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         uses = f"it uses {bytes_text(used.bytes)}{at_least} of the disk of node {self.node}"
         if not over:
             return Notice(claim, reasons.SIZE_UNKNOWN, f"{uses}, of its size of {size}; {used.missing}")
-        remedy = "remove files, or make it anew with the size that it needs"
+        remedy = "remove files, or recreate the claim with the size that it needs"
         words = f"{uses}, more than its size of {size}, and takes that from others: {remedy}"
         return Notice(claim, reasons.OVER_SIZE, words)
 
@@ -300,7 +301,9 @@ def _detach(claim: WorkspaceClaim) -> None:
     if claim.handle.enforce != "Image":
         return
     if images.lacking_devices():
-        log.warning("loop device not looked for", claim=str(claim), reason="the plugin is not privileged any more")
+        log.warning(
+            "no search for the loop device", claim=str(claim), reason="the plugin is not privileged any more"
+        )
         return
     images.detach(claim.handle.workspace)
 

@@ -28,7 +28,7 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 20, 40)
 
 def call_seconds() -> Histogram:
     """How long claims took, by driver, call (`prepare`, `unprepare`) and outcome (`ok`, `refused`, `failed`)."""
-    text = "How long the kubelet waited for a claim."
+    text = "Duration of preparing or unpreparing one claim."
     return Histogram("parley_node_call_seconds", text, ("driver", "call", "outcome"), _SECONDS)
 
 
@@ -97,7 +97,7 @@ class DraService(DRAPluginServicer):
             message = f"claim {claim}: {error}"
         except OSError as error:
             path = f"{error.filename}: " if error.filename else ""
-            message = f"claim {claim}: {path}{error.strerror}: see to the node's disk, the kubelet will try again"
+            message = f"claim {claim}: {path}{error.strerror}: check the node's disk; the kubelet will try again"
         except Exception as error:
             log.exception("unexpected error", driver=self._driver, action=action, claim=str(claim), uid=claim.uid)
             message = (

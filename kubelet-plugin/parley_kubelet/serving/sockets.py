@@ -49,7 +49,7 @@ def socket_paths(plugins: Path, registry: Path, driver: str, instance: str) -> S
     for option, path in (("plugins-dir", sockets.plugin), ("plugins-registry-dir", sockets.registration)):
         if (length := len(str(path).encode())) > LONGEST:
             raise SocketRefused(
-                f"socket {path}: has {length} bytes, {LONGEST} are possible: choose a shorter --{option}"
+                f"socket {path}: has {length} bytes, at most {LONGEST} are allowed: choose a shorter --{option}"
             )
     return sockets
 
@@ -89,9 +89,9 @@ async def _keep(path: Path, add: Add, servers: list[grpc.aio.Server], look_again
         if _is_gone(path):
             try:
                 await _start(path, add, servers)
-                log.warning("a removed socket was made again", socket=str(path))
+                log.warning("a removed socket was recreated", socket=str(path))
             except (SocketRefused, OSError, RuntimeError) as error:
-                log.warning("a removed socket is not made again yet", socket=str(path), reason=str(error))
+                log.warning("a removed socket is not recreated yet", socket=str(path), reason=str(error))
 
 
 def _is_gone(path: Path) -> bool:

@@ -45,7 +45,7 @@ NOT_ALLOCATED = (
 )
 EXCLUDE = (
     "status.deallocationRequested: Invalid value: deallocationRequested and reservedFor exclude each other: "
-    "remove every pod from reservedFor before asking for deallocation, and add none until the driver has "
+    "remove every pod from reservedFor before requesting deallocation, and add none until the driver has "
     "deallocated."
 )
 

@@ -164,8 +164,8 @@ async def test_only_parley_says_which_pod_is_next(
         await write(exclusive, {"reservedFor": [pod_b]}, account)
 
     assert (
-        f"ResourceClaim {namespace}/scanner is exclusive, and Parley says whose turn it is: wait until it adds "
-        "pod b to status.reservedFor, which takes the verb allocate on resourceclaims.parley.dev."
+        f"ResourceClaim {namespace}/scanner is exclusive, and Parley decides which pod may use it: wait until "
+        "it adds pod b to status.reservedFor, which takes the verb allocate on resourceclaims.parley.dev."
         in str(refused.value)
     )
     assert (await write(exclusive, {"reservedFor": [pod_b]}, CONTROLLER))["reservedFor"] == [pod_b]
@@ -270,7 +270,7 @@ def test_a_node_plugin_writes_no_other_nodes_slices(installed: Cluster, verb: st
         installed.kubectl(verb, "-f", "-", *on_node("n1"), stdin=slice_of("n2"))
 
     assert (
-        "ResourceSlice slice-of-n2 has spec.nodeName n2, and the node plugin on n1 can write slices of its own "
+        "ResourceSlice slice-of-n2 has spec.nodeName n2, but the node plugin on n1 can write slices of its own "
         "node only: set spec.nodeName to n1." in str(refused.value)
     )
     if verb == "delete":
@@ -282,9 +282,9 @@ def test_a_node_plugin_whose_token_names_no_node_writes_no_slices(installed: Clu
         installed.kubectl("create", "-f", "-", f"--as={NODE_PLUGIN}", stdin=slice_of("n3"))
 
     assert (
-        f"ResourceSlice slice-of-n3: the token of {NODE_PLUGIN}, a node plugin, names no node: use the token of a "
-        "pod on the node, or one that was made for the node (kubectl create token --bound-object-kind Node)."
-        in str(refused.value)
+        f"ResourceSlice slice-of-n3: the token of {NODE_PLUGIN}, a node plugin, does not name a node: use the "
+        "token of a pod on the node, or one that was created for the node (kubectl create token "
+        "--bound-object-kind Node)." in str(refused.value)
     )
 
 

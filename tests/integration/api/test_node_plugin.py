@@ -219,9 +219,9 @@ async def test_slices_of_its_own_node_only(admin: Client, plugin: Client, nodes:
             del body["spec"]["nodeName"]
         with pytest.raises(Forbidden, match=f"the node plugin on {own} can write slices of its own node only"):
             await plugin.create(RESOURCE_SLICES, body)
-    with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, and the node plugin on {own}"):
+    with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, but the node plugin on {own}"):
         await plugin.patch(RESOURCE_SLICES, theirs.name, {"metadata": {"labels": {"a": "b"}}})
-    with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, and the node plugin on {own}"):
+    with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, but the node plugin on {own}"):
         await plugin.delete(RESOURCE_SLICES, theirs.name)
 
 
@@ -231,9 +231,9 @@ async def test_receipts_of_its_own_node_that_are_asked_for_and_nothing_else(
     own, other = nodes
     asked, not_yet, of_other = await owed(own), await owed(own, cleared=False), await owed(other)
 
-    with pytest.raises(Forbidden, match=f"{of_other} waits for no receipt of this node"):
+    with pytest.raises(Forbidden, match=f"{of_other} is for another node"):
         await plugin.delete(CLAIM_RELEASES, of_other)
-    with pytest.raises(Forbidden, match=f"{not_yet} is of a claim that is allocated still"):
+    with pytest.raises(Forbidden, match=f"{not_yet} belongs to a claim that is still allocated"):
         await plugin.delete(CLAIM_RELEASES, not_yet)
     with pytest.raises(Forbidden, match="cannot patch resource"):
         await plugin.patch(CLAIM_RELEASES, not_yet, {"status": {"allocationCleared": True}})
@@ -251,11 +251,11 @@ async def test_every_account_that_has_the_role_is_held_to_its_node(
     theirs = (await admin.create(RESOURCE_SLICES, a_slice(other))).metadata
     asked, of_other = await owed(own), await owed(other)
 
-    with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, and the node plugin on {own}"):
+    with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, but the node plugin on {own}"):
         await another.create(RESOURCE_SLICES, a_slice(other))
-    with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, and the node plugin on {own}"):
+    with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, but the node plugin on {own}"):
         await another.delete(RESOURCE_SLICES, theirs.name)
-    with pytest.raises(Forbidden, match="waits for no receipt of this node"):
+    with pytest.raises(Forbidden, match="is for another node"):
         await another.delete(CLAIM_RELEASES, of_other)
 
     made = await another.create(RESOURCE_SLICES, a_slice(own))
@@ -270,9 +270,13 @@ async def test_a_token_that_names_no_node_writes_nothing(
     asked = await owed(own)
     account = installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN)
     async with HttpClient.from_kubeconfig(str(account)) as client:
-        with pytest.raises(Forbidden, match="a node plugin, names no node: use the token of a pod on the node"):
+        with pytest.raises(
+            Forbidden, match="a node plugin, does not name a node: use the token of a pod on the node"
+        ):
             await client.create(RESOURCE_SLICES, a_slice(own))
-        with pytest.raises(Forbidden, match=f"{asked}: the token of .* names no node: use the token of a pod"):
+        with pytest.raises(
+            Forbidden, match=f"{asked}: the token of .* does not name a node: use the token of a pod"
+        ):
             await client.delete(CLAIM_RELEASES, asked)
 
 
@@ -285,5 +289,5 @@ async def test_a_token_that_was_made_for_the_node_does_as_well_as_a_pods(
     async with HttpClient.from_kubeconfig(str(account)) as client:
         await client.create(RESOURCE_SLICES, a_slice(own))
         await client.delete(CLAIM_RELEASES, asked)
-        with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, and the node plugin on {own}"):
+        with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, but the node plugin on {own}"):
             await client.create(RESOURCE_SLICES, a_slice(other))

@@ -69,7 +69,7 @@ REFUSED = [
         f"spec.spec.parametersRef: Invalid value: {EITHER}",
     ),
     (CLASSES, of_class(parametersRef={**SIZE, "namespace": "d"}, parameters={"pool": 1}), EITHER),
-    (CLASSES, of_class(parametersRef=SIZE), "namespace is missing: name the one that the ConfigMap is in."),
+    (CLASSES, of_class(parametersRef=SIZE), "namespace is missing: set the namespace of the ConfigMap."),
     (
         CLAIMS,
         of_claim(parametersRef={**SIZE, "namespace": "else"}),
@@ -127,7 +127,7 @@ def test_nobody_names_a_config_map_that_he_may_not_read(
     with pytest.raises(ClusterError) as refused:
         create(SIZE, me)
     named = f"{resource.kind} one-{namespace}: parametersRef names ConfigMap {namespace}/size"
-    told = f"{named}, which {me.removeprefix('--as=')} cannot read: name one that you may get."
+    told = f"{named}, which {me.removeprefix('--as=')} cannot read: name one that you may read."
     assert told in str(refused.value)
     create({"kind": "ConfigMap", "name": "open"}, me)
     create({"apiGroup": "disks.example.com", "kind": "Size", "name": "size"}, me)

@@ -108,7 +108,8 @@ def test_the_scheduler_does_not_say_who_is_next_and_binds_whom_parley_reserves_i
     first, second = (pod(installed, namespace, name) for name in ("a", "b"))
 
     assert (
-        f"ResourceClaim {namespace}/scanner is exclusive, and Parley says whose turn it is: wait until it adds "
+        f"ResourceClaim {namespace}/scanner is exclusive, and Parley decides which pod may use it: wait until "
+        "it adds "
         "pod a to status.reservedFor" in wait_for_reason(installed, namespace, "a", "SchedulerError")
     )
     wait_for_reason(installed, namespace, "b", "SchedulerError")

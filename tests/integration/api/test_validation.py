@@ -291,27 +291,27 @@ def test_what_the_user_left_out_is_shown(installed: Cluster, namespace: str) -> 
             claim_spec(parameters={"gpu": {"count": 1}}),
             {"spec": {"parameters": {"gpu": {"count": 2}}}},
             'ResourceClaim.parley.dev "one" is invalid: spec: Invalid value: spec is immutable: '
-            "to ask for something else, delete the claim and create it anew.",
+            "to request something else, delete the claim and create it again.",
         ),
         (
             CLAIMS,
             claim_spec(),
             {"spec": {"parameters": {}}},
-            "spec: Invalid value: spec is immutable: to ask for something else, delete the claim and create it "
-            "anew.",
+            "spec: Invalid value: spec is immutable: to request something else, delete the claim and create it "
+            "again.",
         ),
         (
             TEMPLATES,
             {"spec": claim_spec()},
             {"spec": {"spec": {"resourceClassName": "fpga"}}},
             'ResourceClaimTemplate.parley.dev "one" is invalid: spec: Invalid value: spec is immutable: '
-            "delete the template and create it anew; claims made from it stay as they are.",
+            "delete the template and create it again; existing claims stay as they are.",
         ),
         (
             TEMPLATES,
             shared({"podLabel": "run"}),
             {"spec": {"sharedBy": {"podLabel": "build"}}},
-            "spec: Invalid value: spec is immutable: delete the template and create it anew; claims made from it "
+            "spec: Invalid value: spec is immutable: delete the template and create it again; existing claims "
             "stay as they are.",
         ),
         (

@@ -65,9 +65,9 @@ def test_several_faults_are_each_named(cluster: Cluster) -> None:
             "is not the one of this version: schema.openAPIV3Schema.properties.scoreWeight.maximum differs"
         ),
         "FlowSchema parley-leader-election": "is missing: under load a leader may lose its Lease",
-        "ResourceClass disk": "nobody runs driver disk.example.com: pods that ask for these classes wait",
+        "ResourceClass disk": "driver disk.example.com does not run: pods that request these classes wait",
         "ResourceSlice node-9-devices": (
-            "is left of node node-9, which does not exist: its devices seem to be there"
+            "is left over from node node-9, which does not exist: its devices still appear to exist"
         ),
     }
 

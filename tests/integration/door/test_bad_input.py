@@ -131,7 +131,7 @@ async def test_a_built_in_claim_of_the_same_name(shop: Namespace) -> None:
     await shop.create(claim("mine"), pod("bad", claims={"gpu": "mine"}))
 
     expected = (
-        f"a resource.k8s.io ResourceClaim {shop.name}/mine exists that Parley did not make: "
+        f"a resource.k8s.io ResourceClaim {shop.name}/mine exists that Parley did not create: "
         "delete it, or give the parley.dev ResourceClaim another name"
     )
     assert await complaint(shop, reasons.NAME_TAKEN) == expected
@@ -152,7 +152,7 @@ async def test_a_built_in_template_of_the_same_name(shop: Namespace) -> None:
     await shop.create(ordinary_class("nothing", "false"), foreign, template("one"))
 
     assert await shop.told("one", reasons.NAME_TAKEN, "ResourceClaimTemplate") == (
-        f"a resource.k8s.io ResourceClaimTemplate {shop.name}/one exists that Parley did not make: "
+        f"a resource.k8s.io ResourceClaimTemplate {shop.name}/one exists that Parley did not create: "
         "delete it, or give the parley.dev ResourceClaimTemplate another name"
     )
 
@@ -172,7 +172,7 @@ async def test_a_template_whose_mirror_the_api_server_refuses(shop: Namespace) -
         f"{shop.name}/one: ResourceClaimTemplate.resource.k8s.io"
     )
     assert "'light blue'" in message or '"light blue"' in message
-    assert message.endswith(": change what it names; it is tried again")
+    assert message.endswith(": change what it names; Parley tries again")
     assert await shop.told("one", reasons.WRITE_REFUSED, "ResourceClaimTemplate") == message
 
     await shop.delete(TEMPLATES, "one")

@@ -64,7 +64,7 @@ async def test_a_pod_without_the_label_is_told_and_goes_on_when_it_has_it(runs: 
     await runs.create(pod("bare", claims={"work": claim}, labels={RUN: "run-2"}))
     message = await runs.waits("bare", reasons.CLAIM_NOT_MADE)
     assert message == (
-        f"claim {runs.name}/{claim} does not exist, and template {runs.name}/src makes claims by the label "
+        f"claim {runs.name}/{claim} does not exist, and template {runs.name}/src creates claims by the label "
         f"'example.com/run-uid' (spec.sharedBy.podLabel), which pod {runs.name}/bare does not have: set it in "
         "metadata.labels, or create the claim"
     )

@@ -147,7 +147,7 @@ async def test_nobody_gets_a_named_claim_while_no_controller_asks_for_the_receip
 
 
 def is_told_to_wait_its_turn(pod: Pod) -> bool:
-    return any("Parley says whose turn it is" in condition.message for condition in pod.status.conditions)
+    return any("Parley decides which pod may use it" in condition.message for condition in pod.status.conditions)
 
 
 async def test_both_nodes_of_a_shared_claim_are_waited_for_also_by_another_controller(

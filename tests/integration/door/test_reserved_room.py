@@ -146,7 +146,7 @@ def refused(cluster: Cluster) -> bool:
             "create", "--as", account, "-n", HOME, "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(PLAIN)
         )
     except ClusterError as error:
-        return "no pods but those with the scheduling gate" in str(error)
+        return "only pods with the scheduling gate" in str(error)
     return False
 
 
@@ -219,7 +219,7 @@ async def test_the_controllers_account_makes_no_other_pods(
 ) -> None:
     """Or it could run as any account of its namespace."""
     async with HttpClient.from_kubeconfig(str(controller_account)) as account:
-        with pytest.raises(Forbidden, match="no pods but those with the scheduling gate"):
+        with pytest.raises(Forbidden, match="only pods with the scheduling gate"):
             await account.create(PODS, PLAIN, HOME)
         with pytest.raises(Forbidden):
             await account.create(PODS, PLAIN, "default")

@@ -105,7 +105,10 @@ async def test_pods_wait_for_a_driver_that_does_not_run_and_go_on_when_it_does_o
     await bindings.all_of(["plain"])
     mine = await team.parley_claim("mine", lambda found: bool(found.status.conditions), "was looked at")
     told = condition(mine, reasons.ACCEPTED)
-    assert (told.status, told.message) == ("True", f"class is known; driver {STRANGER} will judge the parameters")
+    assert (told.status, told.message) == (
+        "True",
+        f"the class is known; driver {STRANGER} will check the parameters",
+    )
     assert ready(mine) == reasons.WAIT_FOR_FIRST_CONSUMER
 
     await admin.patch(CLASSES, "strange", {"driverName": "device.parley.dev"})

@@ -87,6 +87,6 @@ def test_the_first_may_look_and_only_the_last_may_release(left: Cluster, account
     assert lines == [
         f"ResourceClaim.parley.dev {TEAM}/mine: removed {', '.join(OURS)}",
         f"ResourceClaim.resource.k8s.io {TEAM}/mine: removed {FINALIZER}",
-        "2 objects changed; nothing has a finalizer of Parley's any more.",
+        "2 objects changed; no object has a finalizer of Parley any more.",
     ]
     left.kubectl("wait", "--for=delete", f"namespace/{TEAM}", "--timeout=60s")

@@ -61,10 +61,10 @@ def test_a_pod_that_waits_has_no_node_but_a_reason(examples: list[Path]) -> None
 
     assert giant["node"] is None
     assert giant["reason"] == (
-        "NothingViable: 0 of 3 nodes will do: node node-1: claim gpus: 1 of 2 devices of model a100 free, "
+        "NothingViable: 0 of 3 nodes are available: node node-1: claim gpus: 1 of 2 devices of model a100 free, "
         "3 wanted; node node-2: claim gpus: 0 of 2 devices of model a100 free, 3 wanted; "
         "node node-3: the node plugin of driver device.parley.dev does not run there. "
-        "To help: free devices or add nodes that have what is asked for"
+        "Remedy: free devices or add nodes that have what is requested"
     )
 
 

@@ -104,6 +104,6 @@ def test_where_no_api_server_answers(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout) == (3, "")
     host = orjson.loads(path.read_bytes())["clusters"][0]["cluster"]["server"]
     assert result.stderr == (
-        f"error: {host} does not answer: connection refused: see whether the API server runs and can be reached, "
-        "or choose another one with --context or --kubeconfig\n"
+        f"error: {host} does not answer: connection refused: check whether the API server runs and can be "
+        "reached, or choose another one with --context or --kubeconfig\n"
     )

@@ -82,7 +82,7 @@ def test_json_and_yaml_have_the_same_in_them(explain: Explain) -> None:
 def test_without_a_name_all_that_wait(explain: Explain) -> None:
     assert explain("pods").stdout.splitlines()[0].startswith("Pod default/wants has been waiting for ")
     assert "default/runs is bound" not in explain("pods", "-A").stdout
-    assert explain("pods", "-n", "team").stderr == "No pod with claims of Parley's waits in namespace team.\n"
+    assert explain("pods", "-n", "team").stderr == "No pod with Parley claims is waiting in namespace team.\n"
 
 
 def test_a_name_in_any_namespace(explain: Explain) -> None:

@@ -140,7 +140,7 @@ def test_as_a_table(dump: Path) -> None:
 
     lines = result.stdout.splitlines()
     assert lines[0] == "3 pods: 2 bound, 1 waiting"
-    assert lines[-1].startswith("default/waits: NothingViable: 0 of 2 nodes will do: ")
+    assert lines[-1].startswith("default/waits: NothingViable: 0 of 2 nodes are available: ")
     assert (
         result.stderr == "left out, as nothing depends on it here: 1 PodScheduling\n" or "Event" in result.stderr
     )

@@ -61,7 +61,7 @@ KUBECONFIGS: Mapping[str, tuple[str, str]] = {
     ),
     "something else": (
         "just text",
-        "FOLDER/config is no kubeconfig: it has no clusters, users and contexts; "
+        "FOLDER/config is not a kubeconfig: it has no clusters, users and contexts; "
         "name another one with --kubeconfig or KUBECONFIG",
     ),
     "no current context": (
@@ -82,7 +82,7 @@ KUBECONFIGS: Mapping[str, tuple[str, str]] = {
     ),
     "an address that is none": (
         cluster(server="api.example.com"),
-        "the cluster's server 'api.example.com' is no address such as https://10.0.0.1:6443: correct the file",
+        "the cluster's server 'api.example.com' is not an address such as https://10.0.0.1:6443: correct the file",
     ),
     "an authority that is gone": (
         cluster(**{"certificate-authority": "ca.crt"}),
@@ -122,13 +122,13 @@ def test_an_api_server_that_is_away(command: tuple[str, ...], tmp_path: Path) ->
 
     assert said(tmp_path, *command, "--kubeconfig", str(tmp_path / "config")) == (
         Exit.NO_ANSWER,
-        "error: http://HOST does not answer: connection refused: see whether the API server runs and can be "
+        "error: http://HOST does not answer: connection refused: check whether the API server runs and can be "
         "reached, or choose another one with --context or --kubeconfig\n",
     )
 
 
 NO_API_SERVER = (
-    "error: what answers is no API server of Kubernetes: see whether the kubeconfig has the right address, or "
+    "error: what answers is not a Kubernetes API server: check whether the kubeconfig has the right address, or "
     "choose another one with --context or --kubeconfig\n"
 )
 

@@ -51,8 +51,8 @@ def test_the_story_of_a_pod_that_waits() -> None:
     giant = record(
         "giant",
         round=negotiation(["n1"], gpus={"reason": "n1: 2 of 2 devices free, 3 wanted"}),
-        steps=[RecordedStep(0, "created"), RecordedStep(0, "waits: NothingViable: no node will do")],
-        waits="NothingViable: no node will do",
+        steps=[RecordedStep(0, "created"), RecordedStep(0, "waits: NothingViable: no node is available")],
+        waits="NothingViable: no node is available",
     )
 
     assert story(giant, ["n1"]).plain == dedent("""\
@@ -61,7 +61,7 @@ def test_the_story_of_a_pod_that_waits() -> None:
           claim gpus    device.parley.dev: viable on no node
                         not on n1: 2 of 2 devices free, 3 wanted
           +0.0 s        created
-          +0.0 s        waits: NothingViable: no node will do
+          +0.0 s        waits: NothingViable: no node is available
         """)
 
 
@@ -83,7 +83,7 @@ def test_of_many_refusing_nodes_some_are_shown() -> None:
 def test_the_summary_has_a_line_for_each_pod() -> None:
     records = [
         record("trainer", "n1", claims={"gpu": ClaimRecord("gpu", "c", "d", ("gpu-0", "gpu-1"))}),
-        record("giant", waits="NothingViable: no node will do"),
+        record("giant", waits="NothingViable: no node is available"),
     ]
 
     assert summary(records).plain == dedent("""\

@@ -50,7 +50,7 @@ def test_who_does_not_lead_is_ready_to_take_over() -> None:
 async def test_a_leader_that_has_yet_to_begin(leader: Leader) -> None:
     await asyncio.sleep(1)
 
-    assert unready([leader]) == "it has yet to list what there is"
+    assert unready([leader]) == "the first list is not complete"
 
 
 async def test_a_leader_without_news_of_a_kind_for_a_minute_says_which_and_why(leader: Leader) -> None:

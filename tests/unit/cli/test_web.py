@@ -149,7 +149,7 @@ async def test_a_controller_serves_it_only_if_told_to(unreachable: Path) -> None
     first = await anext(told)
     async with aiohttp.ClientSession() as session, session.get(first["url"]) as answer:
         assert answer.status == 503
-        assert "see whether the API server runs and can be reached" in await answer.text()
+        assert "check whether the API server runs and can be reached" in await answer.text()
     assert (first["event"], first["url"][:17]) == ("the page is served", "http://127.0.0.1:")
     assert [entry["event"] async for entry in told] == ["started"]
 

@@ -83,7 +83,7 @@ def test_a_finalizer_that_was_taken_off_is_put_back() -> None:
             {"driver": "outside.example.com"},
             {"size": "any"},
             reasons.ACCEPTED,
-            "class is known; driver outside.example.com will judge the parameters",
+            "the class is known; driver outside.example.com will check the parameters",
         ),
         (
             None,

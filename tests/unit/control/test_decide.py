@@ -80,7 +80,7 @@ class TestAdmit:
             assert problem.code == reasons.LIMIT_REACHED
             assert problem.message == (
                 f"namespace {NAMESPACE} holds 3 of 4 units that class licence allows it, 2 more wanted: "
-                "end pods that hold some, or raise the class's limits[0].units"
+                "delete pods that hold some, or raise the class's limits[0].units"
             )
             assert problem.topics == (("limit", "licence", NAMESPACE), ("class", "licence"))
 
@@ -197,9 +197,9 @@ class TestNoneViable:
             problem = blocked_at(world.state, [pending("a", count=9)]).problem
             assert problem.code == reasons.NOTHING_VIABLE
             assert problem.message == (
-                "0 of 2 nodes will do: node cordoned: cordoned; "
+                "0 of 2 nodes are available: node cordoned: cordoned; "
                 "node node-0: claim a: 4 of 4 tokens of class licence free, 9 wanted. "
-                "To help: free devices or add nodes that have what is asked for"
+                "Remedy: free devices or add nodes that have what is requested"
             )
             assert problem.topics == (
                 ("driver", TOKENS),
@@ -216,7 +216,7 @@ class TestNoneViable:
             blocked = blocked_at(world.state, [pending("a")])
             assert blocked.problem.code == reasons.NO_CANDIDATES
             assert blocked.problem.message == (
-                "0 of 0 nodes will do: the cluster has no nodes. To help: add or free a node"
+                "0 of 0 nodes are available: the cluster has no nodes. Remedy: add or free a node"
             )
 
         played(story)

@@ -50,11 +50,11 @@ def play() -> Callable[[Story], None]:
 
 def test_an_event_is_named_after_its_object_so_that_the_name_is_a_dns_name(play: Callable[[Story], None]) -> None:
     async def story(told: Told) -> None:
-        await told.warn(reasons.NOTHING_VIABLE, "no node will do")
+        await told.warn(reasons.NOTHING_VIABLE, "no node is available")
 
         (event,) = (await told.client.list(EVENTS, "team")).items
         assert event.metadata.name.startswith("left-")
-        assert (event.reason, event.note) == ("NothingViable", "no node will do")
+        assert (event.reason, event.note) == ("NothingViable", "no node is available")
 
     play(story)
 
@@ -75,7 +75,7 @@ def test_counts_that_change_all_the_time_make_one_event_in_five_minutes(play: Ca
 def test_the_same_words_are_not_told_again_while_the_phase_lasts(play: Callable[[Story], None]) -> None:
     async def story(told: Told) -> None:
         for _ in range(3):
-            await told.warn(reasons.NOTHING_VIABLE, "no node will do")
+            await told.warn(reasons.NOTHING_VIABLE, "no node is available")
             await asyncio.sleep(2 * PAUSE)
 
         assert len(await told.events()) == 1
@@ -86,7 +86,7 @@ def test_the_same_words_are_not_told_again_while_the_phase_lasts(play: Callable[
 def test_another_phase_is_told_at_once(play: Callable[[Story], None]) -> None:
     async def story(told: Told) -> None:
         await told.warn(reasons.NO_CANDIDATES, "no node fits")
-        await told.warn(reasons.NOTHING_VIABLE, "no node will do")
+        await told.warn(reasons.NOTHING_VIABLE, "no node is available")
 
         assert [reason for reason, _ in await told.events()] == ["NoCandidates", "NothingViable"]
 
@@ -97,7 +97,7 @@ def test_phases_that_take_turns_are_told_once_each_in_five_minutes(play: Callabl
     async def story(told: Told) -> None:
         for attempt in range(100):
             await told.warn(reasons.ALLOCATION_FAILED, f"attempt {attempt}: the array is busy")
-            await told.warn(reasons.NOTHING_VIABLE, "no node will do")
+            await told.warn(reasons.NOTHING_VIABLE, "no node is available")
             await asyncio.sleep(1)
 
         assert [reason for reason, _ in await told.events()] == ["AllocationFailed", "NothingViable"]
@@ -107,10 +107,10 @@ def test_phases_that_take_turns_are_told_once_each_in_five_minutes(play: Callabl
 
 def test_a_phase_that_comes_back_later_is_told_again_in_the_same_words(play: Callable[[Story], None]) -> None:
     async def story(told: Told) -> None:
-        await told.warn(reasons.NOTHING_VIABLE, "no node will do")
+        await told.warn(reasons.NOTHING_VIABLE, "no node is available")
         await told.warn(reasons.SCHEDULER_REFUSED, "refused")
         await asyncio.sleep(PAUSE)
-        await told.warn(reasons.NOTHING_VIABLE, "no node will do")
+        await told.warn(reasons.NOTHING_VIABLE, "no node is available")
 
         assert [reason for reason, _ in await told.events()] == [
             "NothingViable",
@@ -139,9 +139,9 @@ def test_the_next_of_several_mistakes_is_told_at_once(play: Callable[[Story], No
 
 def test_what_was_told_is_forgotten_with_the_object(play: Callable[[Story], None]) -> None:
     async def story(told: Told) -> None:
-        await told.warn(reasons.NOTHING_VIABLE, "no node will do")
+        await told.warn(reasons.NOTHING_VIABLE, "no node is available")
         told.recorder.forget("uid-1")
-        await told.warn(reasons.NOTHING_VIABLE, "no node will do")
+        await told.warn(reasons.NOTHING_VIABLE, "no node is available")
 
         assert len(await told.events()) == 2
 
@@ -151,8 +151,8 @@ def test_what_was_told_is_forgotten_with_the_object(play: Callable[[Story], None
 def test_each_event_is_one_line_in_the_log(play: Callable[[Story], None]) -> None:
     async def story(told: Told) -> None:
         with structlog.testing.capture_logs() as entries:
-            await told.warn(reasons.NOTHING_VIABLE, "0 of 3 nodes will do")
-            await told.warn(reasons.NOTHING_VIABLE, "0 of 4 nodes will do")
+            await told.warn(reasons.NOTHING_VIABLE, "0 of 3 nodes are available")
+            await told.warn(reasons.NOTHING_VIABLE, "0 of 4 nodes are available")
 
         assert entries == [
             {
@@ -160,7 +160,7 @@ def test_each_event_is_one_line_in_the_log(play: Callable[[Story], None]) -> Non
                 "log_level": "info",
                 "pod": "team/left",
                 "reason": "NothingViable",
-                "message": "0 of 3 nodes will do",
+                "message": "0 of 3 nodes are available",
             }
         ]
 
@@ -179,7 +179,9 @@ def test_an_event_that_can_not_be_written_is_logged_and_not_counted(play: Callab
             told.metrics,
         )
         with structlog.testing.capture_logs() as entries:
-            await recorder.warn("Pod", "v1", "team", "left", "uid-1", reasons.NOTHING_VIABLE, "no node will do")
+            await recorder.warn(
+                "Pod", "v1", "team", "left", "uid-1", reasons.NOTHING_VIABLE, "no node is available"
+            )
 
         assert (entries[-1]["event"], entries[-1]["pod"]) == ("event not written", "team/left")
         assert told.counted("parley_events_total", reasons.NOTHING_VIABLE) is None

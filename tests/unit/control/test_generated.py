@@ -103,14 +103,14 @@ CASES = [
     Case(
         templated,
         reasons.CLAIM_NOT_FOUND,
-        "the claim for 'licence' is being made from template team/licence",
+        "the claim for 'licence' is being created from template team/licence",
         (TEMPLATE,),
         passes=True,
     ),
     Case(
         template_taken,
         reasons.NAME_TAKEN,
-        "a resource.k8s.io ResourceClaimTemplate team/licence exists that Parley did not make: "
+        "a resource.k8s.io ResourceClaimTemplate team/licence exists that Parley did not create: "
         "delete it, or give the parley.dev ResourceClaimTemplate another name",
         (TEMPLATE,),
     ),
@@ -124,7 +124,7 @@ CASES = [
         template_refused,
         reasons.WRITE_REFUSED,
         "the API server refused the resource.k8s.io ResourceClaimTemplate that stands for team/licence: "
-        "quota exceeded: change what it names; it is tried again",
+        "quota exceeded: change what it names; Parley tries again",
         (TEMPLATE,),
     ),
     Case(
@@ -136,24 +136,24 @@ CASES = [
     Case(
         deleted,
         reasons.CLAIM_NOT_FOUND,
-        "the claim for 'licence' was deleted and is being made anew",
+        "the claim for 'licence' was deleted and is being recreated",
         passes=True,
     ),
     Case(
         made_by_hand,
         reasons.NAME_TAKEN,
-        "claim team/p-licence names Parley's DeviceClass but was not made by Parley: "
-        "make it from a parley.dev ResourceClaimTemplate",
+        "claim team/p-licence names Parley's DeviceClass but was not created by Parley: "
+        "create it from a parley.dev ResourceClaimTemplate",
         (CLAIM,),
     ),
     Case(
         stand_in_taken,
         reasons.NAME_TAKEN,
-        "a parley.dev ResourceClaim team/p-licence exists that Parley did not make, and Parley needs the name "
+        "a parley.dev ResourceClaim team/p-licence exists that Parley did not create, and Parley needs the name "
         "for what the driver allocates: delete it",
         (CLAIM,),
     ),
-    Case(stand_in_going, reasons.CLAIM_NOT_FOUND, "claim team/p-licence is being given back", passes=True),
+    Case(stand_in_going, reasons.CLAIM_NOT_FOUND, "claim team/p-licence is being released", passes=True),
 ]
 
 

@@ -10,13 +10,13 @@ from parley.control.claims import messages
     [
         (
             messages.taken("ResourceClaim", "team", "c"),
-            "a resource.k8s.io ResourceClaim team/c exists that Parley did not make: "
+            "a resource.k8s.io ResourceClaim team/c exists that Parley did not create: "
             "delete it, or give the parley.dev ResourceClaim another name",
         ),
         (
             messages.refused("ResourceClaim", "team", "c", "exceeded quota"),
             "the API server refused the resource.k8s.io ResourceClaim that stands for team/c: exceeded quota: "
-            "change what it names; it is tried again",
+            "change what it names; Parley tries again",
         ),
         (
             messages.too_large("claim team/c", 10_001),

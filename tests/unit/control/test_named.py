@@ -127,7 +127,7 @@ async def immediate_told(world: World) -> None:
         "type": "Allocated",
         "status": "False",
         "reason": "NothingViable",
-        "message": "0 of 2 nodes will do",
+        "message": "0 of 2 nodes are available",
     }
     times = {"lastTransitionTime": NOW}
     await world.patch_status(CLAIMS, "c", {"conditions": [{**condition, **times}]})
@@ -151,7 +151,7 @@ CASES = [
         "claim team/c does not exist: create a ResourceClaim of parley.dev (or of resource.k8s.io) with that name",
         topics=(shared_topic(NAMESPACE),),
     ),
-    Case(being_made, reasons.CLAIM_NOT_FOUND, "the built-in claim team/c is being made", passes=True),
+    Case(being_made, reasons.CLAIM_NOT_FOUND, "the built-in claim team/c is being created", passes=True),
     Case(
         without_class,
         reasons.CLASS_NOT_FOUND,
@@ -167,19 +167,19 @@ CASES = [
         refused,
         reasons.WRITE_REFUSED,
         "the API server refused the resource.k8s.io ResourceClaim that stands for team/c: quota exceeded: "
-        "change what it names; it is tried again",
+        "change what it names; Parley tries again",
     ),
     Case(
         taken,
         reasons.NAME_TAKEN,
-        "a resource.k8s.io ResourceClaim team/c exists that Parley did not make: "
+        "a resource.k8s.io ResourceClaim team/c exists that Parley did not create: "
         "delete it, or give the parley.dev ResourceClaim another name",
     ),
     Case(being_deleted, reasons.CLAIM_BEING_DELETED, "claim team/c is being deleted: name another one"),
     Case(
         mirror_being_deleted,
         reasons.CLAIM_NOT_FOUND,
-        "the built-in claim team/c was deleted and is being made anew",
+        "the built-in claim team/c was deleted and is being recreated",
         passes=True,
     ),
     Case(
@@ -191,18 +191,18 @@ CASES = [
         in_use_by_many,
         reasons.CLAIM_FULL,
         "256 pods use claim team/c, which is the most that Kubernetes allows: "
-        "wait until one of them ends, or make another claim for some of them",
+        "wait until one of them ends, or create another claim for some of them",
     ),
     Case(
         being_allocated,
         reasons.CLAIM_IN_USE,
         "claim team/c is being allocated for pod team/q: wait until that is done",
     ),
-    Case(allocated_by_nobody_known, reasons.CLAIM_NOT_FOUND, "claim team/c is being given back", passes=True),
+    Case(allocated_by_nobody_known, reasons.CLAIM_NOT_FOUND, "claim team/c is being released", passes=True),
     Case(
         class_became_shareable,
         reasons.CLAIM_NOT_FOUND,
-        "the built-in claim team/c is being made anew for its class",
+        "the built-in claim team/c is being recreated for its class",
         passes=True,
     ),
     Case(
@@ -216,7 +216,7 @@ CASES = [
         reasons.CLAIM_PENDING,
         "claim team/c is not allocated yet: driver outside.example.com has yet to allocate it, without a pod",
     ),
-    Case(immediate_told, reasons.CLAIM_PENDING, "claim team/c is not allocated yet: 0 of 2 nodes will do"),
+    Case(immediate_told, reasons.CLAIM_PENDING, "claim team/c is not allocated yet: 0 of 2 nodes are available"),
 ]
 
 

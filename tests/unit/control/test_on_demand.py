@@ -94,27 +94,27 @@ FAULTS = [
     (
         labelled(),
         "src-7",
-        "claim team/src-7 does not exist, and template team/src makes claims by the label 'example.com/run' "
+        "claim team/src-7 does not exist, and template team/src creates claims by the label 'example.com/run' "
         "(spec.sharedBy.podLabel), which pod team/p does not have: set it in metadata.labels, or create the claim",
     ),
     (
         labelled(run="8", uid="u"),
         "src-7",
-        "claim team/src-7 does not exist, and template team/src makes 'src-8' for pod team/p, whose label "
+        "claim team/src-7 does not exist, and template team/src creates 'src-8' for pod team/p, whose label "
         "'example.com/run' has the value '8': name that claim, or create this one",
     ),
     (
         labelled(run="Build_7", uid="u"),
         "src-build-7",
-        "claim team/src-build-7 does not exist, and template team/src can make none for pod team/p, whose label "
-        "'example.com/run' has the value 'Build_7': a claim can't be named 'src-Build_7'. Names have up to 253 "
-        "lower-case letters, digits, '-' and '.': choose a label with such values for spec.sharedBy.podLabel of "
-        "the template",
+        "claim team/src-build-7 does not exist, and template team/src cannot create one for pod team/p, whose "
+        "label 'example.com/run' has the value 'Build_7': a claim can't be named 'src-Build_7'. Names have up to "
+        "253 lower-case letters, digits, '-' and '.': choose a label with such values for spec.sharedBy.podLabel "
+        "of the template",
     ),
     (
         labelled(run="7"),
         "src-7",
-        "claim team/src-7 does not exist, and template team/src makes it for the Run in the label "
+        "claim team/src-7 does not exist, and template team/src creates it for the Run in the label "
         "'example.com/run-uid' (spec.sharedBy.owner.uidLabel), which pod team/p does not have: set it in "
         "metadata.labels, or create the claim",
     ),
@@ -164,7 +164,7 @@ def test_a_pod_finds_that_its_claim_is_about_to_be_made() -> None:
         (claim,) = await _gathered(world, "src-7", run="7")
         assert claim.to_create["metadata"]["name"] == "src-7"
         assert (claim.problem.code, claim.problem.transient) == (reasons.CLAIM_NOT_FOUND, True)
-        assert claim.problem.message == "claim team/src-7 is being made from template team/src"
+        assert claim.problem.message == "claim team/src-7 is being created from template team/src"
         assert claim.problem.topics == (("claim", NAMESPACE, "src-7"), shared_topic(NAMESPACE))
 
     played(story)

@@ -101,7 +101,7 @@ def test_what_a_node_may_have_prepared_still_is_in_use() -> None:
     (use,) = in_use([], [release])
 
     assert use.sentence() == (
-        "claim team/it may still be prepared on a: wait until the node plugin says that it is not"
+        "claim team/it may still be prepared on a: wait until the node plugin confirms that it is not"
     )
 
 
@@ -247,7 +247,7 @@ def test_a_controller_that_leads_still_is_named() -> None:
             await removal.wait_until_nobody_leads(world.client, NAMESPACE, "it", 60)
 
         assert str(raised.value) == (
-            f"parley-1 leads still (Lease {NAMESPACE}/it), and would set finalizers again: "
+            f"parley-1 still leads (Lease {NAMESPACE}/it), and would set finalizers again: "
             "remove the controller first"
         )
 

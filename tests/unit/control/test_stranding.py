@@ -66,8 +66,8 @@ def test_without_a_word_of_the_driver_the_claim_waits_and_says_what_helps() -> N
 
         assert (update.type, update.reason) == ("Stranded", "NodeCordoned")
         assert update.message == (
-            "node node-1, where the claim is allocated, is cordoned and takes no pods. To help: uncordon the node,"
-            " or delete the claim to begin anew elsewhere"
+            "node node-1, where the claim is allocated, is cordoned and takes no pods. Remedy: uncordon the node,"
+            " or delete the claim to start over elsewhere"
         )
         assert await stranding.sync(KEY) == 0
 

@@ -50,7 +50,7 @@ def test_what_somebody_else_made_stays_and_the_user_is_told() -> None:
         ((reason, note),) = await world.events()
         assert reason == reasons.NAME_TAKEN
         assert note.startswith(
-            "a resource.k8s.io ResourceClaimTemplate team/licence exists that Parley did not make"
+            "a resource.k8s.io ResourceClaimTemplate team/licence exists that Parley did not create"
         )
 
     played(story)
@@ -96,7 +96,7 @@ def test_a_refusal_is_told_to_whoever_waits_and_tried_again_until_it_is_taken() 
         assert world.cluster.refusals.of("ResourceClaimTemplate", KEY) == "exceeded quota"
         ((reason, note),) = await world.events()
         assert reason == reasons.WRITE_REFUSED
-        assert "stands for team/licence: exceeded quota: change what it names; it is tried again" in note
+        assert "stands for team/licence: exceeded quota: change what it names; Parley tries again" in note
         world.before = lambda call: None
         for _ in range(2):
             await sync(world)

@@ -22,7 +22,7 @@ async def test_where_all_is_well_there_is_nothing_to_mend(cluster: Sick) -> None
 
     assert diagnosis.verdict is Severity.OK
     assert [finding.remedy for finding in diagnosis.findings if finding.remedy] == []
-    assert list(lines(diagnosis))[-1] == f"All well: {len(diagnosis.findings)} findings, nothing to mend."
+    assert list(lines(diagnosis))[-1] == f"All well: {len(diagnosis.findings)} findings, nothing to fix."
 
 
 class Refusing(Client):

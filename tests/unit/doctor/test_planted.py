@@ -151,7 +151,7 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "api-server",
         WARNING,
         "Kubernetes v1.39.0 is newer than 1.37",
-        "see whether there is a newer Parley",
+        "check whether there is a newer Parley",
     ),
     "a kubelet that is newer than the API server": (
         changed(NODES, "node-2", "status", "nodeInfo", "kubeletVersion", to="v1.38.0"),
@@ -212,7 +212,7 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "crds",
         WARNING,
         "objects may be stored as v1alpha0",
-        "write each of them once",
+        "rewrite each object once",
     ),
     "a policy that is missing": (
         deleted(kinds.POLICIES, "mirrors.parley.dev"),
@@ -300,14 +300,14 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         ),
         "controller",
         WARNING,
-        "is Parley 9, and this program 0.1.0",
-        "ask with the program of version 9",
+        "is Parley 9, and this program is 0.1.0",
+        "run the doctor of version 9",
     ),
     "a leader that is not heard of": (
         renewed(120),
         "leader",
         ERROR,
-        "held by parley-controller-a_1, who renewed it 2 min ago: no pod is negotiated for",
+        "held by parley-controller-a_1, who renewed it 2 min ago: no claims are negotiated",
         "see the controllers' logs",
     ),
     "a Lease that nobody holds": (
@@ -321,14 +321,14 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         DISK_CLASS,
         "drivers",
         ERROR,
-        "nobody runs driver disk.example.com: pods that ask for these classes wait",
+        "driver disk.example.com does not run: pods that request these classes wait",
         "correct driverName of the class",
     ),
     "a standalone driver that has stopped": (
         all_of(DISK_CLASS, standalone("disk.example.com", 600)),
         "drivers",
         ERROR,
-        "driver disk.example.com does not work (disks-0_1 holds it, renewed 10 min ago): class disk waits",
+        "driver disk.example.com does not run (disks-0_1 holds it, renewed 10 min ago): class disk waits",
         "start driver disk.example.com",
     ),
     "a pod that waits for an answer": (
@@ -378,13 +378,13 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "slices",
         WARNING,
         "pool node-2 of driver device.parley.dev is not complete: 1 of 2 slices",
-        "start the node's plugin again",
+        "restart the node's plugin",
     ),
     "a slice of a node that is gone": (
         all_of(deleted(NODES, "node-2"), deleted(PODS, "parley-kubelet-node-2")),
         "slices",
         WARNING,
-        "is left of node node-2, which does not exist",
+        "is left over from node node-2, which does not exist",
         "kubectl delete resourceslice node-2-devices",
     ),
     "a container runtime that has to be told of CDI": (
@@ -420,7 +420,7 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "deleted-claims",
         ERROR,
         "was deleted 15 min ago, and waits for disk.example.com/deletion-protection",
-        "start driver disk.example.com, which has to give back what it holds",
+        "start driver disk.example.com, which has to deallocate what it holds",
     ),
     "a claim that is deleted and that others need": (
         all_of(
@@ -430,8 +430,8 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         ),
         "deleted-claims",
         WARNING,
-        "was deleted 15 min ago, and is there still: claims need what it has: team/view",
-        "end the claims that need it, or the pods that use them",
+        "was deleted 15 min ago, and still exists: claims need what it has: team/view",
+        "delete the claims that need it, or the pods that use them",
     ),
     "a release that no node answers": (
         all_of(created(CLAIM_RELEASES, RELEASE), OLD),

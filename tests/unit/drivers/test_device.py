@@ -189,7 +189,7 @@ HARD_CLAIMS: list[dict[str, Any]] = [
     ),
 ]
 TOO_MANY = (
-    "too many combinations to search: have the pod ask for less at once, with fewer claims (`count` takes several "
+    "too many combinations to search: have the pod request less at once, with fewer claims (`count` takes several "
     "devices with one) or claims that are alike"
 )
 

@@ -79,7 +79,7 @@ async def test_what_is_not_there_is_said_and_who_waits_hears_of_it() -> None:
     driver, heard = stocked(), []
     following = asyncio.create_task(driver.follow(lambda: heard.append("changed")))
     await asyncio.sleep(0)
-    why = "claim work, which is to be shown, has no workspace yet"
+    why = "claim work, the source, has no workspace yet"
     assert refusals(driver, a_view("view", "work")) == {"a": why, "b": why}
     assert driver.viable(wants(a_view("view", "work")), ("a",))["view"].alternatives == ()
     await allocated(driver, a_claim("unrelated"))

@@ -194,7 +194,7 @@ async def test_the_node_is_told_what_claim_and_class_say_of_the_directory(
         (
             [{"reclaim": "Retain"}],
             {},
-            "reclaim=Retain of claim p-claim-0: class tested lets nothing stay: set retainAtMost in the class, or "
+            "reclaim=Retain of claim p-claim-0: class tested retains nothing: set retainAtMost in the class, or "
             "leave reclaim out",
         ),
         (
@@ -409,4 +409,4 @@ def test_what_is_too_small_for_a_file_system_is_refused() -> None:
     driver.observe(None, enforcing(disk("a")))
     answer = driver.viable(asks("p", {"size": "15Mi"}, enforce="Image"), ("a",))["claim-0"]
     assert answer.reasons["a"].startswith("size=15Mi of claim ")
-    assert "is too small for a file system: ask for 16Mi or more" in answer.reasons["a"]
+    assert "is too small for a file system: request 16Mi or more" in answer.reasons["a"]

@@ -46,10 +46,10 @@ def test_a_pod_that_can_not_run_where_its_claim_is_kept(play: Play) -> None:
         ]
         assert told.code == reasons.CLAIM_STRANDED
         assert helps(told) == [
-            f"claim default/disk is kept on node a until {until}, though no pod uses it: recreate it to begin "
-            "anew on another node",
+            f"claim default/disk is kept on node a until {until}, though no pod uses it: recreate it to start "
+            "over on another node",
             "node a has claim default/disk, but is not eligible: too little cpu left",
-            "bring the claim's node back, or delete the claim to begin anew elsewhere",
+            "bring the claim's node back, or delete the claim to start over elsewhere",
         ]
 
     play(scenario)
@@ -70,7 +70,7 @@ def test_where_the_claim_is_and_why_the_pod_can_not_go_there_whether_anybody_ask
         assert (told.code, told.message) == (
             reasons.CLAIM_STRANDED,
             "claim default/disk is allocated on node a, where the pod can't go: node a: cordoned. "
-            "To help: uncordon the node, or delete the claim to begin anew elsewhere",
+            "Remedy: uncordon the node, or delete the claim to start over elsewhere",
         )
 
     play(scenario)

@@ -31,8 +31,8 @@ def test_a_pod_whose_label_does_not_fit(play: Play) -> None:
         (claim,) = told.claims
         assert (claim.state, claim.message) == (
             "ClaimNotMade",
-            "claim default/src-7 does not exist, and template default/src makes 'src-8' for pod default/p, whose "
-            "label 'run' has the value '8': name that claim, or create this one",
+            "claim default/src-7 does not exist, and template default/src creates 'src-8' for pod default/p, "
+            "whose label 'run' has the value '8': name that claim, or create this one",
         )
         assert helps(told) == ["set the label that the message names, or create the claim"]
 
@@ -45,6 +45,6 @@ def test_a_pod_whose_claim_is_about_to_be_made(play: Play) -> None:
 
         (claim,) = (await explained(world, "p")).claims
 
-        assert claim.message == "claim default/src-7 is being made from template default/src"
+        assert claim.message == "claim default/src-7 is being created from template default/src"
 
     play(scenario)

@@ -32,7 +32,7 @@ def test_what_is_missing_is_named_with_the_remedy(play: Play) -> None:
         told = await explained(world, "wants")
         assert told.code == reasons.PARAMETERS_NOT_FOUND
         assert "ConfigMap default/size does not exist" in text_of(told)
-        assert helps(told) == ["create the object that parametersRef names: it is found within a minute"]
+        assert helps(told) == ["create the object that parametersRef names; Parley finds it within a minute"]
 
     play(scenario)
 

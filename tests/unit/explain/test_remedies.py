@@ -89,8 +89,8 @@ def test_whose_claims_would_be_taken_is_told_beforehand(play: Play, class_says: 
 
         assert [(one.text, one.pods, one.nodes) for one in told.remedies if one.kind == "preemption"] == [
             (
-                "the controller evicts pod default/lower of lower priority from node a for it, once it may: the "
-                "class says preemption: LowerPriority",
+                "the controller evicts pod default/lower of lower priority from node a for it as soon as it may: "
+                "the class has preemption: LowerPriority",
                 ("default/lower",),
                 ("a",),
             )
@@ -167,8 +167,8 @@ def test_a_limit_names_who_holds_what_it_counts(play: Play) -> None:
 
         assert told.code == reasons.LIMIT_REACHED
         assert helps(told) == [
-            "pod default/left holds 1 of class gpu: room when it ends",
-            "pod default/right holds 1 of class gpu: room when it ends",
+            "pod default/left holds 1 of class gpu, released when it ends",
+            "pod default/right holds 1 of class gpu, released when it ends",
             ADVICE[reasons.LIMIT_REACHED],
         ]
 
@@ -221,8 +221,6 @@ def test_a_node_that_is_free_again_is_told_before_the_controller_looked(play: Pl
         await asyncio.sleep(1)
         await world.client.patch(NODES, "a", {"metadata": {"labels": {"disk": "ssd"}}})
 
-        assert helps(await explained(world, "wants")) == [
-            "node a would be viable now: wait a moment and look again"
-        ]
+        assert helps(await explained(world, "wants")) == ["node a would be viable now: check again in a moment"]
 
     play(scenario)

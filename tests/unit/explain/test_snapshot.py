@@ -142,7 +142,7 @@ def test_a_pod_with_claims_of_others(play: Play) -> None:
         await world.add_pod("wants", claims=["theirs"])
         await world.settle()
 
-        assert "has no claims of Parley's" in await refusal(world, "default", "wants")
+        assert "has no Parley claims" in await refusal(world, "default", "wants")
 
     play(scenario)
 
@@ -177,7 +177,7 @@ def test_a_pod_that_the_controller_has_not_seen(play: Play) -> None:
         told = await explained(world, "wants")
 
         assert (told.state, told.findings[0].by) == ("waits", "controller")
-        assert told.findings[0].text.startswith("has written nothing about the pod for 30 s: see whether it runs")
+        assert told.findings[0].text.startswith("has not reported on the pod for 30 s: check whether it runs")
 
     play(scenario)
 
@@ -203,7 +203,7 @@ def test_a_node_that_does_not_exist_any_more_is_no_trouble(play: Play) -> None:
             "pods is forbidden: ask an administrator for that right",
         ),
         (ServerError(500, "InternalError", "boom"), "the API server refused: boom"),
-        (OutcomeUnknown("GET pods: no answer: refused"), "see whether the API server runs"),
+        (OutcomeUnknown("GET pods: no answer: refused"), "check whether the API server runs"),
     ],
 )
 def test_what_a_client_raises_becomes_a_sentence(error: Exception, words: str) -> None:

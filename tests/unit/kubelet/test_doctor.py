@@ -89,7 +89,7 @@ async def test_a_node_where_all_is_well(settings: PluginSettings, client: Client
         f"ok    socket: {DRIVER} is served at no socket now",
         f"ok    checkpoint: {folder}/plugins/{DRIVER}/checkpoint.json: none yet, nothing is prepared",
         f"ok    CDI: 0 files of {DRIVER} in {folder}/cdi",
-        "ok    API server: knows node n1, and may be asked for slices and releases",
+        "ok    API server: knows node n1, and slices and releases may be read",
         "ok    kubelet: version v1.37.0",
         f"ok    container runtime: containerd://2.4.2 reads CDI files in {folder}/cdi",
     ]
@@ -98,7 +98,7 @@ async def test_a_node_where_all_is_well(settings: PluginSettings, client: Client
 async def test_folders_that_are_not_there(settings: PluginSettings, client: Client, folder: Path) -> None:
     mended = await to_mend(replace(settings, registry=folder / "none"), client)
     assert mended == [
-        f"mend  plugins-registry-dir: {folder}/none is not a folder: mount the kubelet's folder there, or correct"
+        f"fix   plugins-registry-dir: {folder}/none is not a folder: mount the kubelet's folder there, or correct"
         " --plugins-registry-dir"
     ]
 
@@ -106,15 +106,15 @@ async def test_folders_that_are_not_there(settings: PluginSettings, client: Clie
 async def test_a_configuration_that_cannot_be_used(settings: PluginSettings, client: Client, folder: Path) -> None:
     settings.config.write_text("devices: [{name: gpu-0}]")
     assert await to_mend(settings, client) == [
-        f"mend  configuration: {folder}/devices.yaml: devices[0].model is missing: add it: correct it; the drivers"
-        " cannot be looked at before"
+        f"fix   configuration: {folder}/devices.yaml: devices[0].model is missing: add it: correct it; the drivers"
+        " cannot be checked until then"
     ]
 
 
 async def test_a_device_that_is_missing(settings: PluginSettings, client: Client) -> None:
     settings.config.write_text("devices: [{name: gpu-0, model: a, deviceNodes: [/dev/no-such-gpu]}]")
     assert await to_mend(settings, client) == [
-        "mend  device: gpu-0: /dev/no-such-gpu is not a device node: bring it back, or take it out of the file"
+        "fix   device: gpu-0: /dev/no-such-gpu is not a device node: bring it back, or take it out of the file"
     ]
 
 
@@ -125,11 +125,11 @@ async def test_a_checkpoint_that_is_damaged_and_one_with_unfinished_claims(
     state.write("checkpoint.json", b"{")
     (damaged,) = await to_mend(settings, client)
     assert damaged.startswith(
-        f"mend  checkpoint: checkpoint {state.path}/checkpoint.json is damaged, it is not JSON"
+        f"fix   checkpoint: checkpoint {state.path}/checkpoint.json is damaged, it is not JSON"
     )
     Checkpoint(state, "n1").write({"u1": entry(phase="unpreparing")})
     assert await to_mend(settings, client) == [
-        f"mend  checkpoint: {state.path}/checkpoint.json: team/a only half prepared or unprepared: see the"
+        f"fix   checkpoint: {state.path}/checkpoint.json: team/a only half prepared or unprepared: see the"
         " plugin's log for the driver's error; the kubelet tries again"
     ]
 
@@ -145,9 +145,9 @@ async def test_cdi_files_that_belong_to_nothing_or_that_the_runtime_refuses(
     torn.write_text("{}")
     mended = await to_mend(settings, client)
     assert mended[0] == (
-        f"mend  CDI: {orphan} belongs to no prepared claim: start the plugin again: it removes the file"
+        f"fix   CDI: {orphan} does not belong to a prepared claim: restart the plugin: it removes the file"
     )
-    assert f"mend  CDI: {torn}: devices: is empty: start the plugin again: it writes the file anew" in mended
+    assert f"fix   CDI: {torn}: devices: is empty: restart the plugin: it writes the file again" in mended
 
 
 async def test_sockets(settings: PluginSettings, client: Client) -> None:
@@ -156,7 +156,7 @@ async def test_sockets(settings: PluginSettings, client: Client) -> None:
         assert f"ok    socket: {DRIVER} is served at {path}" in await findings(settings, client)
     path.touch()
     assert await to_mend(settings, client) == [
-        f"mend  socket: {path} is left from a plugin that was killed: start the plugin, or remove it"
+        f"fix   socket: {path} is left from a plugin that was killed: start the plugin, or remove it"
     ]
 
 
@@ -167,7 +167,7 @@ class Refusing(Client):
 
 async def test_an_api_server_that_refuses(settings: PluginSettings, server: MemoryServer) -> None:
     assert await to_mend(settings, Refusing(server.client())) == [
-        "mend  API server: not yours: correct --kubeconfig and --node-name, or apply deploy/base again"
+        "fix   API server: not yours: correct --kubeconfig and --node-name, or apply deploy/base again"
     ]
 
 
@@ -181,8 +181,8 @@ async def test_no_way_to_an_api_server(settings: PluginSettings) -> None:
 @pytest.mark.parametrize(
     ("version", "line"),
     [
-        ("v1.33.4", "mend  kubelet: version v1.33.4: update it to 1.34 or later: it does not know DRA v1"),
-        ("", "mend  kubelet: version '' is not known: wait until the node has reported itself"),
+        ("v1.33.4", "fix   kubelet: version v1.33.4: update it to 1.34 or later: it does not know DRA v1"),
+        ("", "fix   kubelet: version '' is not known: wait until the node has reported itself"),
     ],
 )
 async def test_versions_of_the_kubelet(settings: PluginSettings, client: Client, version: str, line: str) -> None:
@@ -316,7 +316,7 @@ async def test_a_node_with_crio_is_looked_at_by_its_files(
     (folder / "crio.conf").write_text(SPECIFIED % "/etc/cdi")
 
     assert await to_mend(replace(settings, crio=folder / "crio.conf"), client) == [
-        f"mend  container runtime: cri-o://1.35.0, {folder}/crio.conf: cdi_spec_dirs=['/etc/cdi'] has no"
+        f"fix   container runtime: cri-o://1.35.0, {folder}/crio.conf: cdi_spec_dirs=['/etc/cdi'] has no"
         f" {folder}/cdi: add it in [crio.runtime] and restart CRI-O, or give one of them in --cdi-dir"
     ]
 
@@ -326,10 +326,10 @@ FOUND = [
     NodeDiagnosis("API server", "not yours", "apply deploy/base again"),
 ]
 SHOWN = {
-    "text": "ok    kubelet: version v1.37.0\nmend  API server: not yours: apply deploy/base again",
+    "text": "ok    kubelet: version v1.37.0\nfix   API server: not yours: apply deploy/base again",
     "wide": "STATE  SUBJECT     FOUND            REMEDY\n"
     "ok     kubelet     version v1.37.0  -\n"
-    "mend   API server  not yours        apply deploy/base again",
+    "fix    API server  not yours        apply deploy/base again",
     "name": "check/api-server",
     "yaml": "apiVersion: cli.parley.dev/v1alpha1\nkind: NodeDiagnosis\nnodeName: n1\nitems:\n"
     "- subject: kubelet\n  found: version v1.37.0\n  remedy: ''\n  well: true\n"
@@ -344,7 +344,7 @@ def test_findings_are_printed_as_kubectl_prints(output: str) -> None:
 
 def test_findings_as_json_are_those_as_yaml_and_a_table_may_lack_its_headings() -> None:
     assert orjson.loads(shown(FOUND, "n1", "json")) == yaml.safe_load(SHOWN["yaml"])
-    assert shown(FOUND, "n1", "wide", headings=False).splitlines()[0] == "ok    kubelet     version v1.37.0  -"
+    assert shown(FOUND, "n1", "wide", headings=False).splitlines()[0] == "ok   kubelet     version v1.37.0  -"
     assert shown(FOUND[:1], "n1", "name") == ""
 
 
@@ -368,4 +368,4 @@ async def test_the_program(settings: PluginSettings, folder: Path) -> None:
     assert process.returncode == 8
     lines = output.decode().splitlines()
     assert lines[0] == f"ok    plugins-dir: {folder}/plugins"
-    assert lines[-1].startswith("mend  API server: ")
+    assert lines[-1].startswith("fix   API server: ")

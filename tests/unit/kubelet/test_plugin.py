@@ -262,5 +262,5 @@ async def test_a_disk_that_fails_is_told_per_claim(settings: PluginSettings, cli
         path.mkdir()
         answers = await kubelet.prepare(claim)
     assert answers["a"].error == (
-        f"claim team/a: {path}: Is a directory: see to the node's disk, the kubelet will try again"
+        f"claim team/a: {path}: Is a directory: check the node's disk; the kubelet will try again"
     )

@@ -173,7 +173,7 @@ def test_settings_for_a_driver_that_is_not_served(settings: PluginSettings) -> N
     with pytest.raises(ConfigurationError) as error:
         make_drivers(settings, configuration(drivers={"port.example.com": {}}))
     assert str(error.value) == (
-        f"{settings.config}: drivers['port.example.com']: no driver of that name was given in --driver, which has"
+        f"{settings.config}: drivers['port.example.com']: no driver of that name is in --driver, which has"
         f" device.parley.dev, {DRIVER}: correct the name or remove it"
     )
 

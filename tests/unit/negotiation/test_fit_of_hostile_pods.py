@@ -68,8 +68,8 @@ def test_more_tolerations_and_requirements_than_are_compared_are_told() -> None:
     one_too_many = pod(tolerations=[{"operator": "Exists"}] * (MAX_COMPARED - 1), affinity=affinity(needs(["1"])))
 
     assert misfit(needs_of(one_too_many), NODE, ROOM, {}, 0) == (
-        "is not looked at: the pod has 257 tolerations, node selector terms and requirements, and Parley compares "
-        "at most 256 with a node"
+        "is not considered: the pod has 257 tolerations, node selector terms and requirements, and Parley "
+        "evaluates at most 256 with a node"
     )
     assert misfit(needs_of(pod(tolerations=[{"operator": "Exists"}] * MAX_COMPARED)), NODE, ROOM, {}, 0) == ""
 
@@ -79,7 +79,8 @@ def test_more_values_than_are_compared_are_told() -> None:
     tolerant = [{"operator": "Exists"}]
 
     assert misfit(needs_of(pod(tolerations=tolerant, affinity=affinity(needs(values)))), NODE, ROOM, {}, 0) == (
-        "is not looked at: the pod's node affinity names 4097 values, and Parley compares at most 4096 with a node"
+        "is not considered: the pod's node affinity names 4097 values, and Parley evaluates at most 4096 with a "
+        "node"
     )
     assert (
         misfit(needs_of(pod(tolerations=tolerant, affinity=affinity(needs(values[:-1])))), NODE, ROOM, {}, 0) == ""

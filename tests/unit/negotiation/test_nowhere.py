@@ -18,7 +18,7 @@ from parley.negotiation.nowhere import apart, nowhere, where
             False,
             (
                 reasons.NO_CANDIDATES,
-                "0 of 0 nodes will do: the cluster has no nodes. To help: add or free a node",
+                "0 of 0 nodes are available: the cluster has no nodes. Remedy: add or free a node",
             ),
         ),
         (
@@ -28,7 +28,7 @@ from parley.negotiation.nowhere import apart, nowhere, where
             False,
             (
                 reasons.NO_CANDIDATES,
-                "0 of 2 nodes will do: nodes a, b: cordoned. To help: add or free a node",
+                "0 of 2 nodes are available: nodes a, b: cordoned. Remedy: add or free a node",
             ),
         ),
         (
@@ -38,8 +38,8 @@ from parley.negotiation.nowhere import apart, nowhere, where
             True,
             (
                 reasons.NOTHING_VIABLE,
-                "0 of 2 nodes will do: node a: cordoned; node b: claim gpu: 0 of 1 device free. "
-                "To help: free devices or add nodes that have what is asked for",
+                "0 of 2 nodes are available: node a: cordoned; node b: claim gpu: 0 of 1 device free. "
+                "Remedy: free devices or add nodes that have what is requested",
             ),
         ),
         (
@@ -49,7 +49,7 @@ from parley.negotiation.nowhere import apart, nowhere, where
             True,
             (
                 reasons.NOTHING_VIABLE,
-                "0 of 2 nodes will do: no driver gave a reason. To help: add or free a node",
+                "0 of 2 nodes are available: no driver gave a reason. Remedy: add or free a node",
             ),
         ),
     ],
@@ -64,7 +64,7 @@ def test_why_no_node_will_do(
 @pytest.mark.parametrize(
     ("nodes", "words"),
     [
-        (None, "allocated, for use on every node"),
+        (None, "allocated and usable on every node"),
         (("a",), "allocated on node a"),
         (("a", "b"), "allocated on nodes a, b"),
     ],
@@ -76,7 +76,7 @@ def test_where_a_claim_is(nodes: tuple[str, ...] | None, words: str) -> None:
 
 def test_more_nodes_are_no_remedy_where_what_is_asked_for_belongs_to_none() -> None:
     _, message = nowhere(1, {}, {"a": "0 of 3 tokens free, 4 wanted"}, asked=True, on_nodes=False)
-    assert message.endswith("To help: end pods that hold some, ask for less, or enlarge what the class has")
+    assert message.endswith("Remedy: delete pods that hold some, request less, or enlarge the pool of the class")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_more_nodes_are_no_remedy_where_what_is_asked_for_belongs_to_none() -> N
         (
             {"team/a": ("x",), "team/b": None, "team/c": ("y", "z")},
             "no node has all claims of the pod: claim team/a is allocated on node x; claim team/c is allocated on "
-            "nodes y, z. To help: delete those on one of the nodes to begin anew",
+            "nodes y, z. Remedy: delete those on one of the nodes to start over",
         ),
     ],
 )

@@ -83,21 +83,21 @@ def stranded(*claims: str, used: bool = False, **causes: Cause) -> str:
 def test_the_message_names_claim_node_cause_and_remedy() -> None:
     assert stranded("team/build", a=Cause.CORDONED) == (
         "claim team/build is allocated on node a, where the pod can't go: node a: cordoned. "
-        "To help: uncordon the node, or delete the claim to begin anew elsewhere"
+        "Remedy: uncordon the node, or delete the claim to start over elsewhere"
     )
     assert stranded("team/build", a=Cause.DELETED) == (
         "claim team/build is allocated on node a, where the pod can't go: node a: deleted. "
-        "To help: delete the claim to begin anew elsewhere"
+        "Remedy: delete the claim to start over elsewhere"
     )
     assert stranded("team/build", used=True, a=Cause.FULL) == (
         "claim team/build is allocated on node a, where the pod can't go: node a: no pod slots left. "
-        "To help: end pods on the node, or delete the claim to begin anew elsewhere once the pods that use it "
+        "Remedy: delete pods on the node, or delete the claim to start over elsewhere once the pods that use it "
         "have ended"
     )
     assert stranded("team/build", "team/cache", a=Cause.FULL, b=Cause.CORDONED) == (
         "claims team/build, team/cache are allocated on nodes a, b, where the pod can't go: "
         "node a: no pod slots left; node b: cordoned. "
-        "To help: end pods on the node, or uncordon the node, or delete the claims to begin anew elsewhere"
+        "Remedy: delete pods on the node, or uncordon the node, or delete the claims to start over elsewhere"
     )
 
 

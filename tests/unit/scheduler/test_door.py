@@ -83,9 +83,9 @@ def test_ten_pods_over_three_devices_run_three_at_a_time(play: Any) -> None:
                 scheduling = await world.scheduling(name)
                 assert scheduling.status.waiting_for == "NothingViable"
                 assert scheduling.status.message == (
-                    "0 of 2 nodes will do: node a: claim gpu-0: 0 of 1 device free, 1 wanted; "
+                    "0 of 2 nodes are available: node a: claim gpu-0: 0 of 1 device free, 1 wanted; "
                     "node b: claim gpu-0: 0 of 2 devices free, 1 wanted. "
-                    "To help: free devices or add nodes that have what is asked for"
+                    "Remedy: free devices or add nodes that have what is requested"
                 )
                 assert [reason for reason, _ in await world.events_on(name)] == ["NothingViable"]
             for name in running:
@@ -146,7 +146,7 @@ def test_a_pod_bound_by_others_is_served_where_it_is(play: Any) -> None:
         await world.settle()
         assert await world.devices() == {("a", "gpu-0"): 1}
         assert (await world.scheduling("q")).status.message.startswith(
-            "0 of 2 nodes will do: node a: claim gpu-0: 0 of 1 device free, 1 wanted."
+            "0 of 2 nodes are available: node a: claim gpu-0: 0 of 1 device free, 1 wanted."
         )
 
     play(scenario)
@@ -277,9 +277,9 @@ def test_resources_taints_and_suitable_nodes_decide_about_candidates(play: Any) 
         await world.add_pod("q", "one")
         await world.settle()
         assert (await world.scheduling("q")).status.message == (
-            "0 of 3 nodes will do: node a: not among the suitableNodes of class gpu; node b: cordoned; "
+            "0 of 3 nodes are available: node a: not among the suitableNodes of class gpu; node b: cordoned; "
             "node c: claim gpu-0: 0 of 1 device free, 1 wanted. "
-            "To help: free devices or add nodes that have what is asked for"
+            "Remedy: free devices or add nodes that have what is requested"
         )
         await world.client.patch(NODES, "b", {"spec": {"unschedulable": None}})
         await world.settle()
@@ -359,7 +359,7 @@ def test_a_name_that_is_taken_is_told_on_claim_and_pod_and_mended_by_deleting(pl
             await world.add_pod("p", claims=["disk"])
         await world.settle()
         note = (
-            "a resource.k8s.io ResourceClaim default/disk exists that Parley did not make: "
+            "a resource.k8s.io ResourceClaim default/disk exists that Parley did not create: "
             "delete it, or give the parley.dev ResourceClaim another name"
         )
         assert (await world.events_on("p"))[-1] == ("NameTaken", note)

@@ -166,7 +166,7 @@ def test_what_could_not_be_taken_over_is_not_handed_out_and_the_rest_is(play: An
         (mirror,) = (m for m in await world.mirrors() if m.metadata.name.startswith("p-"))
         words = (
             f"driver tokens.parley.dev could not restore what claim default/{mirror.metadata.name} holds "
-            "(KeyError: 'restore'), and keeps away from it until that claim is given back"
+            "(KeyError: 'restore'), and leaves it alone until that claim is released"
         )
         assert await world.events_on(mirror.metadata.name) == [(reasons.DRIVER_FAILED, words)]
         assert words in (await world.scheduling("q")).status.message

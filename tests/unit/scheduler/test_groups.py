@@ -130,7 +130,7 @@ def test_a_pod_whose_claims_are_apart_is_told_which_and_where(play: Play) -> Non
         assert status.waiting_for == reasons.CONFLICTING_ALLOCATIONS
         assert status.message == (
             "no node has all claims of the pod: claim default/source is allocated on node a; "
-            "claim default/cache is allocated on node b. To help: delete those on one of the nodes to begin anew"
+            "claim default/cache is allocated on node b. Remedy: delete those on one of the nodes to start over"
         )
         await world.finish_pod("on-b")
         await world.client.delete(CLAIMS, "cache", NAMESPACE)

@@ -152,7 +152,7 @@ def test_what_has_the_stand_ins_name_is_none(play: Play) -> None:
         found = (await world.scheduling("p")).status
         assert (found.waiting_for, found.message) == (
             "NameTaken",
-            f"a parley.dev ResourceClaim default/{mirror.metadata.name} exists that Parley did not make, and "
+            f"a parley.dev ResourceClaim default/{mirror.metadata.name} exists that Parley did not create, and "
             "Parley needs the name for what the driver allocates: delete it",
         )
 

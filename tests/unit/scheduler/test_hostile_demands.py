@@ -22,8 +22,8 @@ def test_a_pod_with_more_claims_than_are_judged_together_is_told_so(play: Play) 
         await world.add_pod("small", "one")
         await world.settle()
         message = (
-            "pod default/huge has 129 claims of driver device.parley.dev, 128 are possible: "
-            "have each claim ask for more, or divide the work among several pods"
+            "pod default/huge has 129 claims of driver device.parley.dev, at most 128 are allowed: "
+            "have each claim request more, or divide the work among several pods"
         )
         assert (await world.scheduling("huge")).status.message == message
         assert await world.events_on("huge") == [("ParametersInvalid", message)]

@@ -204,8 +204,8 @@ def test_a_claim_for_which_nothing_is_left_says_so_and_gets_what_comes_free(play
         await world.add_pod("p", claims=["now"])
         await world.settle()
         words = (
-            "0 of 1 node will do: node a: claim now: 0 of 1 device free, 1 wanted. "
-            "To help: free devices or add nodes that have what is asked for"
+            "0 of 1 node is available: node a: claim now: 0 of 1 device free, 1 wanted. "
+            "Remedy: free devices or add nodes that have what is requested"
         )
         assert await says(world) == ("False", "NothingViable", words)
         assert ready(await world.claim("now")) == "NothingViable"
@@ -229,7 +229,7 @@ def test_a_new_node_serves_a_claim_that_waits(play: Any) -> None:
         assert await says(world) == (
             "False",
             "NoCandidates",
-            "0 of 0 nodes will do: the cluster has no nodes. To help: add or free a node",
+            "0 of 0 nodes are available: the cluster has no nodes. Remedy: add or free a node",
         )
         await world.add_node("a", devices=1)
         await world.settle()
@@ -258,9 +258,9 @@ def test_only_suitable_schedulable_nodes_without_taints_come_into_question(play:
         status, code, words = await says(world, "next")
         assert (status, code) == ("False", "NothingViable")
         assert words == (
-            "0 of 4 nodes will do: node a: not among the suitableNodes of class gpu; node b: taint "
+            "0 of 4 nodes are available: node a: not among the suitableNodes of class gpu; node b: taint "
             "kept:NoSchedule; node c: cordoned; node d: claim next: 0 of 1 device free, 1 wanted. "
-            "To help: free devices or add nodes that have what is asked for"
+            "Remedy: free devices or add nodes that have what is requested"
         )
         await world.client.patch(NODES, "c", {"spec": {"unschedulable": None}})
         await world.settle()
@@ -290,7 +290,7 @@ def test_a_claim_over_the_limit_waits_until_there_is_room(play: Any) -> None:
         await world.settle()
         words = (
             "namespace default holds 4 of 5 units that class shelf allows it, 2 more wanted: "
-            "end pods that hold some, or raise the class's limits[0].units"
+            "delete pods that hold some, or raise the class's limits[0].units"
         )
         assert await says(world) == await says(world, "later") == ("False", "LimitReached", words)
         await world.delete_pod("p")
@@ -390,7 +390,8 @@ def test_a_node_where_the_driver_never_will_is_excluded_until_the_class_changes(
         status, code, words = await says(world)
         assert (status, code) == ("False", "NothingViable")
         assert words.startswith(
-            "0 of 2 nodes will do: node a: claim now: driver shelf.example.com could not allocate on node a: no "
+            "0 of 2 nodes are available: node a: claim now: driver shelf.example.com could not allocate on node "
+            "a: no "
         )
         behaviour.trouble = no_trouble
         await world.client.patch(CLASSES, "shelf", {"scoreWeight": 2})
@@ -520,9 +521,9 @@ def test_a_pod_waits_for_a_delayed_claim_where_its_immediate_claim_is(play: Any)
         waits = (await world.scheduling("p")).status
         assert waits.waiting_for == "NothingViable"
         assert waits.message == (
-            "0 of 2 nodes will do: node a: claim gpu-0: 0 of 2 devices free, 1 wanted; "
+            "0 of 2 nodes are available: node a: claim gpu-0: 0 of 2 devices free, 1 wanted; "
             "node b: another claim of the pod is allocated elsewhere. "
-            "To help: free devices or add nodes that have what is asked for. "
+            "Remedy: free devices or add nodes that have what is requested. "
             "Claim default/now is allocated on node a"
         )
         await is_free(world)
@@ -548,7 +549,7 @@ def test_two_claims_on_different_nodes_serve_no_pod_together_until_one_is_made_a
         assert (waits.waiting_for, waits.message) == (
             "ConflictingAllocations",
             "no node has all claims of the pod: claim default/left is allocated on node a; claim default/right is "
-            "allocated on node b. To help: delete those on one of the nodes to begin anew",
+            "allocated on node b. Remedy: delete those on one of the nodes to start over",
         )
         await world.client.patch(NODES, "a", {"spec": {"unschedulable": True}})
         await world.client.delete(CLAIMS, "left", NAMESPACE)

@@ -95,7 +95,7 @@ def test_a_pod_is_told_which_label_it_lacks_and_goes_on_when_it_has_it(play: Pla
         status = (await world.scheduling("bare")).status
         assert (status.waiting_for, status.message) == (
             reasons.CLAIM_NOT_MADE,
-            "claim default/src-7 does not exist, and template default/src makes claims by the label "
+            "claim default/src-7 does not exist, and template default/src creates claims by the label "
             "'example.com/run' (spec.sharedBy.podLabel), which pod default/bare does not have: set it in "
             "metadata.labels, or create the claim",
         )

@@ -162,8 +162,8 @@ def test_a_pod_finds_the_one_node_of_thousands(play: Any) -> None:
         scheduling = await world.scheduling("too-late")
         assert len(scheduling.spec.candidate_nodes) <= DEFAULT_CANDIDATES
         assert scheduling.status.message == (
-            "0 of 5000 nodes will do: nodes n0000, n0001, n0002 and 4997 more: claim gpu-0: full. "
-            "To help: free devices or add nodes that have what is asked for"
+            "0 of 5000 nodes are available: nodes n0000, n0001, n0002 and 4997 more: claim gpu-0: full. "
+            "Remedy: free devices or add nodes that have what is requested"
         )
 
     play(scenario)

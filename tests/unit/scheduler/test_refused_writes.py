@@ -51,7 +51,7 @@ def test_a_template_whose_mirror_is_refused(play: Any, door: str) -> None:
 
         words = (
             "the API server refused the resource.k8s.io ResourceClaimTemplate that stands for default/one: "
-            f"{QUOTA}: change what it names; it is tried again"
+            f"{QUOTA}: change what it names; Parley tries again"
         )
         status = (await world.scheduling("p")).status
         assert (status.waiting_for, status.message) == (reasons.WRITE_REFUSED, words)
@@ -78,7 +78,7 @@ def test_a_named_claim_whose_mirror_is_refused(play: Any, door: str) -> None:
 
         words = (
             "the API server refused the resource.k8s.io ResourceClaim that stands for default/c: "
-            f"{QUOTA}: change what it names; it is tried again"
+            f"{QUOTA}: change what it names; Parley tries again"
         )
         (accepted,) = (c for c in (await world.claim("c")).status.conditions if c.type == reasons.ACCEPTED)
         assert (accepted.status, accepted.reason, accepted.message) == ("False", reasons.WRITE_REFUSED, words)

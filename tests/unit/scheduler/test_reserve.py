@@ -216,7 +216,9 @@ def test_a_claim_of_one_pod_reserves_nothing(play: Play) -> None:
         await world.add_pod("clone", "one")
         await world.settle()
         assert await world.node_of("clone") == ""
-        assert "made from a template for one pod, and nobody uses it later" in await message(world, "clone")
+        assert "created from a template for one pod, and no other pod uses it later" in await message(
+            world, "clone"
+        )
 
     play(scenario)
 

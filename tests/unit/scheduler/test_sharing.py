@@ -55,7 +55,7 @@ def test_256_pods_share_a_claim_and_the_next_gets_in_when_one_leaves(play: Any) 
             await world.settle()
         message = (
             "256 pods use claim default/common, which is the most that Kubernetes allows: "
-            "wait until one of them ends, or make another claim for some of them"
+            "wait until one of them ends, or create another claim for some of them"
         )
         status = (await world.scheduling("late")).status
         assert (status.waiting_for, status.message) == ("ClaimFull", message)

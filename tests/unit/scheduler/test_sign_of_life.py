@@ -52,7 +52,7 @@ def test_when_all_plugins_are_gone_no_node_comes_into_question(play: Play) -> No
         await world.settle()
         scheduling = await world.scheduling("p")
         assert scheduling.status.waiting_for == reasons.NO_CANDIDATES
-        assert scheduling.status.message.startswith(f"0 of 2 nodes will do: nodes a, b: {GONE}")
+        assert scheduling.status.message.startswith(f"0 of 2 nodes are available: nodes a, b: {GONE}")
 
     play(scenario)
 

@@ -60,11 +60,11 @@ async def end_the_other(world: World, _: str) -> None:
 
 
 WAYS: Mapping[str, tuple[Change, Change, str]] = {
-    "cordoned": (cordon, uncordon, "cordoned. To help: uncordon the node"),
-    "unreachable": (taint, untaint, "unreachable. To help: bring the node back"),
-    "without cpu": (use_all_cpu, end_the_other, "too little cpu left. To help: end pods on the node"),
-    "without slots": (use_all_slots, free_slots, "no pod slots left. To help: end pods on the node"),
-    "deleted": (delete, come_back, "deleted. To help: delete the claim to begin anew elsewhere"),
+    "cordoned": (cordon, uncordon, "cordoned. Remedy: uncordon the node"),
+    "unreachable": (taint, untaint, "unreachable. Remedy: bring the node back"),
+    "without cpu": (use_all_cpu, end_the_other, "too little cpu left. Remedy: delete pods on the node"),
+    "without slots": (use_all_slots, free_slots, "no pod slots left. Remedy: delete pods on the node"),
+    "deleted": (delete, come_back, "deleted. Remedy: delete the claim to start over elsewhere"),
 }
 
 
@@ -133,14 +133,14 @@ def condition(claim: ResourceClaim, of_type: str) -> Condition | None:
 
 
 CONDITIONS: Mapping[str, tuple[Change, Change, str, str]] = {
-    "cordoned": (cordon, uncordon, "NodeCordoned", "cordoned and takes no pods. To help: uncordon the node, or "),
+    "cordoned": (cordon, uncordon, "NodeCordoned", "cordoned and takes no pods. Remedy: uncordon the node, or "),
     "unreachable": (
         taint,
         untaint,
         "NodeUnreachable",
-        "unreachable and takes no pods. To help: bring the node back, or ",
+        "unreachable and takes no pods. Remedy: bring the node back, or ",
     ),
-    "deleted": (delete, come_back, "NodeDeleted", "deleted and takes no pods. To help: "),
+    "deleted": (delete, come_back, "NodeDeleted", "deleted and takes no pods. Remedy: "),
 }
 
 
@@ -161,7 +161,7 @@ def test_the_claim_itself_shows_that_its_node_takes_no_pods(
         assert ready is not None
         assert (stranded.status, stranded.reason) == ("True", reason)
         assert stranded.message == (
-            f"node {node}, where the claim is allocated, is {text}delete the claim to begin anew elsewhere"
+            f"node {node}, where the claim is allocated, is {text}delete the claim to start over elsewhere"
         )
         assert (ready.status, ready.reason, ready.message) == ("False", "ClaimStranded", stranded.message)
 

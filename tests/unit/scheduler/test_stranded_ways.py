@@ -116,7 +116,7 @@ def test_a_claim_fails_when_its_node_was_away_for_so_long_and_its_pods_are_told(
         assert ready is not None
         assert ended.message == (
             f"node {node}, where it is allocated, has been cordoned for 300 s, after which claims of class gpu "
-            "fail: delete it and make it anew"
+            "fail: delete it and create it again"
         )
         assert (ready.status, ready.reason) == ("False", reasons.CLAIM_FAILED)
         assert (reasons.CLAIM_FAILED, ended.message) in await world.events_on("disk")
@@ -223,7 +223,9 @@ def test_what_is_lost_with_its_node_begins_anew_on_another_one(play: Play, lose:
         assert await is_kept_on(world, await world.node_of("next"))
         events = [note for reason, note in await world.events_on("disk") if reason == reasons.CLAIM_RECREATED]
         what = "out of service" if lose is out_of_service else "deleted"
-        assert events == [f"node {node} is {what}: what the claim had there is given up, and it is allocated anew"]
+        assert events == [
+            f"node {node} is {what}: what the claim had there is given up, and the claim is allocated again"
+        ]
 
     play(scenario)
 

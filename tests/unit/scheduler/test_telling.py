@@ -42,7 +42,7 @@ def test_each_phase_of_a_pod_is_one_line(play: Any) -> None:
         assert [(entry["event"], entry.get("pod"), entry["node"]) for entry in phases] == [
             ("allocated", "default/p", "a"),
             ("bound", "default/p", "a"),
-            ("given back", None, "a"),
+            ("released", None, "a"),
         ]
         assert (phases[1]["rounds"], phases[2]["claim"]) == (1, f"default/{claim.metadata.name}")
 

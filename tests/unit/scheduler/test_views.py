@@ -133,7 +133,7 @@ def test_a_pod_with_a_view_waits_for_what_it_shows_and_goes_there(play: Play) ->
         assert [await runs(world, "reader", "view"), await runs(world, "other", claims=("inputs",))] == ["", ""]
         status = (await world.scheduling("reader")).status
         assert status.waiting_for == reasons.NOTHING_VIABLE
-        assert "claim work, which is to be shown, has no workspace yet" in status.message
+        assert "claim work, the source, has no workspace yet" in status.message
         node = await runs(world, "writer", claims=("work",))
         assert node
         await asyncio.sleep(10)
@@ -187,12 +187,12 @@ class Astray(WorkspaceDriver):
 @pytest.mark.parametrize(
     ("uses", "words"),
     [
-        (lambda own: "work", "says that a claim uses 'work'; possible are 32 UIDs"),
+        (lambda own: "work", "says that a claim uses 'work'; it must be at most 32 UIDs"),
         (
             lambda own: [own],
-            "lets claim default/inputs use claim default/inputs: possible are named claims of its own",
+            "lets claim default/inputs use claim default/inputs: it has to be one of its own named claims",
         ),
-        (lambda own: ["elsewhere"], "what claim default/inputs is to use is being given back"),
+        (lambda own: ["elsewhere"], "a claim that claim default/inputs uses is being released"),
     ],
 )
 def test_a_driver_that_lets_views_use_what_they_cannot_is_named(play: Play, uses: Any, words: str) -> None:

@@ -323,9 +323,12 @@ class Reserves(Nothing):
         ("2", "it must be None or a Reserve"),
         (Reserve({"cpu": "-1"}), "no amount may be less than 0"),
         (Reserve({"cpu": "much"}), "'much' is not a quantity"),
-        (Reserve({"pods": "3"}), "possible are 0 to 10000 pods, and amounts of 16 other resources"),
-        (Reserve(pods=-1), "possible are 0 to 10000 pods, and amounts of 16 other resources"),
-        (Reserve({f"r{i}": "1" for i in range(17)}), "possible are 0 to 10000 pods, and amounts of 16 other"),
+        (Reserve({"pods": "3"}), "it may have 0 to 10000 pods, and amounts of at most 16 other resources"),
+        (Reserve(pods=-1), "it may have 0 to 10000 pods, and amounts of at most 16 other resources"),
+        (
+            Reserve({f"r{i}": "1" for i in range(17)}),
+            "it may have 0 to 10000 pods, and amounts of at most 16 other",
+        ),
     ],
 )
 def test_what_is_reserved_can_be_counted(reserve: Any, fault: str) -> None:

@@ -85,7 +85,7 @@ def test_an_allocation_makes_an_accepted_claim_ready_in_the_same_write() -> None
 @pytest.mark.parametrize(
     ("allocation", "message"),
     [
-        ({}, "allocated, for use on every node"),
+        ({}, "allocated and usable on every node"),
         (
             {"availableOnNodes": {"nodeSelectorTerms": [{"matchExpressions": [{**NAMED, "key": "zone"}]}]}},
             "allocated on nodes with zone=a",

@@ -104,9 +104,9 @@ def test_the_version_is_read() -> None:
     assert version_in(b"[" * 100_000) == ""
 
 
-UNREADABLE = "can't be read: it nests too deep, or is no Unicode"
+UNREADABLE = "can't be read: it is nested too deeply, or is not valid Unicode"
 NO_KEY = "has no data key 'parameters': put the parameters there, as YAML or JSON"
-MOST = f"at most {MAX_BYTES} are taken: shorten"
+MOST = f"at most {MAX_BYTES} are allowed: shorten"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ MOST = f"at most {MAX_BYTES} are taken: shorten"
         ),
         (SIZE, answer(spec={"a": "x" * MAX_BYTES}), f"has 10248 bytes of parameters, {MOST} them"),
         (SIZE, answer(spec={"a": "x" * 5 * MAX_BYTES}), f"spec has 51208 bytes, {MOST} it"),
-        (SIZE, answer(spec=[1]), "spec is no object"),
+        (SIZE, answer(spec=[1]), "spec is not an object"),
         (SIZE, answer(spec={"a": nested(65)}), "spec nests deeper than 64 levels: make it flatter"),
         (SIZE, b'{"spec": {"a": ' + b"[" * 20_000 + b"]" * 20_000 + b"}}", UNREADABLE),
         (SIZE, b'{"spec": {"a": "\\ud800"}}', UNREADABLE),

@@ -61,7 +61,7 @@ def test_a_reservation_does_not_pass_to_another_pod() -> None:
 def test_only_who_allocates_says_which_pod_is_next(owner: str) -> None:
     mirror = claim("exclusive", owner=owner)
     assert refusal(mirror, reserved("b")) == (
-        "ResourceClaim team/gate is exclusive, and Parley says whose turn it is: wait until it adds pod b to "
-        "status.reservedFor, which takes the verb allocate on resourceclaims.parley.dev."
+        "ResourceClaim team/gate is exclusive, and Parley decides which pod may use it: wait until it adds pod "
+        "b to status.reservedFor, which takes the verb allocate on resourceclaims.parley.dev."
     )
     assert refusal(mirror, reserved("b"), allocates=True) == ""

@@ -140,7 +140,9 @@ def test_a_pod_that_nothing_suits_waits_and_both_sides_say_why(play: Play) -> No
     giant = play(node("n1"), devices("n1", "gpu-0"), class_(), template(count=2), pod("p", "one"))["p"]
 
     assert giant.node == ""
-    assert giant.reason.startswith("NothingViable: 0 of 1 node will do: node n1: claim one: 1 of 1 device free")
+    assert giant.reason.startswith(
+        "NothingViable: 0 of 1 node is available: node n1: claim one: 1 of 1 device free"
+    )
     assert [condition.message for condition in giant.pod.status.conditions] == [
         "0/1 nodes are available: request exclusive: device class being-negotiated.parley.dev does not exist."
     ]

@@ -38,7 +38,7 @@ def test_the_first_page(play: Play) -> None:
         told = words((await shown(world, "/")).main)
 
         assert "Pods with claims (2)" in told
-        assert re.search(r"default/wants … waits NothingViable 60 s - gpu 0 0 of 2 nodes will do", told)
+        assert re.search(r"default/wants … waits NothingViable 60 s - gpu 0 0 of 2 nodes are available", told)
         assert re.search(r"default/runs ✓ bound - 2 min a gpu - -", told)
         assert "gpu device.parley.dev 2 devices 1 0 1 … 1 waiting" in told
         assert "plain" not in told

@@ -138,7 +138,7 @@ def test_who_may_read_nothing_is_told_so(play: Play) -> None:
     ("error", "words"),
     [
         (Unauthorized(401, "Unauthorized", "Unauthorized"), "log in again"),
-        (OutcomeUnknown("GET pods: no answer"), "see whether the API server runs and can be reached"),
+        (OutcomeUnknown("GET pods: no answer"), "check whether the API server runs and can be reached"),
     ],
 )
 def test_a_server_that_does_not_answer(play: Play, error: Exception, words: str) -> None:

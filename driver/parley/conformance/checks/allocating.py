@@ -122,7 +122,7 @@ async def _check_unallocated(stage: Stage, *claims: str) -> None:
         claim = await stage.get_claim(name)
         written = [write.after or {} for write in stage.traffic.writes_to(CLAIMS, stage.name, name)]
         if has_allocation(claim) or any(map(has_allocation, written)):
-            raise Unmet(stage.about(name), "no allocation, at no time", claim_text(claim))
+            raise Unmet(stage.about(name), "no allocation at any time", claim_text(claim))
 
 
 async def _all_or_none(stage: Stage) -> None:

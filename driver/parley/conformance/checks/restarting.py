@@ -32,7 +32,7 @@ async def _holds_what_the_api_says(stage: Stage) -> None:
     for allocated in held:
         found = await stage.get_claim(allocated.claim)
         if not has_allocation(found):
-            expected = "its allocation, as nobody asked for it back"
+            expected = "its allocation, as nobody requested its deallocation"
             raise Unmet(stage.about(allocated.claim), expected, claim_text(found))
 
 
@@ -50,7 +50,7 @@ async def _catches_up(stage: Stage) -> None:
     await stage.until_claim(
         held.claim,
         lambda found: not has_allocation(found),
-        "no allocation any more, as it was asked for while the driver was away",
+        "no allocation any more, as deallocation was requested while the driver was down",
     )
     await stage.answered(pod, claim)
 

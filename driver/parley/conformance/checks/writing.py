@@ -45,7 +45,7 @@ async def _names_the_uid(stage: Stage) -> None:
     await stage.answered(pod, claim)
     for write in stage.traffic.writes_to(POD_SCHEDULINGS, stage.name, pod):
         if not ((write.call.body or {}).get("metadata") or {}).get("uid"):
-            expected = "metadata.uid in the answer, so that one that comes too late makes no PodScheduling anew"
+            expected = "metadata.uid in the answer, so that a late one does not recreate the PodScheduling"
             raise Unmet(stage.question(pod), expected, f"metadata {(write.call.body or {}).get('metadata')}")
 
 

@@ -60,7 +60,7 @@ def template_refused(facts: Templated) -> Problem | None:
 
 def not_generated(facts: Templated) -> Problem:
     """Nothing is wrong, but the claim is not there yet."""
-    message = f"the claim for {facts.entry!r} is being made from template {facts.path}"
+    message = f"the claim for {facts.entry!r} is being created from template {facts.path}"
     return facts.blocked(reasons.CLAIM_NOT_FOUND, message, transient=True)
 
 
@@ -109,7 +109,7 @@ def generated_deleted(facts: GeneratedClaim) -> Problem | None:
     """It is on its way out while its pod is not bound, and Kubernetes will make another one."""
     if not facts.mirror.metadata.deletion_timestamp or facts.pod.spec.node_name:
         return None
-    message = f"the claim for {facts.entry!r} was deleted and is being made anew"
+    message = f"the claim for {facts.entry!r} was deleted and is being recreated"
     return Problem(reasons.CLAIM_NOT_FOUND, message, (), transient=True)
 
 
@@ -119,7 +119,7 @@ def generated_leaving(facts: GeneratedClaim) -> Problem | None:
     former = facts.former is not None and not facts.former.joinable
     if not former and not (facts.holding is None and stand_in is not None and being_deallocated(stand_in)):
         return None
-    return Problem(reasons.CLAIM_NOT_FOUND, f"claim {facts.path} is being given back", (), transient=True)
+    return Problem(reasons.CLAIM_NOT_FOUND, f"claim {facts.path} is being released", (), transient=True)
 
 
 def generated_unreadable(facts: GeneratedClaim) -> Problem | None:
@@ -137,7 +137,7 @@ def stand_in_taken(facts: GeneratedClaim) -> Problem | None:
     if stands_for(facts.stand_in, facts.pod.metadata.uid, facts.entry, facts.asked):
         return None
     message = (
-        f"a parley.dev ResourceClaim {facts.path} exists that Parley did not make, and Parley needs the "
+        f"a parley.dev ResourceClaim {facts.path} exists that Parley did not create, and Parley needs the "
         "name for what the driver allocates: delete it"
     )
     return facts.blocked(reasons.NAME_TAKEN, message)
@@ -148,8 +148,8 @@ def not_from_a_template(facts: GeneratedClaim) -> Problem | None:
     if facts.asked is not None:
         return None
     message = (
-        f"claim {facts.path} names Parley's DeviceClass but was not made by Parley: "
-        "make it from a parley.dev ResourceClaimTemplate"
+        f"claim {facts.path} names Parley's DeviceClass but was not created by Parley: "
+        "create it from a parley.dev ResourceClaimTemplate"
     )
     return facts.blocked(reasons.NAME_TAKEN, message)
 

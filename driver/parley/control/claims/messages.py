@@ -6,7 +6,7 @@ from parley.control.objects.mirror import MAX_PARAMETERS_BYTES
 def taken(kind: str, namespace: str, name: str) -> str:
     """The message about a built-in object in the mirror's place."""
     return (
-        f"a resource.k8s.io {kind} {namespace}/{name} exists that Parley did not make: "
+        f"a resource.k8s.io {kind} {namespace}/{name} exists that Parley did not create: "
         f"delete it, or give the parley.dev {kind} another name"
     )
 
@@ -15,7 +15,7 @@ def refused(kind: str, namespace: str, name: str, why: str) -> str:
     """The message about a mirror that the API server does not take."""
     return (
         f"the API server refused the resource.k8s.io {kind} that stands for {namespace}/{name}: {why}: "
-        "change what it names; it is tried again"
+        "change what it names; Parley tries again"
     )
 
 

@@ -93,7 +93,7 @@ def mirror_missing(facts: NamedClaim) -> Problem | None:
     """The built-in claim is about to be created."""
     if facts.mirror is not None or not has_mirror(facts.claim, facts.class_):
         return None
-    return facts.soon(f"the built-in claim {facts.path} is being made")
+    return facts.soon(f"the built-in claim {facts.path} is being created")
 
 
 def releasing(facts: NamedClaim) -> Problem | None:
@@ -104,7 +104,7 @@ def releasing(facts: NamedClaim) -> Problem | None:
     if facts.state.cluster.own_writes.unseen(claim.metadata):
         return None  # since when is not known yet
     since = [c.last_transition_time for c in claim.status.conditions if c.type == CONDITION_RELEASING]
-    why = waits_for(holding) if holding.owed else "it is being given back"
+    why = waits_for(holding) if holding.owed else "it is being released"
     when = f" (since {since[0]})" if since else ""
     return facts.blocked(reasons.RELEASING, f"claim {facts.path} is not free yet{when}: {why}")
 
@@ -114,7 +114,7 @@ def leaving(facts: NamedClaim) -> Problem | None:
     holding = facts.holding
     if holding.joinable if holding is not None else not being_deallocated(facts.claim):
         return None
-    return facts.soon(f"claim {facts.path} is being given back")
+    return facts.soon(f"claim {facts.path} is being released")
 
 
 def mirror_outdated(facts: NamedClaim) -> Problem | None:
@@ -123,14 +123,14 @@ def mirror_outdated(facts: NamedClaim) -> Problem | None:
         return None
     if not is_outdated(facts.claim, facts.mirror, facts.class_):
         return None
-    return facts.soon(f"the built-in claim {facts.path} is being made anew for its class")
+    return facts.soon(f"the built-in claim {facts.path} is being recreated for its class")
 
 
 def mirror_deleted(facts: NamedClaim) -> Problem | None:
     """The built-in claim is on its way out, and will be made anew."""
     if facts.mirror is None or not facts.mirror.metadata.deletion_timestamp or facts.is_users:
         return None
-    return facts.soon(f"the built-in claim {facts.path} was deleted and is being made anew")
+    return facts.soon(f"the built-in claim {facts.path} was deleted and is being recreated")
 
 
 def allocating_for_another(facts: NamedClaim) -> Problem | None:
@@ -208,7 +208,7 @@ def full(facts: NamedClaim) -> Problem | None:
         return None
     message = (
         f"{MAX_USERS} pods use claim {facts.path}, which is the most that Kubernetes allows: "
-        "wait until one of them ends, or make another claim for some of them"
+        "wait until one of them ends, or create another claim for some of them"
     )
     return facts.blocked(reasons.CLAIM_FULL, message)
 

@@ -62,7 +62,7 @@ def _unlabelled(template: str, shared: SharedBy, pod: Pod, claim: str) -> str:
     missing = f"claim {namespace}/{claim} does not exist"
     if not value:
         return (
-            f"{missing}, and template {namespace}/{template} makes claims by the label {label!r} "
+            f"{missing}, and template {namespace}/{template} creates claims by the label {label!r} "
             f"(spec.sharedBy.podLabel), which pod {namespace}/{pod.metadata.name} does not have: set it in "
             "metadata.labels, or create the claim"
         )
@@ -70,13 +70,13 @@ def _unlabelled(template: str, shared: SharedBy, pod: Pod, claim: str) -> str:
     labelled = f"pod {namespace}/{pod.metadata.name}, whose label {label!r} has the value {value!r}"
     if len(made) > MAX_NAME or _NAME.fullmatch(made) is None:
         return (
-            f"{missing}, and template {namespace}/{template} can make none for {labelled}: a claim can't be named "
-            f"{made!r}. Names have up to {MAX_NAME} lower-case letters, digits, '-' and '.': choose a "
+            f"{missing}, and template {namespace}/{template} cannot create one for {labelled}: a claim can't be "
+            f"named {made!r}. Names have up to {MAX_NAME} lower-case letters, digits, '-' and '.': choose a "
             "label with such values for spec.sharedBy.podLabel of the template"
         )
     if made != claim:
         return (
-            f"{missing}, and template {namespace}/{template} makes {made!r} for {labelled}: name that claim, or "
+            f"{missing}, and template {namespace}/{template} creates {made!r} for {labelled}: name that claim, or "
             "create this one"
         )
     return ""
@@ -90,7 +90,7 @@ def _unowned(template: str, shared: SharedBy, pod: Pod, claim: str) -> str:
     for field, label in (("nameLabel", owner.name_label or shared.pod_label), ("uidLabel", owner.uid_label)):
         if not meta.labels.get(label):
             return (
-                f"claim {meta.namespace}/{claim} does not exist, and template {meta.namespace}/{template} makes "
+                f"claim {meta.namespace}/{claim} does not exist, and template {meta.namespace}/{template} creates "
                 f"it for the {owner.kind} in the label {label!r} (spec.sharedBy.owner.{field}), which pod "
                 f"{meta.namespace}/{meta.name} does not have: set it in metadata.labels, or create the claim"
             )

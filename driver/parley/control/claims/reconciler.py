@@ -202,7 +202,7 @@ class ClaimReconciler:
         assert facts.class_ is not None
         driver = facts.class_.driver_name
         if driver not in self._drivers:
-            return reasons.ACCEPTED, f"class is known; driver {driver} will judge the parameters"
+            return reasons.ACCEPTED, f"the class is known; driver {driver} will check the parameters"
         return reasons.ACCEPTED, "class, driver and parameters are known"
 
     async def _create(self, claim: ResourceClaim, *, shareable: bool) -> None:

@@ -31,7 +31,7 @@ from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.immediate import no_pod
 from parley.sdk.referenced import NotRead
 
-_ANEW = "delete the claim to begin anew elsewhere"
+_ANEW = "delete the claim to start over elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Stranding:
             return []
         message = (
             f"node {case.node}, where the claim is allocated, is {case.obstacle.text} and takes no pods. "
-            f"To help: {remedy(case.obstacle.cause, _ANEW)}"
+            f"Remedy: {remedy(case.obstacle.cause, _ANEW)}"
         )
         stranded = ConditionUpdate(CONDITION_STRANDED, True, case.obstacle.cause.value, message)
         decided = self._decided(case)
@@ -71,7 +71,7 @@ class Stranding:
         failed = (
             f"node {case.node}, where it is allocated, has been {case.obstacle.text} for "
             f"{decided.after_seconds:g} s, after which claims of class {claim.spec.resource_class_name} fail: "
-            "delete it and make it anew"
+            "delete it and create it again"
         )
         return [stranded, ConditionUpdate(CONDITION_FAILED, True, case.obstacle.cause.value, failed)]
 
@@ -97,7 +97,7 @@ class Stranding:
         except Busy:
             return  # a pod was let in that is not seen yet, or the node is back: either is a change
         lost = f"node {case.node} is {case.obstacle.text}"
-        note = f"{lost}: what the claim had there is given up, and it is allocated anew"
+        note = f"{lost}: what the claim had there is given up, and the claim is allocated again"
         await self._warn(case.claim, reasons.CLAIM_RECREATED, note)
 
     async def failed(self, claim: ResourceClaim, message: str) -> None:

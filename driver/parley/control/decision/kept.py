@@ -10,7 +10,7 @@ from parley.control.state import State
 from parley.sdk import ClaimRequest, PodReference, Request
 from parley.sdk.together import together
 
-KEPT = "what pods give up there is kept for a pod that they were evicted for"
+KEPT = "what evicted pods release there is kept for the pod that they were evicted for"
 
 
 def kept_nodes(state: State, uid: str, priority: int | None, demand: Demand) -> dict[str, str]:

@@ -254,7 +254,7 @@ class Deallocator:
         self._ledger.drop(holding)
         self._releases.ended(holding.uid)
         name = holding.path
-        log.info("given back", claim=name, driver=holding.driver, node=holding.node)
+        log.info("released", claim=name, driver=holding.driver, node=holding.node)
         for used in map(self._ledger.get, holding.uses):
             if used is not None and not used.pods:
                 self._wakeups.wake(("claim", used.namespace, used.claim))

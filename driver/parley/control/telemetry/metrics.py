@@ -77,20 +77,27 @@ class PodFigures:
     def __init__(self, registry: CollectorRegistry, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._ways: dict[str, _Way] = {}
-        self._outcomes = Counter("parley_pods", "Pods by what became of them.", ["outcome"], registry=registry)
+        self._outcomes = Counter(
+            "parley_pods",
+            "Pods that were reconciled before they were bound, by outcome.",
+            ["outcome"],
+            registry=registry,
+        )
         self._rounds = Histogram(
             "parley_pod_negotiation_rounds",
-            "Rounds of the negotiation that found the node of a bound pod.",
+            "Rounds of negotiation that it took to find the node of a bound pod.",
             registry=registry,
             buckets=_ROUNDS,
         )
         self._seconds = Histogram(
             "parley_pod_binding_seconds",
-            "From the first look at a pod until its binding is seen.",
+            "Time from the first reconciliation of a pod until Parley sees that it is bound.",
             registry=registry,
             buckets=_BINDING_SECONDS,
         )
-        waiting = Reading(GaugeMetricFamily, "parley_pods_waiting", "Pods that wait, by reason code.", ["reason"])
+        waiting = Reading(
+            GaugeMetricFamily, "parley_pods_waiting", "Pods that are waiting, by reason code.", ["reason"]
+        )
         waiting.of(lambda: Tally((way.code,) for way in self._ways.values() if way.code))
         registry.register(waiting)
 
@@ -147,58 +154,77 @@ class Metrics:
         self.monotonic = monotonic
         self.pods = PodFigures(self.registry, monotonic)
         self.driver_seconds = self._histogram(
-            "parley_driver_call_seconds", "How long calls of a driver took.", ["driver", "call"], _CALL_SECONDS
+            "parley_driver_call_seconds",
+            "Duration of calls of an embedded driver.",
+            ["driver", "call"],
+            _CALL_SECONDS,
         )
         self.extender_seconds = self._histogram(
-            "parley_extender_call_seconds", "Calls of schedulers to the extender.", ["verb"], _CALL_SECONDS
+            "parley_extender_call_seconds",
+            "Duration of calls by schedulers to the extender.",
+            ["verb"],
+            _CALL_SECONDS,
         )
         self.allocation_failures = self._counter(
-            "parley_allocation_failures", "Allocations that a driver did not make.", ["driver", "kind"]
+            "parley_allocation_failures", "Allocations that failed in an embedded driver.", ["driver", "kind"]
         )
         self.driver_faults = self._counter(
-            "parley_driver_faults", "Calls of a driver that raised or broke the contract.", ["driver", "call"]
+            "parley_driver_faults",
+            "Calls of an embedded driver that raised or violated the driver interface.",
+            ["driver", "call"],
         )
         self.api_writes = self._counter(
             "parley_api_writes", "Writes to the API server.", ["verb", "resource", "result"]
         )
         self.api_write_seconds = self._histogram(
-            "parley_api_write_seconds", "How long these took.", ["verb", "resource"], _WRITE_SECONDS
+            "parley_api_write_seconds",
+            "Duration of writes to the API server.",
+            ["verb", "resource"],
+            _WRITE_SECONDS,
         )
         self.events = self._counter("parley_events", "Events written.", ["reason"])
         self.events_grouped = self._counter(
-            "parley_events_grouped", "Events not written: a like one was written a moment ago.", ["reason"]
+            "parley_events_grouped",
+            "Events not written because a similar one was written shortly before.",
+            ["reason"],
         )
-        self.receipts_awaited = self._gauge("parley_receipts_awaited", "Receipts of nodes that claims wait for.")
+        self.receipts_awaited = self._gauge(
+            "parley_receipts_awaited", "Confirmations by nodes that claims are waiting for."
+        )
         self.holdings = self._gauge("parley_holdings", "Claims for which a driver holds something.", ["driver"])
-        self.queue_keys = self._gauge("parley_queue_keys", "Keys in a work queue.", ["queue", "state"])
-        self.queue_retries = self._reading(
-            CounterMetricFamily, "parley_queue_retries", "Keys to be worked on once more.", ["queue"]
+        self.queue_keys = self._gauge(
+            "parley_queue_keys", "Keys in the work queues, by state.", ["queue", "state"]
         )
-        self.cached_objects = self._gauge("parley_cached_objects", "Objects in memory.", ["resource"])
+        self.queue_retries = self._reading(
+            CounterMetricFamily, "parley_queue_retries", "Keys requeued after a failure.", ["queue"]
+        )
+        self.cached_objects = self._gauge(
+            "parley_cached_objects", "Objects in the informers' caches.", ["resource"]
+        )
         self.watch_restarts = self._reading(
             CounterMetricFamily, "parley_watch_restarts", "Watches that ended.", ["resource", "cause"]
         )
         self.loop_lag = Histogram(
             "parley_event_loop_lag_seconds",
-            "How late the event loop was, looked at every 100 ms.",
+            "How late the event loop was, measured every 100 ms.",
             registry=self.registry,
             buckets=loop_lag.BUCKETS,
         )
         self.loop_blocked = Histogram(
             "parley_event_loop_blocked_seconds",
-            "The part of the lag in which the process itself computed.",
+            "The part of the lag in which the process itself used the CPU.",
             registry=self.registry,
             buckets=loop_lag.BUCKETS,
         )
         self.undecodable = self._gauge(
-            "parley_undecodable_objects", "Objects that are there and can't be decoded.", ["resource"]
+            "parley_undecodable_objects", "Objects that exist but cannot be decoded.", ["resource"]
         )
         self.outages = self._gauge(
             "parley_watch_outage_seconds",
-            "For how long objects were neither listed nor watched; 0 while they are.",
+            "For how long a kind has been neither listed nor watched; 0 while it is.",
             ["resource"],
         )
-        self.leader = self._gauge("parley_leader", "1 while this process may write.")
+        self.leader = self._gauge("parley_leader", "1 while this process may write, 0 otherwise.")
 
     def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

@@ -36,12 +36,15 @@ def _deployment(facts: Facts, deployment: Body, pods: Sequence[Body]) -> Iterato
     ready = (deployment.get("status") or {}).get("readyReplicas", 0)
     if wanted == 0:
         scale = f"kubectl -n {facts.namespace} scale deployment/{deployment['metadata']['name']} --replicas=2"
-        yield error("is scaled to 0: no pod is negotiated for", scale, about)
+        yield error("is scaled to 0: no claims are negotiated", scale, about)
         return
     if ready >= wanted:
         yield ok(f"{ready} of {wanted} pods are ready", about)
     else:
-        why = next((why for pod in pods_of(deployment, pods) if (why := trouble(pod))), "no pod says why")
+        why = next(
+            (why for pod in pods_of(deployment, pods) if (why := trouble(pod))),
+            "the conditions of the pods do not say why",
+        )
         text, remedy = f"{ready} of {wanted} pods are ready: {why}", _see(facts.namespace, deployment)
         yield warning(text, remedy, about) if ready else error(text, remedy, about)
     yield from _version(facts, deployment, about)
@@ -58,8 +61,8 @@ def _version(facts: Facts, deployment: Body, about: str) -> Iterator[Finding]:
     version = labels.get(_VERSION_LABEL, "")
     if version and version != facts.program:
         yield warning(
-            f"is Parley {version}, and this program {facts.program}: what differs may be just that",
-            f"ask with the program of version {version}",
+            f"is Parley {version}, and this program is {facts.program}: other findings may only be due to that",
+            f"run the doctor of version {version}",
             about,
         )
 
@@ -80,9 +83,9 @@ def leader(facts: Facts) -> Iterator[Finding]:
     (lease,) = leases
     seconds, holder = age(lease, facts.now), lease.spec.holder_identity
     if not holder:
-        yield error("nobody holds it: no pod is negotiated for", remedy, about)
+        yield error("nobody holds it: no claims are negotiated", remedy, about)
     elif not fresh(lease, facts.now):
         since = f"{span(seconds)} ago" if seconds is not None else "never"
-        yield error(f"held by {holder}, who renewed it {since}: no pod is negotiated for", remedy, about)
+        yield error(f"held by {holder}, who renewed it {since}: no claims are negotiated", remedy, about)
     else:
         yield ok(f"{holder} leads, and renewed its Lease {span(seconds or 0.0)} ago", about)

@@ -34,7 +34,7 @@ def drivers(facts: Facts) -> Iterator[Finding]:
     for driver, lease in sorted(leases.items()):
         yield _standalone(facts, driver, lease, by_driver.get(driver, []))
     if served := sorted(set(by_driver) & set(embedded)):
-        yield ok(f"{listed(served)} {'work' if len(served) > 1 else 'works'} in the controller")
+        yield ok(f"{listed(served)} {'run' if len(served) > 1 else 'runs'} in the controller")
     if not by_driver:
         yield ok("there are no classes, so no driver is needed")
 
@@ -71,12 +71,12 @@ def _nobody(driver: str, classes: list[str], others: list[str], namespace: str) 
     about = f"ResourceClass {listed(classes)}"
     if others:
         return warning(
-            f"driver {driver} has no Lease, so it works only if one of {listed(others)} in the controller is it",
+            f"driver {driver} has no Lease, so it runs only if it is one of {listed(others)} in the controller",
             f"make sure that it is, or run it standalone: parley driver run (its Lease is in {namespace})",
             about,
         )
     return error(
-        f"nobody runs driver {driver}: pods that ask for these classes wait",
+        f"driver {driver} does not run: pods that request these classes wait",
         f"run it (parley driver run, in namespace {namespace}), or correct driverName of the class",
         about,
     )
@@ -86,12 +86,12 @@ def _standalone(facts: Facts, driver: str, lease: Lease, classes: list[str]) -> 
     about = f"Lease {facts.namespace}/{lease.metadata.name}"
     seconds, holder = age(lease, facts.now), lease.spec.holder_identity
     if fresh(lease, facts.now):
-        return ok(f"driver {driver} works: {holder}, {span(seconds or 0.0)} ago", about)
+        return ok(f"driver {driver} runs: {holder} renewed its Lease {span(seconds or 0.0)} ago", about)
     last = "not held" if seconds is None else f"{holder or 'nobody'} holds it, renewed {span(seconds)} ago"
     remedy = f"start driver {driver}, and see its log; or, if it is gone for good, delete its Lease and classes"
     if classes:
-        return error(f"driver {driver} does not work ({last}): class {listed(classes)} waits", remedy, about)
-    return warning(f"driver {driver} does not work ({last}), and no class names it", remedy, about)
+        return error(f"driver {driver} does not run ({last}): class {listed(classes)} waits", remedy, about)
+    return warning(f"driver {driver} does not run ({last}), and no class names it", remedy, about)
 
 
 def answers(facts: Facts) -> Iterator[Finding]:
@@ -106,7 +106,7 @@ def answers(facts: Facts) -> Iterator[Finding]:
     for driver, pods in sorted(waiting.items()):
         yield error(
             f"driver {driver} does not answer: {_pods(pods)}",
-            "see the driver's log and its permissions (parley driver permissions), and start it again",
+            "see the driver's log and its permissions (parley driver permissions), and restart it",
         )
     if not waiting:
         yield ok("no pod waits for a driver's answer")

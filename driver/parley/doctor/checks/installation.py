@@ -47,7 +47,7 @@ def _crd(expected: Body, found: Body) -> Iterator[Finding]:
     if other := [version for version in stored if version != VERSION]:
         yield warning(
             f"objects may be stored as {listed(other)}",
-            f"write each of them once, then take {listed(other)} out of status.storedVersions",
+            f"rewrite each object once, then remove {listed(other)} from status.storedVersions",
         )
     if VERSION not in versions or not versions[VERSION].get("served"):
         yield error(f"{VERSION} is not served", APPLY_CRDS)
@@ -152,7 +152,7 @@ def lane(facts: Facts) -> Iterator[Finding]:
         schema = found.get(name)
         level = (schema or {}).get("spec", {}).get("priorityLevelConfiguration", {}).get("name")
         if level == expected["spec"]["priorityLevelConfiguration"]["name"]:
-            yield ok(f"renewals of Leases go by {level}", about)
+            yield ok(f"Lease renewals have priority level {level}", about)
         else:
             text = "is missing" if schema is None else f"has priority level {level}"
             yield warning(f"{text}: under load a leader may lose its Lease", APPLY, about)

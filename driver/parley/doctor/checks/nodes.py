@@ -122,13 +122,13 @@ def _incomplete(found: Sequence[ResourceSlice]) -> Iterator[Finding]:
         if len(current) < wanted:
             yield warning(
                 f"pool {pool} of driver {driver} is not complete: {len(current)} of {wanted} slices",
-                "wait a moment; if it stays so, start the node's plugin again",
+                "wait a moment; if it stays incomplete, restart the node's plugin",
             )
 
 
 def _stale(one: ResourceSlice, why: str) -> Finding:
     return warning(
-        f"is left of node {one.spec.node_name}, which {why}: its devices seem to be there",
+        f"is left over from node {one.spec.node_name}, which {why}: its devices still appear to exist",
         f"if the node's plugin does not come back, kubectl delete resourceslice {one.metadata.name}",
         f"ResourceSlice {one.metadata.name}",
     )

@@ -47,7 +47,7 @@ def deleted_claims(facts: Facts) -> Iterator[Finding]:
                 else:
                     yield _stuck(about, since, list(meta.finalizers), pods)
     if not found:
-        yield ok("no claim is being deleted for long")
+        yield ok("no claim has been terminating for long")
 
 
 def _since(facts: Facts, time: str | None) -> float | None:
@@ -55,8 +55,8 @@ def _since(facts: Facts, time: str | None) -> float | None:
 
 
 def _needed(about: str, since: float, why: str) -> Finding:
-    text = f"was deleted {span(since)} ago, and is there still: {why}"
-    return warning(text, "end the claims that need it, or the pods that use them", about)
+    text = f"was deleted {span(since)} ago, and still exists: {why}"
+    return warning(text, "delete the claims that need it, or the pods that use them", about)
 
 
 def _stuck(about: str, since: float, finalizers: Sequence[str], pods: Sequence[str]) -> Finding:
@@ -65,9 +65,9 @@ def _stuck(about: str, since: float, finalizers: Sequence[str], pods: Sequence[s
         return warning(f"{text}: {_pods(pods)} it", f"delete the pods that use it: {listed(pods)}", about)
     drivers = [name.removesuffix(_DRIVERS) for name in finalizers if name.endswith(_DRIVERS)]
     if drivers:
-        remedy = f"start driver {listed(drivers)}, which has to give back what it holds"
+        remedy = f"start driver {listed(drivers)}, which has to deallocate what it holds"
     elif FINALIZER in finalizers:
-        remedy = "see whether a controller leads, and whether a ClaimRelease of the claim waits for a node"
+        remedy = "check whether a controller leads, and whether a ClaimRelease of the claim waits for a node"
     else:
         remedy = "ask who set the finalizer"
     return error(text, remedy, about)
@@ -88,25 +88,25 @@ def releases(facts: Facts) -> Iterator[Finding]:
     for release, since in waiting:
         yield _unanswered(release, since, nodes.get(release.spec.node_name))
     if not waiting:
-        yield ok("no node owes an answer for long")
+        yield ok("no confirmation by a node is overdue")
 
 
 def _unanswered(release: ClaimRelease, since: float, node: Body | None) -> Finding:
     claim, name = f"{release.spec.claim.namespace}/{release.spec.claim.name}", release.spec.node_name
     about = f"ClaimRelease {release.metadata.name}"
     if not release.status.allocation_cleared:
-        text = f"claim {claim} is allocated still after {span(since)}, so node {name} is not asked yet"
-        return warning(text, "end the pods that use the claim, or see whether a controller leads", about)
+        text = f"claim {claim} is still allocated after {span(since)}, so node {name} is not asked yet"
+        return warning(text, "delete the pods that use the claim, or check whether a controller leads", about)
     text = (
         f"node {name} has not confirmed for {span(since)} that claim {claim} is not prepared: "
         "its devices stay taken"
     )
     if node is None:
-        return warning(text, "the node is gone: see whether a controller leads, which gives them back", about)
+        return warning(text, "the node is gone: check whether a controller leads, which releases them", about)
     if not _is_ready(node):
         remedy = f"bring node {name} back, or, if it is shut down, taint it {OUT_OF_SERVICE_TAINT}=:NoExecute"
         return error(f"{text}; it is not ready", remedy, about)
-    remedy = f"see whether the node plugin works on node {name}; if it never will, kubectl delete prrelease "
+    remedy = f"check whether the node plugin works on node {name}; if it never will, kubectl delete prrelease "
     return error(text, remedy + release.metadata.name, about)
 
 

@@ -54,7 +54,7 @@ def _containerd(text: str, version: Version, where: str) -> Finding | None:
     if version < (2, 0):
         return warning(
             f"{where}: {text} reads CDI files only if that is enabled",
-            "set enable_cdi = true in its configuration; parley-kubelet doctor on the node looks whether it is",
+            "set enable_cdi = true in its configuration; parley-kubelet doctor on the node checks whether it is",
         )
     return None
 
@@ -69,7 +69,7 @@ def folders(facts: Facts) -> Iterator[Finding]:
         for finding in findings:
             yield Finding(finding.severity, finding.text, finding.remedy, about)
         if not findings:
-            yield ok(f"looks for the kubelet in {mounted or KUBELET}, and nothing speaks against it", about)
+            yield ok(f"looks for the kubelet in {mounted or KUBELET}, and nothing contradicts that", about)
     if not found:
         yield ok("no DaemonSet of the node plugin mounts any")
 

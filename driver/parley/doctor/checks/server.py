@@ -27,13 +27,14 @@ def api_server(facts: Facts) -> Iterator[Finding]:
     elif version < OLDEST:
         yield error(
             f"Kubernetes {text} is older than {written(OLDEST)}",
-            f"update the control plane to {written(OLDEST)} or later: before, claims' bindings have no permission",
+            f"update the control plane to {written(OLDEST)} or later: older versions have no permission for "
+            "claims' bindings",
         )
     elif version > NEWEST_TESTED:
         yield warning(
             f"Kubernetes {text} is newer than {written(NEWEST_TESTED)}, the newest that Parley {facts.program} "
             "was tested with",
-            "see whether there is a newer Parley",
+            "check whether there is a newer Parley",
         )
     else:
         yield ok(f"Kubernetes {text}")
@@ -41,7 +42,7 @@ def api_server(facts: Facts) -> Iterator[Finding]:
 
 def _version(facts: Facts) -> str:
     if isinstance(facts.version, NotReadable):
-        raise Unreadable(facts.version.why, facts.version.remedy or "see whether /version can be read")
+        raise Unreadable(facts.version.why, facts.version.remedy or "check whether /version can be read")
     return str(facts.version.get("gitVersion", ""))
 
 
@@ -66,7 +67,9 @@ def kubelets(facts: Facts) -> Iterator[Finding]:
 def _skewed(text: str, names: list[str], server: Version) -> Finding:
     where = f"{'nodes' if len(names) > 1 else 'node'} {listed(names)}"
     if not text:
-        return warning(f"{where}: the kubelet has not reported its version", "see whether the kubelet runs there")
+        return warning(
+            f"{where}: the kubelet has not reported its version", "check whether the kubelet runs there"
+        )
     version = parsed(text)
     if version is not None and version > server:
         remedy = "update the control plane first: a kubelet must not be newer than it"

@@ -35,7 +35,7 @@ _STEPS_FOR_REASONS = 20_000
 together."""
 
 _TOO_MANY = (
-    "too many combinations to search: have the pod ask for less at once, with fewer claims (`count` takes several "
+    "too many combinations to search: have the pod request less at once, with fewer claims (`count` takes several "
     "devices with one) or claims that are alike"
 )
 

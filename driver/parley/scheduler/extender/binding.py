@@ -76,7 +76,7 @@ class Binder:
         if busy := self.node_of(user.uid):
             return f"the pod is being bound to node {busy}"
         if user.uid in self._releasing:
-            return "what the pod held is being given back"
+            return "what the pod held is being released"
         if self._cluster.node(node) is None:
             return f"node {node} does not exist"  # the API server would take the binding
         self._under_way[user.uid] = node
@@ -135,7 +135,7 @@ class Binder:
     async def _ready(self, user: PodReference, node: str, until: float) -> tuple[Pod, Sequence[PodClaim]]:
         """The pod, once all of its claims are allocated on the node and recorded for it."""
         key = (user.namespace, user.name)
-        waits = "it is not seen yet"
+        waits = "the informer has not seen the pod yet"
         while now() < until:
             pod = self._cluster.pod(key)
             if pod is not None and pod.metadata.uid == user.uid:
@@ -168,10 +168,10 @@ class Binder:
                 raise BindRefused(problem.message)
             return problem.message
         if unusable(pod, claims) or any(not self._reaches(claim, node) for claim in claims):
-            raise BindRefused("what the pod held is elsewhere and is given back first")
+            raise BindRefused("what the pod held is on another node and is released first")
         states = {claim.state(pod) for claim in claims}
         if ClaimState.STALE in states:
-            return "a claim was written and is not seen yet"
+            return "a claim was written, and the informer has not seen it yet"
         if states & {ClaimState.PENDING, ClaimState.JOINABLE}:
             return await self._allocate(key, pod, claims, node)
         if ClaimState.UNWRITTEN in states:
@@ -188,7 +188,7 @@ class Binder:
         if isinstance(demand, Blocked):
             raise BindRefused(demand.problem.message)
         if demand.standalone:
-            raise BindRefused("the driver of a class is a standalone one")
+            raise BindRefused("the driver of a class has become standalone")
         kept = kept_nodes(self._state, pod.metadata.uid, priority(pod), demand)
         if node in kept:  # others were evicted for another pod since the scheduler asked
             raise BindRefused(f"node {node}: {kept[node]}")

@@ -20,7 +20,7 @@ from parley.sdk import PodReference
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.together import MOST_CLAIMS, together
 
-TAKEN = "another pod is just getting what is left"
+TAKEN = "another pod is about to get what is left"
 
 
 class LeastAssumed(ProposedNodes):

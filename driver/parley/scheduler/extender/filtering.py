@@ -85,7 +85,7 @@ class CandidateFilter:
         if problem is not None:
             return FilterResult(blocked=Blocked(problem, (problem.code, *problem.topics)), undo=holds_some)
         if unusable(pod, claims):
-            problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being given back", (), True)
+            problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being released", (), True)
             return FilterResult(blocked=Blocked(problem, pod.metadata.uid), undo=True)
         result = self._negotiate(pod, claims, names, choosy=choosy)
         if result.blocked is not None and holds_some:

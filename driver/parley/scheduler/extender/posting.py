@@ -54,7 +54,7 @@ class Posting:
             if done(live) or live.metadata.deletion_timestamp:
                 raise NotBound("it has ended or is being deleted")
             version = live.metadata.resource_version if exactly else ""
-        raise NotBound("it changes all the time")
+        raise NotBound("it keeps changing")
 
     async def _post(self, pod: Pod, node: str, version: str) -> Pod | None:
         """Post once; None if that bound the pod, otherwise the pod as it is now."""

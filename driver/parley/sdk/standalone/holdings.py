@@ -69,7 +69,7 @@ class Holdings:
             return
         await self._driver.deallocate(uid)
         self._drop(uid, holding)
-        log.info("given back", driver=self._driver.name, claim="/".join(holding.key), node=holding.node)
+        log.info("released", driver=self._driver.name, claim="/".join(holding.key), node=holding.node)
         self._freed()
 
     def _drop(self, uid: str, holding: StandaloneHolding) -> None:

@@ -107,7 +107,7 @@ class StandaloneRecords:
     async def take_over(self, ref: ClaimRef) -> ResourceClaim:
         """Change a claim that an earlier copy of the driver began with, unless there is an allocation: no write of
         that copy arrives any more. Returns it. Raises Gone."""
-        since = f"another copy of the driver goes on with it since {rfc3339(self._clock())}"
+        since = f"another copy of the driver has continued it since {rfc3339(self._clock())}"
 
         def change(claim: ResourceClaim) -> Body | None:
             if claim.status.allocation is not None:

@@ -45,7 +45,7 @@ from parley_devcluster.parley import NAMESPACE
 pytestmark = pytest.mark.cluster
 
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
-OWNS_ONLY = "can own nothing but its own entries of status.claims, as the field manager of its name"
+OWNS_ONLY = "can own only its own entries of status.claims, as the field manager of its name"
 SEAT = entry("seat", SEATS, viableNodes=["n1"])
 DISK = entry("disk", DISKS, viableNodes=["n1"])
 
@@ -133,7 +133,7 @@ async def test_a_merge_patch_is_no_answer(admin: Client, question: Question) -> 
 
 async def test_answer_and_question_are_not_written_together(question: Question) -> None:
     body = {**kind(POD_SCHEDULINGS), "spec": {"selectedNode": "n1"}, "status": {"claims": [DISK]}}
-    with pytest.raises(Forbidden, match="leave spec and the rest of status out"):
+    with pytest.raises(Forbidden, match="leave out spec and the rest of status"):
         await question.driver.apply(
             POD_SCHEDULINGS, "pod", body, question.namespace, field_manager=DISKS, force=True
         )
@@ -153,7 +153,7 @@ async def test_nobody_answers_for_a_claim_that_no_driver_is_asked_about(question
         await question.apply(DISK, entry("ssd", DISKS, viableNodes=["n1"]))
 
     assert (
-        f"PodScheduling {question.namespace}/pod: nobody asks drivers about claim ssd: answer those of "
+        f"PodScheduling {question.namespace}/pod: no driver is asked about claim ssd: answer those of "
         f"spec.claims that name driver {DISKS}." in str(refused.value)
     )
 

@@ -28,7 +28,7 @@ def test_a_right_one() -> None:
     ("content", "fault"),
     [
         ([], "the file=[]: is not an object"),
-        (specification(cdiVersion="7"), "cdiVersion='7': is none of 0.3.0, 0.4.0, 0.5.0, 0.6.0"),
+        (specification(cdiVersion="7"), "cdiVersion='7': is not one of 0.3.0, 0.4.0, 0.5.0, 0.6.0"),
         (specification(kind="claim"), "kind='claim': is not vendor/class"),
         (specification(kind="3d.com/claim"), "kind='3d.com/claim': is not vendor/class"),
         (specification(colour="red"), "the file: colour is not a field"),
@@ -54,7 +54,7 @@ def test_a_right_one() -> None:
         ),
         (
             edited(hooks=[{"hookName": "start", "path": "/a"}]),
-            "devices[0].containerEdits.hooks[0].hookName='start': is none of createContainer, createRuntime,"
+            "devices[0].containerEdits.hooks[0].hookName='start': is not one of createContainer, createRuntime,"
             " poststart, poststop, prestart, startContainer",
         ),
         (

@@ -127,7 +127,7 @@ def test_an_allocation_by_names_does_not_go_by_labels() -> None:
             allocated_status("n1", ["gpu-0"]),
             {"uid": "u0"},
             "claim team/training: uid='u1' is another claim of that name, the pod was given 'u0':"
-            " delete the pod, so that it is made again with the new claim",
+            " delete the pod, so that it is recreated with the new claim",
         ),
         (
             {},

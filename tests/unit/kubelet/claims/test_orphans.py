@@ -129,7 +129,7 @@ async def test_a_driver_that_fails_is_asked_again(node: PortNode) -> None:
     with structlog.testing.capture_logs() as logs:
         await clean(node.plugin(driver, boot="second boot"), node.client)
     assert driver.calls == ["unprepare a"] * 3
-    assert [log["event"] for log in logs] == ["orphan not seen to"] * 2 + ["orphaned claim unprepared"]
+    assert [log["event"] for log in logs] == ["orphan not handled"] * 2 + ["orphaned claim unprepared"]
     assert logs[0]["reason"] == "RuntimeError: no link"
 
 

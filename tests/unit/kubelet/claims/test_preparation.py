@@ -304,7 +304,7 @@ async def test_a_claim_that_does_not_exist(node: Node) -> None:
     with pytest.raises(Refused) as error:
         await node.plugin().prepare(ClaimName("team", "a", "u0"))
     assert str(error.value) == (
-        "claim team/a: does not exist: delete the pod, so that it is made again with its claims"
+        "claim team/a: does not exist: delete the pod, so that it is recreated with its claims"
     )
 
 

@@ -138,7 +138,7 @@ async def test_what_a_program_says_is_told_and_nothing_takes_room(
 
 async def test_more_than_there_is_is_refused(tmp_path: Path) -> None:
     free = os.statvfs(tmp_path)
-    with pytest.raises(Refused, match=r"cannot be made: .* of the disk are free, .* wanted"):
+    with pytest.raises(Refused, match=r"cannot be created: .* of the disk are free, .* wanted"):
         await driver(tmp_path).prepare(limited("a", 2 * free.f_blocks * free.f_frsize))
     assert disks(tmp_path) == []
 

@@ -343,7 +343,7 @@ async def test_who_uses_more_than_its_size_is_told_with_both_figures(tmp_path: P
         "large": (
             "OverSize",
             "it uses 3.98Mi of the disk of node n1, more than its size of 2Mi, and takes that from others: remove "
-            "files, or make it anew with the size that it needs",
+            "files, or recreate the claim with the size that it needs",
         )
     }
     other = driver(tmp_path)
@@ -376,7 +376,11 @@ async def test_a_disk_that_is_full_is_said(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(trees, "make", full)
-    with pytest.raises(Refused, match=r"claim team/a: its directory .*id-of-a cannot be made: No space left on"):
+    with pytest.raises(
+        Refused,
+        match=r"claim team/a: its directory .*id-of-a cannot be created: No space left "
+        r"on",
+    ):
         await driver(tmp_path).prepare(claim("a"))
 
 

@@ -33,12 +33,13 @@ def test_two_plugins_of_a_rolling_update_have_different_sockets() -> None:
         (
             Path("/" + "p" * 100),
             Path("/r"),
-            f"socket /{'p' * 100}/gpu/dra.sock: has 114 bytes, 107 are possible: choose a shorter --plugins-dir",
+            f"socket /{'p' * 100}/gpu/dra.sock: has 114 bytes, at most 107 are allowed: choose a shorter "
+            "--plugins-dir",
         ),
         (
             Path("/p"),
             Path("/" + "r" * 100),
-            f"socket /{'r' * 100}/gpu-reg.sock: has 114 bytes, 107 are possible:"
+            f"socket /{'r' * 100}/gpu-reg.sock: has 114 bytes, at most 107 are allowed:"
             " choose a shorter --plugins-registry-dir",
         ),
     ],

@@ -231,7 +231,7 @@ def test_no_pod_is_bound_while_what_it_held_is_given_back(play: Any) -> None:
             refused = await world.ask("bind", asked)
         await releasing
 
-        assert refused["Error"] == "what the pod held is being given back"
+        assert refused["Error"] == "what the pod held is being released"
         assert await world.node_of("q") == ""
 
     play(scenario)

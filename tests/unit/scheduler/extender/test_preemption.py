@@ -166,7 +166,9 @@ def test_a_bind_gets_nothing_that_others_were_evicted_for(play: Any) -> None:
             "bind", {"PodName": "slow", "PodNamespace": "default", "PodUID": uid, "Node": "a"}
         )
 
-        assert answer["Error"] == ("node a: what pods give up there is kept for a pod that they were evicted for")
+        assert answer["Error"] == (
+            "node a: what evicted pods release there is kept for the pod that they were evicted for"
+        )
         world.kubelets.start("a")
         await world.settle()
         assert await world.node_of("urgent") == "a"

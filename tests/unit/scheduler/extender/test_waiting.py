@@ -281,7 +281,7 @@ def test_a_pod_that_was_put_off_for_a_moment_is_tried_again_though_something_els
         await world.add_pod("p", claims=["none"], schedulerName=AWAY)
         await world.settle()
         pod, door = await world.pod("p"), door_of(world)
-        problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being given back", (), True)
+        problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being released", (), True)
         door._rejections.add(pod, Rejection(door._sets.of(["n0"]), b"{}", problem, ()))
         await world.settle(10)
         assert (await world.pod("p")).metadata.resource_version != pod.metadata.resource_version

@@ -95,7 +95,7 @@ def test_what_could_not_be_restored_is_kept_and_nothing_is_allocated_beside_it(p
         assert entry.viable_nodes == ("b",)
         assert entry.reason == (
             f"a: driver {DRIVER} could not restore what claim default/held holds (KeyError: 'restore'), "
-            "and keeps away from it until that claim is given back"
+            "and leaves it alone until that claim is released"
         )
 
         await world.end("first")

@@ -65,11 +65,11 @@ def test_only_suitable_nodes_that_take_ordinary_pods_come_into_question(play: Pl
         shown = await condition(world, "two")
         assert (shown.type, shown.status, shown.reason) == ("Allocating", "False", "NothingViable")
         assert shown.message == (
-            "0 of 5 nodes will do: node cordoned: cordoned; node dedicated: taint team:NoSchedule; "
+            "0 of 5 nodes are available: node cordoned: cordoned; node dedicated: taint team:NoSchedule; "
             "node fit: claim two: 0 disks free; "
             "node unreachable: taint node.kubernetes.io/unreachable:NoExecute; "
             "node unsuitable: not among the suitableNodes of class disk. "
-            "To help: free devices or add nodes that have what is asked for"
+            "Remedy: free devices or add nodes that have what is requested"
         )
         await world.client.patch(NODES, "cordoned", {"spec": {"unschedulable": None}})
         await world.settle()
@@ -169,8 +169,8 @@ def test_a_node_where_the_driver_never_will_is_tried_once(play: Play, array: Arr
         shown = await condition(world, "disk")
         assert shown.reason == "NothingViable"
         assert shown.message == (
-            "0 of 1 node will do: node a: could not allocate: scrapped. "
-            "To help: free devices or add nodes that have what is asked for"
+            "0 of 1 node is available: node a: could not allocate: scrapped. "
+            "Remedy: free devices or add nodes that have what is requested"
         )
         await world.add_node("b")
         await world.settle()
