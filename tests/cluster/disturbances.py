@@ -15,7 +15,7 @@ from parley_devcluster.layout import Node
 from parley_devcluster.parley import NODE_PLUGIN
 
 _WAYS: Final = (("plugin", "kill"), ("plugin", "kill"), ("plugin", "stop"), ("kubelet", "kill"))
-"""Each time that all of them were done, they begin anew in another order."""
+"""Each time that all of them were done, they start over in another order."""
 
 _LONGEST_PAUSE: Final = 1.0
 _LOOK: Final = 0.1

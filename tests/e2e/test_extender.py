@@ -1,4 +1,4 @@
-"""The second scheduler with real nodes: pods run with their devices, and what a kubelet refuses is given back."""
+"""The second scheduler with real nodes: pods run with their devices, and what a kubelet refuses is released."""
 
 import asyncio
 from urllib.request import Request, urlopen

@@ -86,7 +86,7 @@ async def test_a_named_mirror_of_a_running_pod_that_was_deleted_stays_until_the_
     assert used_by("holder", mirror)
     await only_after_the_holder(team)
     uid = mirror.metadata.uid
-    await team.claim("mine", lambda m: m.metadata.uid != uid, "is made anew")
+    await team.claim("mine", lambda m: m.metadata.uid != uid, "is recreated")
 
 
 async def test_a_generated_mirror_of_a_running_pod_that_was_deleted_frees_nothing_before_the_pod_is_gone(

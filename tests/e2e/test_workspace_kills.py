@@ -51,7 +51,7 @@ def places(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
 
 @asynccontextmanager
 async def killed(cluster: Cluster, draw: Random, tally: Counter[str]) -> AsyncIterator[None]:
-    """Controller and plugins are killed at any moment, and begin anew a second later."""
+    """Controller and plugins are killed at any moment, and start over a second later."""
     names = [CONTROLLER, *(f"shelf-{node.name}" for node in cluster.nodes)]
 
     async def kill() -> None:

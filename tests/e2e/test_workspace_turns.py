@@ -49,7 +49,7 @@ async def begin(cluster: Cluster, team: Namespace, *, shareable: bool) -> str:
 
 
 async def restart(cluster: Cluster, node: str) -> None:
-    """The controller, all plugins and the node's kubelet are killed at once, and begin anew."""
+    """The controller, all plugins and the node's kubelet are killed at once, and start over."""
     names = [CONTROLLER, *(f"shelf-{one.name}" for one in cluster.nodes), cluster.node(node).kubelet]
     for name in names:
         await asyncio.to_thread(cluster.component(name).kill)

@@ -19,7 +19,7 @@ A scheduler's binding that arrives when it was taken for failed, and undone, bin
 And one whose binding failed may choose anew among the nodes that were offered if nobody stops it within a second.
 
 Nobody can remember what no object holds. So what a node has prepared is forgotten when its claim was collected
-and then the controller was replaced, or was made anew, so that the node knows it by another UID, unless a
+and then the controller was replaced, or was recreated, so that the node knows it by another UID, unless a
 ClaimRelease says so; and a pod's use, also one that was deleted by force, is forgotten when a meddler cleared or
 deleted its claim and then the controller was replaced before it made a ClaimRelease, or when he cleared a named
 claim that does not record the pod (docs/limits.md).

@@ -18,7 +18,7 @@ class Record:
     """One claim. `nodes` and `devices` are those of a definite allocation, () without one; `offer` is set if the
     nodes were offered, and devices found on one of them. `uses` is the UID of a claim that it needs, or "".
 
-    `identity` stays the same for a claim that is made anew: the pod's UID and entry, or the Parley claim's UID.
+    `identity` stays the same for a claim that is recreated: the pod's UID and entry, or the Parley claim's UID.
     """
 
     uid: str

@@ -364,7 +364,7 @@ class Plans:
         return any(judge.has_devices(one, plan.node) for one in judge.pods if one.metadata.uid == plan.pod.uid)
 
     def _had(self, uid: str) -> frozenset[Device]:
-        """What the pod runs with: a claim that was made anew meanwhile gets that again."""
+        """What the pod runs with: a claim that was recreated meanwhile gets that again."""
         pod = self._invariants.pods.get(uid)
         return (
             frozenset(device for found, _ in pod.uses.values() for device in found)

@@ -160,14 +160,14 @@ BUGS: Mapping[str, Bug] = {
     "the driver hands out what is held": Bug(
         ((Inventory, "_free_shares", lambda _self, _device, kind, _without: kind.slices),), ("handed out twice",)
     ),
-    "what is given back stays in the API": Bug(
+    "what is released stays in the API": Bug(
         ((Records, "clear_mirror", nothing), (Records, "clear_claim", nothing)),
         ("bound too early", "handed out twice", "left over", "moved under a pod", "waits in vain"),
     ),
-    "what is given back stays with the driver": Bug(
+    "what is released stays with the driver": Bug(
         ((EmbeddedDriver, "deallocate", nothing),), ("left over", "waits in vain")
     ),
-    "what is given back stays in the ledger": Bug(
+    "what is released stays in the ledger": Bug(
         ((Ledger, "drop", _leave_only),), ("left over", "waits in vain", "in circles")
     ),
     "a restart forgets named claims": Bug(
@@ -223,7 +223,7 @@ BUGS: Mapping[str, Bug] = {
     "the extender door binds before it allocates": Bug(
         ((Binder, "_ready", _ready_at_once),), ("bound too early",), extender=True
     ),
-    "a binding may land after its claims are given back": Bug(
+    "a binding may land after its claims are released": Bug(
         ((Posting, "settle", nothing), (Posting, "bind", _bind_any_version)),
         ("bound too early", "bound elsewhere", "handed out twice", "moved under a pod"),
         trouble=True,
@@ -310,18 +310,18 @@ BUGS = {
     "what data was on is free before it is removed": Bug(
         ((Deallocator, "_finish", _free_at_once),), ("handed out twice",), data=True
     ),
-    "a kept claim is never given back": Bug(
+    "a kept claim is never released": Bug(
         ((Keeping, "seconds_left", lambda _self, holding: 60.0 if holding.kept_until else 0.0),),
         ("kept too long", "left over"),
         lasting=True,
     ),
-    "what others need is given back with its last user": Bug(
+    "what others need is released with its last user": Bug(
         ((Ledger, "used_by", lambda *_: ()),), ("freed under a view",), viewing=True
     ),
     "a restart forgets what allocations need": Bug(
         ((restoring, "_uses", lambda *_: ()),), ("freed under a view",), viewing=True
     ),
-    "what is being given back is needed anew": Bug(
+    "what is being released is needed anew": Bug(
         ((Allocator, "_goes", _needs_anything),),
         ("freed under a view",),
         trouble=True,

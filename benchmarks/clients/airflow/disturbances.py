@@ -1,6 +1,6 @@
 """What can go wrong in the middle of a run, done to each way by turns, and what a user sees then.
 
-A node is cordoned and given back; a node is full until Airflow gives up; one task needs two directories that were
+A node is cordoned and uncordoned; a node is full until Airflow gives up; one task needs two directories that were
 begun on two nodes.
 """
 
@@ -110,7 +110,7 @@ class Disturbed:
 
 
 async def cordoned(disturbed: Disturbed) -> Outcome:
-    """The node is cordoned when the clone has ended, and given back 20 s after the builds wait."""
+    """The node is cordoned when the clone has ended, and released 20 s after the builds wait."""
     await disturbed.run.begin()
     node = await disturbed.node()
     await disturbed.kubectl("cordon", node)

@@ -1,6 +1,6 @@
 """What processes that lead by a lease have in common: options, election, metrics, a clean end on SIGTERM.
 
-Everything that leads is made anew when the lease is acquired. A process that lost the lease ends with an error,
+Everything that leads is recreated when the lease is acquired. A process that lost the lease ends with an error,
 and whoever started it starts it again.
 """
 

@@ -1,6 +1,6 @@
 """Lets embedded drivers allocate on the selected node. In memory; nothing is written here.
 
-All or nothing: if one driver fails, what the others allocated for this attempt is given back. What was allocated
+All or nothing: if one driver fails, what the others allocated for this attempt is released. What was allocated
 is in the ledger before anything of it is written, so nobody else gets it while a record of it may stand.
 """
 
@@ -44,7 +44,7 @@ class RoomTaken(AllocationFailed):
 
 
 class Busy(Exception):
-    """Raised when one of the claims is being allocated for another pod, or given back, at this moment."""
+    """Raised when one of the claims is being allocated for another pod, or released, at this moment."""
 
 
 class Aborted(Busy):
@@ -252,7 +252,7 @@ class Allocator:
             await self._drivers[driver].undo([uid])
 
     def join(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """The pod uses what is allocated already. Raises Busy if that is being given back, or full by now."""
+        """The pod uses what is allocated already. Raises Busy if that is being released, or full by now."""
         holdings = [claim.holding for claim in claims if claim.holding is not None]
         if any(not holding.joinable or _full(holding, pod) for holding in holdings):
             raise Busy

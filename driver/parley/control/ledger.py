@@ -87,7 +87,7 @@ class Holding:
     """What one claim holds.
 
     `uid` is the key towards the driver: the UID of the Parley claim if it is named, otherwise of the claim that
-    was generated first (one that is made anew for a running pod keeps the holding). `node` is the one that it was
+    was generated first (one that is recreated for a running pod keeps the holding). `node` is the one that it was
     allocated for. `standalone` is set if a standalone driver allocated it, `immediate` if it stays
     allocated without users as long as its claim is there, `node_part` if a plugin prepares it on its node.
     `written` is about the allocation in the mirror, `record_written` about a named claim's own record.

@@ -218,7 +218,7 @@ class Records:
             left = [mirrors.consumer(PodReference(holding.namespace, user.name, user.uid)) for user in others]
             await self._mirrors.write(holding, mirror, {"reservedFor": left})
         except NotFound:
-            pass  # deleted by somebody; it is made anew, without users
+            pass  # deleted by somebody; it is recreated, without users
 
     async def clear_mirror(self, holding: Holding) -> None:
         """Make sure that the API shows no allocation, and that no write of ours can bring it back.

@@ -27,7 +27,7 @@ class MirrorWrites:
         self._cluster = cluster
 
     async def current(self, holding: Holding) -> BuiltinClaim | None:
-        """The holding's mirror, no older than our last write; of a bound pod the one that was made anew."""
+        """The holding's mirror, no older than our last write; of a bound pod the one that was recreated."""
         key = (holding.namespace, holding.claim)
         mirror = self._cluster.mirror(key)
         if not holding.named and mirror is None and (anew := self._made_anew(holding)) is not None:

@@ -173,7 +173,7 @@ def _by_trying(snapshot: Snapshot, feasibility: PodFeasibility, reported: Report
 
 
 def _kept(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:
-    """Nodes that would do if one claim were given back that no pod uses."""
+    """Nodes that would do if one claim were released that no pod uses."""
     for holding in feasibility.kept()[:_TRIED]:
         tried = [node for node in nodes if node not in now and holding.reaches(node)]
         with feasibility.freed([holding]):

@@ -100,7 +100,7 @@ class Attempt:
     is how often they were taken back because it was not bound, `gave_way` how often it gave way to others in a
     row. What others gave up for it on a node is kept for it until `kept`. It pauses after `refusals` of everything
     that was offered, `failures` to allocate, `evictions` of others for it, and `creations` of claims for it;
-    without a pause after failures two pods could wake each other for ever by what each gives back. Times are on
+    without a pause after failures two pods could wake each other for ever by what each releases. Times are on
     the event loop's clock.
     """
 

@@ -106,7 +106,7 @@ class Pods:
             self._precedence.came(key, -priority(pod))
 
     def overtakes(self, pod: Pod, drivers: Collection[str]) -> bool:
-        """Whether a pod of a better place was woken, or begins anew, and has yet to be looked at: it may be served
+        """Whether a pod of a better place was woken, or starts over, and has yet to be looked at: it may be served
         by what this one is about to take of these drivers. So may one of a higher priority that has just come."""
         attempt = self.attempt(pod)
         if any(self._stands_before(key, attempt.place, drivers) for key in self._precedence.woken):

@@ -26,11 +26,11 @@ class Precedence:
 
     @property
     def woken(self) -> Collection[Key]:
-        """Heads of lines that a change may help, pods that begin anew, and those that gave way."""
+        """Heads of lines that a change may help, pods that start over, and those that gave way."""
         return self._woken
 
     def wake(self, key: Key) -> None:
-        """A change may help the pod, or it begins anew."""
+        """A change may help the pod, or it starts over."""
         self._woken.add(key)
 
     def came(self, key: Key, rank: int) -> None:

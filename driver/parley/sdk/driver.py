@@ -9,7 +9,7 @@ All methods that are not `async` are called from one event loop and must return 
 What a method raises concerns the claim or the pod that it was called for: its users see it in an event or
 condition, it is called again after a growing pause, and all else goes on (`parley.sdk.embedded`). A `restore` that
 raises leaves the driver not knowing what a claim holds: on that claim's node (everywhere, if it has none) it is
-asked to allocate nothing, and devices that the record names it can give to nobody, until the claim is given back.
+asked to allocate nothing, and devices that the record names it can give to nobody, until the claim is released.
 
 A driver whose answers or allocations take longer than a moment is `asynchronous`: it is asked through API
 objects (`parley.sdk.standalone`), in the controller as in a process of its own, and nobody else waits for it.
@@ -214,7 +214,7 @@ class Driver(Generic[P, C]):
     asynchronous: ClassVar[bool] = False
     """Whether questions or allocations may take longer than a moment: then `consider` is asked, not `viable`."""
     node_local: ClassVar[bool] = False
-    """Whether what is given back on a node changes the answers about that node alone: then pods that can't go
+    """Whether what is released on a node changes the answers about that node alone: then pods that can't go
     there are left in peace."""
     leaves_data: ClassVar[bool] = False
     """Whether pods leave something on a node, a directory say, that outlives them. When a named claim ends, its

@@ -63,7 +63,7 @@ class EmbeddedDriver:
         self._reader = ParameterReader(driver, references)
         self.name = driver.name
         self.not_restored: dict[str, NotRestored] = {}
-        """By the claim's UID; until the claim is given back."""
+        """By the claim's UID; until the claim is released."""
         self._to_undo: set[str] = set()
         self.revision = 0
         """Rises with all that may change what the driver has, or what of it is free."""

@@ -69,7 +69,7 @@ class FailedNodes:
         return cls(claim.metadata.uid, class_.revision if class_ is not None else None)
 
     def are_about(self, claim: ResourceClaim, class_: ResourceClass | None) -> bool:
-        """Whether they still count: another claim of that name, or a change of the class, begins anew."""
+        """Whether they still count: another claim of that name, or a change of the class, starts over."""
         now = FailedNodes.none(claim, class_)
         return (self.uid, self.class_revision) == (now.uid, now.class_revision)
 

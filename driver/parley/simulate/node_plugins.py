@@ -51,4 +51,4 @@ class NodePlugins:
         try:
             await self._client.delete(CLAIM_RELEASES, meta.name, uid=meta.uid)
         except (Conflict, NotFound):
-            pass  # gone, or made anew; the change comes
+            pass  # gone, or recreated; the change comes

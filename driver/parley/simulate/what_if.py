@@ -1,6 +1,6 @@
 """Changes to a cluster before it is simulated: objects more or less, a node drained. Pure.
 
-What ran on a node that is removed or drained is made anew and waits for a place, as its controller would see to;
+What ran on a node that is removed or drained is recreated and waits for a place, as its controller would see to;
 pods of DaemonSets go with their node.
 """
 

@@ -1,13 +1,13 @@
 """Finds at the start what earlier runs left in the checkpoint for claims that nobody can use any more.
 
 The kubelet requests to unprepare whatever it once requested to prepare, unless it lost its own state, the pod was
-removed while the machine was down, or the claim was deleted under it. Decides what may be given back without being
+removed while the machine was down, or the claim was deleted under it. Decides what may be released without being
 asked:
 
     claim as it was                                 left alone
     claim gone, or another of its name, or nobody's
         never fully prepared, or in an earlier
-        boot of the machine                         no container has it: given back
+        boot of the machine                         no container has it: released
         prepared in this boot                       a container may still have it: left to the kubelet, with a
                                                     line in the log
 """

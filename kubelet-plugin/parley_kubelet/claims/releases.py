@@ -118,7 +118,7 @@ class Receipts:
         ]
 
     async def _news(self) -> None:
-        """Until something was requested or given back; not longer than `AGAIN` while a ClaimRelease is open."""
+        """Until something was requested or released; not longer than `AGAIN` while a ClaimRelease is open."""
         try:
             async with asyncio.timeout(AGAIN if self._waiting() else None):
                 await self._asked.wait()

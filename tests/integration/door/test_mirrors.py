@@ -108,7 +108,7 @@ async def test_a_named_mirror_that_was_deleted_stays_until_its_pod_is_gone_and_i
     await team.delete(PODS, "holder")
     await team.bound("next")
     uid = mirror.metadata.uid
-    await team.claim("mine", lambda m: m.metadata.uid != uid and not devices_of(m), "is made anew")
+    await team.claim("mine", lambda m: m.metadata.uid != uid and not devices_of(m), "is recreated")
     await team.create(pod("holder", claims={"gpu": "mine"}))
     await team.waits("holder", reasons.NOTHING_VIABLE)
     await team.delete(PODS, "next")

@@ -100,7 +100,7 @@ async def write_as_before(client: Client, team: Namespace) -> None:
 
 
 async def ends(team: Namespace, parley: Parley) -> None:
-    """What is held is still held, and what is given back is free, once."""
+    """What is held is still held, and what is released is free, once."""
     await team.create(template("late"), template("late-licence", "licences"))
     await team.create(pod("late", templates={"it": "late"}), pod("late-licence", templates={"it": "late-licence"}))
     for name in ("late", "late-licence"):

@@ -313,7 +313,7 @@ def played(story: Story, *drivers: Driver[Any, Any]) -> None:
 
 
 def leaving(holding: Holding) -> None:
-    """The holding is being given back."""
+    """The holding is being released."""
     holding.phase = Phase.LEAVING
 
 

@@ -25,7 +25,7 @@ KEY = ("team", "c")
 
 
 class SettlingDriver(TokensDriver):
-    """Lets claims wait, fail or begin anew after a minute, as their class's test says."""
+    """Lets claims wait, fail or start over after a minute, as their class's test says."""
 
     way: Any = "Fail"
 

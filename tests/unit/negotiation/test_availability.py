@@ -93,7 +93,7 @@ def test_the_message_of_claims_that_are_apart_says_by_what() -> None:
     found = {"team/disk": places(NodeLabels({"zone": "a"}), nodes), "team/gpu": places(("n1",), nodes)}
     assert apart(found) == (
         "no node has all claims of the pod: claim team/disk is allocated on nodes with zone=a; claim team/gpu is "
-        "allocated on node n1. To help: delete those on one of the nodes to begin anew"
+        "allocated on node n1. Remedy: delete those on one of the nodes to start over"
     )
 
 

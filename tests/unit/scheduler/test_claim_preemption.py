@@ -293,7 +293,7 @@ def test_what_a_victim_gives_up_is_kept_for_the_preemptor(play: Play) -> None:
         assert not await world.node_of("late")
         await world.delete_pod("low")
         await world.settle()
-        # The second scheduler asks about both by itself, about one of them before the device is given back.
+        # The second scheduler asks about both by itself, about one of them before the device is released.
         assert await world.node_of("patient") == "a" or world.door == "extender"
 
     play(scenario)

@@ -1,4 +1,4 @@
-"""The controller is killed at every write while claims fail or begin anew, before and after the server did it.
+"""The controller is killed at every write while claims fail or start over, before and after the server did it.
 
 In the end each has failed, or is on another node, with its pod, and what it had on the lost one is removed when
 that is back; no device is held twice at any moment.
@@ -56,7 +56,7 @@ async def come_back(world: World, node: str) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize(("way", "lose"), [(FAIL, "cordoned"), (RECREATE, "lost")], ids=["fails", "begins anew"])
+@pytest.mark.parametrize(("way", "lose"), [(FAIL, "cordoned"), (RECREATE, "lost")], ids=["fails", "starts over"])
 def test_a_kill_at_any_write_changes_nothing(
     play: Play, watcher: Watch, way: Stranded, lose: str, after: bool
 ) -> None:

@@ -78,7 +78,7 @@ class BindingRefused(Client):
 @pytest.mark.parametrize("shareable", [False, True], ids=["exclusive", "shareable"])
 @pytest.mark.parametrize("named", [False, True], ids=["generated", "named"])
 def test_a_pod_is_not_bound_with_what_a_late_write_may_clear(play: Any, named: bool, shareable: bool) -> None:
-    """Its first binding failed, and so did giving back what it had: it has that still when it is tried again."""
+    """Its first binding failed, and so did releasing what it had: it has that still when it is tried again."""
 
     async def scenario(world: World) -> None:
         client = LateClient(BindingRefused(world.server.client()), clears)

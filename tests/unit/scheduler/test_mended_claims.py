@@ -1,4 +1,4 @@
-"""A named claim that was wrong is made anew under the pod that waits for it."""
+"""A named claim that was wrong is recreated under the pod that waits for it."""
 
 from typing import TYPE_CHECKING, Any
 

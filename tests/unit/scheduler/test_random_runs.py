@@ -19,7 +19,7 @@ STEPS = 40
 
 
 class Lives:
-    """Users, a garbage collector and kills, by chance. Each run may be made anew, with another UID."""
+    """Users, a garbage collector and kills, by chance. Each run may be recreated, with another UID."""
 
     def __init__(self, world: World, seed: int) -> None:
         self._world = world

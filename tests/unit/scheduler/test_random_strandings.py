@@ -235,7 +235,7 @@ def _lenient(self: Stranding, holding: Any) -> bool:
 
 
 BUGS: dict[str, tuple[str, Any, str, list[Step], str]] = {
-    "what is there is made anew": ("_may_go", _lenient, "Recreate", CORDONED, "which is there"),
+    "what is there is recreated": ("_may_go", _lenient, "Recreate", CORDONED, "which is there"),
     "at once": ("_seconds_left", lambda *_: 0.0, "Recreate", LOST, "given up after 0 s"),
     "failing at once": ("_seconds_left", lambda *_: 0.0, "Fail", CORDONED, "failed after 0 s"),
     "whatever the class says": (

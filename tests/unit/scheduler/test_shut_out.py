@@ -1,5 +1,5 @@
 """Pods that others bound to a node and that name a claim whose built-in one is being deleted: it takes no new
-reservation, so that they run once it was made anew."""
+reservation, so that they run once it was recreated."""
 
 from typing import TYPE_CHECKING, Any
 

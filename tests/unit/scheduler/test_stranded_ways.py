@@ -1,4 +1,4 @@
-"""What drivers make of claims whose node takes no pods: wait, fail, or begin anew, by a deadline that outlives the
+"""What drivers make of claims whose node takes no pods: wait, fail, or start over, by a deadline that outlives the
 leader. What is kept is never given up while its node may come back, nor while a pod uses it."""
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What was allocated and can't be used is given back: once, without circles, and soon if nobody waits for it."""
+"""What was allocated and can't be used is released: once, without circles, and soon if nobody waits for it."""
 
 import asyncio
 from collections import Counter

@@ -178,7 +178,7 @@ def test_a_pod_that_somebody_puts_on_a_node_outside_of_the_zone_takes_nothing_fr
 
 
 class LocalZoneDriver(ZoneDriver):
-    """What is given back on a node changes the answers about that node alone."""
+    """What is released on a node changes the answers about that node alone."""
 
     node_local = True
 
@@ -218,8 +218,8 @@ def test_a_pod_that_is_waiting_is_told_by_which_labels_the_claim_goes(play: Play
         assert status.waiting_for == reasons.CONFLICTING_ALLOCATIONS
         assert status.message == (
             f"no node has all claims of the pod: claim {NAMESPACE}/common is allocated on nodes with {ZONE}=a; "
-            f"claim {NAMESPACE}/own is allocated on node n1. To help: delete those on one of the nodes to begin "
-            "anew"
+            f"claim {NAMESPACE}/own is allocated on node n1. Remedy: delete those on one of the nodes to "
+            "start over"
         )
 
         await label(world, "n1", "a")

@@ -56,7 +56,7 @@ async def _catches_up(stage: Stage) -> None:
 
 
 async def _leaves_nothing_behind(stage: Stage) -> None:
-    """What was begun and is not wanted any more is given back."""
+    """What was begun and is not wanted any more is released."""
     await _kill(stage)
     try:
         claim = await stage.claim()

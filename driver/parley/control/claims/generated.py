@@ -114,7 +114,7 @@ def generated_deleted(facts: GeneratedClaim) -> Problem | None:
 
 
 def generated_leaving(facts: GeneratedClaim) -> Problem | None:
-    """What was allocated under its name is being given back."""
+    """What was allocated under its name is being released."""
     stand_in = facts.stand_in
     former = facts.former is not None and not facts.former.joinable
     if not former and not (facts.holding is None and stand_in is not None and being_deallocated(stand_in)):

@@ -110,7 +110,7 @@ def releasing(facts: NamedClaim) -> Problem | None:
 
 
 def leaving(facts: NamedClaim) -> Problem | None:
-    """What is allocated is being given back."""
+    """What is allocated is being released."""
     holding = facts.holding
     if holding.joinable if holding is not None else not being_deallocated(facts.claim):
         return None
@@ -127,7 +127,7 @@ def mirror_outdated(facts: NamedClaim) -> Problem | None:
 
 
 def mirror_deleted(facts: NamedClaim) -> Problem | None:
-    """The built-in claim is on its way out, and will be made anew."""
+    """The built-in claim is on its way out, and will be recreated."""
     if facts.mirror is None or not facts.mirror.metadata.deletion_timestamp or facts.is_users:
         return None
     return facts.soon(f"the built-in claim {facts.path} was deleted and is being recreated")

@@ -102,7 +102,7 @@ class ClaimReconciler:
         return not shown and not self._cluster.own_writes.unseen(claim.metadata)
 
     async def _release_all_unused(self, key: Key) -> float:
-        """What nobody will use is given back. For how many seconds something is kept still, 0 if nothing is."""
+        """What nobody will use is released. For how many seconds something is kept still, 0 if nothing is."""
         left = [await self._release_unused(holding) for holding in self._ledger.all_of_claim(*key)]
         return min(filter(None, left), default=0.0)
 
@@ -248,7 +248,7 @@ class ClaimReconciler:
         return True
 
     async def _let_go(self, mirror: BuiltinClaim, *, in_use: bool) -> None:
-        """Somebody deleted the mirror: it goes when no pod uses it, and is then made anew."""
+        """Somebody deleted the mirror: it goes when no pod uses it, and is then recreated."""
         if not in_use and FINALIZER in mirror.metadata.finalizers:
             await self._drop_finalizer(mirror)
 

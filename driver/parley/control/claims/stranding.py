@@ -76,7 +76,7 @@ class Stranding:
         return [stranded, ConditionUpdate(CONDITION_FAILED, True, case.obstacle.cause.value, failed)]
 
     async def sync(self, key: Key) -> float:
-        """Give back what is to be made anew, now that it is time; for how many seconds it is too early for what
+        """Give back what is to be recreated, now that it is time; for how many seconds it is too early for what
         is to become of the claim of that name, 0 if nothing is."""
         claim = self._cluster.claim(key)
         case = self._case(claim) if claim is not None and not claim.metadata.deletion_timestamp else None

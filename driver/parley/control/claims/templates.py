@@ -14,7 +14,7 @@ from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Inv
 
 
 class TemplateReconciler:
-    """Mirrors templates. A mirror goes with its template by ownership, and is made anew if somebody deletes it."""
+    """Mirrors templates. A mirror goes with its template by ownership, and is recreated if somebody deletes it."""
 
     def __init__(self, client: Client, cluster: ClusterCache, recorder: Recorder) -> None:
         self._client = client

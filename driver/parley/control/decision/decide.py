@@ -143,7 +143,7 @@ def none_viable(
 
 
 def _claim_topics(demand: Demand, claims: Sequence[PodClaim]) -> tuple[Topic, ...]:
-    """What is held may be given back, or moved. And what the pod names another one may have allocated first: then
+    """What is held may be released, or moved. And what the pod names another one may have allocated first: then
     less is left to allocate, and all of them are tied to that node."""
     held = {(one.holding.namespace, one.holding.claim) for one in claims if one.holding is not None}
     named = {

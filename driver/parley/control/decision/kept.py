@@ -39,7 +39,7 @@ def beside(state: State, uid: str, priority: int, node: str) -> list[Nomination]
 
 
 def _unallocated(state: State, one: Nomination) -> Nomination:
-    """What of it is not allocated: all or nothing, but while claims are given back again, one after the other."""
+    """What of it is not allocated: all or nothing, but while claims are released again, one after the other."""
     if not state.ledger.of_pod(one.pod):
         return one
     left: dict[str, Request[Any, Any]] = {}

@@ -44,7 +44,7 @@ _UNUSABLE = {ClaimState.CLEARED, ClaimState.UNKNOWN, ClaimState.OFFERED, ClaimSt
 class FilterResult:
     """The viable nodes and what to assume for the pod on them; or what it is blocked by.
 
-    `undo`: what the pod holds is of no use and has to be given back first. `standalone`: standalone drivers are
+    `undo`: what the pod holds is of no use and has to be released first. `standalone`: standalone drivers are
     to be asked about the nodes, and to allocate, before one of them will do. `by_nodes`: pods are in that line
     only with the same nodes in question.
     """

@@ -40,7 +40,7 @@ class Rejection:
     """A filter's answer without viable nodes.
 
     `nodes` are those that it asked about, `revision` is that of the topics of the problem. `undo`: what the pod
-    holds has to be given back before another answer is possible. `standalone`: standalone drivers are asked about
+    holds has to be released before another answer is possible. `standalone`: standalone drivers are asked about
     the nodes. `nowhere`: claims could be allocated on none of the nodes, or there is no room. `until`: before that
     time of the event loop's clock no other answer is given, and nobody is made to ask. `reported` is the problem
     that the pod's user knows of.

@@ -2,7 +2,7 @@
 
     finalizers -> driver -> statuses
                     |          |
-                    +----------+--(stopped, failed, too late)--> driver gives back, nothing held
+                    +----------+--(stopped, failed, too late)--> driver releases, nothing held
 
 A write whose outcome is unknown is settled first: what is recorded is held, whoever asked to stop. What a
 lost lease or a bug raises is passed on with nothing undone: the next leader finds the finalizers and goes on.

@@ -63,7 +63,7 @@ class Holdings:
         return [held for held in self._by_key.get(key, ()) if held != uid]
 
     async def release(self, uid: str) -> None:
-        """The driver gives back what the claim may hold; if it raises, the claim may hold it still."""
+        """The driver releases what the claim may hold; if it raises, the claim may hold it still."""
         holding = self._by_uid.get(uid)
         if holding is None:
             return

@@ -130,7 +130,7 @@ class ImmediateAllocations:
         return failed
 
     async def _begun_on(self, ref: ClaimRef) -> list[str]:
-        """Where the allocation was begun before a restart, to go on there; anything else is given back."""
+        """Where the allocation was begun before a restart, to go on there; anything else is released."""
         before = self._deps.holdings.get(ref.uid)
         if before is not None and before.stage is AllocationStage.CARRIED and before.node:
             return [before.node]

@@ -1,5 +1,5 @@
 """A tenant's workspace fills the disk that the checkpoint and the CDI specifications are on, too: what is prepared
-is given back and removed, so that there is room again."""
+is released and removed, so that there is room again."""
 
 import os
 import subprocess

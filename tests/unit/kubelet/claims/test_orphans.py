@@ -1,4 +1,4 @@
-"""What earlier runs left for claims that nobody can use: given back where no container can have it."""
+"""What earlier runs left for claims that nobody can use: released where no container can have it."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path

@@ -269,7 +269,7 @@ async def test_one_that_is_retained_stays_where_no_claim_finds_it(tmp_path: Path
     assert place.name.startswith(f"a.id-of-a.{3 * 1024**3}.")
     assert (place / "file").read_text() == "result"
     await driver(tmp_path).prepare(kept)
-    assert list((tmp_path / "data" / "id-of-a").iterdir()) == [], "the same claim begins anew"
+    assert list((tmp_path / "data" / "id-of-a").iterdir()) == [], "the same claim starts over"
     assert trash(tmp_path) == []
 
 

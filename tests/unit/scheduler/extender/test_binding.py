@@ -175,7 +175,7 @@ def test_a_pod_is_bound_by_one_attempt_at_a_time(play: Any) -> None:
 
 
 def test_no_pod_is_bound_whose_reservation_of_a_shared_claim_was_refused(play: Any) -> None:
-    """Others hold the claim, so it stays allocated when the pod gives back what it could not record."""
+    """Others hold the claim, so it stays allocated when the pod releases what it could not record."""
 
     async def scenario(world: World) -> None:
         refusing = False

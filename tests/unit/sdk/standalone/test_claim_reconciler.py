@@ -1,4 +1,4 @@
-"""When claims are given back, and when they are not; what a driver finds when it starts."""
+"""When claims are released, and when they are not; what a driver finds when it starts."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a driver holds by claim: until it has deallocated, and by names whose claim was made anew."""
+"""What a driver holds by claim: until it has deallocated, and by names whose claim was recreated."""
 
 from collections.abc import Awaitable, Callable
 

@@ -116,7 +116,7 @@ def test_an_allocation_goes_on_where_it_was_begun_and_says_so(play: Play) -> Non
         await asyncio.sleep(0.5)
         (condition,) = [c for c in (await world.claim("disk")).status.conditions if c.type == CONDITION_ALLOCATING]
         assert condition.status == "True"
-        assert "another copy of the driver goes on" in condition.message
+        assert "another copy of the driver has continued it" in condition.message
         await world.settle()
         assert list(array.volumes.values()) == [begun]
         assert await world.node_of("disk") == begun[0]
