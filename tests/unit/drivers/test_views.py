@@ -201,5 +201,5 @@ class Forgetful(WorkspaceDriver):
 
 
 async def test_a_driver_that_forgets_what_a_view_uses_breaks_a_promise() -> None:
-    with pytest.raises(AssertionError, match=r"uses\(\) says something else after restore\(\)"):
+    with pytest.raises(AssertionError, match=r"uses\(\) returns something else after restore\(\)"):
         await check_driver(views_of_a_workspace(Forgetful))

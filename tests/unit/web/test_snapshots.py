@@ -170,7 +170,7 @@ def test_what_is_shown_may_be_old_while_watches_fail(play: Play) -> None:
         await asyncio.sleep(5)
         broken = await page(made, at("/nodes/b"))
         assert broken.status == 200
-        assert "May be old: </strong>GET nodes: connection lost: see whether the API server runs" in broken.main
+        assert "May be old: </strong>GET nodes: connection lost: check whether the API server runs" in broken.main
 
         client.refuse = lambda _: None
         await asyncio.sleep(60)

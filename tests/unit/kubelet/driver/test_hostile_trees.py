@@ -243,7 +243,7 @@ async def test_a_disk_that_is_full_holds_up_nobody_for_good(tmp_path: Path, full
         with pytest.raises(OSError, match="No space left"):
             fill(hoard, 0 if full == "files" else 64 * 1024)
         if full == "files":
-            with pytest.raises(Refused, match="see whether the disk is full"):
+            with pytest.raises(Refused, match="check whether the disk is full"):
                 await part.prepare(claim("late"))
         else:
             await part.prepare(claim("late"))  # a directory of tmpfs needs no block

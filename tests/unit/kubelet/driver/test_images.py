@@ -131,7 +131,7 @@ async def test_what_a_program_says_is_told_and_nothing_takes_room(
     (tools / "mkfs.ext4").write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
     (tools / "mkfs.ext4").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    with pytest.raises(Refused, match="no such luck: see whether the disk is full"):
+    with pytest.raises(Refused, match="no such luck: check whether the disk is full"):
         await driver(tmp_path).prepare(limited("a"))
     assert disks(tmp_path) == []
 

@@ -360,7 +360,7 @@ async def test_who_cannot_be_measured_is_told(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "data" / "id-of-deep" / "a" / "b" / "c").mkdir(parents=True)
     ((reason, message),) = (await notices(node, deep)).values()
     assert reason == "SizeUnknown"
-    assert "at least of the disk of node n1, of its size of 1Gi; what is deeper" in message
+    assert "at least of the disk of node n1, of its size of 1Gi; directories more than" in message
 
 
 def test_it_publishes_what_the_settings_say_or_most_of_the_disk(tmp_path: Path) -> None:
