@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from benchmarks import device_search, filters, memory, node_plugin, simulated, unrelated
+from benchmarks import by_turns, device_search, filters, memory, node_plugin, simulated, turns, unrelated
 from benchmarks.measurement import Result, compared, measure
 from benchmarks.stage import control_plane, stage
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, Workload
 
 _KNOWN = (
     *(workload.name for workload in WORKLOADS),
@@ -40,9 +40,26 @@ def main() -> None:
     parser.add_argument("--first", action="store_true", help=first)
     against = "also measure the node plugin, or controllers, of another checkout by turns"
     parser.add_argument("--against", metavar="FOLDER", type=Path, help=against)
+    peers = (
+        "compare with Kubernetes' own benchmark, scheduler_perf, of today and of negotiated allocation, by turns"
+    )
+    parser.add_argument("--peers", action="store_true", help=f"{peers}; builds it first")
+    rounds = "with --peers: so many turns of each"
+    parser.add_argument("--rounds", metavar="N", type=int, default=3, help=rounds)
     arguments = parser.parse_args()
+    if arguments.peers and (arguments.against or arguments.profile):
+        parser.error("--peers measures this checkout without a profile: leave out --against and --profile")
+    if arguments.rounds < 1:
+        parser.error(f"--rounds {arguments.rounds}: at least one turn is needed")
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is taken down then too
+    if arguments.peers:
+        try:
+            workloads = by_turns.chosen(arguments.workload or by_turns.DEFAULT)
+        except ValueError as error:
+            parser.error(str(error))
+        _run_peers(workloads, arguments.rounds, arguments.first)
+        return
     other = arguments.against.resolve() if arguments.against else None
     _run(arguments.workload or _KNOWN, arguments.profile, arguments.first, other)
     if arguments.profile:
@@ -103,6 +120,16 @@ async def _run_node_plugin(against: Path | None, profile: Path | None, first: bo
     with control_plane() as cluster:
         for result in await node_plugin.measure(cluster, against, profile, first=first):
             _say(result)
+
+
+def _run_peers(workloads: Sequence[Workload], rounds: int, first: bool) -> None:
+    """A line of JSON for each turn; the table follows when all of them are over."""
+    against = by_turns.installed()
+    measured: list[turns.Turn] = []
+    for turn in by_turns.turns(workloads, against, rounds, first=first):
+        measured.append(turn)
+        _say(turn)
+    print(turns.table(measured, [ready.peer.label for ready in against]), file=sys.stderr)
 
 
 def _say(result: msgspec.Struct) -> None:
