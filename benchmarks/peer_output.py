@@ -57,19 +57,20 @@ def throughput(figures: bytes) -> float | None:
     return next((round(data["Average"], 1) for data in found), None)
 
 
-def measured(log: str, namespace: str, pods: int, year: int) -> Span:
-    """From the moment before the first of the namespace's pods is created until the last one is bound.
+def announcement(namespace: str, pods: int) -> str:
+    """What the log says just before so many pods are created in the namespace; the line has no time of day."""
+    return f'creating {pods} pods in namespace "{namespace}"'
 
-    Raises ValueError where the log doesn't tell of as many bindings.
+
+def last_binding(log: str, namespace: str, pods: int, year: int) -> float:
+    """When the last of so many pods of the namespace was bound, in seconds since the epoch.
+
+    Raises ValueError where the log tells of another number of bindings.
     """
-    created = re.findall(rf'{_HEADER}creating {pods} pods in namespace "{namespace}"', log)
     bound = re.findall(rf'{_HEADER}"Successfully bound pod to node" pod="{namespace}/', log)
-    if not created or len(bound) != pods:
-        raise ValueError(
-            f"the log tells of {len(created)} times that {pods} pods were created in namespace {namespace!r},"
-            f" and of {len(bound)} bindings there, instead of 1 and {pods}"
-        )
-    return Span(_moment(created[0], year), max(_moment(text, year) for text in bound))
+    if len(bound) != pods:
+        raise ValueError(f"the log tells of {len(bound)} bindings in namespace {namespace!r} instead of {pods}")
+    return max(_moment(text, year) for text in bound)
 
 
 def between(readings: Sequence[Reading], span: Span) -> Reading:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import peer_output, peers
-from benchmarks.peer_output import Reading
+from benchmarks.peer_output import Reading, Span, announcement
 from benchmarks.peers import Peer
 from benchmarks.turns import Turn
 from benchmarks.usage import Process, busy_seconds, cpu_seconds, put_first
@@ -20,8 +20,8 @@ from parley_devcluster.binaries import cache_directory, obtain
 from parley_devcluster.gobuild import build, source
 from parley_devcluster.versions import KUBERNETES, SCHEDULER_PERF
 
-_PERIOD = 0.1
-"""Seconds between two readings."""
+_PERIOD = 0.05
+"""Seconds between two readings; so much later than it began, at most, a run is taken to begin."""
 
 _LIMIT = 1800.0
 _SHOWN = 15
@@ -54,9 +54,10 @@ def run(installed: Installed, turn: int, pods: int, nodes: int, *, first: bool) 
     with tempfile.TemporaryDirectory(prefix="parley-peer-") as name:
         folder = Path(name)
         started = datetime.now(UTC)
-        readings = _run(installed, folder, _prepare(installed, folder, pods, nodes), first)
+        there = _prepare(installed, folder, pods, nodes)
+        created, readings = _run(installed, folder, there, announcement(peers.NAMESPACE, pods), first)
         log = (folder / "log").read_text(errors="replace")
-        span = peer_output.measured(log, peers.NAMESPACE, pods, started.year)
+        span = Span(created, peer_output.last_binding(log, peers.NAMESPACE, pods, started.year))
         spent = peer_output.between(readings, span)
         (figures,) = (folder / "results").glob("*.json")
         return Turn(
@@ -87,25 +88,36 @@ def _prepare(installed: Installed, folder: Path, pods: int, nodes: int) -> Path:
     return there
 
 
-def _run(installed: Installed, folder: Path, there: Path, first: bool) -> list[Reading]:
+def _run(
+    installed: Installed, folder: Path, there: Path, announced: str, first: bool
+) -> tuple[float, list[Reading]]:
+    """When its log said so, and the readings until it ended."""
     module_cache = installed.source.parents[installed.peer.module.path.count("/")]
-    with (folder / "log").open("ab") as log:
+    log, etcd_pid = folder / "log", folder / "etcd.pid"
+    with log.open("ab") as output:
         process = subprocess.Popen(
             peers.command(installed.program, folder / "results"),
             cwd=there,
             env=peers.environment(os.environ, folder / "bin", folder, module_cache),
-            stdout=log,
-            stderr=log,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
-    with _ended(process):
+    readings: list[Reading] = []
+    created = None
+    with _ended(process), log.open(errors="replace") as told:
         if first:
             put_first(Process(SCHEDULER_PERF, str(process.pid)), True)
-        readings = list(_readings(process, folder / "etcd.pid"))
-    if process.returncode != 0:
-        last = "\n".join((folder / "log").read_text(errors="replace").splitlines()[-_SHOWN:])
+        text = ""
+        for reading in _readings(process, etcd_pid):
+            readings.append(reading)
+            text = text[-len(announced) :] + told.read()
+            if created is None and announced in text:
+                created = reading.moment
+    if process.returncode != 0 or created is None:
+        last = "\n".join(log.read_text(errors="replace").splitlines()[-_SHOWN:])
         raise RuntimeError(f"{installed.peer.label} ended with {process.returncode}; its last words:\n{last}")
-    return readings
+    return created, readings
 
 
 @contextmanager
