@@ -30,11 +30,11 @@ def chosen(names: Sequence[str]) -> Sequence[Workload]:
     return workloads
 
 
-def installed() -> list[Installed]:
-    """The peers that can be built here; of the others it is told why not. Raises BuildError if there are none."""
+def installed(names: Sequence[str]) -> list[Installed]:
+    """Those that can be built here; of the others it tells why not. Raises BuildError if there are none."""
     ready: list[Installed] = []
     failures: list[BuildError] = []
-    for peer in PEERS:
+    for peer in (peer for peer in PEERS if peer.name in names):
         try:
             ready.append(install(peer))
         except BuildError as error:

@@ -1,9 +1,5 @@
 """How the ways compare: ratios of turns that ran one after the other."""
 
-import re
-
-import pytest
-from benchmarks import by_turns
 from benchmarks.turns import Turn, table
 
 PEERS = ["structured v1.37.0", "classic v1.31.0"]
@@ -51,29 +47,3 @@ def test_a_peer_that_could_not_be_built_has_no_columns() -> None:
     measured = [turn("claims1-100nodes", 1, 40, 24), turn("structured v1.37.0", 1, 32, 30)]
 
     assert "classic" not in table(measured, PEERS)
-
-
-def test_every_workload_that_has_a_peer_can_be_chosen_with_those_of_its_size() -> None:
-    chosen = by_turns.chosen(["extender-claims1", "claims1-100nodes"])
-
-    assert [workload.name for workload in chosen] == ["claims1-100nodes", "extender-claims1"]
-    assert by_turns.chosen(by_turns.DEFAULT) == chosen
-
-
-@pytest.mark.parametrize(
-    ("names", "told"),
-    [
-        (
-            ["claims4-100nodes", "memory-5000nodes", "waiting-0"],
-            "the peers have no test case like claims4-100nodes, memory-5000nodes: choose of claims1-100nodes,"
-            " standalone1-100nodes, waiting-0, extender-claims1, extender-unpublished, claims1-500nodes",
-        ),
-        (
-            ["claims1-100nodes", "claims1-500nodes"],
-            "claims1-100nodes, claims1-500nodes differ in pods or nodes: compare them with the peers one by one",
-        ),
-    ],
-)
-def test_workloads_without_a_common_peer_are_refused_with_the_remedy(names: list[str], told: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(told)}$"):
-        by_turns.chosen(names)
