@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import peer_output, peers
-from benchmarks.peer_output import Reading, Span, announcement
+from benchmarks import peers
+from benchmarks.peer_output import Reading, Span, announcement, between, last_binding, throughput
 from benchmarks.peers import Peer
 from benchmarks.turns import Turn
 from benchmarks.usage import Process, busy_seconds, cpu_seconds, put_first
@@ -49,7 +49,8 @@ def install(peer: Peer) -> Installed:
 def run(installed: Installed, turn: int, pods: int, nodes: int, *, first: bool) -> Turn:
     """One turn, before other work of the machine if `first`.
 
-    Raises RuntimeError, with the end of its log, if scheduler_perf fails or takes more than half an hour.
+    Raises RuntimeError, with the end of its log, if scheduler_perf fails or takes more than half an hour, and
+    ValueError if it does not tell of every binding.
     """
     with tempfile.TemporaryDirectory(prefix="parley-peer-") as name:
         folder = Path(name)
@@ -57,8 +58,8 @@ def run(installed: Installed, turn: int, pods: int, nodes: int, *, first: bool) 
         there = _prepare(installed, folder, pods, nodes)
         created, readings = _run(installed, folder, there, announcement(peers.NAMESPACE, pods), first)
         log = (folder / "log").read_text(errors="replace")
-        span = Span(created, peer_output.last_binding(log, peers.NAMESPACE, pods, started.year))
-        spent = peer_output.between(readings, span)
+        span = Span(created, last_binding(log, peers.NAMESPACE, pods, started.year))
+        spent = between(readings, span)
         (figures,) = (folder / "results").glob("*.json")
         return Turn(
             way=installed.peer.label,
@@ -68,7 +69,7 @@ def run(installed: Installed, turn: int, pods: int, nodes: int, *, first: bool) 
             pods_per_second=round(pods / span.seconds, 1),
             cpu_ms_per_pod=round(1000 * spent.used / pods, 1),
             others=round((spent.busy - spent.used) / (span.seconds * (os.cpu_count() or 1)), 2),
-            own_pods_per_second=peer_output.throughput(figures.read_bytes()),
+            own_pods_per_second=throughput(figures.read_bytes()),
         )
 
 
