@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from benchmarks import device_search, filters, memory, node_plugin, simulated, unrelated
+from benchmarks import by_turns, device_search, filters, memory, node_plugin, simulated, turns, unrelated
 from benchmarks.measurement import Result, compared, measure
+from benchmarks.peers import PEERS
 from benchmarks.stage import control_plane, stage
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, Workload
 
 _KNOWN = (
     *(workload.name for workload in WORKLOADS),
@@ -24,10 +25,31 @@ _KNOWN = (
     memory.NAME,
     node_plugin.NAME,
 )
+_PEERS = tuple(peer.name for peer in PEERS)
 
 
 def main() -> None:
     """Parse, then run."""
+    parser = _parser()
+    arguments = parser.parse_args()
+    workloads: Sequence[Workload] = ()
+    if arguments.peers is not None:
+        try:
+            workloads = _compared_with_peers(arguments)
+        except ValueError as error:
+            parser.error(str(error))
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is taken down then too
+    if workloads:
+        _run_peers(workloads, arguments.peers or _PEERS, arguments.rounds, arguments.first)
+        return
+    other = arguments.against.resolve() if arguments.against else None
+    _run(arguments.workload or _KNOWN, arguments.profile, arguments.first, other)
+    if arguments.profile:
+        print(arguments.profile.read_text(), file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--workload", metavar="NAME", action="append", choices=_KNOWN, help="only this one; can be repeated"
@@ -40,13 +62,22 @@ def main() -> None:
     parser.add_argument("--first", action="store_true", help=first)
     against = "also measure the node plugin, or controllers, of another checkout by turns"
     parser.add_argument("--against", metavar="FOLDER", type=Path, help=against)
-    arguments = parser.parse_args()
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is taken down then too
-    other = arguments.against.resolve() if arguments.against else None
-    _run(arguments.workload or _KNOWN, arguments.profile, arguments.first, other)
-    if arguments.profile:
-        print(arguments.profile.read_text(), file=sys.stderr)
+    peers = (
+        "compare with Kubernetes' own benchmark, scheduler_perf, by turns: structured (of today), classic, or both"
+    )
+    parser.add_argument("--peers", metavar="NAME", nargs="*", choices=_PEERS, help=peers)
+    rounds = "with --peers: so many turns of each"
+    parser.add_argument("--rounds", metavar="N", type=int, default=3, help=rounds)
+    return parser
+
+
+def _compared_with_peers(arguments: argparse.Namespace) -> Sequence[Workload]:
+    """The workloads to compare. Raises ValueError where the options don't go together."""
+    if arguments.against or arguments.profile:
+        raise ValueError("--peers measures this checkout without a profile: leave out --against and --profile")
+    if arguments.rounds < 1:
+        raise ValueError(f"--rounds {arguments.rounds}: at least one turn is needed")
+    return by_turns.chosen(arguments.workload or by_turns.DEFAULT)
 
 
 def _run(names: Sequence[str], profile: Path | None, first: bool, against: Path | None) -> None:
@@ -103,6 +134,16 @@ async def _run_node_plugin(against: Path | None, profile: Path | None, first: bo
     with control_plane() as cluster:
         for result in await node_plugin.measure(cluster, against, profile, first=first):
             _say(result)
+
+
+def _run_peers(workloads: Sequence[Workload], peers: Sequence[str], rounds: int, first: bool) -> None:
+    """A line of JSON for each turn; the table follows when all of them are over."""
+    against = by_turns.installed(peers)
+    measured: list[turns.Turn] = []
+    for turn in by_turns.turns(workloads, against, rounds, first=first):
+        measured.append(turn)
+        _say(turn)
+    print(turns.table(measured, [ready.peer.label for ready in against]), file=sys.stderr)
 
 
 def _say(result: msgspec.Struct) -> None:

@@ -111,7 +111,8 @@ def build_command(go: str, module: GoModule, name: str, output: Path) -> list[st
     package = dict(module.programs)[name]
     flags = " ".join(["-s -w", *(f"-X {variable}={value}" for variable, value in module.variables)])
     tags = ["-tags", ",".join(module.tags)] if module.tags else []
-    return [go, "build", "-mod=mod", "-trimpath", *tags, "-ldflags", flags, "-o", str(output), package]
+    verb = ["test", "-c", "-vet=off"] if module.tests else ["build"]
+    return [go, *verb, "-mod=mod", "-trimpath", *tags, "-ldflags", flags, "-o", str(output), package]
 
 
 def _build_one(go: str, cache: Path, module: GoModule, name: str, report: Report, started: float) -> None:

@@ -22,6 +22,13 @@ PROMETHEUS_OPERATOR = "v0.85.0"
 """Whose CRDs a cluster may have; it is not built here."""
 LOCAL_PATH_PROVISIONER = "v0.0.30"
 """Whose volumes workspaces are compared with; no part of a cluster."""
+STRUCTURED_DRA = "v1.37.0"
+CLASSIC_DRA = "v1.31.0"
+"""The Kubernetes that benchmarks compare with: allocation in the scheduler's memory, and the last release with
+negotiated allocation."""
+
+SCHEDULER_PERF = "scheduler_perf"
+"""Kubernetes' benchmark of its own scheduler; no part of a cluster."""
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "containerd", "ctr", "containerd-shim-runc-v2")
@@ -61,6 +68,8 @@ class GoModule:
     """Pairs of a Go variable and the string that the linker gives it."""
     tags: tuple[str, ...] = ()
     """Build tags."""
+    tests: bool = False
+    """Whether the programs are the tests of their packages (`go test -c`)."""
 
     @property
     def folder(self) -> str:
@@ -101,21 +110,27 @@ def modules(kubernetes: str = KUBERNETES) -> tuple[GoModule, ...]:
 
 
 def _kubernetes(version: str) -> GoModule:
-    """Without the version variables the API server reports v0.0.0."""
-    major, minor, _ = version.removeprefix("v").split(".")
-    settings = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "archive"}
     components = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kubectl")
     names = (*components, "kubeadm", "kube-proxy")
-    return GoModule(
-        "k8s.io/kubernetes",
-        version,
-        tuple((name, f"k8s.io/kubernetes/cmd/{name}") for name in names),
-        tuple(
-            (f"k8s.io/{package}.{variable}", value)
-            for package in ("component-base/version", "client-go/pkg/version")
-            for variable, value in settings.items()
-        ),
+    programs = tuple((name, f"k8s.io/kubernetes/cmd/{name}") for name in names)
+    return GoModule("k8s.io/kubernetes", version, programs, _reported(version))
+
+
+def _reported(version: str) -> tuple[tuple[str, str], ...]:
+    """Without these variables the API server reports v0.0.0."""
+    major, minor, _ = version.removeprefix("v").split(".")
+    settings = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "archive"}
+    return tuple(
+        (f"k8s.io/{package}.{variable}", value)
+        for package in ("component-base/version", "client-go/pkg/version")
+        for variable, value in settings.items()
     )
+
+
+def scheduler_perf(version: str, folder: str) -> GoModule:
+    """The tests in that folder of Kubernetes: an API server, a scheduler and some controllers in one process."""
+    path = "k8s.io/kubernetes"
+    return GoModule(path, version, ((SCHEDULER_PERF, f"{path}/{folder}"),), _reported(version), tests=True)
 
 
 def _etcd() -> GoModule:

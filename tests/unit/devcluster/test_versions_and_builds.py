@@ -129,6 +129,17 @@ def test_the_build_command_sets_the_version_that_the_program_reports() -> None:
     assert command[6:] == ["-o", "/cache/x", "k8s.io/kubernetes/cmd/kube-apiserver"]
 
 
+def test_tests_of_a_package_are_built_as_a_program_without_vetting_what_they_import() -> None:
+    module = versions.scheduler_perf("v1.31.0", "test/integration/scheduler_perf")
+
+    command = build_command("go", module, versions.SCHEDULER_PERF, Path("/cache/x"))
+
+    assert command[:6] == ["go", "test", "-c", "-vet=off", "-mod=mod", "-trimpath"]
+    assert "-X k8s.io/component-base/version.gitVersion=v1.31.0" in command[7]
+    assert command[8:] == ["-o", "/cache/x", "k8s.io/kubernetes/test/integration/scheduler_perf"]
+    assert "replace k8s.io/api => k8s.io/api v0.31.0\n" in go_mod(module, KUBERNETES_GO_MOD)
+
+
 def test_only_programs_that_the_cache_lacks_are_built(tmp_path: Path) -> None:
     (tmp_path / "etcd-v3.7.3").mkdir()
     (tmp_path / "etcd-v3.7.3" / "etcd").touch()
