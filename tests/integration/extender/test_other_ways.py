@@ -29,6 +29,15 @@ pytestmark = pytest.mark.cluster
 HOST = "parley-extender.parley-system.svc"
 
 
+async def test_the_pages_pod_is_placed_by_the_second_scheduler(team: Namespace, devices: Devices) -> None:
+    await devices(node_1=1)
+    await team.create(template("one-gpu"), yaml.safe_load(block("yaml", "name: train")))
+
+    bound = await team.bound("train")
+
+    assert (bound.spec.scheduler_name, bound.spec.node_name) == (SCHEDULER_NAME, "node-1")
+
+
 @pytest.fixture
 def certificates(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
     """What the page's commands leave behind, beside the Secrets."""

@@ -1,20 +1,18 @@
-"""Every command in the README and in docs/: what needs no cluster is run literally, the rest has to exist.
-
-A block's lines that begin with `$` are commands, and what follows one is what it prints; in blocks without `$`,
-lines that begin with a known program are commands as well.
-"""
+"""Every command in the README and in docs/: what needs no cluster is run literally, the rest has to exist."""
 
 import glob
 import itertools
 import json
+import os
 import re
 import shlex
+import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.shown import commands
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -24,7 +22,6 @@ ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "examples").glob("*/README.md"))
 
-PROGRAMS = ("parley", "kubectl", "make", "python", "export", "helm", "pip", "source", "mike")
 NEEDS_A_CLUSTER = ("explain", "get", "web", "doctor", "controller", "cluster", "uninstall")
 DRIVERS = (["driver", "run"], ["driver", "conformance"])
 RUN = re.compile(r"parley (demo|simulate|driver permissions|version|completion)\b")
@@ -41,29 +38,6 @@ NEW_NODE = {
     "metadata": {"name": "node-9"},
     "status": {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"}},
 }
-
-
-def blocks(text: str) -> Iterator[list[str]]:
-    """The lines of each block that is marked as shell, or not marked at all."""
-    for language, block in re.findall(r"(?m)^ *```(\w*)\n(.*?)^ *```", text, flags=re.DOTALL):
-        if language in ("", "sh", "bash", "console"):
-            yield block.splitlines()
-
-
-def commands(text: str) -> Iterator[tuple[str, str]]:
-    """Each command without its comment, and what the page shows it to print."""
-    for lines in blocks(text):
-        marked = any(line.startswith("$ ") for line in lines)
-        if not marked:
-            yield from ((_bare(line), "") for line in lines if line.split(" ")[0] in PROGRAMS)
-            continue
-        for part in re.split(r"(?m)^\$ ", "\n".join(lines).replace("\\\n", ""))[1:]:
-            command, _, output = part.partition("\n")
-            yield _bare(command), output
-
-
-def _bare(line: str) -> str:
-    return re.sub(r"\s{2,}#.*$", "", line).strip()
 
 
 SHOWN = [
@@ -138,3 +112,98 @@ def test_commands_exist(command: str, output: str) -> None:
     elif words[0] == "kubectl":
         files = [word for before, word in itertools.pairwise(words) if before in ("-f", "-k")]
         assert [name for name in files if "/" in name and not (ROOT / name).exists()] == []
+
+
+DOOR = "tests/integration/door/test_docs.py"
+INSTALL_PAGE = "tests/e2e/test_install_page.py"
+ELSEWHERE: tuple[tuple[str, str, str], ...] = (
+    ("README.md", r"parley explain pod render-3", "tests/unit/docs/test_readme.py"),
+    ("README.md", r"parley (controller|driver run|explain pod gpu|get classes|web|doctor)", DOOR),
+    ("README.md", r"kubectl get prclaims", DOOR),
+    ("docs/cli.md", r"source ", "tests/unit/docs/test_commands.py"),
+    ("docs/explain.md", r"kubectl get nodes,", DOOR),
+    ("docs/explain.md", r"parley get classes", "tests/unit/cli/test_get.py"),
+    ("docs/install.md", r"helm (install|lint) ", INSTALL_PAGE),
+    ("docs/install.md", r"kubectl (label|apply -f|wait|exec|get|delete -f) ", INSTALL_PAGE),
+    ("docs/quickstart.md", r"kubectl |parley (explain|driver run)", DOOR),
+    ("docs/web.md", r"parley web", DOOR),
+)
+"""Page, beginning of commands, and the test that runs them as they stand there."""
+
+NOT_RUN: tuple[tuple[str, str, str], ...] = (
+    ("", r"make ", "a test of a test run, or one that takes hours; that the targets exist is checked here"),
+    ("", r"export ", "the path of a cluster that the reader has just made"),
+    ("README.md", r"kubectl (apply|get podschedulings|describe)", "the quickstart has the same, which is run"),
+    (
+        "docs/doctor.md",
+        r"kubectl parley doctor",
+        "its output is one of a broken cluster: tests/integration/doctor",
+    ),
+    (
+        "docs/driver-protocol.md",
+        r"parley driver conformance",
+        "the Go driver is built and checked in tests/integration/driver/test_go_driver.py",
+    ),
+    ("docs/explain.md", r"parley explain", "with names in place of NAME: tests/integration/door/test_explain.py"),
+    (
+        "docs/install.md",
+        r"helm |parley uninstall|kubectl (apply --server-side|delete) -k",
+        "upgrade, rollback and removal need releases of the reader's own: tests/e2e/test_chart.py takes the steps",
+    ),
+    (
+        "docs/extender.md",
+        r"kubectl ",
+        "tests/integration/extender/test_manifests.py applies both on a server as a dry run",
+    ),
+    ("docs/extender.md", r"helm ", "tests/unit/deploy/test_commands_of_the_docs.py renders it"),
+    (
+        "docs/node-driver.md",
+        r"parley-kubelet ",
+        "folders of a node: tests/e2e/test_tutorials.py starts a driver so",
+    ),
+    ("docs/releasing.md", r"", "signs and publishes: tests/unit/tools"),
+    ("docs/runbook.md", r"", "names pods of a cluster that is broken"),
+    ("docs/testing.md", r"python -m tests.soak", "a world that once failed"),
+    (
+        "docs/tokens-driver.md",
+        r"parley driver run tokens",
+        "tests/integration/driver/test_standalone.py starts it",
+    ),
+    (
+        "docs/web.md",
+        r"kubectl -n parley-system port-forward",
+        "needs a kubelet; tests/integration/door/test_web.py reads the page with the controller's rights",
+    ),
+    ("docs/workspaces.md", r"", "changes of a release of the reader's own (--reuse-values), on nodes with disks"),
+)
+"""Page ("" for all), beginning of commands, and why no test runs them as they stand there."""
+
+
+def rows(table: tuple[tuple[str, str, str], ...], page: str, command: str) -> list[str]:
+    return [what for where, begins, what in table if where in ("", page) and re.match(begins, command)]
+
+
+OF_DOCS = [
+    pytest.param(str(page.relative_to(ROOT)), command, id=f"{page.relative_to(ROOT)}: {command}")
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for command, _ in commands(page.read_text())
+]
+
+
+@pytest.mark.parametrize(("page", "command"), OF_DOCS)
+def test_every_command_is_run_by_a_test_or_it_is_said_why_not(page: str, command: str) -> None:
+    by = [__file__] if literal(command) else rows(ELSEWHERE, page, command)
+
+    assert len(by) == 1 or rows(NOT_RUN, page, command), f"{page}: {command}: run by {by}"
+    assert all((ROOT / test).is_file() for test in by)
+
+
+def test_completion_is_a_script_that_bash_takes(folder: Path) -> None:
+    (command,) = [
+        command for command, _ in commands((ROOT / "docs" / "cli.md").read_text()) if "source" in command
+    ]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    done = subprocess.run(["bash", "-euc", command], env=environment, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")

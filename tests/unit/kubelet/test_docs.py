@@ -9,9 +9,12 @@ import pytest
 import yaml
 from examples.scratch.scratch_node import Place, ScratchNode
 from pydantic import BaseModel
+from tests.support.shown import blocks as shell_blocks
 
 from parley_kubelet import edits, hooks
+from parley_kubelet.cdi import containerd
 from parley_kubelet.configuration import Configuration
+from parley_kubelet.findings import NodeDiagnosis
 from parley_kubelet.settings import parse_arguments
 from parley_kubelet.testing import NodeScenario, check_node_driver, node_claim
 
@@ -65,3 +68,14 @@ def test_the_configurations_of_the_page_about_installing_are_valid() -> None:
     ]
     settings = Configuration.model_validate(yaml.safe_load(with_hooks)).drivers
     assert Place.model_validate(settings[ScratchNode.name]) == Place(size_mib=2048)
+
+
+def test_it_shows_what_the_doctor_prints(tmp_path: Path) -> None:
+    (shown,) = [lines for lines in shell_blocks(PAGE) if lines[0].startswith("ok ")]
+    file = tmp_path / "config.toml"
+    file.write_text("version = 2\n")
+
+    found, remedy = next(containerd.look("containerd://1.7.2", file, Path("/var/run/cdi")))
+
+    runtime = NodeDiagnosis("container runtime", found.replace(str(file), "/etc/containerd/config.toml"), remedy)
+    assert shown == [str(NodeDiagnosis("plugins-dir", "/var/lib/kubelet/plugins")), "...", str(runtime)]

@@ -1,0 +1,33 @@
+"""The commands that a page of the documentation shows, and what it shows them to print.
+
+A block's lines that begin with `$` are commands, and what follows one is what it prints; in blocks without `$`,
+lines that begin with a known program are commands as well.
+"""
+
+import re
+from collections.abc import Iterator
+
+PROGRAMS = ("parley", "kubectl", "make", "python", "export", "helm", "pip", "source", "mike")
+
+
+def blocks(text: str) -> Iterator[list[str]]:
+    """The lines of each block that is marked as shell, or not marked at all."""
+    for language, block in re.findall(r"(?m)^ *```(\w*)\n(.*?)^ *```", text, flags=re.DOTALL):
+        if language in ("", "sh", "bash", "console"):
+            yield block.splitlines()
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """Each command without its comment, and what the page shows it to print."""
+    for lines in blocks(text):
+        marked = any(line.startswith("$ ") for line in lines)
+        if not marked:
+            yield from ((_bare(line), "") for line in lines if line.split(" ")[0] in PROGRAMS)
+            continue
+        for part in re.split(r"(?m)^\$ ", "\n".join(lines).replace("\\\n", ""))[1:]:
+            command, _, output = part.partition("\n")
+            yield _bare(command), output
+
+
+def _bare(line: str) -> str:
+    return re.sub(r"\s{2,}#.*$", "", line).strip()
