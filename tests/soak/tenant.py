@@ -78,10 +78,10 @@ class Tenant:
                     if (resource, name) in self._own:
                         self._delete(resource, name)
             self._delete(BUILTIN_TEMPLATES, HIS)
-            self._give_back_owners()
+            self._return_owners()
             self._own.clear()
 
-    def _give_back_owners(self) -> None:
+    def _return_owners(self) -> None:
         """Of the claims whose owners he changed. Those of pods that are gone go, too."""
         pods = {pod.meta["uid"] for pod in self._all(PODS)}
         for found in self._all(BUILTIN_CLAIMS):

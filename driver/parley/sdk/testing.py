@@ -58,7 +58,7 @@ async def check_driver(scenario: Scenario) -> None:
         check_viable_means_room(scenario, wanted)
         check_room_is_told_of_viable_nodes(scenario, wanted)
         await check_refusal_holds_nothing(scenario, wanted)
-        await check_giving_back_restores(scenario, wanted)
+        await check_deallocation_restores(scenario, wanted)
         await check_restore_equals_allocate(scenario, wanted)
 
 
@@ -148,7 +148,7 @@ async def check_refusal_holds_nothing(scenario: Scenario, wanted: Request[Any, A
     assert done
 
 
-async def check_giving_back_restores(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+async def check_deallocation_restores(scenario: Scenario, wanted: Request[Any, Any]) -> None:
     """After deallocate(), also when called twice, everything is as before."""
     driver = scenario.make()
     before = _answers(driver, scenario, wanted)

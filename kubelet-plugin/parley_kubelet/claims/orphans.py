@@ -53,7 +53,7 @@ async def _seen_to(entry: CheckpointEntry, preparation: Preparation, client: Cli
         if entry.phase == "prepared" and entry.boot in (preparation.boot, ""):
             log.warning("claim is gone but prepared: left until the kubelet unprepares it", **about)
             return True
-        if await preparation.give_back(entry):
+        if await preparation.unprepare_orphan(entry):
             log.warning("orphaned claim unprepared", phase=entry.phase, **about)
     except Exception as error:
         log.warning("orphan not handled", reason=f"{type(error).__name__}: {error}", **about)

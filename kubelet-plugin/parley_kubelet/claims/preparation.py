@@ -154,14 +154,14 @@ class Preparation:
         await self._in_order(claim, self._unprepare)
         self.released.set()
 
-    async def give_back(self, judged: CheckpointEntry) -> bool:
+    async def unprepare_orphan(self, judged: CheckpointEntry) -> bool:
         """Unprepare a claim that is not requested any more, and return whether that was done: not if its entry is
         another one by now, because the kubelet has asked meanwhile. Raises what `unprepare` does."""
         claim = ClaimName(judged.namespace, judged.name, judged.uid)
-        given: bool = await self._in_order(claim, partial(self._give_back, judged))
-        if given:
+        done: bool = await self._in_order(claim, partial(self._unprepare_orphan, judged))
+        if done:
             self.released.set()
-        return given
+        return done
 
     async def remove_data(self, claim: ClaimName, devices: Iterable[HeldDevice], handle: Any) -> None:
         """Have the driver remove what pods left for a claim that has ended. Raises Refused, or what it raises."""
@@ -266,7 +266,7 @@ class Preparation:
             await self.driver.unprepare(self._typed.held(leaving))
         await self._records.change(claim.uid, partial(self._without_file, claim.uid))
 
-    async def _give_back(self, judged: CheckpointEntry, claim: ClaimName) -> bool:
+    async def _unprepare_orphan(self, judged: CheckpointEntry, claim: ClaimName) -> bool:
         if (await self._records.read()).get(claim.uid) != judged:
             return False
         await self._unprepare(claim)
