@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.control.builders import Acting, World, a_holding, played
+from tests.unit.control.builders import Acting, World, a_holding, played, user
 
 from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
@@ -61,11 +61,14 @@ def test_a_write_that_may_have_arrived_counts() -> None:
     played(story)
 
 
-def test_what_pods_used_may_be_prepared_though_somebody_cleared_its_mirror() -> None:
+def test_what_pods_use_may_be_prepared_though_somebody_cleared_its_mirror() -> None:
     async def story(world: World) -> None:
-        holding = await owing(world)
-        holding.written, holding.used = Written.NO, True
-        Acting(world).releases.owe(holding, ["node-1"])
+        holding, acting = await owing(world, used=True), Acting(world)
+        holding.written = Written.NO
+        acting.releases.owe(holding, ["node-1"])
+        assert not holding.owed
+        holding.pods[user("p").uid] = user("p")
+        acting.releases.owe(holding, ["node-1"])
         assert holding.owed == {HERE}
 
     played(story)

@@ -53,6 +53,11 @@ def out_of_service(node: Node | None) -> bool:
     return node is None or any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints)
 
 
+def _may_be_prepared(holding: Holding) -> bool:
+    """Whether the API shows it to nodes, or did until somebody cleared that under its users."""
+    return holding.written is not Written.NO or (holding.used and bool(holding.pods))
+
+
 def _has_data(holding: Holding) -> bool:
     """Whether nodes may have any, and others than the kubelet's calls are to remove it."""
     return holding.named and holding.used and holding.node_part and not holding.standalone
@@ -75,7 +80,7 @@ class Releases:
         self._owe(holding, nodes, holding.claim_uids)
 
     def _owe(self, holding: Holding, nodes: Iterable[str], uids: Iterable[str]) -> None:
-        if holding.standalone or not holding.node_part or (holding.written is Written.NO and not holding.used):
+        if holding.standalone or not holding.node_part or not _may_be_prepared(holding):
             return
         holding.owed |= {PreparedOn(uid, node) for uid in uids for node in nodes if not self._lost(node)}
 
