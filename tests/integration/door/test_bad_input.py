@@ -84,7 +84,7 @@ async def test_parameters_that_fail_the_schema(shop: Namespace, parameters: dict
     assert await complaint(shop, reasons.PARAMETERS_INVALID) == expected
     assert await accepted(shop, "mine", reasons.PARAMETERS_INVALID) == expected
 
-    # A claim's spec is immutable: mending it is making it anew, under the waiting pod.
+    # A claim's spec is immutable: fixing it means recreating it, under the waiting pod.
     await shop.delete(CLAIMS, "mine")
     await shop.create(claim("mine"))
 

@@ -260,7 +260,7 @@ async def test_our_specs_are_immutable(client: Client, namespace: str) -> None:
         TEMPLATES, {"metadata": {"name": "a"}, "spec": {"spec": {"resourceClassName": "gpu"}}}, namespace
     )
 
-    with pytest.raises(Invalid, match="spec is immutable: to ask for something else, delete the claim"):
+    with pytest.raises(Invalid, match="spec is immutable: to request something else, delete the claim"):
         await client.patch(CLAIMS, "a", {"spec": {"resourceClassName": "disk"}}, namespace)
     with pytest.raises(Invalid, match="spec is immutable: delete the template and create it again"):
         await client.patch(TEMPLATES, "a", {"spec": {"spec": {"resourceClassName": "disk"}}}, namespace)

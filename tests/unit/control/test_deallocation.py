@@ -246,6 +246,21 @@ def test_what_an_earlier_leader_left_halfway_is_free_though_its_node_needed_no_r
     played(story)
 
 
+def test_who_waits_learns_that_what_an_earlier_leader_left_halfway_waits_for_a_node() -> None:
+    """All of it was written before: no change of an object would wake the pod."""
+
+    async def story(world: World) -> None:
+        await world.node("node-1")
+        acting, holding = Acting(world), await unused(world, Phase.LEAVING)
+        holding.owed = {PreparedOn("uid-mirror", "node-1")}
+        world.woken.clear()
+        await acting.deallocator.sync(holding.uid)
+        assert holding.phase is Phase.RELEASING
+        assert ("claim", holding.namespace, holding.claim) in world.woken
+
+    played(story)
+
+
 def test_who_waits_is_woken_though_a_late_record_comes_while_the_claim_is_cleared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

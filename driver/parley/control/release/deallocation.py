@@ -178,7 +178,8 @@ class Deallocator:
         async with holding.lock:
             if not self._is_there(holding):
                 return False
-            if holding.phase is Phase.LEAVING and not holding.standalone:
+            begins = holding.phase is Phase.LEAVING and not holding.standalone
+            if begins:
                 # An earlier leader did not get that far, or an attempt failed.
                 await self._begin_releasing(holding)
             else:
@@ -189,7 +190,7 @@ class Deallocator:
                     await self._records.record_releasing(holding)
                     await self._releases.request_receipts(holding)
             ended = await self._conclude(holding)
-        if ended:
+        if begins or ended:
             self._released(holding)
         return True
 

@@ -92,7 +92,7 @@ async def test_an_answer_has_the_drivers_name_as_its_field_manager(question: Que
         await question.apply(DISK, manager=manager)
 
     assert (
-        f"PodScheduling {question.namespace}/pod: {USER}, a driver, {OWNS_ONLY}, and this write is of the manager "
+        f"PodScheduling {question.namespace}/pod: {USER}, a driver, {OWNS_ONLY}, but this write is of the manager "
         f'"{manager}": send all of them, and nothing else, by server-side apply with fieldManager=<driver>.'
         in str(refused.value)
     )
