@@ -93,7 +93,7 @@ async def test_of_holders_of_both_schedulers_the_one_that_no_budget_spares_is_ev
         await team.waits("urgent", reasons.PREEMPTING)
         await team.create(holder("late"), pod("late-too", templates={"gpu": "one"}))
         for name in ("late", "late-too"):
-            assert "is kept for the pod that they were evicted for" in await team.waits(name, reasons.NOTHING_VIABLE)
+            assert "is kept for the pod that" in await team.waits(name, reasons.NOTHING_VIABLE)
         await ends(team, "lowest")
         assert f"Preempted by pod {team.name}/urgent" in await team.told("lowest", reasons.PREEMPTED)
         assert (await team.bound("urgent")).spec.node_name == where
