@@ -204,7 +204,9 @@ BUGS: Mapping[str, Bug] = {
     "exclusive claims are shared": Bug(
         ((gathering, "USABLE", _FREE_FOR_ALL),), ("exclusive, two pods", "left over", "waits in vain")
     ),
-    "an allocation names another node": Bug(((mirrors, "node_selector", _elsewhere),), ("bound elsewhere",)),
+    "an allocation names another node": Bug(
+        ((mirrors, "node_selector", _elsewhere), (mirrors, "selector_body", _elsewhere)), ("bound elsewhere",)
+    ),
     "an offer looks like an allocation": Bug(
         ((mirrors, "offer_body", _settled_offer),), ("bound too early", "in circles")
     ),
@@ -288,9 +290,6 @@ BUGS = {
 BUGS = {
     **BUGS,
     **OF_PREEMPTION,
-    "the record of what pods use goes with a claim that is forced away": Bug(
-        ((ClaimReconciler, "_is_used", lambda *_: False),), ("handed out twice",), trouble=True
-    ),
     "no claim is kept": Bug(((Keeping, "left", no_result),), ("freed while kept",), lasting=True),
     "a restart forgets until when claims are kept": Bug(
         ((restoring, "moment", no_result),), ("freed while kept",), lasting=True

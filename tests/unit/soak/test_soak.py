@@ -24,7 +24,6 @@ FOUND_BY = {
     "a reservation that a scheduler dropped is not made again": 7,
     "nobody looks at claims whose node takes no pods any more, or does so again": 7,
     "a restart counts only what has its owner, which anybody may change": 1,
-    "the record of what pods use goes with a claim that is forced away": 11,
     "what data was on is free before it is removed": 5,
     "victims' classes are not looked at": 1,
     "what is kept is kept from its own pod": 3,
