@@ -123,6 +123,7 @@ ELSEWHERE: tuple[tuple[str, str, str], ...] = (
     ("docs/cli.md", r"source ", "tests/unit/docs/test_commands.py"),
     ("docs/explain.md", r"kubectl get nodes,", DOOR),
     ("docs/explain.md", r"parley get classes", "tests/unit/cli/test_get.py"),
+    ("docs/extender.md", r"(kubectl|helm) ", "tests/integration/install/test_docs.py"),
     ("docs/install.md", r"helm (install|lint) ", INSTALL_PAGE),
     ("docs/install.md", r"kubectl (label|apply -f|wait|exec|get|delete -f) ", INSTALL_PAGE),
     ("docs/quickstart.md", r"kubectl |parley (explain|driver run)", DOOR),
@@ -150,12 +151,6 @@ NOT_RUN: tuple[tuple[str, str, str], ...] = (
         r"helm |parley uninstall|kubectl (apply --server-side|delete) -k",
         "upgrade, rollback and removal need releases of the reader's own: tests/e2e/test_chart.py takes the steps",
     ),
-    (
-        "docs/extender.md",
-        r"kubectl ",
-        "tests/integration/extender/test_manifests.py applies both on a server as a dry run",
-    ),
-    ("docs/extender.md", r"helm ", "tests/unit/deploy/test_commands_of_the_docs.py renders it"),
     (
         "docs/node-driver.md",
         r"parley-kubelet ",
