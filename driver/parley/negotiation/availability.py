@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from parley.api.builtin import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from parley.api.selectors import matches, node_selector
+from parley.api.selectors import matches, named_by, node_selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,14 @@ class SelectedNodes(Set[str]):
         self, known: KnownNodes, selectors: Collection[NodeSelector], named: frozenset[str] | None = None
     ) -> None:
         self._known = known
-        self._selectors = {msgspec.json.encode(selector): selector for selector in selectors}
+        self._selectors = selectors
         self._named = named
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or (self._named is not None and name not in self._named):
             return False
         node = self._known.node(name)
-        return node is not None and all(matches(selector, node) for selector in self._selectors.values())
+        return node is not None and all(matches(selector, node) for selector in self._selectors)
 
     def __iter__(self) -> Iterator[str]:
         names = self._known.node_names() if self._named is None else sorted(self._named)
@@ -87,12 +87,12 @@ class SelectedNodes(Set[str]):
 
     def __and__(self, other: Set[Any]) -> "SelectedNodes":
         if isinstance(other, SelectedNodes):
-            selectors, named = {**self._selectors, **other._selectors}, other._named
+            selectors, named = list({**self._distinct, **other._distinct}.values()), other._named
         else:
-            selectors, named = self._selectors, frozenset(other)
+            selectors, named = list(self._selectors), frozenset(other)
         if self._named is not None:
             named = self._named if named is None else self._named & named
-        return SelectedNodes(self._known, selectors.values(), named)
+        return SelectedNodes(self._known, selectors, named)
 
     __rand__ = __and__
 
@@ -103,11 +103,16 @@ class SelectedNodes(Set[str]):
         return hash(self._way)
 
     @property
+    def _distinct(self) -> Mapping[bytes, NodeSelector]:
+        """The selectors by what they say: encoded only to compare them, as membership is asked far more often."""
+        return {msgspec.json.encode(selector): selector for selector in self._selectors}
+
+    @property
     def _way(self) -> tuple[frozenset[bytes], frozenset[str] | None]:
-        return frozenset(self._selectors), self._named
+        return frozenset(self._distinct), self._named
 
     def __str__(self) -> str:
-        return " and ".join(map(words, self._selectors.values()))
+        return " and ".join(map(words, self._distinct.values()))
 
 
 Places = tuple[str, ...] | SelectedNodes | None
@@ -142,7 +147,7 @@ def read_selector(selector: NodeSelector) -> tuple[str, ...] | NodeLabels | Node
     """What such a body says: names or labels if nothing else is in it."""
     terms = selector.node_selector_terms
     if terms and all(map(_names_nodes, terms)):
-        return tuple(name for term in terms for name in term.match_fields[0].values)
+        return named_by(selector)
     wanted = terms[0].match_expressions if len(terms) == 1 and not terms[0].match_fields else []
     labels = {one.key: one.values[0] for one in wanted if one.operator == "In" and len(one.values) == 1}
     return NodeLabels(labels) if labels and len(labels) == len(wanted) else selector

@@ -622,6 +622,15 @@ def test_a_pod_of_lower_priority_that_is_being_bound_is_not_deleted_before_it_ru
     play(scenario)
 
 
+async def contend_for_the_disk(world: World, evicted: list[str], scheduler: str) -> None:
+    """A pod for which another one is evicted names it, and then one of lower priority does."""
+    world.kubelets.stop("a")
+    await world.add_pod("urgent", "one", claims=["disk"], priority=10)
+    await world.settle(5)
+    assert evicted == ["low"]
+    await world.add_pod("late", claims=["disk"], priority=5, schedulerName=scheduler)
+
+
 @pytest.mark.parametrize("scheduler", ["default-scheduler", "parley"])
 @pytest.mark.parametrize("deleted", [False, True], ids=["it gets both", "it is deleted"])
 def test_a_free_named_claim_is_kept_for_the_preemptor_too(play: Play, deleted: bool, scheduler: str) -> None:
@@ -630,11 +639,7 @@ def test_a_free_named_claim_is_kept_for_the_preemptor_too(play: Play, deleted: b
         await world.add_claim("disk")
         await world.add_pod("low", "two")
         await world.settle(5)
-        world.kubelets.stop("a")
-        await world.add_pod("urgent", "one", claims=["disk"], priority=10)
-        await world.settle(5)
-        assert evicted == ["low"]
-        await world.add_pod("late", claims=["disk"], priority=5, schedulerName=scheduler)
+        await contend_for_the_disk(world, evicted, scheduler)
         await world.settle(5)
         assert not await world.node_of("late")
         if deleted:
@@ -656,11 +661,7 @@ def test_a_claim_without_users_is_kept_until_the_preemptor_is_gone_and_the_next_
         await hold(world, low=0)
         await world.add_claim("disk", mode="Immediate")
         await world.settle(5)
-        world.kubelets.stop("a")
-        await world.add_pod("urgent", "one", claims=["disk"], priority=10)
-        await world.settle(5)
-        assert evicted == ["low"]
-        await world.add_pod("late", claims=["disk"], priority=5, schedulerName=scheduler)
+        await contend_for_the_disk(world, evicted, scheduler)
         await world.settle(60)
         assert not await world.node_of("late")
         await world.delete_pod("urgent")
