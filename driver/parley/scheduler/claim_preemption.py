@@ -20,8 +20,8 @@ from parley.api.resources import PODS
 from parley.api.wording import counted, listed, noun_for
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import done, priority, reference
-from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem, Topic
-from parley.control.decision.decide import class_topics
+from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.decision.decide import viability_topics
 from parley.control.decision.demand import Demand
 from parley.control.nominations import Nomination
 from parley.control.state import State
@@ -115,7 +115,7 @@ class ClaimPreemption:
             if plan.victims and (postponed := self._postponed(pod, plan)):
                 self._nominations.end(pod.metadata.uid)
                 return postponed
-            topics = _topics(claims, demand)
+            topics = viability_topics(demand, claims)
             before = self._pods.revision(topics)
             self._nominate(pod, claims, demand, plan)
             try:
@@ -296,11 +296,6 @@ class ClaimPreemption:
         problem = Problem(reasons.PREEMPTING, message, topics)
         until = self._pods.attempt(pod).kept[plan.node]
         return Wait((reasons.PREEMPTING, pod.metadata.uid), problem.topics, problem, after=max(until - now(), 0.0))
-
-
-def _topics(claims: Sequence[PodClaim], demand: Demand) -> tuple[Topic, ...]:
-    """What shows that others have left, or that they need not."""
-    return (*(("driver", name) for name in demand.requests), *class_topics(claims), NODES, ROOM)
 
 
 def _one(pod: Pod, victim: Pod) -> str:

@@ -9,7 +9,7 @@ from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.grump import APART, add_grump
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.resources import BUILTIN_CLAIMS, CLASSES, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS
 from parley.control.caches.cluster import reference
 from parley.control.ledger import Holding
 from parley.control.nominations import KEPT_SECONDS
@@ -648,6 +648,27 @@ def test_a_free_named_claim_is_kept_for_the_preemptor_too(play: Play, deleted: b
         await world.settle(60)
         assert bool(await world.node_of("late")) is deleted
         assert deleted or await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
+def test_nothing_is_kept_for_a_pod_one_of_whose_named_claims_is_deleted(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=3)
+        await hold(world, low=1)
+        await world.add_claim("disk")
+        await world.add_claim("tape", mode="Immediate")
+        world.kubelets.stop("a")
+        await world.settle(5)
+        await world.add_pod("urgent", "one", claims=["disk", "tape"], priority=10)
+        await world.settle(5)
+        assert evicted == ["low"]
+        await world.add_pod("late", claims=["tape"], priority=5)
+        await world.settle(5)
+        assert not await world.node_of("late")
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle(5)
+        assert await world.node_of("late") == "a"
 
     play(scenario)
 

@@ -81,6 +81,15 @@ class NamedClaim:
         return Problem(reasons.CLAIM_NOT_FOUND, message, (self.topic,), transient=True)
 
 
+def being_deleted(facts: NamedClaim) -> Problem | None:
+    """The claim itself is on its way out."""
+    stays = facts.mirror is not None and (facts.is_users or facts.was_let_in)
+    if not facts.claim.metadata.deletion_timestamp or stays:
+        return None
+    message = f"claim {facts.path} is being deleted: name another one"
+    return facts.blocked(reasons.CLAIM_BEING_DELETED, message)
+
+
 def mirror_refused(facts: NamedClaim) -> Problem | None:
     """The API server does not take the built-in claim."""
     why = facts.state.cluster.refusals.of("ResourceClaim", facts.key)
@@ -141,15 +150,6 @@ def allocating_for_another(facts: NamedClaim) -> Problem | None:
     whom = f"pod {expected.namespace}/{expected.name}"
     message = f"claim {facts.path} is being allocated for {whom}: wait until that is done"
     return facts.blocked(reasons.CLAIM_IN_USE, message)
-
-
-def being_deleted(facts: NamedClaim) -> Problem | None:
-    """The claim itself is on its way out."""
-    stays = facts.mirror is not None and (facts.is_users or facts.was_let_in)
-    if not facts.claim.metadata.deletion_timestamp or stays:
-        return None
-    message = f"claim {facts.path} is being deleted: name another one"
-    return facts.blocked(reasons.CLAIM_BEING_DELETED, message)
 
 
 def failed(facts: NamedClaim) -> Problem | None:
@@ -250,6 +250,7 @@ ACCEPTED: Sequence[Check[NamedClaim]] = (oversized, class_missing, name_taken, m
 """What the condition `Accepted` of a named claim depends on."""
 
 USABLE: Sequence[Check[NamedClaim]] = (
+    being_deleted,
     mirror_refused,
     mirror_missing,
     releasing,
@@ -257,7 +258,6 @@ USABLE: Sequence[Check[NamedClaim]] = (
     mirror_outdated,
     mirror_deleted,
     allocating_for_another,
-    being_deleted,
     failed,
     oversized,
     class_missing,

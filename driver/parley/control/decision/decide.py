@@ -134,12 +134,17 @@ def none_viable(
     """Why none of the cluster's nodes will do. `claims` are all of the pod's, allocated ones included."""
     held = [claim.holding for claim in claims if claim.holding is not None]
     code, message = _why_nowhere(state, claims, held, search, outcome)
-    of_claims = _claim_topics(demand, claims)
-    drivers = (("driver", driver) for driver in demand.requests)
-    problem = Problem(code, message, (*drivers, *of_claims, *class_topics(claims), NODES, ROOM))
+    problem = Problem(code, message, viability_topics(demand, claims))
     alone = search.alone or search.excluded
-    line: Hashable = search.nodes.uid if alone else (demand.wanted, search.nodes.alike, of_claims)
+    alike = (demand.wanted, search.nodes.alike, _claim_topics(demand, claims))
+    line: Hashable = search.nodes.uid if alone else alike
     return Blocked(problem, line, _helps(state, demand, search))
+
+
+def viability_topics(demand: Demand, claims: Sequence[PodClaim]) -> tuple[Topic, ...]:
+    """What changes when other nodes may be viable. `claims` are all of the pod's, allocated ones included."""
+    drivers = (("driver", driver) for driver in demand.requests)
+    return (*drivers, *_claim_topics(demand, claims), *class_topics(claims), NODES, ROOM)
 
 
 def _claim_topics(demand: Demand, claims: Sequence[PodClaim]) -> tuple[Topic, ...]:

@@ -62,13 +62,17 @@ class Preemptors:
 
         Raises Busy if the pod is let in, goes or is bound meanwhile, and DriverFault, and what a client raises.
         """
+        problems = [claim.problem for claim in claims if claim.problem is not None]
+        if any(not problem.transient for problem in problems):
+            self._state.nominations.end(pod.metadata.uid)
+            return None
         if not rejection.nowhere:
             if not rejection.passes or rejection.problem.code == reasons.CLAIM_IN_USE:
                 self._state.nominations.end(pod.metadata.uid)
             return None
-        pending = [c for c in claims if c.problem is None and c.state(pod) is ClaimState.PENDING]
-        if rejection.problem.transient or any(claim.problem is not None for claim in claims):
+        if problems or rejection.problem.transient:
             return None
+        pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
         drivers = frozenset[str]()
         if not isinstance(demand, Blocked) and not demand.standalone:
