@@ -83,6 +83,11 @@ class Memory:
             owner = next(iter(holding.pods)) if alone and holding is not None else uid
             yield from (((device.pool, device.device), Hold((owner, uid), shared)) for device in devices)
 
+    def of_leaving(self, plan: Nomination) -> frozenset[str]:
+        """Whose devices others leave the plan: UIDs of the pods, and of the claims that they alone use."""
+        used = (one for one in self.controller.ledger if one.pods and one.pods.keys() <= plan.leaving)
+        return plan.leaving.union(holding.uid for holding in used)
+
     def assumed(self) -> Mapping[str, str]:
         """Nodes of the pods that have claims."""
         return {uid: holding.node for holding in self.controller.ledger for uid in holding.pods}
@@ -174,7 +179,8 @@ class Plans:
         if self._of_one_budget(plan) <= 1:
             self._plan_of.update(dict.fromkeys(plan.leaving, plan))
         taken = list(memory.taken())
-        staying = {device for device, hold in taken if hold.identity[0] not in plan.leaving}
+        leaving = memory.of_leaving(plan)
+        staying = {device for device, hold in taken if hold.identity[0] not in leaving}
         devices = frozenset(set(self._devices(plan.node)) - staying)
         self._kept[plan.pod.uid, plan.node] = Kept(devices, plan.leaving, _now())
         if memory.knows_all(self._server):
@@ -358,7 +364,8 @@ class Plans:
             return True
         own = {claim.uid for request in plan.requests.values() for claim in request.claims}
         others = [one for one in memory.taken() if one[1].identity[1] not in own]
-        if any(device in left and hold.identity[0] not in plan.leaving for device, hold in others):
+        leaving = memory.of_leaving(plan)
+        if any(device in left and hold.identity[0] not in leaving for device, hold in others):
             return True  # somebody else took of it, perhaps since this was decided, and may have been let to
         judge = Judge(self._server, self._invariants, others, memory.assumed())
         return any(judge.has_devices(one, plan.node) for one in judge.pods if one.metadata.uid == plan.pod.uid)
