@@ -7,6 +7,7 @@ doubles; all pods together evict `MOST_EVICTIONS` a minute. A pod can only evict
 cannot evict each other in turns.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,6 +89,9 @@ class ClaimPreemption:
         self._state = state
         self._nominations = state.nominations
         self._pods = pods
+        self._evicting = asyncio.Lock()
+        """One plan at a time is put into effect: where two need the last disruption that a budget allows, one of
+        them would have its other pods evicted in vain."""
         self._recent: deque[float] = deque()
         self._spared: dict[str, _Respite] = {}
         self._forbidden = _Respite(0.0, "")
@@ -236,7 +240,15 @@ class ClaimPreemption:
             self._pods.look_again((loser.namespace, loser.name))
 
     async def _evict(self, pod: Pod, plan: Plan) -> None:
-        """Several are evicted only if the API server would take each of these evictions."""
+        """Several are evicted only if the API server would take each of these evictions. Raises Busy also if
+        others were evicted meanwhile: it needs another plan."""
+        waited = self._evicting.locked()
+        async with self._evicting:
+            if waited:
+                raise Busy
+            await self._evict_all(pod, plan)
+
+    async def _evict_all(self, pod: Pod, plan: Plan) -> None:
         if len(plan.victims) > 1:
             for victim in plan.victims:
                 await self._post(victim, dry_run=True)

@@ -398,6 +398,22 @@ def test_nobody_is_evicted_where_a_budget_spares_one_of_two_that_would_have_to_g
     play(scenario)
 
 
+def test_two_plans_do_not_share_the_last_disruption_that_a_budget_allows(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, client=SlowEvictions(world.server.client()), a=2, b=2)
+        await hold(world, one=0, two=1, three=0, four=1)
+        assert await world.node_of("one") == await world.node_of("two") != await world.node_of("three")
+        for name in ("two", "four"):
+            await world.client.patch(PODS, name, {"metadata": {"labels": {"app": "spared"}}}, "default")
+        await budget(world, 1, app="spared")
+        for name in ("urgent", "as-urgent"):
+            await world.add_pod(name, "two", priority=10)
+        await world.settle(60)
+        assert evicted in (["one", "two"], ["three", "four"])
+
+    play(scenario)
+
+
 def test_a_missing_right_is_told_with_its_remedy(play: Play) -> None:
     asked: list[str] = []
 
