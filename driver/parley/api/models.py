@@ -583,6 +583,14 @@ class ClaimScheduling(Model):
             description="Preference among the viable nodes; 100 is best. Nodes that are left out have 0.",
         ),
     ] = {}
+    capacity: Annotated[
+        dict[NodeName, Annotated[int, Field(ge=1, le=1000)]],
+        Field(
+            max_length=128,
+            description="For how many pods with the same claims there is enough on a viable node, this pod "
+            "included. For so many of them the node may be selected without a question.",
+        ),
+    ] = {}
     reason: Annotated[str, Field(max_length=4096, description="Why the other candidates are not viable.")] = ""
     failure: Annotated[
         AllocationFailure | None, Field(description="Why the claim could not be allocated on the selected node.")

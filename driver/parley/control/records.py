@@ -12,8 +12,9 @@ from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.names import CONDITION_RELEASING, CONDITION_STRANDED
-from parley.api.resources import CLAIMS, POD_SCHEDULINGS
+from parley.api.resources import CLAIMS, POD_SCHEDULINGS, PODS
 from parley.control.allocation import Busy
+from parley.control.caches.cluster import over
 from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Holding, Written
 from parley.control.objects import mirror as mirrors
@@ -154,10 +155,11 @@ class Records:
                 driver = mirrors.driver_of(claim.mirror.status.allocation)
                 await self._mirrors.patch(claim.mirror, {"devices": mirrors.declined_body(driver, why, now)})
 
-    async def stand_in(self, pod: Pod, claim: PodClaim) -> None:
-        """Make the claim in which a standalone driver records what it allocates for a generated claim."""
+    async def stand_in(self, pod: Pod, claim: PodClaim, begun_by: str = "") -> None:
+        """Make the claim in which a standalone driver records what it allocates for a generated claim. The driver
+        `begun_by` is to allocate it at once: its finalizer saves it a write."""
         assert claim.asked is not None
-        body = standin.stand_in(pod, claim.entry, claim.name, claim.asked)
+        body = standin.stand_in(pod, claim.entry, claim.name, claim.asked, begun_by)
         try:
             await self._client.create(CLAIMS, body, pod.metadata.namespace)
         except AlreadyExists:
@@ -227,6 +229,7 @@ class Records:
         """
         mirror = await self._mirrors.current(holding)
         if mirror is None or not _stands_for(mirror, holding):
+            await self._check_unused(holding)
             return
         if any(user.uid not in holding.pods for user in mirror.status.reserved_for):
             raise Busy  # others let a pod in that is not seen yet, or take one out that is gone
@@ -247,7 +250,19 @@ class Records:
                 await self._mirrors.write(holding, mirror, nothing)
                 holding.written = Written.YES  # it was, and is not any more
         except NotFound:
-            pass  # deleted meanwhile, which is as good
+            if holding is not None:
+                await self._check_unused(holding)
+
+    async def _check_unused(self, holding: Holding) -> None:
+        """A named claim's mirror is gone, and with it the record of whom others let in since it was seen last.
+        Raises Busy if there is such a pod, which the cache has yet to show."""
+        if not holding.named or holding.written is Written.NO:
+            return
+        for pod in (await self._client.list(PODS, holding.namespace)).items:
+            names = (entry.resource_claim_name for entry in pod.spec.resource_claims)
+            runs = bool(pod.spec.node_name) and holding.may_run_on(pod.spec.node_name) and not over(pod)
+            if runs and holding.claim in names and pod.metadata.uid not in holding.pods:
+                raise Busy
 
     async def clear_claim(self, holding: Holding) -> None:
         """The named claim's record shows no allocation."""

@@ -4,6 +4,7 @@ leader finds out again which nodes the scheduler refuses."""
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from parley.api.models import ClaimScheduling
 from parley.control.nominations import KEPT_SECONDS
 from parley.control.publishing.podscheduling import StandaloneClaim
 from parley.kube.backoff import Backoff, Pauses
@@ -45,7 +46,8 @@ class StandaloneSession:
     """One pod's negotiation with its standalone drivers.
 
     Drivers answer rounds of `negotiation` until there is a `selection`; then they allocate. `wanted` is what they
-    were asked for, `final_answers` ended the last round, if there is no node left to ask about.
+    were asked for, `final_answers` ended the last round, if there is no node left to ask about. Of the entries
+    `noted` the capacity is known. `scores` are set if a node is selected without a question.
     """
 
     wanted: frozenset[Hashable]
@@ -53,6 +55,13 @@ class StandaloneSession:
     asked_at: float
     final_answers: Answers | None = None
     selection: SelectedNode | None = None
+    noted: tuple[ClaimScheduling, ...] = ()
+    scores: Mapping[str, float] | None = None
+
+    @property
+    def is_unasked(self) -> bool:
+        """Whether a node is selected by what a driver answered for another pod."""
+        return self.scores is not None
 
 
 @dataclass(slots=True)
@@ -60,7 +69,8 @@ class StandaloneAttempt:
     """The part of an attempt that concerns standalone drivers.
 
     `claims` are those that they are to allocate, `stand_ins` when one was last created for them, by name. `rounds`
-    is the number of the last question, `resumed` whether an earlier leader's selection was looked for.
+    is the number of the last question, `resumed` whether an earlier leader's selection was looked for. Since
+    `held_since` the pod waits for an answer for another one.
     """
 
     claims: tuple[StandaloneClaim, ...] = ()
@@ -68,6 +78,7 @@ class StandaloneAttempt:
     stand_ins: dict[str, float] = field(default_factory=dict)
     rounds: int = 0
     resumed: bool = False
+    held_since: float | None = None
 
 
 @dataclass(slots=True)

@@ -156,7 +156,8 @@ class Controller:
             for owner in scheduling.metadata.owner_references:
                 if not scheduling.status.waiting_for:
                     meta = scheduling.metadata
-                    self._parts.publisher.exists(PodReference(meta.namespace, meta.name, owner.uid))
+                    user = PodReference(meta.namespace, meta.name, owner.uid)
+                    self._parts.publisher.exists(user, asked=bool(scheduling.spec.claims))
         self.cluster.listen(self._parts.changes)
         log.info("restored", holdings=len(self.ledger), unconfirmed=len(unconfirmed))
         for holding in list(self.ledger):

@@ -75,7 +75,7 @@ class Placement:
         if not pod.spec.node_name:
             self._cluster.assume(pod, node)
         if demand.standalone:
-            return self._sessions.select(pod, demand, node)
+            return await self._sessions.select(pod, demand, node)
         self._allocator.join(pod, claims)
         self._pods.leave_line(key)
         self._pods.reporter.allocated(pod, node)
@@ -118,6 +118,7 @@ class Placement:
         attempt = self._pods.known(reference(pod))
         session = attempt.standalone.session if attempt is not None else None
         if session is not None and session.selection is not None:
+            self._sessions.allocated(pod)
             self._pods.reporter.allocated(pod, session.selection.node)
         try:
             await self._records.write(claims)

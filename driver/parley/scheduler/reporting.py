@@ -85,12 +85,19 @@ class PodReporter:
         about = ("Pod", "v1", meta.namespace, meta.name, meta.uid)
         await self._recorder.warn(*about, reasons.PREEMPTED, note)
 
-    def asks(self, pod: Pod, attempt: Attempt, code: str, message: str, selected: str = "") -> None:
-        """Standalone drivers are asked, or allocate on the selected node: they read it in the PodScheduling."""
+    def asks(
+        self, pod: Pod, attempt: Attempt, code: str, message: str, selected: str = "", *, quiet: bool = False
+    ) -> None:
+        """Standalone drivers are asked, or allocate on the selected node: they read it in the PodScheduling, and
+        users that the pod waits for it, unless that is to be `quiet`."""
         self._figures.goes_on(pod.metadata.uid, code)
         question = _question(pod, attempt)
-        report = Report(attempt.outcome, attempt.drivers, selected, code, message, question)
-        self._publisher.want(reference(pod), report)
+        shown = ("", "") if quiet else (code, message)
+        self._publisher.want(reference(pod), Report(attempt.outcome, attempt.drivers, selected, *shown, question))
+
+    async def written(self, pod: Pod) -> None:
+        """Return when the PodScheduling shows the latest state. Raises what a client raises."""
+        await self._publisher.publish(reference(pod))
 
     def chooses(self, pod: Pod, attempt: Attempt) -> None:
         """The scheduler is choosing among the nodes offered."""
@@ -119,6 +126,9 @@ class PodReporter:
         rounds = attempt.outcome.round if attempt is not None else 0
         if (seconds := self._figures.bound(user.uid, rounds)) is not None:
             log.info("bound", pod=_name(pod), node=node, rounds=rounds, seconds=round(seconds, 3))
+        if self._publisher.is_complete(user, node):
+            self._recorder.forget(user.uid)
+            return
         known_before = self._publisher.known(user)
         if (attempt is None and known_before) or (self._only_waiting and not known_before):
             return

@@ -2,17 +2,19 @@
 
 A session goes through rounds like any negotiation, but an answer may take a while, and it may change as long as no
 node is selected. Embedded drivers are asked again at each reconciliation: their answers are cheap and always new.
+Where the answer for another pod says that there is enough for this one, too, its driver is not asked.
 When a node is selected, the standalone drivers allocate; what they allocated shows in their claims.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parley.api import reasons
-from parley.api.builtin import NodeSelector, Pod
-from parley.api.models import Alternatives, ClaimScheduling, PodScheduling
-from parley.api.selectors import selector_of
+from parley.api.builtin import Pod
+from parley.api.models import ClaimScheduling, PodScheduling
 from parley.control.caches.cluster import reference
+from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim, Topic
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import EligibleNodes
@@ -21,6 +23,7 @@ from parley.control.presence import DriverPresence
 from parley.control.publishing.podscheduling import StandaloneClaim
 from parley.control.records import Records
 from parley.control.state import State
+from parley.kube.queue import Requeue
 from parley.negotiation.answers import (
     Answer,
     Answers,
@@ -30,7 +33,9 @@ from parley.negotiation.answers import (
     viable_for_all,
 )
 from parley.negotiation.rounds import Ask, Negotiation, Outcome
+from parley.scheduler.answered_capacity import AnsweredCapacity
 from parley.scheduler.attempts import SelectedNode, StandaloneSession
+from parley.scheduler.entries import answer_of, capacity_of, scores_of
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
 from parley.sdk import PodReference
@@ -38,6 +43,13 @@ from parley.sdk.checks import ANSWER_SECONDS
 
 SEEN_SECONDS = 1.0
 """So long a claim that was made may take until it is seen."""
+
+QUIET_SECONDS = 10.0
+"""So long a driver may allocate for a pod that it was not asked about, before its PodScheduling shows that the pod
+waits for that: a write less for most pods."""
+
+HELD_SECONDS = 15.0
+"""So long a pod waits for answers for other ones at most."""
 
 ALLOCATE_GRACE_SECONDS = 60.0
 """A standalone driver keeps the class's time limit itself; this much later the node is given up without it."""
@@ -64,10 +76,11 @@ class StandaloneSessions:
         self._pods = pods
         self._presence = presence
         self._candidates = candidates
+        self._capacity = AnsweredCapacity(state.ledger)
 
     async def advance(
         self, pod: Pod, demand: Demand, nodes: EligibleNodes, ask: Ask
-    ) -> Outcome | Failure | Wait | None:
+    ) -> Outcome | Failure | Wait | Requeue | None:
         """How the session stands: an outcome, a failure on the selected node, or what is waited for."""
         mine = self._pods.attempt(pod).standalone
         if (left_over := self._left_over(pod)) is not None:
@@ -78,19 +91,69 @@ class StandaloneSessions:
             mine.claims = tuple(
                 StandaloneClaim(c.entry, demand.drivers[c.entry], c.name) for c in demand.standalone
             )
+            wanted = demand.alike_standalone if self._is_new(pod) else None
+            if wanted is not None and (left := self._held(pod, demand, wanted)) > 0:
+                return Requeue(left)
             mine.session = self._begin(pod, demand, nodes)
+            if wanted is not None:
+                known = self._by_capacity(pod, mine.session, demand, nodes, ask)
+                if known is not None:
+                    return known
+                self._capacity.asked(pod.metadata.uid, wanted, now())
         await self._make_stand_ins(pod, demand)
         session = mine.session
         if session.selection is not None:
-            return self._follow(pod, session.selection, demand)
-        return await self._listen(pod, session, demand, nodes, ask)
+            return self._follow(pod, session, session.selection, demand)
+        result = await self._listen(pod, session, demand, nodes, ask)
+        if not isinstance(result, Outcome):
+            return result
+        if not result.viable:
+            self._look_at(self._capacity.waits(pod.metadata.uid, demand.alike_standalone))
+        return replace(result, viable=self._capacity.not_full(demand.alike_standalone, result.viable))
 
-    async def _make_stand_ins(self, pod: Pod, demand: Demand) -> None:
+    def _is_new(self, pod: Pod) -> bool:
+        """Whether nobody was ever asked about the pod. One that was refused, or failed, is negotiated for."""
+        attempt = self._pods.attempt(pod)
+        begun = attempt.standalone.rounds or attempt.refused or attempt.left or attempt.excluded
+        return not begun and not pod.spec.node_name and self._scheduling(pod) is None
+
+    def _held(self, pod: Pod, demand: Demand, wanted: Hashable) -> float:
+        """For how many seconds the pod waits at most for the answer for another one."""
+        mine, place = self._pods.attempt(pod).standalone, self._pods.attempt(pod).place
+        key, driver = (pod.metadata.namespace, pod.metadata.name), next(iter({*demand.drivers.values()}))
+        if self._capacity.nodes(wanted, now()):
+            return 0.0
+        if mine.held_since is None:
+            mine.held_since = now()
+        left = mine.held_since + HELD_SECONDS - now()
+        return min(left, self._capacity.hold(key, place, wanted, driver, now())) if left > 0 else 0.0
+
+    def _look_at(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._pods.look_again(key)
+
+    def _by_capacity(
+        self, pod: Pod, session: StandaloneSession, demand: Demand, nodes: EligibleNodes, ask: Ask
+    ) -> Outcome | None:
+        """The nodes where the driver has enough for the pod by its answer for another one."""
+        attempt, wanted = self._pods.attempt(pod), demand.alike_standalone
+        known = self._capacity.nodes(wanted, now())
+        candidates = tuple(node for node in known if nodes.fits(node))[: self._candidates]
+        answers = dict(ask(candidates)) if demand.requests and candidates else {}
+        answers |= {claim.entry: Answer(candidates) for claim in demand.standalone}
+        viable = viable_for_all(candidates, answers)
+        if not viable:
+            return None
+        session.scores = self._capacity.scores(wanted)
+        attempt.standalone.rounds = session.negotiation.outcome.round
+        return Outcome(attempt.standalone.rounds, candidates, answers, viable)
+
+    async def _make_stand_ins(self, pod: Pod, demand: Demand, *, begun: bool = False) -> None:
         """Those that are missing. One that was just made is given time to be seen; it may also have gone at once,
-        with its pod, of which nothing is seen yet."""
+        with its pod, of which nothing is seen yet. `begun`: the driver was told to allocate them."""
         for claim in demand.standalone:
             if claim.written is None and self._stand_in_due(pod, claim) <= 0:
-                await self._records.stand_in(pod, claim)
+                await self._records.stand_in(pod, claim, demand.drivers[claim.entry] if begun else "")
                 self._pods.attempt(pod).standalone.stand_ins[claim.name] = now()
 
     def _stand_in_due(self, pod: Pod, claim: PodClaim) -> float:
@@ -147,10 +210,22 @@ class StandaloneSessions:
             attempt.outcome, attempt.drivers = replace(outcome, answers=answers), demand.drivers
             if missing and outcome.candidates:
                 return await self._wait(pod, session, demand, missing)
+            self._note_capacity(pod, session, demand)
             ended = self._closed(pod, session, answers, nodes)
             if ended is not None:
                 return ended
             session.asked_at = now()
+
+    def _note_capacity(self, pod: Pod, session: StandaloneSession, demand: Demand) -> None:
+        """What the driver has for further pods, once for each answer."""
+        entries, wanted = tuple(self._entries(pod)), demand.alike_standalone
+        if wanted is None or entries == session.noted:
+            return
+        session.noted = entries
+        mine = [entry for entry in entries if demand.drivers.get(entry.name) == entry.driver_name]
+        if all(entry.viable_nodes for entry in mine):
+            driver, capacity, scores = mine[0].driver_name, capacity_of(mine), scores_of(mine)
+            self._look_at(self._capacity.answered(pod.metadata.uid, wanted, driver, capacity, scores, now()))
 
     def _closed(
         self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
@@ -204,7 +279,7 @@ class StandaloneSessions:
                 missing.append(driver)
                 continue
             self._presence.answered(driver)
-            answers[claim.entry] = _answer(entry, outcome.candidates, excluded)
+            answers[claim.entry] = answer_of(entry, outcome.candidates, excluded)
         return answers, sorted(set(missing))
 
     def _entries(self, pod: Pod) -> Sequence[ClaimScheduling]:
@@ -230,21 +305,32 @@ class StandaloneSessions:
 
     def scores(self, pod: Pod, outcome: Outcome, demand: Demand) -> Mapping[str, Mapping[str, float]]:
         """The preferences of the standalone drivers, from 0 to 1, by driver and node."""
-        found: dict[str, dict[str, float]] = {}
+        session, wanted = self._pods.attempt(pod).standalone.session, demand.alike_standalone
+        found: defaultdict[str, list[ClaimScheduling]] = defaultdict(list)
         for entry in self._entries(pod):
             if entry.round == outcome.round and demand.drivers.get(entry.name) == entry.driver_name:
-                best = found.setdefault(entry.driver_name, {})
-                for node, score in entry.scores.items():
-                    best[node] = max(best.get(node, 0.0), score / 100)
-        return found
+                found[entry.driver_name].append(entry)
+        scores: dict[str, Mapping[str, float]] = {driver: scores_of(entries) for driver, entries in found.items()}
+        if session is not None and session.scores is not None:
+            scores = {demand.drivers[claim.entry]: session.scores for claim in demand.standalone}
+        return {driver: self._capacity.tie_breaking(wanted, of_driver) for driver, of_driver in scores.items()}
 
-    def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
+    async def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
         """The standalone drivers allocate on the node from now on."""
         session = self._pods.attempt(pod).standalone.session
         assert session is not None
         selection = self._selected(pod, session, demand, node, session.negotiation.outcome.round)
-        followed = self._follow(pod, selection, demand)
+        if session.is_unasked:
+            # First the selection, then the claims: without it the driver takes its finalizer from them.
+            self._follow(pod, session, selection, demand)
+            await self._pods.reporter.written(pod)
+            await self._make_stand_ins(pod, demand, begun=True)
+        followed = self._follow(pod, session, selection, demand)
         return followed if isinstance(followed, Wait) else None
+
+    def allocated(self, pod: Pod) -> None:
+        """The claims show what the drivers allocated on the selected node."""
+        self._capacity.ended(pod.metadata.uid)
 
     def resume(self, pod: Pod, scheduling: PodScheduling) -> None:
         """An earlier leader selected a node: what standalone drivers allocate there is for this pod."""
@@ -262,9 +348,13 @@ class StandaloneSessions:
         for claim in demand.standalone:
             assert claim.class_ is not None
             self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
+        if demand.alike_standalone is not None:
+            self._capacity.selected(reference(pod), demand.alike_standalone, node)
         return session.selection
 
-    def _follow(self, pod: Pod, selection: SelectedNode, demand: Demand) -> Failure | Wait:
+    def _follow(
+        self, pod: Pod, session: StandaloneSession, selection: SelectedNode, demand: Demand
+    ) -> Failure | Wait:
         """A node is selected: see whether a driver failed, or takes too long."""
         failures = [
             (claim, entry.failure)
@@ -279,6 +369,7 @@ class StandaloneSessions:
         if failures:
             causes = "; ".join(sorted({f"driver {demand.drivers[c.entry]}: {f.message}" for c, f in failures}))
             message = f"could not allocate on node {selection.node}: {causes}"
+            self._capacity.failed(demand.alike_standalone, selection.node)
             return Failure(selection.node, message, tuple(c for c, f in failures if f.permanent))
         limit = ALLOCATE_GRACE_SECONDS + max(
             c.class_.allocation_timeout_seconds for c in demand.standalone if c.class_ is not None
@@ -293,11 +384,16 @@ class StandaloneSessions:
         attempt = self._pods.attempt(pod)
         work = ", ".join(f"{one.driver} (claim {one.claim})" for one in attempt.standalone.claims)
         message = f"allocating on node {selection.node}: {work}"
-        self._pods.reporter.asks(pod, attempt, reasons.ALLOCATING, message, selected=selection.node)
-        return self._waits(pod, demand, sorted({("class", c.class_name) for c in demand.standalone}), left)
+        quiet = selection.since + QUIET_SECONDS - now() if session.is_unasked else 0.0
+        code = reasons.ALLOCATING
+        self._pods.reporter.asks(pod, attempt, code, message, selected=selection.node, quiet=quiet > 0)
+        topics = sorted({("class", c.class_name) for c in demand.standalone})
+        return self._waits(pod, demand, topics, min(left, quiet) if quiet > 0 else left)
 
     def give_up(self, pod: PodReference) -> None:
         """The pod waits for no standalone driver any more; others may have what it waited for."""
+        self._capacity.ended(pod.uid)
+        self._capacity.gone((pod.namespace, pod.name))
         for namespace, name in self._ledger.expect_no_more(pod):
             topic: Topic = ("claim", namespace, name)
             self._pods.wake(topic)
@@ -313,33 +409,3 @@ class StandaloneSessions:
             attempt.left.add(selection.node)
             message = f"node {selection.node} was given up; others are tried"
             self._pods.reporter.asks(pod, attempt, reasons.WAITING_FOR_DRIVERS, message)
-
-
-def _answer(entry: ClaimScheduling, candidates: Sequence[str], excluded: Mapping[str, str]) -> Answer:
-    """A driver's entry as an answer about the candidates; nodes that it was not asked about do not count."""
-    given = frozenset(entry.viable_nodes)
-    viable = tuple(node for node in candidates if node in given and node not in excluded)
-    unviable = [node for node in candidates if node not in given and node not in excluded]
-    reason = entry.reason or "not viable"
-    reasons_ = {node: _about(node, reason) for node in unviable}
-    return Answer(viable, _alternatives(entry.alternatives), {**reasons_, **_among(excluded, candidates)})
-
-
-def _about(node: str, reason: str) -> str:
-    """The part of a driver's reason that is about the node, if it lists them as "node: why; node: why"."""
-    for part in reason.split("; "):
-        if part.startswith(f"{node}: "):
-            return part.removeprefix(f"{node}: ")
-    return reason
-
-
-def _among(reasons_by_node: Mapping[str, str], nodes: Sequence[str]) -> dict[str, str]:
-    return {node: reasons_by_node[node] for node in nodes if node in reasons_by_node}
-
-
-def _alternatives(given: Alternatives | None) -> tuple[str, ...] | NodeSelector | None:
-    if given is None:
-        return None
-    if given.node_selector is not None:
-        return selector_of(given.node_selector)
-    return given.nodes

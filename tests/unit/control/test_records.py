@@ -94,6 +94,25 @@ def test_what_others_reserved_is_not_cleared() -> None:
     played(story)
 
 
+@pytest.mark.parametrize("node", ["node-1", "node-2", ""], ids=["there", "elsewhere", "unbound"])
+def test_whom_a_scheduler_let_in_is_found_after_the_mirror_was_forced_away(node: str) -> None:
+    async def story(world: World) -> None:
+        claim, holding = await named(world, await world.pod(), shareable=True)
+        await world.records.write([claim])
+        await world.seen()
+        bound = {"nodeName": node} if node else {}
+        await world.pod("other", claims=["c"], **bound)
+        await world.admin.patch(BUILTIN_CLAIMS, "c", {"metadata": {"finalizers": None}}, NAMESPACE)
+        await world.admin.delete(BUILTIN_CLAIMS, "c", NAMESPACE)
+        if node == "node-1":
+            with pytest.raises(Busy):
+                await world.records.clear_mirror(holding)
+        else:
+            await world.records.clear_mirror(holding)
+
+    played(story)
+
+
 def test_a_pod_that_leaves_is_taken_out_and_the_last_one_takes_the_mirrors_allocation_along() -> None:
     async def story(world: World) -> None:
         first, second = await world.pod("first"), await world.pod("second")

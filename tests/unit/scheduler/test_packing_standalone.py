@@ -41,17 +41,19 @@ def test_a_pod_for_one_device_leaves_the_pair_to_the_pod_for_two(play: Any) -> N
     play(scenario)
 
 
-@pytest.mark.parametrize(("prefer", "fewest"), [("Pack", 10), ("Spread", 20)])
+@pytest.mark.parametrize(("prefer", "nodes"), [("Pack", {10, 11}), ("Spread", {20})])
 def test_pods_of_a_burst_are_answered_as_if_those_before_had_been_served(
-    play: Any, prefer: str, fewest: int
+    play: Any, prefer: str, nodes: set[int]
 ) -> None:
+    """An answer may count a pod twice, as selected and as allocated: then another node is begun."""
+
     async def scenario(world: World) -> None:
         await begin(world, {f"n{i:02}": 4 for i in range(20)}, prefer=prefer)
         for i in range(40):
             await world.add_pod(f"p{i}", "one")
         await world.settle()
         where = Counter([await world.node_of(f"p{i}") for i in range(40)])
-        assert len(where) == fewest
+        assert len(where) in nodes
         assert "" not in where
         failed = [event for i in range(40) for event in await world.events_on(f"p{i}") if "Failed" in event[0]]
         assert failed == []

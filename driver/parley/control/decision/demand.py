@@ -64,6 +64,17 @@ class Demand:
         )
 
     @property
+    def alike_standalone(self) -> Hashable:
+        """Equal for demands that are the same to the one standalone driver that is to be asked. None if there are
+        several, or if a claim is named: its driver alone knows what it holds."""
+        names = {self.drivers[claim.entry] for claim in self.standalone}
+        if len(names) != 1 or any(claim.claim is not None for claim in self.standalone):
+            return None
+        classes = (claim.class_.revision if claim.class_ is not None else None for claim in self.standalone)
+        wanted = sorted(repr((class_, c.asked)) for class_, c in zip(classes, self.standalone, strict=True))
+        return (self.pod.namespace, *names, *wanted)
+
+    @property
     def packs(self) -> bool:
         """Whether one of the claims prefers nodes where little is left. Of a standalone driver, which scores nodes
         by what is left there itself, only if the class says so."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim
-from parley.api.names import API_VERSION, GENERATED_LABEL
+from parley.api.names import API_VERSION, GENERATED_LABEL, driver_finalizer
 from parley.control.objects.mirror import ClassRequest, of_spec
 
 
@@ -17,8 +17,9 @@ def is_stand_in(claim: ResourceClaim) -> bool:
     return GENERATED_LABEL in claim.metadata.labels
 
 
-def stand_in(pod: Pod, entry: str, name: str, asked: ClassRequest) -> dict[str, Any]:
-    """The stand-in for the pod's generated claim of that name. It goes with the pod."""
+def stand_in(pod: Pod, entry: str, name: str, asked: ClassRequest, begun_by: str = "") -> dict[str, Any]:
+    """The stand-in for the pod's generated claim of that name. It goes with the pod. It has the finalizer of the
+    driver `begun_by`, if that is given."""
     meta = pod.metadata
     spec: dict[str, Any] = {"resourceClassName": asked.class_name}
     if asked.parameters is not None:
@@ -35,6 +36,7 @@ def stand_in(pod: Pod, entry: str, name: str, asked: ClassRequest) -> dict[str, 
             "ownerReferences": [
                 {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid, "controller": True}
             ],
+            **({"finalizers": [driver_finalizer(begun_by)]} if begun_by else {}),
         },
         "spec": spec,
     }

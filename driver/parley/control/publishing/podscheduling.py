@@ -61,6 +61,9 @@ class Report:
 _FINAL = Report(Outcome(), {})
 """Stands for what was written for a bound pod: it will not change any more, so it need not be remembered."""
 
+_ASKED = Report(Outcome(), {}, "a node", question=Question((StandaloneClaim("", "", ""),)))
+"""The same, where standalone drivers are asked still to allocate on a node. They have done so."""
+
 
 def body(pod: PodReference, report: Report) -> dict[str, Any]:
     """The complete object."""
@@ -137,9 +140,17 @@ class Publisher:
         """Whether something was written for the pod, or is about to be."""
         return pod in self._written or pod in self._wanted
 
-    def exists(self, pod: PodReference) -> None:
-        """A PodScheduling of an earlier run is there."""
-        self._written[pod] = _FINAL
+    def exists(self, pod: PodReference, *, asked: bool) -> None:
+        """A PodScheduling of an earlier run is there, and asks standalone drivers, or does not."""
+        self._written[pod] = _ASKED if asked else _FINAL
+
+    def is_complete(self, pod: PodReference, node: str) -> bool:
+        """Whether the pod, which is bound to the node by now, has a PodScheduling that shows so."""
+        written = self._written.get(pod)
+        if written is None or pod in self._wanted or written.waiting_for or written.selected != node:
+            return False
+        self._written[pod] = _ASKED
+        return True
 
     def lost(self, pod: PodReference) -> None:
         """The pod's PodScheduling was deleted: it is written again with the next change, at growing intervals.
@@ -166,7 +177,8 @@ class Publisher:
             except BaseException:
                 self._wanted.setdefault(pod, report)
                 raise
-            self._written[pod] = report if report.waiting_for else _FINAL
+            asks = report.question is not None and report.question.claims
+            self._written[pod] = report if report.waiting_for or asks else _FINAL
 
     async def close(self, pod: PodReference) -> None:
         """Return when the API asks no standalone driver to allocate for the pod any more.

@@ -67,6 +67,12 @@ class StandaloneAllocator:
         self._unsettled: dict[str, Mapping[str, Any]] = {}
         """Allocations by the claim's UID whose write may have happened or may yet happen."""
 
+    def is_first(self, operation: Operation) -> bool:
+        """Whether the claims were created to be allocated at once, and nothing was begun for them before."""
+        return all(
+            self._holdings.get(ref.uid) is None and self._records.is_known_marked(ref) for ref in operation.refs
+        )
+
     async def allocate(self, operation: Operation, work: Assignment) -> None:
         """Returns when all is recorded, or when the operation was stopped or a claim is gone. Raises Failed."""
         try:
@@ -107,7 +113,7 @@ class StandaloneAllocator:
             ):
                 await self._holdings.release(ref.uid)
         for ref in work.refs:
-            await self._records.add_finalizer(ref, operation.node)
+            await self._records.add_finalizer(ref, operation.node, resumes=self._driver.driver.asynchronous)
 
     async def _allocations(self, operation: Operation, work: Assignment) -> Mapping[str, Allocation]:
         """What the driver allocated. Raises Failed or Stopped; then it may hold something."""

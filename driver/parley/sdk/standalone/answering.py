@@ -141,13 +141,15 @@ class Responder:
         try:
             answers = await self._evaluator.answers(question)
             scores = self._evaluator.scores(question, answers)
+            capacity = self._evaluator.capacity(question, answers, scores)
         except (BadParameters, NotRead) as error:
             if isinstance(error, NotRead) and error.transient:
                 raise
             if error.topic is not None:
                 self.await_parameters(key, error.topic)
             return entries.refused(self._informers.driver, question, str(error)), Outlook.NOWHERE
-        return entries.answered(self._informers.driver, question, answers, scores), outlook(question, answers)
+        found = entries.answered(self._informers.driver, question, answers, scores, capacity)
+        return found, outlook(question, answers)
 
     async def apply(self, scheduling: PodScheduling, wanted: Entries) -> None:
         """Write the driver's entries by server-side apply, unless they are there."""

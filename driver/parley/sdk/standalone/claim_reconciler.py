@@ -5,8 +5,11 @@ something, or has its finalizer on the claim, but no allocation is recorded, no 
 the claim, and it is not allocated without a pod. What pods need is allocated elsewhere (`pod_allocations`).
 """
 
+import asyncio
+
 from parley.api.models import ResourceClaim
 from parley.kube.cache import Key
+from parley.kube.queue import WorkQueue
 from parley.sdk.recorded import driver_of_record, must_be_deallocated
 from parley.sdk.standalone.holdings import Holdings
 from parley.sdk.standalone.immediate import ImmediateAllocations
@@ -14,18 +17,26 @@ from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.operations import ClaimRef, Operation, Operations
 from parley.sdk.standalone.records import Gone, StandaloneRecords
 
+MARKED_SECONDS = 1.0
+"""So long a claim that was created with the driver's finalizer waits for the PodScheduling that selects its node.
+That was written before, but another watch brings it."""
+
 
 class StandaloneClaimReconciler:
-    """One driver's claims."""
+    """One driver's claims. `queue` has their keys."""
 
     def __init__(
         self,
+        queue: WorkQueue[Key],
         informers: Informers,
         holdings: Holdings,
         records: StandaloneRecords,
         operations: Operations,
         immediate: ImmediateAllocations,
     ) -> None:
+        self._queue = queue
+        self._marked: dict[Key, tuple[str, float]] = {}
+        """UIDs of claims that wait for their PodScheduling, and since when."""
         self._informers = informers
         self._holdings = holdings
         self._records = records
@@ -37,11 +48,16 @@ class StandaloneClaimReconciler:
         claim = self._informers.claim(key)
         for uid in self._holdings.orphans(key, claim.metadata.uid if claim is not None else None):
             self._start(ClaimRef(key, uid))
+        if claim is None or claim.status.allocation is not None:
+            self._marked.pop(key, None)
         if claim is None or not self._immediate.serves(claim):
             self._immediate.forget(key)
         if claim is None or not self._operations.free(claim.metadata.uid):
             return
         if (must_be_deallocated(claim) and self._may_hold(claim)) or self._unused(claim):
+            if left := self._may_be_selected(key, claim):
+                self._queue.add_after(key, left)
+                return
             self._start(ClaimRef(key, claim.metadata.uid))
         elif self._immediate.serves(claim):
             self._immediate.sync(key, claim)
@@ -49,6 +65,16 @@ class StandaloneClaimReconciler:
     def _start(self, ref: ClaimRef) -> None:
         if self._operations.free(ref.uid):
             self._operations.start(Operation([ref]), self._deallocate)
+
+    def _may_be_selected(self, key: Key, claim: ResourceClaim) -> float:
+        """For how many seconds a node may have been selected for the claim that is not known yet."""
+        uid, now = claim.metadata.uid, asyncio.get_running_loop().time()
+        held = self._holdings.get(uid) is not None
+        if held or claim.metadata.deletion_timestamp or not self._records.is_marked(claim):
+            return 0.0
+        if self._marked.get(key, ("", 0.0))[0] != uid:
+            self._marked[key] = uid, now
+        return max(self._marked[key][1] + MARKED_SECONDS - now, 0.0)
 
     def _unused(self, claim: ResourceClaim) -> bool:
         if claim.status.allocation is not None or not self._may_hold(claim) or self._immediate.serves(claim):

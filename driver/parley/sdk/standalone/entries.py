@@ -20,10 +20,16 @@ MAX_FAILURE = 1024
 
 
 def answered(
-    driver: str, question: PodQuestion, answers: Mapping[str, Answer], scores: Mapping[str, float]
+    driver: str,
+    question: PodQuestion,
+    answers: Mapping[str, Answer],
+    scores: Mapping[str, float],
+    capacity: Mapping[str, int],
 ) -> Entries:
-    """The entries for these answers. `scores` are from 0 to 1, by viable node."""
-    return tuple(_entry(driver, question, e.name, answers[e.name], scores) for e in question.entries)
+    """The entries for these answers. `scores` are from 0 to 1, by viable node, as is the `capacity` for pods that
+    ask for the same."""
+    more = {"capacity": dict(capacity)} if capacity else {}
+    return tuple({**_entry(driver, question, e.name, answers[e.name], scores), **more} for e in question.entries)
 
 
 def refused(driver: str, question: PodQuestion, reason: str) -> Entries:

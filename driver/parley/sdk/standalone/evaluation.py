@@ -7,6 +7,7 @@ round.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -20,6 +21,12 @@ from parley.sdk.standalone.expected import ExpectedPods
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.questions import PodQuestion, available
 from parley.sdk.standalone.waiting import Outlook
+from parley.sdk.together import MOST_CLAIMS
+
+CAPACITY_NODES = 8
+CAPACITY_PODS = 16
+"""On so many nodes it is counted for how many pods there is enough, up to so many: an answer stays small, and a
+burst of a thousand pods needs a few of them."""
 
 CHUNK = 256
 """So many nodes a driver in memory is asked about before others get their turn."""
@@ -67,6 +74,27 @@ class Evaluator:
             return self._expected.scores(key, request, viable)
         return self._driver.score(request, viable)
 
+    def capacity(self, question: PodQuestion, answers: Answers, scores: Mapping[str, float]) -> Mapping[str, int]:
+        """For how many pods like this one there is enough on the best of the viable nodes, if that is known
+        without asking anybody. One on each if the pods are to be spread."""
+        viable = viable_for_all(question.candidates, answers)
+        if self._driver.driver.asynchronous or len(question.pending) < len(question.entries) or not viable:
+            return {}
+        request = question.request(self._driver)
+        best = sorted(viable, key=lambda node: -scores.get(node, 0.0))
+        if request.prefer == "Spread":
+            return dict.fromkeys(best, 1)
+        return {node: self._count(request, node) for node in best[:CAPACITY_NODES]}
+
+    def _count(self, request: Request[Any, Any], node: str) -> int:
+        """How many of these requests could be allocated on the node, which is viable for one: at least so many."""
+        count = 1
+        while 2 * count <= CAPACITY_PODS and 2 * count * len(request.claims) <= MOST_CLAIMS:
+            if not viable_for_all((node,), self._driver.viable(_times(request, 2 * count), (node,))):
+                break
+            count *= 2
+        return count
+
     async def alternatives(self, question: PodQuestion, asked: Sequence[str]) -> tuple[str, ...]:
         """At most 32 other nodes where all pending claims could be allocated now."""
         request, known = question.request(self._driver), frozenset(asked)
@@ -103,6 +131,16 @@ class Evaluator:
                 others = [node for node in nodes if node not in viable]
                 found[entry.name] = Answer(viable, None, dict.fromkeys(others, "the claim is allocated elsewhere"))
         return found
+
+
+def _times(request: Request[Any, Any], count: int) -> Request[Any, Any]:
+    """The claims of so many pods that all ask for the same."""
+    copies = (
+        replace(claim, name=f"{number}/{claim.name}", uid=f"{claim.uid}/{number}")
+        for number in range(1, count)
+        for claim in request.claims
+    )
+    return replace(request, claims=(*request.claims, *copies))
 
 
 def in_own_order(question: PodQuestion, informers: Informers) -> list[str]:

@@ -111,7 +111,7 @@ class PodAllocations:
 
     async def _allocate(self, key: Key, assignment: Assignment, operation: Operation) -> None:
         try:
-            if await self._still_selected(key, operation):
+            if self._allocator.is_first(operation) or await self._still_selected(key, operation):
                 await self._allocator.allocate(operation, assignment)
         except Failed as failure:
             scheduling = self._informers.scheduling(key)

@@ -48,13 +48,23 @@ class StandaloneRecords:
         """The node where an allocation was begun."""
         return claim.metadata.annotations.get(self._annotation)
 
-    async def add_finalizer(self, ref: ClaimRef, node: str) -> None:
-        """Finalizer and node, before anything is held there. Raises Gone."""
+    def is_marked(self, claim: ResourceClaim) -> bool:
+        """Whether the controller created the claim with the driver's finalizer, and nothing was begun for it."""
+        return self.has_finalizer(claim) and self.begun_on(claim) is None
+
+    def is_known_marked(self, ref: ClaimRef) -> bool:
+        """The same of the claim as the cache has it."""
+        claim = self._informers.claim(ref.key)
+        return claim is not None and claim.metadata.uid == ref.uid and self.is_marked(claim)
+
+    async def add_finalizer(self, ref: ClaimRef, node: str, *, resumes: bool) -> None:
+        """Finalizer and node, before anything is held there. Raises Gone. `resumes`: the driver could go on there
+        after a restart; otherwise a finalizer will do, and it begins anew."""
 
         def change(claim: ResourceClaim) -> Body | None:
             if claim.metadata.deletion_timestamp:
                 raise Gone
-            if self.has_finalizer(claim) and self.begun_on(claim) == node:
+            if self.has_finalizer(claim) and self.begun_on(claim) in ((node,) if resumes else (node, None)):
                 return None
             others = [name for name in claim.metadata.finalizers if name != self._finalizer]
             finalizers = [*others, self._finalizer]

@@ -74,7 +74,7 @@ class StandaloneDriver:
         )
         self._immediate = ImmediateAllocations(deps, self._claims)
         self._claim_reconciler = StandaloneClaimReconciler(
-            self._informers, self._holdings, self._records, self._operations, self._immediate
+            self._claims, self._informers, self._holdings, self._records, self._operations, self._immediate
         )
         self._references.subscribe(self._answering.parameters_read)
         self._references.subscribe(self._immediate.parameters_read)

@@ -41,16 +41,21 @@ def entry(name: str, *, driver: str = DRIVER, round: int = 2, **more: Any) -> di
 
 def test_an_answer_has_viable_nodes_scores_and_why_others_are_not() -> None:
     answer = Answer(("a",), ("c",), {"b": "no free disk"})
-    (written,) = entries.answered(DRIVER, a_question("disk"), {"disk": answer}, {"a": 0.756, "b": 1.0})
+    (written,) = entries.answered(DRIVER, a_question("disk"), {"disk": answer}, {"a": 0.756, "b": 1.0}, {"a": 3})
     assert written == entry(
-        "disk", viableNodes=["a"], alternatives={"nodes": ["c"]}, scores={"a": 76}, reason="b: no free disk"
+        "disk",
+        viableNodes=["a"],
+        alternatives={"nodes": ["c"]},
+        scores={"a": 76},
+        capacity={"a": 3},
+        reason="b: no free disk",
     )
 
 
 def test_alternatives_may_be_a_selector_or_left_out() -> None:
     selector = NodeSelector([NodeSelectorTerm([NodeSelectorRequirement("rack", "In", ["1"])])])
     answers = {"one": Answer((), selector), "two": Answer(("a",))}
-    one, two = entries.answered(DRIVER, a_question("one", "two"), answers, {})
+    one, two = entries.answered(DRIVER, a_question("one", "two"), answers, {}, {})
     (term,) = one["alternatives"]["nodeSelector"]["nodeSelectorTerms"]
     assert term["matchExpressions"] == [{"key": "rack", "operator": "In", "values": ["1"]}]
     assert two == entry("two", viableNodes=["a"])

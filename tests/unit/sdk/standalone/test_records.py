@@ -44,13 +44,13 @@ async def patch(world: World, **body: Any) -> None:
 
 def test_the_finalizer_comes_with_the_node_and_both_go_again() -> None:
     async def scenario(world: World, records: StandaloneRecords, ref: ClaimRef) -> None:
-        await records.add_finalizer(ref, "a")
+        await records.add_finalizer(ref, "a", resumes=True)
         claim = await world.claim("disk")
         assert claim.metadata.finalizers == (FOREIGN, FINALIZER)
         assert records.has_finalizer(claim)
         assert records.begun_on(claim) == "a"
         before = world.server.resource_version
-        await records.add_finalizer(ref, "a")
+        await records.add_finalizer(ref, "a", resumes=True)
         assert world.server.resource_version == before, "it is there already"
         await records.remove_finalizer(ref)
         claim = await world.claim("disk")
@@ -63,7 +63,7 @@ def test_a_claim_that_is_being_deleted_gets_no_finalizer() -> None:
     async def scenario(world: World, records: StandaloneRecords, ref: ClaimRef) -> None:
         await world.delete("disk")
         with pytest.raises(Gone):
-            await records.add_finalizer(ref, "a")
+            await records.add_finalizer(ref, "a", resumes=True)
         assert (await world.claim("disk")).metadata.finalizers == (FOREIGN,)
 
     recording(scenario)
@@ -72,7 +72,7 @@ def test_a_claim_that_is_being_deleted_gets_no_finalizer() -> None:
 def test_a_claim_that_changed_meanwhile_is_read_and_written_again() -> None:
     async def scenario(world: World, records: StandaloneRecords, ref: ClaimRef) -> None:
         await patch(world, metadata={"labels": {"step": "1"}})
-        await records.add_finalizer(ref, "a")
+        await records.add_finalizer(ref, "a", resumes=True)
         claim = await world.claim("disk")
         assert (claim.metadata.labels, records.has_finalizer(claim)) == ({"step": "1"}, True)
 
@@ -138,7 +138,7 @@ def test_another_claim_of_the_name_is_left_alone() -> None:
         await patch(world, metadata={"finalizers": None})
         await world.add_claim("disk")
         for write in (
-            records.add_finalizer(ref, "a"),
+            records.add_finalizer(ref, "a", resumes=True),
             records.allocated(ref, ON_A, live=False),
             records.set_progress(ref, "10 %"),
         ):

@@ -1,0 +1,53 @@
+"""Standalone drivers' entries in a PodScheduling, as answers. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from parley.api.builtin import NodeSelector
+from parley.api.models import Alternatives, ClaimScheduling
+from parley.api.selectors import selector_of
+from parley.negotiation.answers import Answer
+
+
+def scores_of(entries: Iterable[ClaimScheduling]) -> dict[str, float]:
+    """A driver's preferences among nodes, from 0 to 1: of a node the best one in any of its entries."""
+    best: dict[str, float] = {}
+    for entry in entries:
+        for node, score in entry.scores.items():
+            best[node] = max(best.get(node, 0.0), score / 100)
+    return best
+
+
+def capacity_of(entries: Sequence[ClaimScheduling]) -> dict[str, int]:
+    """For how many pods there is enough on each viable node by all of a driver's entries for a pod."""
+    nodes = set.intersection(*(set(entry.viable_nodes) & entry.capacity.keys() for entry in entries))
+    return {node: min(entry.capacity[node] for entry in entries) for node in nodes}
+
+
+def answer_of(entry: ClaimScheduling, candidates: Sequence[str], excluded: Mapping[str, str]) -> Answer:
+    """A driver's entry as an answer about the candidates; nodes that it was not asked about do not count."""
+    given = frozenset(entry.viable_nodes)
+    viable = tuple(node for node in candidates if node in given and node not in excluded)
+    unviable = [node for node in candidates if node not in given and node not in excluded]
+    reason = entry.reason or "not viable"
+    reasons_ = {node: _about(node, reason) for node in unviable}
+    return Answer(viable, _alternatives(entry.alternatives), {**reasons_, **_among(excluded, candidates)})
+
+
+def _about(node: str, reason: str) -> str:
+    """The part of a driver's reason that is about the node, if it lists them as "node: why; node: why"."""
+    for part in reason.split("; "):
+        if part.startswith(f"{node}: "):
+            return part.removeprefix(f"{node}: ")
+    return reason
+
+
+def _among(reasons_by_node: Mapping[str, str], nodes: Sequence[str]) -> dict[str, str]:
+    return {node: reasons_by_node[node] for node in nodes if node in reasons_by_node}
+
+
+def _alternatives(given: Alternatives | None) -> tuple[str, ...] | NodeSelector | None:
+    if given is None:
+        return None
+    if given.node_selector is not None:
+        return selector_of(given.node_selector)
+    return given.nodes
