@@ -73,6 +73,41 @@ async def check(world: World, processes: Processes) -> None:
     await world.delete_pod("later")
     await world.client.delete(CLAIMS, "mine", "default")
     await world.settle()
+    await nothing_is_left(world, processes)
+
+
+BURST = [f"p{number}" for number in range(6)]
+
+
+async def burst(world: World) -> None:
+    """Four seats, one pod that is asked about, and then five at once: for three there is a seat."""
+    for node in "ab":
+        await world.add_node(node, devices=0)
+    await world.add_class("seat", nodePart="None", parameters={"pool": 2, "scope": "Node"})
+    await world.client.patch(CLASSES, "seat", {"driverName": TokensDriver.name})
+    await world.add_template("seat", "seat")
+    await world.add_pod(BURST[0], "seat")
+    await world.settle(2)
+    for name in BURST[1:]:
+        await world.add_pod(name, "seat")
+    await world.settle()
+
+
+async def check_burst(world: World, processes: Processes) -> None:
+    served = [name for name in BURST if await world.node_of(name)]
+    assert len(served) == len(processes.driver.held) == 4
+    await world.delete_pod(served[0])
+    await world.delete_pod(served[1])
+    await world.settle()
+    left = [name for name in BURST if name not in served[:2]]
+    assert all([await world.node_of(name) for name in left])
+    for name in left:
+        await world.delete_pod(name)
+    await world.settle()
+    await nothing_is_left(world, processes)
+
+
+async def nothing_is_left(world: World, processes: Processes) -> None:
     assert not await world.mirrors()
     assert not (await world.client.list(CLAIMS)).items
     assert not (await world.client.list(POD_SCHEDULINGS)).items
@@ -81,18 +116,24 @@ async def check(world: World, processes: Processes) -> None:
     assert len(world.controller.ledger) == 0
 
 
+STORIES = {"one after the other": (story, check), "at once": (burst, check_burst)}
+
+
+@pytest.mark.parametrize("told", STORIES)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("victim", "other"), [("controller", "driver"), ("driver", "controller")])
 def test_a_kill_at_any_write_changes_nothing_in_the_end(
-    play: Play, watcher: Watch, victim: str, other: str, after: bool
+    play: Play, watcher: Watch, victim: str, other: str, after: bool, told: str
 ) -> None:
+    begin, checks = STORIES[told]
+
     async def life(world: World, death: Death) -> int:
         processes = Processes(world)
         watching = watcher(world)
         processes.start[other]()
         async with Executioner(world, processes.start[victim], death) as executioner:
-            await story(world)
-            await check(world, processes)
+            await begin(world)
+            await checks(world, processes)
         watching.stop()
         assert watching.faults == []
         return executioner.writes

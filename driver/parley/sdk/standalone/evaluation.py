@@ -23,7 +23,7 @@ from parley.sdk.standalone.questions import PodQuestion, available
 from parley.sdk.standalone.waiting import Outlook
 from parley.sdk.together import MOST_CLAIMS
 
-CAPACITY_NODES = 8
+CAPACITY_NODES = 16
 CAPACITY_PODS = 16
 """On so many nodes it is counted for how many pods there is enough, up to so many: an answer stays small, and a
 burst of a thousand pods needs a few of them."""
@@ -82,7 +82,7 @@ class Evaluator:
             return {}
         request = question.request(self._driver)
         best = sorted(viable, key=lambda node: -scores.get(node, 0.0))
-        if request.prefer == "Spread":
+        if request.prefer == "Spread" and self._driver.has_preferences:
             return dict.fromkeys(best, 1)
         return {node: self._count(request, node) for node in best[:CAPACITY_NODES]}
 
