@@ -177,3 +177,44 @@ def test_closing_costs_nothing_where_no_driver_outside_was_asked_to_allocate() -
             await world.admin.get(POD_SCHEDULINGS, "other", NAMESPACE)
 
     played(story)
+
+
+QUIET = replace(ASKED, waiting_for="")
+"""A node is selected without a question, and nobody needs to know what the pod waits for."""
+
+
+def test_a_selection_that_says_all_that_there_is_to_say_of_a_bound_pod_is_not_written_again() -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await published.publish(QUIET)
+        assert not published.publisher.is_complete(published.pod, "node-2")
+        assert published.publisher.is_complete(published.pod, "node-1")
+
+    played(story)
+
+
+@pytest.mark.parametrize("report", [WAITING, ASKED, BOUND])
+def test_what_waits_or_asks_nobody_is_written_for_a_bound_pod(report: Report) -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await published.publish(report)
+        assert not published.publisher.is_complete(published.pod, "node-1")
+
+    played(story)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_bound_pods_selection_is_withdrawn_before_its_claims_are_taken_back(restarted: bool) -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await published.publish(QUIET)
+        assert published.publisher.is_complete(published.pod, "node-1")
+        publisher = published.publisher
+        if restarted:
+            publisher = Publisher(world.client, WorkQueue())
+            publisher.exists(published.pod, asked=True)
+        await publisher.close(published.pod)
+        shown = await published.shown()
+        assert (shown.spec.selected_node, shown.spec.claims) == ("", ())
+
+    played(story)

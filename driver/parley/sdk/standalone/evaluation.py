@@ -6,6 +6,7 @@ round.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -27,6 +28,9 @@ CAPACITY_NODES = 16
 CAPACITY_PODS = 16
 """On so many nodes it is counted for how many pods there is enough, up to so many: an answer stays small, and a
 burst of a thousand pods needs a few of them."""
+
+CAPACITY_SECONDS = 0.02
+"""So long it may be counted: some drivers compare many combinations."""
 
 CHUNK = 256
 """So many nodes a driver in memory is asked about before others get their turn."""
@@ -84,13 +88,16 @@ class Evaluator:
         best = sorted(viable, key=lambda node: -scores.get(node, 0.0))
         if request.prefer == "Spread" and self._driver.has_preferences:
             return dict.fromkeys(best, 1)
-        return {node: self._count(request, node) for node in best[:CAPACITY_NODES]}
+        until = time.perf_counter() + CAPACITY_SECONDS
+        return {node: self._count(request, node, until) for node in best[:CAPACITY_NODES]}
 
-    def _count(self, request: Request[Any, Any], node: str) -> int:
+    def _count(self, request: Request[Any, Any], node: str, until: float) -> int:
         """How many of these requests could be allocated on the node, which is viable for one: at least so many."""
         count = 1
         while 2 * count <= CAPACITY_PODS and 2 * count * len(request.claims) <= MOST_CLAIMS:
-            if not viable_for_all((node,), self._driver.viable(_times(request, 2 * count), (node,))):
+            if time.perf_counter() >= until or not viable_for_all(
+                (node,), self._driver.viable(_times(request, 2 * count), (node,))
+            ):
                 break
             count *= 2
         return count

@@ -1,6 +1,7 @@
 """Which nodes a driver is asked about, and what its answers come to."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from parley.negotiation.answers import Answer, Answers
 from parley.sdk import Driver, Request
 from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.standalone.evaluation import Evaluator, chunks, outlook
+from parley.sdk.standalone.evaluation import CAPACITY_PODS, CAPACITY_SECONDS, Evaluator, chunks, outlook
 from parley.sdk.standalone.questions import PodQuestion, question
 from parley.sdk.standalone.waiting import Outlook
 from parley.simulate.virtual_time import run
@@ -164,3 +165,51 @@ def test_no_question_has_more_nodes_than_the_api_allows() -> None:
     nodes = [f"n{number}" for number in range(300)]
     assert [len(chunk) for chunk in chunks(nodes)] == [128, 128, 44]
     assert [node for chunk in chunks(nodes) for node in chunk] == nodes
+
+
+def test_it_is_counted_for_how_many_pods_with_the_same_claims_there_is_enough() -> None:
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
+        answers = await evaluator.answers(asked)
+        assert evaluator.capacity(asked, answers, {}) == {"a": 4, "b": 1}
+
+    evaluated(Shelf(a=7, b=1, c=3), scenario)
+
+
+def test_no_more_pods_are_counted_than_a_burst_brings_in_a_moment() -> None:
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
+        assert evaluator.capacity(asked, await evaluator.answers(asked), {}) == {"a": CAPACITY_PODS}
+
+    evaluated(Shelf(a=1000), scenario)
+
+
+@pytest.mark.parametrize(("prefer", "capacity"), [("Pack", {"a": 4, "b": 2}), ("Spread", {"a": 1, "b": 1})])
+def test_pods_that_are_to_be_spread_are_counted_one_a_node(prefer: str, capacity: Mapping[str, int]) -> None:
+    class Shown(Shelf):
+        def room_left(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
+            return {node: self.free(node) for node in nodes}
+
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
+        answers = await evaluator.answers(asked)
+        assert evaluator.capacity(asked, answers, evaluator.scores(asked, answers)) == capacity
+
+    evaluated(Shown(a=4, b=2), scenario, prefer=prefer)
+
+
+def test_nothing_is_counted_for_a_pod_that_has_a_claim_already_nor_where_nothing_is_viable() -> None:
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
+        assert evaluator.capacity(asked, await evaluator.answers(asked), {}) == {}
+
+    evaluated(Shelf(a=4), scenario, claims=("disk", "held"))
+    evaluated(Shelf(c=4), scenario)
+
+
+def test_counting_ends_where_the_driver_takes_long() -> None:
+    class Slow(Shelf):
+        def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
+            time.sleep(CAPACITY_SECONDS)
+            return super().viable(request, nodes)
+
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
+        assert evaluator.capacity(asked, await evaluator.answers(asked), {}) == {"a": 2, "b": 1}
+
+    evaluated(Slow(a=50, b=50), scenario)
