@@ -42,7 +42,8 @@ class Want:
 class Judge:
     """One look at the whole cluster. Devices are taken as the API says, or as `taken` does; `assumed` are nodes of
     pods, by UID, that count for them though they are not bound. `reserving`: claims reserve room on nodes.
-    `in_memory` is what the leader knows to be taken: of claims that were forced away there is no other record."""
+    `in_memory` is what the leader knows to be taken, and `used` which named claims pods use where, by UID: of
+    claims that were forced away there is no other record."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class Judge:
         *,
         reserving: bool = False,
         in_memory: Iterable[Taken] = (),
+        used: Mapping[str, tuple[str, Sequence[str]]] | None = None,
     ) -> None:
         pods = (SCHEDULED_PODS.decode(data) for data in _data(server, SCHEDULED_PODS))
         self.pods = [pod for pod in pods if not pod.spec.scheduling_gates]
@@ -75,10 +77,14 @@ class Judge:
         self.claims = {body["metadata"]["name"]: body for body in bodies(server, CLAIMS)}
         there = {body["metadata"]["uid"] for body in self.claims.values()}
         left = [one for one in self._records.values() if not one.identity[1] and one.identity[0] not in there]
-        self.forced_away = frozenset(record.identity[0] for record in left)
-        """UIDs of named claims that are gone while their mirrors stay, since pods use them."""
-        used = [(record.name[1], node) for record in left for node in record.nodes]
-        self._room = Room(self.claims.values(), used) if reserving else None
+        forced_away: dict[str, tuple[str, Sequence[str]]] = {
+            record.identity[0]: (record.name[1], record.nodes) for record in left
+        }
+        forced_away |= {uid: found for uid, found in (used or {}).items() if uid not in there}
+        self.forced_away = frozenset(forced_away)
+        """UIDs of named claims that are gone while pods use them."""
+        reserving_still = [(name, node) for name, nodes in forced_away.values() for node in nodes]
+        self._room = Room(self.claims.values(), reserving_still) if reserving else None
         self._devices = dict(_published(bodies(server, RESOURCE_SLICES)))
         self._uses = {pod.uid: pod.uses for pod in invariants.pods.values() if pod.running}
         living = {pod.uid for pod in invariants.pods.values() if pod.alive}

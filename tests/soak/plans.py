@@ -83,6 +83,11 @@ class Memory:
             owner = next(iter(holding.pods)) if alone and holding is not None else uid
             yield from (((device.pool, device.device), Hold((owner, uid), shared)) for device in devices)
 
+    def used(self) -> Mapping[str, tuple[str, Sequence[str]]]:
+        """Name and nodes of the named claims that pods use, by the claim's UID."""
+        found = (one for one in self.controller.ledger if one.named and one.pods)
+        return {one.uid: (one.claim, (one.node,)) for one in found}
+
     def of_leaving(self, plan: Nomination) -> frozenset[str]:
         """Whose devices others leave the plan: UIDs of the pods, and of the claims that they alone use."""
         used = (one for one in self.controller.ledger if one.pods and one.pods.keys() <= plan.leaving)

@@ -106,7 +106,9 @@ def _faults(world: World) -> Iterator[str]:
     yield from _kept_for_nobody(world)
     memory = world.leader.memory if world.leader is not None else None
     taken = memory.taken() if memory is not None else ()
-    judge = Judge(world.server, world.invariants, reserving=world.plan.reserving is not None, in_memory=taken)
+    used = memory.used() if memory is not None else {}
+    reserving = world.plan.reserving is not None
+    judge = Judge(world.server, world.invariants, reserving=reserving, in_memory=taken, used=used)
     for pod in judge.pods:
         name = pod.metadata.name
         if done(pod) or pod.metadata.deletion_timestamp:
