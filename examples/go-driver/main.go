@@ -11,7 +11,6 @@ import (
 	"log"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"time"
 )
@@ -153,7 +152,7 @@ func (d *driver) answer(s *object, p pod, used taken, failed *failure) error {
 		answers = append(answers, verdict)
 	}
 	before := s.answers()
-	if reflect.DeepEqual(before, answers) {
+	if same(before, answers) {
 		return nil
 	}
 	waits := len(before) > 0 && before[0].Round == s.Spec.Round && len(before[0].ViableNodes) == 0

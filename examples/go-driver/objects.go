@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 )
 
@@ -67,13 +68,22 @@ type handle struct {
 
 // entry is the answer for one claim of a pod.
 type entry struct {
-	Name         string        `json:"name"`
-	DriverName   string        `json:"driverName"`
-	Round        int           `json:"round"`
-	ViableNodes  []string      `json:"viableNodes"`
-	Alternatives *alternatives `json:"alternatives,omitempty"`
-	Reason       string        `json:"reason,omitempty"`
-	Failure      *failure      `json:"failure,omitempty"`
+	Name         string         `json:"name"`
+	DriverName   string         `json:"driverName"`
+	Round        int            `json:"round"`
+	ViableNodes  []string       `json:"viableNodes"`
+	Alternatives *alternatives  `json:"alternatives,omitempty"`
+	Capacity     map[string]int `json:"capacity,omitempty"`
+	Reason       string         `json:"reason,omitempty"`
+	Failure      *failure       `json:"failure,omitempty"`
+}
+
+// same says whether two answers differ in nothing but their capacity, which is not worth a write.
+func same(some, others []entry) bool {
+	return slices.EqualFunc(some, others, func(one, other entry) bool {
+		one.Capacity, other.Capacity = nil, nil
+		return reflect.DeepEqual(one, other)
+	})
 }
 
 type alternatives struct {

@@ -67,6 +67,7 @@ func (t taken) judge(d demand, nodes []string) entry {
 			reasons = append(reasons, node+": "+lacking)
 		} else {
 			answer.ViableNodes = append(answer.ViableNodes, node)
+			t.count(d, node, &answer)
 		}
 	}
 	answer.Reason = short(strings.Join(reasons, "; "))
@@ -74,6 +75,27 @@ func (t taken) judge(d demand, nodes []string) entry {
 		answer.Alternatives = &alternatives{[]string{}}
 	}
 	return answer
+}
+
+// most is how many nodes an answer has a capacity for, and how many pods that may be at most.
+const most = 16
+
+// count notes for how many such pods a viable node has enough seats: the controller sends so many without a question.
+func (t taken) count(d demand, node string, answer *entry) {
+	wanted, pods := map[string]int{}, most
+	for _, h := range d.handles {
+		wanted[h.Class] += h.Seats
+	}
+	for class, seats := range wanted {
+		pods = min(pods, (d.there[class]-t[[2]string{class, node}])/seats)
+	}
+	if len(wanted) == 0 || len(answer.Capacity) == most {
+		return
+	}
+	if answer.Capacity == nil {
+		answer.Capacity = map[string]int{}
+	}
+	answer.Capacity[node] = pods
 }
 
 // short is what the API has room for in a failure's message.

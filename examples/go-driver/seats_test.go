@@ -50,7 +50,7 @@ func TestClaimsOfAPodAreJudgedTogether(t *testing.T) {
 	used.add(handle{"desks", "a", 1})
 	used.add(handle{"chairs", "b", 3})
 	answer := used.judge(wants(1, 2), []string{"a", "b"})
-	want := entry{ViableNodes: []string{"b"}, Reason: "a: 2 of 3 seats of class desks free, 3 wanted"}
+	want := entry{ViableNodes: []string{"b"}, Capacity: map[string]int{"b": 1}, Reason: "a: 2 of 3 seats of class desks free, 3 wanted"}
 	if !reflect.DeepEqual(answer, want) {
 		t.Errorf("%+v, not %+v", answer, want)
 	}
@@ -87,5 +87,26 @@ func TestTheNewerVersionOfAnObjectStays(t *testing.T) {
 	}
 	if s.see(version("101"), true); len(s.items) != 0 {
 		t.Error("what was deleted is known")
+	}
+}
+
+func TestAnAnswerSaysForHowManyPodsThereIsEnough(t *testing.T) {
+	wanted := demand{[]handle{{Class: "desk", Seats: 2}, {Class: "desk", Seats: 1}}, map[string]int{"desk": 7}}
+	used := taken{}
+	used.add(handle{Class: "desk", Node: "b", Seats: 2})
+	used.add(handle{Class: "desk", Node: "c", Seats: 5})
+	answer := used.judge(wanted, []string{"a", "b", "c"})
+	if want := map[string]int{"a": 2, "b": 1}; !reflect.DeepEqual(answer.Capacity, want) {
+		t.Errorf("capacity %v, want %v", answer.Capacity, want)
+	}
+	if answer := used.judge(demand{}, []string{"a"}); answer.Capacity != nil {
+		t.Errorf("capacity %v of a pod that has all it wants", answer.Capacity)
+	}
+}
+
+func TestAnAnswerIsNotWrittenAgainForItsCapacity(t *testing.T) {
+	one := []entry{{Name: "seat", Round: 1, Capacity: map[string]int{"a": 2}}}
+	if !same(one, []entry{{Name: "seat", Round: 1}}) || same(one, []entry{{Name: "seat", Round: 2}}) {
+		t.Error("answers are compared by their capacity, or not at all")
 	}
 }

@@ -90,13 +90,16 @@ class Stage:
 
     # Claims
 
-    async def claim(self, parameters: Mapping[str, Any] | None = None, **more: Any) -> str:
+    async def claim(
+        self, parameters: Mapping[str, Any] | None = None, *, finalizers: Sequence[str] = (), **more: Any
+    ) -> str:
         """Make a claim with the subject's parameters, or others; returns its name."""
         self._made += 1
         name = f"claim-{self._made}"
+        meta = {"name": name, **({"finalizers": list(finalizers)} if finalizers else {})}
         chosen = self.subject.parameters if parameters is None else parameters
         spec = {"resourceClassName": self.class_name, **({} if chosen is None else {"parameters": chosen}), **more}
-        await self._client.create(CLAIMS, {"metadata": {"name": name}, "spec": spec}, self.name)
+        await self._client.create(CLAIMS, {"metadata": meta, "spec": spec}, self.name)
         return name
 
     async def get_claim(self, name: str) -> Json:
@@ -118,15 +121,23 @@ class Stage:
 
     # Questions
 
-    async def ask(self, *claims: str, nodes: Sequence[str] = (), foreign: Sequence[str] = ()) -> str:
-        """Ask about a new pod's claims, entries being named like claims; `foreign` are another driver's."""
+    async def ask(
+        self, *claims: str, nodes: Sequence[str] = (), foreign: Sequence[str] = (), selected: str = ""
+    ) -> str:
+        """Ask about a new pod's claims, entries being named like claims; `foreign` are another driver's. With a
+        node `selected` nothing is asked."""
         self._made += 1
         pod = f"pod-{self._made}"
         drivers = {**dict.fromkeys(claims, self.subject.driver), **dict.fromkeys(foreign, FOREIGN)}
         entries = [{"name": c, "driverName": d, "resourceClaimName": c} for c, d in drivers.items()]
         body = {
             "metadata": {"name": pod, "labels": {DRIVERS_LABEL: STANDALONE}},
-            "spec": {"claims": entries, "candidateNodes": list(nodes or self.nodes), "round": 1},
+            "spec": {
+                "claims": entries,
+                "candidateNodes": list(nodes or self.nodes),
+                "round": 1,
+                **({"selectedNode": selected} if selected else {}),
+            },
         }
         await self._client.create(POD_SCHEDULINGS, body, self.name)
         return pod

@@ -217,7 +217,11 @@ class Seats:
         pending = [claim for claim in claims if not _allocation(claim)] or claims
         nodes = question["spec"].get("candidateNodes", ())
         viable = [node for node in nodes if self._free(pending, node) >= wanted]
-        return {"viableNodes": viable, "reason": "" if viable else "no free seat"}
+        judged: Object = {"viableNodes": viable, "reason": "" if viable else "no free seat"}
+        if viable and wanted:
+            full = 2 if self.breaks("capacity") else 1
+            judged["capacity"] = {node: full * (self._free(pending, node) // wanted) for node in viable}
+        return judged
 
     async def _answer(self, question: Object, claims: Sequence[Object], failure: Object | None) -> None:
         judged = self._judged(question, claims)
@@ -293,6 +297,8 @@ class Seats:
         begun = any(FINALIZER in claim["metadata"].get("finalizers", ()) for claim in pending)
         if self.breaks("allocates"):
             return True
+        if self.breaks("selected-at-once") and not _was_answered(question):
+            return True
         return question["metadata"]["uid"] in self._given_up or (
             self.breaks("restart-goes-on") and self._starts > 1 and begun
         )
@@ -353,6 +359,11 @@ class Seats:
         )
         claim.clear()
         claim.update(written)
+
+
+def _was_answered(question: Mapping[str, Any]) -> bool:
+    """Whether the question was answered before."""
+    return any(entry["driverName"] == NAME for entry in _entries(question))
 
 
 def _allocation(claim: Mapping[str, Any]) -> Object:

@@ -29,6 +29,14 @@ async def _allocates(stage: Stage) -> None:
     await stage.allocate()
 
 
+async def _selected_at_once(stage: Stage) -> None:
+    """A claim is allocated on a node that is selected without a question."""
+    node = await stage.usable_node()
+    claim = await stage.claim(finalizers=[stage.finalizer])
+    await stage.ask(claim, nodes=[node], selected=node)
+    await stage.allocated(claim)
+
+
 async def _finalizer_first(stage: Stage) -> None:
     """The finalizer is there before anything is held."""
     held = await stage.allocate()
@@ -254,6 +262,7 @@ async def _repetition_changes_nothing(stage: Stage) -> None:
 
 BASIC = (Check("allocates", _SECTION, _allocates, basic=True),)
 CHECKS = (
+    Check("selected-at-once", _SECTION, _selected_at_once),
     Check("finalizer-first", _SECTION, _finalizer_first),
     Check("one-write", _SECTION, _one_write),
     Check("available-on-nodes", _SECTION, _available_on_nodes),

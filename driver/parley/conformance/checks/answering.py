@@ -92,6 +92,21 @@ async def _keeps_answers_up_to_date(stage: Stage) -> None:
     await stage.until_entries(pod, useful, f"{node} viable in round 1, as a claim there was deallocated")
 
 
+async def _counts_capacity(stage: Stage) -> None:
+    """The capacity of a node is not more than there is."""
+    node, held = await stage.full_node()
+    await stage.free(held[-1])
+    claim = await stage.claim()
+    pod = await stage.ask(claim)
+    entry = (await stage.answered(pod, claim))[claim]
+    capacity = entry.get("capacity") or {}
+    if strange := capacity.keys() - set(viable_nodes(entry)):
+        raise Unmet(stage.question(pod), "capacity of viable nodes", f"of {', '.join(sorted(strange))}, too")
+    if capacity.get(node, 1) != 1:
+        expected = f"capacity 1 of {node}, which has room for one claim, or none"
+        raise Unmet(stage.question(pod), expected, f"capacity {capacity[node]}")
+
+
 async def _refuses_parameters(stage: Stage) -> None:
     """Parameters not understood are an answer, with a reason."""
     parameters = stage.subject.parameters
@@ -144,6 +159,7 @@ CHECKS = (
     Check("together", _SECTION, _judges_claims_together, ("every-claim",)),
     Check("empty-list", _SECTION, _answers_with_an_empty_list),
     Check("up-to-date", _SECTION, _keeps_answers_up_to_date),
+    Check("capacity", _SECTION, _counts_capacity),
     Check("bad-parameters", _SECTION, _refuses_parameters),
     Check("hostile-parameters", _SECTION, _survives_parameters),
 )
