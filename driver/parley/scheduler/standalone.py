@@ -7,14 +7,13 @@ When a node is selected, the standalone drivers allocate; what they allocated sh
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.control.caches.cluster import reference
-from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim, Topic
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import EligibleNodes
@@ -33,11 +32,11 @@ from parley.negotiation.answers import (
     viable_for_all,
 )
 from parley.negotiation.rounds import Ask, Negotiation, Outcome
-from parley.scheduler.answered_capacity import AnsweredCapacity
 from parley.scheduler.attempts import SelectedNode, StandaloneSession
-from parley.scheduler.entries import answer_of, capacity_of, scores_of
+from parley.scheduler.entries import answer_of, scores_of
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
+from parley.scheduler.unasked import UnaskedPods
 from parley.sdk import PodReference
 from parley.sdk.checks import ANSWER_SECONDS
 
@@ -47,9 +46,6 @@ SEEN_SECONDS = 1.0
 QUIET_SECONDS = 10.0
 """So long a driver may allocate for a pod that it was not asked about, before its PodScheduling shows that the pod
 waits for that: a write less for most pods."""
-
-HELD_SECONDS = 15.0
-"""So long a pod waits for answers for other ones at most."""
 
 ALLOCATE_GRACE_SECONDS = 60.0
 """A standalone driver keeps the class's time limit itself; this much later the node is given up without it."""
@@ -76,7 +72,7 @@ class StandaloneSessions:
         self._pods = pods
         self._presence = presence
         self._candidates = candidates
-        self._capacity = AnsweredCapacity(state.ledger)
+        self._unasked = UnaskedPods(state.ledger, pods, candidates)
 
     async def advance(
         self, pod: Pod, demand: Demand, nodes: EligibleNodes, ask: Ask
@@ -91,62 +87,19 @@ class StandaloneSessions:
             mine.claims = tuple(
                 StandaloneClaim(c.entry, demand.drivers[c.entry], c.name) for c in demand.standalone
             )
-            wanted = demand.alike_standalone if self._is_new(pod) else None
-            if wanted is not None and (left := self._held(pod, demand, wanted)) > 0:
+            may_be_unasked = self._scheduling(pod) is None and self._unasked.may_be(pod, demand)
+            if may_be_unasked and (left := self._unasked.held(pod, demand)):
                 return Requeue(left)
             mine.session = self._begin(pod, demand, nodes)
-            if wanted is not None:
-                known = self._by_capacity(pod, mine.session, demand, nodes, ask)
-                if known is not None:
-                    return known
-                self._capacity.asked(pod.metadata.uid, wanted, now())
+            if may_be_unasked and (known := self._unasked.outcome(pod, mine.session, demand, nodes, ask)):
+                mine.rounds = known.round
+                return known
         await self._make_stand_ins(pod, demand)
         session = mine.session
         if session.selection is not None:
             return self._follow(pod, session, session.selection, demand)
         result = await self._listen(pod, session, demand, nodes, ask)
-        if not isinstance(result, Outcome):
-            return result
-        if not result.viable:
-            self._look_at(self._capacity.waits(pod.metadata.uid, demand.alike_standalone))
-        return replace(result, viable=self._capacity.not_full(demand.alike_standalone, result.viable))
-
-    def _is_new(self, pod: Pod) -> bool:
-        """Whether nobody was ever asked about the pod. One that was refused, or failed, is negotiated for."""
-        attempt = self._pods.attempt(pod)
-        begun = attempt.standalone.rounds or attempt.refused or attempt.left or attempt.excluded
-        return not begun and not pod.spec.node_name and self._scheduling(pod) is None
-
-    def _held(self, pod: Pod, demand: Demand, wanted: Hashable) -> float:
-        """For how many seconds the pod waits at most for the answer for another one."""
-        mine, place = self._pods.attempt(pod).standalone, self._pods.attempt(pod).place
-        key, driver = (pod.metadata.namespace, pod.metadata.name), next(iter({*demand.drivers.values()}))
-        if self._capacity.nodes(wanted, now()):
-            return 0.0
-        if mine.held_since is None:
-            mine.held_since = now()
-        left = mine.held_since + HELD_SECONDS - now()
-        return min(left, self._capacity.hold(key, place, wanted, driver, now())) if left > 0 else 0.0
-
-    def _look_at(self, keys: Iterable[Key]) -> None:
-        for key in keys:
-            self._pods.look_again(key)
-
-    def _by_capacity(
-        self, pod: Pod, session: StandaloneSession, demand: Demand, nodes: EligibleNodes, ask: Ask
-    ) -> Outcome | None:
-        """The nodes where the driver has enough for the pod by its answer for another one."""
-        attempt, wanted = self._pods.attempt(pod), demand.alike_standalone
-        known = self._capacity.nodes(wanted, now())
-        candidates = tuple(node for node in known if nodes.fits(node))[: self._candidates]
-        answers = dict(ask(candidates)) if demand.requests and candidates else {}
-        answers |= {claim.entry: Answer(candidates) for claim in demand.standalone}
-        viable = viable_for_all(candidates, answers)
-        if not viable:
-            return None
-        session.scores = self._capacity.scores(wanted)
-        attempt.standalone.rounds = session.negotiation.outcome.round
-        return Outcome(attempt.standalone.rounds, candidates, answers, viable)
+        return self._unasked.without_full(pod, demand, result) if isinstance(result, Outcome) else result
 
     async def _make_stand_ins(self, pod: Pod, demand: Demand, *, begun: bool = False) -> None:
         """Those that are missing. One that was just made is given time to be seen; it may also have gone at once,
@@ -210,22 +163,11 @@ class StandaloneSessions:
             attempt.outcome, attempt.drivers = replace(outcome, answers=answers), demand.drivers
             if missing and outcome.candidates:
                 return await self._wait(pod, session, demand, missing)
-            self._note_capacity(pod, session, demand)
+            self._unasked.answered(pod, session, demand, self._entries(pod))
             ended = self._closed(pod, session, answers, nodes)
             if ended is not None:
                 return ended
             session.asked_at = now()
-
-    def _note_capacity(self, pod: Pod, session: StandaloneSession, demand: Demand) -> None:
-        """What the driver has for further pods, once for each answer."""
-        entries, wanted = tuple(self._entries(pod)), demand.alike_standalone
-        if wanted is None or entries == session.noted:
-            return
-        session.noted = entries
-        mine = [entry for entry in entries if demand.drivers.get(entry.name) == entry.driver_name]
-        if all(entry.viable_nodes for entry in mine):
-            driver, capacity, scores = mine[0].driver_name, capacity_of(mine), scores_of(mine)
-            self._look_at(self._capacity.answered(pod.metadata.uid, wanted, driver, capacity, scores, now()))
 
     def _closed(
         self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
@@ -305,7 +247,7 @@ class StandaloneSessions:
 
     def scores(self, pod: Pod, outcome: Outcome, demand: Demand) -> Mapping[str, Mapping[str, float]]:
         """The preferences of the standalone drivers, from 0 to 1, by driver and node."""
-        session, wanted = self._pods.attempt(pod).standalone.session, demand.alike_standalone
+        session = self._pods.attempt(pod).standalone.session
         found: defaultdict[str, list[ClaimScheduling]] = defaultdict(list)
         for entry in self._entries(pod):
             if entry.round == outcome.round and demand.drivers.get(entry.name) == entry.driver_name:
@@ -313,7 +255,7 @@ class StandaloneSessions:
         scores: dict[str, Mapping[str, float]] = {driver: scores_of(entries) for driver, entries in found.items()}
         if session is not None and session.scores is not None:
             scores = {demand.drivers[claim.entry]: session.scores for claim in demand.standalone}
-        return {driver: self._capacity.tie_breaking(wanted, of_driver) for driver, of_driver in scores.items()}
+        return {driver: self._unasked.scores(demand, of_driver) for driver, of_driver in scores.items()}
 
     async def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
         """The standalone drivers allocate on the node from now on."""
@@ -330,7 +272,7 @@ class StandaloneSessions:
 
     def allocated(self, pod: Pod) -> None:
         """The claims show what the drivers allocated on the selected node."""
-        self._capacity.ended(pod.metadata.uid)
+        self._unasked.allocated(pod)
 
     def resume(self, pod: Pod, scheduling: PodScheduling) -> None:
         """An earlier leader selected a node: what standalone drivers allocate there is for this pod."""
@@ -348,8 +290,7 @@ class StandaloneSessions:
         for claim in demand.standalone:
             assert claim.class_ is not None
             self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
-        if demand.alike_standalone is not None:
-            self._capacity.selected(reference(pod), demand.alike_standalone, node)
+        self._unasked.selected(pod, demand, node)
         return session.selection
 
     def _follow(
@@ -369,7 +310,7 @@ class StandaloneSessions:
         if failures:
             causes = "; ".join(sorted({f"driver {demand.drivers[c.entry]}: {f.message}" for c, f in failures}))
             message = f"could not allocate on node {selection.node}: {causes}"
-            self._capacity.failed(demand.alike_standalone, selection.node)
+            self._unasked.failed(demand, selection.node)
             return Failure(selection.node, message, tuple(c for c, f in failures if f.permanent))
         limit = ALLOCATE_GRACE_SECONDS + max(
             c.class_.allocation_timeout_seconds for c in demand.standalone if c.class_ is not None
@@ -392,8 +333,7 @@ class StandaloneSessions:
 
     def give_up(self, pod: PodReference) -> None:
         """The pod waits for no standalone driver any more; others may have what it waited for."""
-        self._capacity.ended(pod.uid)
-        self._capacity.gone((pod.namespace, pod.name))
+        self._unasked.ended(pod)
         for namespace, name in self._ledger.expect_no_more(pod):
             topic: Topic = ("claim", namespace, name)
             self._pods.wake(topic)

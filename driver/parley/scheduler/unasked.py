@@ -1,0 +1,117 @@
+"""Pods that their standalone driver need not be asked about: it has said for another pod that there is enough.
+
+Only for pods whose claims of standalone drivers are generated, and all of one driver; and not for pods that a node
+was found for before: one that was refused, or failed, is negotiated for.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from parley.api.builtin import Pod
+from parley.api.models import ClaimScheduling
+from parley.control.caches.cluster import reference
+from parley.control.caches.indexes import Key
+from parley.control.decision.demand import Demand
+from parley.control.decision.eligible import EligibleNodes
+from parley.control.ledger import Ledger
+from parley.negotiation.answers import Answer, viable_for_all
+from parley.negotiation.rounds import Ask, Outcome
+from parley.scheduler.answered_capacity import AnsweredCapacity
+from parley.scheduler.attempts import StandaloneSession
+from parley.scheduler.entries import capacity_of, scores_of
+from parley.scheduler.pods import Pods, now
+from parley.sdk import PodReference
+
+HELD_SECONDS = 15.0
+"""So long a pod waits for answers for other ones at most."""
+
+
+class UnaskedPods:
+    """Finds nodes for them. A node that has enough may be no candidate; at most `limit` of the others are."""
+
+    def __init__(self, ledger: Ledger, pods: Pods, limit: int) -> None:
+        self._pods = pods
+        self._limit = limit
+        self._capacity = AnsweredCapacity(ledger)
+
+    def may_be(self, pod: Pod, demand: Demand) -> bool:
+        """Whether the pod, which nobody was asked about yet, may do without."""
+        attempt = self._pods.attempt(pod)
+        begun = attempt.standalone.rounds or attempt.refused or attempt.left or attempt.excluded
+        return not begun and not pod.spec.node_name and demand.alike_standalone is not None
+
+    def held(self, pod: Pod, demand: Demand) -> float:
+        """For how many seconds the pod waits for the answer for another one, if it does not come before."""
+        attempt, wanted = self._pods.attempt(pod), demand.alike_standalone
+        if self._capacity.nodes(wanted, now()):
+            return 0.0
+        mine, driver = attempt.standalone, demand.drivers[demand.standalone[0].entry]
+        if mine.held_since is None:
+            mine.held_since = now()
+        if (left := mine.held_since + HELD_SECONDS - now()) <= 0:
+            return 0.0
+        key = (pod.metadata.namespace, pod.metadata.name)
+        return max(min(left, self._capacity.hold(key, attempt.place, wanted, driver, now())), 0.0)
+
+    def outcome(
+        self, pod: Pod, session: StandaloneSession, demand: Demand, nodes: EligibleNodes, ask: Ask
+    ) -> Outcome | None:
+        """The candidates where there is enough for the pod; None if its driver is to be asked."""
+        wanted = demand.alike_standalone
+        known = self._capacity.nodes(wanted, now())
+        candidates = tuple(node for node in known if nodes.fits(node))[: self._limit]
+        answers = dict(ask(candidates)) if demand.requests and candidates else {}
+        answers |= {claim.entry: Answer(candidates) for claim in demand.standalone}
+        viable = viable_for_all(candidates, answers)
+        if not viable:
+            self._capacity.asked(pod.metadata.uid, wanted, now())
+            return None
+        session.scores = self._capacity.scores(wanted)
+        return Outcome(session.negotiation.outcome.round, candidates, answers, viable)
+
+    def answered(
+        self, pod: Pod, session: StandaloneSession, demand: Demand, entries: Sequence[ClaimScheduling]
+    ) -> None:
+        """These are the answers for a pod: what they say for others is noted, once."""
+        if demand.alike_standalone is None or tuple(entries) == session.noted:
+            return
+        session.noted = tuple(entries)
+        mine = [entry for entry in entries if demand.drivers.get(entry.name) == entry.driver_name]
+        if all(entry.viable_nodes for entry in mine):
+            uid, driver = pod.metadata.uid, mine[0].driver_name
+            said = (capacity_of(mine), scores_of(mine))
+            self._look_at(self._capacity.answered(uid, demand.alike_standalone, driver, *said, now()))
+
+    def without_full(self, pod: Pod, demand: Demand, outcome: Outcome) -> Outcome:
+        """The outcome for a pod that was asked about, without nodes that were selected for others since."""
+        if demand.alike_standalone is None:
+            return outcome
+        if not outcome.viable:
+            self._look_at(self._capacity.waits(pod.metadata.uid, demand.alike_standalone))
+        return replace(outcome, viable=self._capacity.not_full(demand.alike_standalone, outcome.viable))
+
+    def scores(self, demand: Demand, scores: Mapping[str, float]) -> Mapping[str, float]:
+        """A driver's scores, by what was selected since."""
+        return self._capacity.tie_breaking(demand.alike_standalone, scores)
+
+    def selected(self, pod: Pod, demand: Demand, node: str) -> None:
+        """The driver allocates on the node, asked or not."""
+        if demand.alike_standalone is not None:
+            self._capacity.selected(reference(pod), demand.alike_standalone, node)
+
+    def failed(self, demand: Demand, node: str) -> None:
+        """The driver could not allocate on the node."""
+        self._capacity.failed(demand.alike_standalone, node)
+
+    def allocated(self, pod: Pod) -> None:
+        """The claims show what the driver allocated."""
+        self._capacity.ended(pod.metadata.uid)
+
+    def ended(self, pod: PodReference) -> None:
+        """The pod waits for no driver any more."""
+        self._capacity.ended(pod.uid)
+        self._capacity.gone((pod.namespace, pod.name))
+
+    def _look_at(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._pods.look_again(key)
