@@ -221,6 +221,8 @@ def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodSchedul
     claim's problem, or that claims are where the pod can't go."""
     if scheduling is not None and scheduling.status.waiting_for:
         return scheduling.status.waiting_for, scheduling.status.message
+    if scheduling is not None and scheduling.spec.selected_node and scheduling.spec.claims:
+        return reasons.ALLOCATING, _allocating(scheduling)
     problem = next((claim.problem for claim in feasibility.claims if claim.problem is not None), None)
     if problem is not None and snapshot.knows_claims:
         return problem.code, problem.message
@@ -228,6 +230,12 @@ def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodSchedul
     if stranded is not None:
         return reasons.CLAIM_STRANDED, stranded.message
     return "", feasibility.problem
+
+
+def _allocating(scheduling: PodScheduling) -> str:
+    """What a node was selected for without a question is shown as waiting only after some seconds."""
+    work = ", ".join(f"{one.driver_name} (claim {one.resource_claim_name})" for one in scheduling.spec.claims)
+    return f"allocating on node {scheduling.spec.selected_node}: {work}"
 
 
 def _ahead(pod: Pod, feasibility: PodFeasibility, line: Sequence[Waiting]) -> tuple[str, ...]:

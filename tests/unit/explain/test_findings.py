@@ -1,6 +1,7 @@
 """Who said what about a pod, and who has said nothing."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,12 +11,25 @@ from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
 from parley.api.models import ClaimScheduling
-from parley.api.resources import BUILTIN_CLAIMS, EVENTS, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES, EVENTS, PODS
+from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.explain.findings import written_at
 from parley.explain.matrix import reasons_by_node
 from parley.explain.times import ago, span
+from parley.sdk import Allocation, Request
 
 NOW = "2026-01-01T12:00:00Z"
+
+
+class SlowSeats(TokensDriver):
+    """Allocating takes `seconds`."""
+
+    seconds = 0.0
+
+    async def allocate(self, request: Request[Wanted, Pool], node: str) -> Mapping[str, Allocation]:
+        allocations = await super().allocate(request, node)
+        await asyncio.sleep(self.seconds)
+        return allocations
 
 
 async def one_runs(world: World) -> None:
@@ -148,6 +162,32 @@ def test_what_a_driver_outside_works_on_is_told(play: Play) -> None:
         told = await explained(world, "slow")
 
         assert (told.code, told.nodes[0].verdict) == ("Allocating", "selected")
+
+    play(scenario)
+
+
+def test_so_is_what_it_was_not_asked_about_before_its_podscheduling_shows_that(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        seats = SlowSeats()
+        world.start_parley(drivers=[])
+        world.start_driver(seats)
+        await world.add_node("a")
+        await world.add_class("seat", nodePart="None", parameters={"pool": 5, "scope": "Node"})
+        await world.client.patch(CLASSES, "seat", {"driverName": seats.name})
+        await world.add_template("seat", "seat")
+        await world.settle(2)
+        await world.add_pod("first", "seat")
+        await world.settle(2)
+        seats.seconds = 5.0
+        await world.add_pod("later", "seat")
+        await asyncio.sleep(2)
+        assert (await world.scheduling("later")).status.waiting_for == ""
+
+        told = await explained(world, "later")
+
+        (claim,) = (await world.scheduling("later")).spec.claims
+        assert (told.code, told.nodes[0].verdict) == ("Allocating", "selected")
+        assert told.message == f"allocating on node a: {seats.name} (claim {claim.resource_claim_name})"
 
     play(scenario)
 
