@@ -87,6 +87,9 @@ func (t taken) count(d demand, node string, answer *entry) {
 		wanted[h.Class] += h.Seats
 	}
 	for class, seats := range wanted {
+		if seats < 1 {
+			return // parameters that are refused
+		}
 		pods = min(pods, (d.there[class]-t[[2]string{class, node}])/seats)
 	}
 	if len(wanted) == 0 || len(answer.Capacity) == most {

@@ -102,6 +102,10 @@ func TestAnAnswerSaysForHowManyPodsThereIsEnough(t *testing.T) {
 	if answer := used.judge(demand{}, []string{"a"}); answer.Capacity != nil {
 		t.Errorf("capacity %v of a pod that has all it wants", answer.Capacity)
 	}
+	nothing := demand{[]handle{{Class: "desk"}}, map[string]int{"desk": 7}}
+	if answer := used.judge(nothing, []string{"a"}); answer.Capacity != nil {
+		t.Errorf("capacity %v of a pod whose parameters are refused", answer.Capacity)
+	}
 }
 
 func TestAnAnswerIsNotWrittenAgainForItsCapacity(t *testing.T) {
