@@ -14,7 +14,6 @@ from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.names import CONDITION_RELEASING, CONDITION_STRANDED
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS, PODS
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import over
 from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Holding, Written
 from parley.control.objects import mirror as mirrors
@@ -255,12 +254,13 @@ class Records:
 
     async def _check_unused(self, holding: Holding) -> None:
         """A named claim's mirror is gone, and with it the record of whom others let in since it was seen last.
-        Raises Busy if there is such a pod, which the cache has yet to show."""
+        Raises Busy if such a pod runs, which the cache has yet to show. One that does not run never will: its
+        kubelet needs the reservation to begin."""
         if not holding.named or holding.written is Written.NO:
             return
         for pod in (await self._client.list(PODS, holding.namespace)).items:
             names = (entry.resource_claim_name for entry in pod.spec.resource_claims)
-            runs = bool(pod.spec.node_name) and holding.may_run_on(pod.spec.node_name) and not over(pod)
+            runs = pod.status.phase == "Running" and holding.may_run_on(pod.spec.node_name)
             if runs and holding.claim in names and pod.metadata.uid not in holding.pods:
                 raise Busy
 

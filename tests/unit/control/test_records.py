@@ -10,7 +10,7 @@ from tests.unit.control.allocated import fresh, generated, named
 from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_holding, played, user
 
 from parley.api.conditions import ConditionUpdate
-from parley.api.resources import BUILTIN_CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import reference
 from parley.control.claims.podclaims import PodClaim
@@ -94,17 +94,27 @@ def test_what_others_reserved_is_not_cleared() -> None:
     played(story)
 
 
-@pytest.mark.parametrize("node", ["node-1", "node-2", ""], ids=["there", "elsewhere", "unbound"])
-def test_whom_a_scheduler_let_in_is_found_after_the_mirror_was_forced_away(node: str) -> None:
+@pytest.mark.parametrize(
+    ("node", "phase"),
+    [
+        ("node-1", "Running"),
+        ("node-1", "Pending"),
+        ("node-1", "Succeeded"),
+        ("node-2", "Running"),
+        ("", "Pending"),
+    ],
+)
+def test_whom_a_scheduler_let_in_is_found_after_the_mirror_was_forced_away(node: str, phase: str) -> None:
     async def story(world: World) -> None:
         claim, holding = await named(world, await world.pod(), shareable=True)
         await world.records.write([claim])
         await world.seen()
         bound = {"nodeName": node} if node else {}
         await world.pod("other", claims=["c"], **bound)
+        await world.patch_status(PODS, "other", {"phase": phase})
         await world.admin.patch(BUILTIN_CLAIMS, "c", {"metadata": {"finalizers": None}}, NAMESPACE)
         await world.admin.delete(BUILTIN_CLAIMS, "c", NAMESPACE)
-        if node == "node-1":
+        if (node, phase) == ("node-1", "Running"):
             with pytest.raises(Busy):
                 await world.records.clear_mirror(holding)
         else:
