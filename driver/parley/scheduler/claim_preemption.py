@@ -256,7 +256,7 @@ class ClaimPreemption:
         try:
             for victim in plan.victims:
                 self._check_nominated(pod, plan)
-                if not await self._post(victim, dry_run=False):
+                if not await self._post(victim, dry_run=False, tested=len(plan.victims) > 1):
                     continue
                 evicted = True
                 self._recent.append(now())
@@ -284,9 +284,10 @@ class ClaimPreemption:
         if self._pods.attempt(pod).extender.passed:
             raise Busy  # its scheduler was let have a node meanwhile
 
-    async def _post(self, victim: Pod, *, dry_run: bool) -> bool:
+    async def _post(self, victim: Pod, *, dry_run: bool, tested: bool = False) -> bool:
         """Whether the pod is there still. Raises Forbidden, and _Spared where a disruption budget, or something
-        else that may pass, is in the way."""
+        else that may pass, is in the way. What would have been taken a moment ago (`tested`) and fails is tried
+        again: others may have been evicted by now. Then it raises ServerError."""
         meta = victim.metadata
         options = {"preconditions": {"uid": meta.uid}, **({"dryRun": ["All"]} if dry_run else {})}
         body = {
@@ -300,6 +301,8 @@ class ClaimPreemption:
         except NotFound:
             return False
         except (TooManyRequests, ServerError) as error:
+            if tested and isinstance(error, ServerError):
+                raise
             raise _Spared(victim, error.message) from None
         return True
 

@@ -414,6 +414,32 @@ def test_two_plans_do_not_share_the_last_disruption_that_a_budget_allows(play: P
     play(scenario)
 
 
+class OneFails(Client):
+    """The second eviction fails once, after all of the plan were tested."""
+
+    left = 2
+
+    async def request(self, call: Call) -> bytes:
+        if call.subresource == "eviction" and "dryRun" not in call.body["deleteOptions"]:
+            self.left -= 1
+            if not self.left:
+                raise ServerError(500, "InternalError", "etcdserver: request timed out")
+        return await super().request(call)
+
+
+def test_an_eviction_that_fails_after_another_one_is_tried_again_at_once(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, client=OneFails(world.server.client()), a=2)
+        await hold(world, low=1, lower=0)
+        for name in ("urgent", "as-urgent"):
+            await world.add_pod(name, "two", priority=10)
+        await world.settle(10)
+        assert evicted == ["low", "lower"]
+        assert [await world.node_of(name) for name in ("urgent", "as-urgent")] == ["a", ""]
+
+    play(scenario)
+
+
 def test_a_missing_right_is_told_with_its_remedy(play: Play) -> None:
     asked: list[str] = []
 
