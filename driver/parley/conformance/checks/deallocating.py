@@ -58,9 +58,8 @@ async def _waits_for_users(stage: Stage) -> None:
 
 
 async def _deallocates_what_is_deleted(stage: Stage) -> None:
-    """A deleted claim that nobody uses is deallocated."""
+    """A deleted claim that nobody uses is deallocated, also while its node is selected."""
     held = await stage.allocate()
-    await stage.drop(held.pod)
     await stage.delete_claim(held.claim)
     await stage.until_claim(held.claim, lambda claim: not claim, "it to be gone, deleted and used by nobody")
 
