@@ -7,7 +7,6 @@ doubles; all pods together evict `MOST_EVICTIONS` a minute. A pod can only evict
 cannot evict each other in turns.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,7 +88,7 @@ class ClaimPreemption:
         self._state = state
         self._nominations = state.nominations
         self._pods = pods
-        self._evicting = asyncio.Lock()
+        self._evicting = False
         """One plan at a time is put into effect: where two need the last disruption that a budget allows, one of
         them would have its other pods evicted in vain."""
         self._recent: deque[float] = deque()
@@ -240,13 +239,15 @@ class ClaimPreemption:
             self._pods.look_again((loser.namespace, loser.name))
 
     async def _evict(self, pod: Pod, plan: Plan) -> None:
-        """Several are evicted only if the API server would take each of these evictions. Raises Busy also if
-        others were evicted meanwhile: it needs another plan."""
-        waited = self._evicting.locked()
-        async with self._evicting:
-            if waited:
-                raise Busy
+        """Several are evicted only if the API server would take each of these evictions. Raises Busy also while
+        others are evicted: it needs another plan then."""
+        if self._evicting:
+            raise Busy
+        self._evicting = True
+        try:
             await self._evict_all(pod, plan)
+        finally:
+            self._evicting = False
 
     async def _evict_all(self, pod: Pod, plan: Plan) -> None:
         if len(plan.victims) > 1:
