@@ -39,6 +39,15 @@ class Want:
     shared: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """That pods, by UID, use a named claim on a node."""
+
+    name: str
+    node: str
+    pods: Set[str]
+
+
 class Judge:
     """One look at the whole cluster. Devices are taken as the API says, or as `taken` does; `assumed` are nodes of
     pods, by UID, that count for them though they are not bound. `reserving`: claims reserve room on nodes.
@@ -54,7 +63,7 @@ class Judge:
         *,
         reserving: bool = False,
         in_memory: Iterable[Taken] = (),
-        used: Mapping[str, tuple[str, Sequence[str]]] | None = None,
+        used: Mapping[str, Use] | None = None,
     ) -> None:
         pods = (SCHEDULED_PODS.decode(data) for data in _data(server, SCHEDULED_PODS))
         self.pods = [pod for pod in pods if not pod.spec.scheduling_gates]
@@ -80,14 +89,15 @@ class Judge:
         forced_away: dict[str, tuple[str, Sequence[str]]] = {
             record.identity[0]: (record.name[1], record.nodes) for record in left
         }
-        forced_away |= {uid: found for uid, found in (used or {}).items() if uid not in there}
+        self._used = used or {}
+        forced_away |= {uid: (use.name, (use.node,)) for uid, use in self._used.items() if uid not in there}
         self.forced_away = frozenset(forced_away)
         """UIDs of named claims that are gone while pods use them."""
         reserving_still = [(name, node) for name, nodes in forced_away.values() for node in nodes]
         self._room = Room(self.claims.values(), reserving_still) if reserving else None
         self._devices = dict(_published(bodies(server, RESOURCE_SLICES)))
         self._uses = {pod.uid: pod.uses for pod in invariants.pods.values() if pod.running}
-        living = {pod.uid for pod in invariants.pods.values() if pod.alive}
+        living = self._living = {pod.uid for pod in invariants.pods.values() if pod.alive}
         recorded = [*_recorded(self.claims.values(), living, self._needed)]
         recorded += [one for one in in_memory if one[1].identity[1] in self._needed - there]
         self._taken = taken if taken is not None else [*_by_device(invariants.holds), *recorded]
@@ -198,6 +208,8 @@ class Judge:
             ):
                 return None
             others = [user for user in record.users if user != pod.metadata.uid]
+            if not record.users and record.exclusive and self._runs_with(claim) - {pod.metadata.uid}:
+                return None  # its built-in claim was recreated, and a pod's reservation is not restored
             if others and record.exclusive:
                 return None
             if others and node not in record.nodes:
@@ -210,6 +222,11 @@ class Judge:
                 wants.append(_want(CLAIM_KINDS[name][1]))
                 reserving.append(name)
         return wants if self._room is None or self._room.serves(reserving, node) else None
+
+    def _runs_with(self, claim: Json) -> Set[str]:
+        """The living pods that use the claim by the leader's memory."""
+        use = self._used.get(claim["metadata"]["uid"])
+        return use.pods & self._living if use is not None else NOBODY
 
     def _is_shown(self, pod: Pod) -> bool:
         """Whether what views need is there, or comes to be for the same pod."""

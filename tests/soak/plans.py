@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.soak.invariants import Hold, Invariants
-from tests.soak.judge import Judge, Taken, bodies
+from tests.soak.judge import Judge, Taken, Use, bodies
 from tests.soak.mirrors import Device, Json, is_parleys, read
 from tests.soak.observed import Step
 from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, CLAIM_KINDS
@@ -83,10 +83,10 @@ class Memory:
             owner = next(iter(holding.pods)) if alone and holding is not None else uid
             yield from (((device.pool, device.device), Hold((owner, uid), shared)) for device in devices)
 
-    def used(self) -> Mapping[str, tuple[str, Sequence[str]]]:
-        """Name and nodes of the named claims that pods use, by the claim's UID."""
+    def used(self) -> Mapping[str, Use]:
+        """The named claims that pods use, by the claim's UID."""
         found = (one for one in self.controller.ledger if one.named and one.pods)
-        return {one.uid: (one.claim, (one.node,)) for one in found}
+        return {one.uid: Use(one.claim, one.node, frozenset(one.pods)) for one in found}
 
     def of_leaving(self, plan: Nomination) -> frozenset[str]:
         """Whose devices others leave the plan: UIDs of the pods, and of the claims that they alone use."""
