@@ -28,11 +28,12 @@ MOST_ASKED = 4
 _TIE = 1e-4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Answer:
-    """For how many pods there is enough left on each node, for how many it was selected, the driver's scores, and
-    until when that counts."""
+    """For how many pods there is enough left in all and on each node, for how many that was selected, the driver's
+    scores, and until when that counts. Nodes may share what the driver has."""
 
+    total: int
     left: dict[str, int]
     selected: Counter[str]
     scores: Mapping[str, float]
@@ -41,7 +42,7 @@ class _Answer:
     @property
     def is_half_used(self) -> bool:
         """Whether it is time for another answer."""
-        return sum(self.left.values()) < self.selected.total()
+        return self.total < self.selected.total()
 
 
 class AnsweredCapacity:
@@ -68,7 +69,7 @@ class AnsweredCapacity:
         """Where there is enough for another pod; none as long as one that came before waits for the same, nor for
         one that the driver is to be asked about so that there is another answer in time."""
         found = self._answers.get(wanted)
-        if found is None or found.until <= now or wanted in self._wait_for:
+        if found is None or found.until <= now or found.total <= 0 or wanted in self._wait_for:
             return []
         if found.is_half_used and wanted not in self._unanswered:
             return []
@@ -130,8 +131,9 @@ class AnsweredCapacity:
             node for pod, node in self._nodes.get(wanted, {}).values() if not self._ledger.of_pod(pod)
         )
         left = {node: max(count - selected[node], 0) for node, count in capacity.items()}
-        self._answers[wanted] = _Answer(left, selected, scores, now + FRESH_SECONDS)
-        return self._let_go(wanted, 1 + sum(left.values()) if capacity else None)
+        total = max(sum(capacity.values()) - selected.total(), 0)
+        self._answers[wanted] = _Answer(total, left, selected, scores, now + FRESH_SECONDS)
+        return self._let_go(wanted, 1 + total if capacity else None)
 
     def _let_go(self, wanted: Hashable, most: int | None = None) -> list[Key]:
         """The first ones of those that are held."""
@@ -147,9 +149,11 @@ class AnsweredCapacity:
         self._selected[pod.uid] = wanted
         self._nodes[wanted][pod.uid] = pod, node
         found = self._answers.get(wanted)
-        if found is not None and node in found.left:
-            found.left[node] = max(found.left[node] - 1, 0)
+        if found is not None:
+            found.total -= 1
             found.selected[node] += 1
+            if node in found.left:
+                found.left[node] = max(found.left[node] - 1, 0)
 
     def failed(self, wanted: Hashable, node: str) -> None:
         """The driver could not allocate on a selected node: there is less than its answer said."""

@@ -45,11 +45,13 @@ class Seats(TokensDriver):
         return dict(self._held)
 
 
-async def begin(world: World, seats: Seats, *, pool: int = 4, nodes: str = "ab", **clients: Any) -> None:
+async def begin(
+    world: World, seats: Seats, *, pool: int = 4, nodes: str = "ab", scope: str = "Node", **clients: Any
+) -> None:
     """The class has so many seats on each node. One pod has been asked about, and has one."""
     for node in nodes:
         await world.add_node(node, devices=0)
-    await world.add_class("seat", nodePart="None", parameters={"pool": pool, "scope": "Node"})
+    await world.add_class("seat", nodePart="None", parameters={"pool": pool, "scope": scope})
     await world.client.patch(CLASSES, "seat", {"driverName": TokensDriver.name})
     await world.add_template("seat", "seat")
     world.start_parley(clients.get("controller"))
@@ -132,6 +134,21 @@ def test_a_pod_that_its_driver_fails_is_negotiated_for(play: Play) -> None:
             await world.delete_pod(name)
         await world.settle(5)
         await nothing_is_left(world, seats)
+
+    play(scenario)
+
+
+def test_nodes_that_share_a_pool_do_not_get_a_pod_each_for_every_token(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, Seats(), pool=8, nodes="abcdef", scope="Cluster")
+        names = [f"p{number}" for number in range(10)]
+        for name in names:
+            await world.add_pod(name, "seat")
+        await world.settle(10)
+        assert sum([bool(await world.node_of(name)) for name in names]) == 7
+        events = [event for name in names for event in await world.events_on(name)]
+        failed = [event for event in events if event[0] == "AllocationFailed"]
+        assert len(failed) <= 1  # of a pod that was asked about, while others got the last token
 
     play(scenario)
 

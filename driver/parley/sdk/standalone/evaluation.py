@@ -26,8 +26,11 @@ from parley.sdk.together import MOST_CLAIMS
 
 CAPACITY_NODES = 16
 CAPACITY_PODS = 16
-"""On so many nodes it is counted for how many pods there is enough, up to so many: an answer stays small, and a
-burst of a thousand pods needs a few of them."""
+"""On so many nodes it is counted for how many pods there is enough, up to so many on each: an answer stays small,
+and a burst of a thousand pods needs a few of them."""
+
+SHARED_PODS = 32
+"""The same where nodes may share what the driver has."""
 
 CAPACITY_SECONDS = 0.02
 """So long it may be counted: some drivers compare many combinations."""
@@ -79,8 +82,9 @@ class Evaluator:
         return self._driver.score(request, viable)
 
     def capacity(self, question: PodQuestion, answers: Answers, scores: Mapping[str, float]) -> Mapping[str, int]:
-        """For how many pods like this one there is enough on the best of the viable nodes, if that is known
-        without asking anybody. One on each if the pods are to be spread."""
+        """For how many pods like this one there is enough on the best of the viable nodes together, if that is
+        known without asking anybody. One on each if the pods are to be spread. If nodes may share it, they are no
+        more than the best one has enough for."""
         viable = viable_for_all(question.candidates, answers)
         if self._driver.driver.asynchronous or len(question.pending) < len(question.entries) or not viable:
             return {}
@@ -89,12 +93,16 @@ class Evaluator:
         if request.prefer == "Spread" and self._driver.has_preferences:
             return dict.fromkeys(best, 1)
         until = time.perf_counter() + CAPACITY_SECONDS
-        return {node: self._count(request, node, until) for node in best[:CAPACITY_NODES]}
+        if not self._driver.driver.node_local:
+            pods = self._count(request, best[0], SHARED_PODS, until)
+            each = max(pods // len(best), 1)
+            return {node: self._count(request, node, each, until) for node in best[:pods]}
+        return {node: self._count(request, node, CAPACITY_PODS, until) for node in best[:CAPACITY_NODES]}
 
-    def _count(self, request: Request[Any, Any], node: str, until: float) -> int:
+    def _count(self, request: Request[Any, Any], node: str, most: int, until: float) -> int:
         """How many of these requests could be allocated on the node, which is viable for one: at least so many."""
         count = 1
-        while 2 * count <= CAPACITY_PODS and 2 * count * len(request.claims) <= MOST_CLAIMS:
+        while 2 * count <= most and 2 * count * len(request.claims) <= MOST_CLAIMS:
             if time.perf_counter() >= until or not viable_for_all(
                 (node,), self._driver.viable(_times(request, 2 * count), (node,))
             ):

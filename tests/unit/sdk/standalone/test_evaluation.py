@@ -23,6 +23,8 @@ from parley.simulate.virtual_time import run
 class Shelf(ShelfDriver):
     """Notes which nodes it was asked about."""
 
+    node_local = True
+
     def __init__(self, **stock: int) -> None:
         super().__init__()
         self.stock = stock
@@ -193,6 +195,22 @@ def test_pods_that_are_to_be_spread_are_counted_one_a_node(prefer: str, capacity
         assert evaluator.capacity(asked, answers, evaluator.scores(asked, answers)) == capacity
 
     evaluated(Shown(a=4, b=2), scenario, prefer=prefer)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "found"),
+    [(9, 9, {"a": 4, "b": 4}), (9, 1, {"a": 4, "b": 1}), (3, 9, {"a": 1, "b": 1}), (1, 9, {"a": 1})],
+)
+def test_nodes_that_may_share_something_have_no_more_together_than_the_best(
+    a: int, b: int, found: Mapping[str, int]
+) -> None:
+    class Shared(Shelf):
+        node_local = False
+
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
+        assert evaluator.capacity(asked, await evaluator.answers(asked), {"a": 1.0}) == found
+
+    evaluated(Shared(a=a, b=b), scenario)
 
 
 def test_nothing_is_counted_for_a_pod_that_has_a_claim_already_nor_where_nothing_is_viable() -> None:
