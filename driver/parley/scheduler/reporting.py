@@ -126,7 +126,7 @@ class PodReporter:
         rounds = attempt.outcome.round if attempt is not None else 0
         if (seconds := self._figures.bound(user.uid, rounds)) is not None:
             log.info("bound", pod=_name(pod), node=node, rounds=rounds, seconds=round(seconds, 3))
-        if self._publisher.is_complete(user, node):
+        if self._publisher.bound(user, node):
             self._recorder.forget(user.uid)
             return
         known_before = self._publisher.known(user)

@@ -77,7 +77,7 @@ class UnaskedPods:
             return
         session.noted = tuple(entries)
         mine = [entry for entry in entries if demand.drivers.get(entry.name) == entry.driver_name]
-        if all(entry.viable_nodes for entry in mine):
+        if mine and all(entry.viable_nodes for entry in mine):
             uid, driver = pod.metadata.uid, mine[0].driver_name
             said = (capacity_of(mine), scores_of(mine))
             self._look_at(self._capacity.answered(uid, demand.alike_standalone, driver, *said, now()))

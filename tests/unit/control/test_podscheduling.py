@@ -187,8 +187,8 @@ def test_a_selection_that_says_all_that_there_is_to_say_of_a_bound_pod_is_not_wr
     async def story(world: World) -> None:
         published = Published(world, await world.pod())
         await published.publish(QUIET)
-        assert not published.publisher.is_complete(published.pod, "node-2")
-        assert published.publisher.is_complete(published.pod, "node-1")
+        assert not published.publisher.bound(published.pod, "node-2")
+        assert published.publisher.bound(published.pod, "node-1")
 
     played(story)
 
@@ -198,7 +198,7 @@ def test_what_waits_or_asks_nobody_is_written_for_a_bound_pod(report: Report) ->
     async def story(world: World) -> None:
         published = Published(world, await world.pod())
         await published.publish(report)
-        assert not published.publisher.is_complete(published.pod, "node-1")
+        assert not published.publisher.bound(published.pod, "node-1")
 
     played(story)
 
@@ -208,7 +208,7 @@ def test_a_bound_pods_selection_is_withdrawn_before_its_claims_are_taken_back(re
     async def story(world: World) -> None:
         published = Published(world, await world.pod())
         await published.publish(QUIET)
-        assert published.publisher.is_complete(published.pod, "node-1")
+        assert published.publisher.bound(published.pod, "node-1")
         publisher = published.publisher
         if restarted:
             publisher = Publisher(world.client, WorkQueue())

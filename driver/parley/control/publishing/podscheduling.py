@@ -144,8 +144,8 @@ class Publisher:
         """A PodScheduling of an earlier run is there, and asks standalone drivers, or does not."""
         self._written[pod] = _ASKED if asked else _FINAL
 
-    def is_complete(self, pod: PodReference, node: str) -> bool:
-        """Whether the pod, which is bound to the node by now, has a PodScheduling that shows so."""
+    def bound(self, pod: PodReference, node: str) -> bool:
+        """The pod is bound to the node: whether its PodScheduling shows so, and need not be written again."""
         written = self._written.get(pod)
         if written is None or pod in self._wanted or written.waiting_for or written.selected != node:
             return False
