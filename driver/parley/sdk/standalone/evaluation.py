@@ -90,13 +90,14 @@ class Evaluator:
             return {}
         request = question.request(self._driver)
         best = sorted(viable, key=lambda node: -scores.get(node, 0.0))
-        if request.prefer == "Spread" and self._driver.has_preferences:
-            return dict.fromkeys(best, 1)
+        spread = request.prefer == "Spread" and self._driver.has_preferences
         until = time.perf_counter() + CAPACITY_SECONDS
         if not self._driver.driver.node_local:
             pods = self._count(request, best[0], SHARED_PODS, until)
-            each = max(pods // len(best), 1)
+            each = 1 if spread else max(pods // len(best), 1)
             return {node: self._count(request, node, each, until) for node in best[:pods]}
+        if spread:
+            return dict.fromkeys(best, 1)
         return {node: self._count(request, node, CAPACITY_PODS, until) for node in best[:CAPACITY_NODES]}
 
     def _count(self, request: Request[Any, Any], node: str, most: int, until: float) -> int:

@@ -197,6 +197,19 @@ def test_pods_that_are_to_be_spread_are_counted_one_a_node(prefer: str, capacity
     evaluated(Shown(a=4, b=2), scenario, prefer=prefer)
 
 
+def test_pods_that_are_to_be_spread_over_nodes_that_share_something_are_no_more_than_it_is_enough_for() -> None:
+    class Shared(Shelf):
+        node_local = False
+
+        def room_left(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
+            return {node: self.free(node) for node in nodes}
+
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
+        assert evaluator.capacity(asked, await evaluator.answers(asked), {"b": 1.0}) == {"b": 1}
+
+    evaluated(Shared(a=9, b=1), scenario, prefer="Spread")
+
+
 @pytest.mark.parametrize(
     ("a", "b", "found"),
     [(9, 9, {"a": 4, "b": 4}), (9, 1, {"a": 4, "b": 1}), (3, 9, {"a": 1, "b": 1}), (1, 9, {"a": 1})],
