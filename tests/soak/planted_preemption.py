@@ -37,7 +37,7 @@ def _any_pod_below(self: ClaimVictims, pod: Pod) -> bool:
     return pod_priority(pod) < pod_priority(self._pod)
 
 
-async def _delete_victim(self: ClaimPreemption, victim: Pod, *, dry_run: bool) -> bool:
+async def _delete_victim(self: ClaimPreemption, victim: Pod, *, dry_run: bool, **_: bool) -> bool:
     await _POST(self, victim, dry_run=True)
     if not dry_run:
         await self._client.delete(PODS, victim.metadata.name, victim.metadata.namespace)

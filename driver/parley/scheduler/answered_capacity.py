@@ -123,7 +123,8 @@ class AnsweredCapacity:
         """The driver has answered, with viable nodes. It did not know of pods whose node was selected and whose
         claims are not allocated yet. Returns the pods that wait for that and are to be looked at."""
         self._answer_came(pod_uid)
-        self._tells[driver] = bool(capacity)
+        if capacity or pod_uid not in self._waiting:  # for one that waited it is of no use
+            self._tells[driver] = bool(capacity)
         while self._answers and next(iter(self._answers.values())).until <= now:
             self._answers.popitem(last=False)
         self._answers.pop(wanted, None)

@@ -121,6 +121,16 @@ def test_of_a_driver_that_does_not_say_so_every_pod_is_asked_about() -> None:
     assert hold(capacity, "h") == 0.0
 
 
+def test_that_it_is_not_said_for_a_pod_that_waited_says_nothing_about_the_driver() -> None:
+    capacity = AnsweredCapacity(Ledger())
+    answered(capacity, "p0", a=1)
+    capacity.waits("uid-w", SEAT)
+    answered(capacity, "w")
+    capacity.ended("uid-w")
+    asked(capacity, "p1")
+    assert hold(capacity, "h") > 0
+
+
 def test_nothing_is_remembered_of_pods_that_are_done() -> None:
     capacity = AnsweredCapacity(Ledger())
     asked(capacity, "p")

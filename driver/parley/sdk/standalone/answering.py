@@ -141,7 +141,8 @@ class Responder:
         try:
             answers = await self._evaluator.answers(question)
             scores = self._evaluator.scores(question, answers)
-            capacity = self._evaluator.capacity(question, answers, scores)
+            waits = self.waiting.has(key)  # then others may wait for the same, who come first
+            capacity = {} if waits else self._evaluator.capacity(question, answers, scores)
         except (BadParameters, NotRead) as error:
             if isinstance(error, NotRead) and error.transient:
                 raise
