@@ -6,10 +6,10 @@ asked about, and the others wait for these answers for a moment. Nothing depends
 selected node or fails, as ever.
 """
 
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
 from parley.control.caches.indexes import Key
 from parley.control.ledger import Ledger
@@ -45,6 +45,41 @@ class _Answer:
         return self.total < self.selected.total()
 
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class _Grouped(Generic[K, V]):
+    """A value for each pod, to be looked up by what pods ask for. Empty groups are not kept."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[K, Hashable] = {}
+        self._groups: dict[Hashable, dict[K, V]] = {}
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def __contains__(self, pod: K) -> bool:
+        return pod in self._wanted
+
+    def put(self, pod: K, wanted: Hashable, value: V) -> None:
+        self.drop(pod)
+        self._wanted[pod] = wanted
+        self._groups.setdefault(wanted, {})[pod] = value
+
+    def drop(self, pod: K) -> None:
+        """Idempotent."""
+        if pod in self._wanted:
+            wanted = self._wanted.pop(pod)
+            del self._groups[wanted][pod]
+            if not self._groups[wanted]:
+                del self._groups[wanted]
+
+    def of(self, wanted: Hashable) -> Mapping[K, V]:
+        """The values for all that ask for it."""
+        return self._groups.get(wanted, {})
+
+
 class AnsweredCapacity:
     """By what pods ask for: `wanted` is `Demand.alike_standalone`. Times are on the event loop's clock."""
 
@@ -54,24 +89,21 @@ class AnsweredCapacity:
         """The latest one last."""
         self._tells: dict[str, bool] = {}
         """Whether a driver's latest answer with viable nodes said for how many pods they are enough."""
-        self._asked: dict[str, Hashable] = {}
-        self._unanswered: defaultdict[Hashable, dict[str, float]] = defaultdict(dict)
-        """What each pod asks for that has no answer yet, by UID; and since when, for all that ask for the same."""
-        self._held: defaultdict[Hashable, dict[Key, Place]] = defaultdict(dict)
-        self._selected: dict[str, Hashable] = {}
-        self._nodes: defaultdict[Hashable, dict[str, tuple[PodReference, str]]] = defaultdict(dict)
-        """What each pod asks for that has a node, by UID; and these nodes, for all that ask for the same."""
-        self._waiting: dict[str, Hashable] = {}
-        self._wait_for: Counter[Hashable] = Counter()
-        """What each pod asks for that no node is viable for, by UID; and how many do."""
+        self._unanswered: _Grouped[str, float] = _Grouped()
+        """When the driver was asked about each pod, by UID, until it answers."""
+        self._held: _Grouped[Key, Place] = _Grouped()
+        self._selected: _Grouped[str, tuple[PodReference, str]] = _Grouped()
+        """The node that was selected for each pod, by UID, until its claims are allocated there."""
+        self._waiting: _Grouped[str, None] = _Grouped()
+        """The UIDs of pods that no node is viable for."""
 
     def nodes(self, wanted: Hashable, now: float) -> list[str]:
         """Where there is enough for another pod; none as long as one that came before waits for the same, nor for
         one that the driver is to be asked about so that there is another answer in time."""
         found = self._answers.get(wanted)
-        if found is None or found.until <= now or found.total <= 0 or wanted in self._wait_for:
+        if found is None or found.until <= now or found.total <= 0 or self._waiting.of(wanted):
             return []
-        if found.is_half_used and wanted not in self._unanswered:
+        if found.is_half_used and not self._unanswered.of(wanted):
             return []
         return [node for node, count in found.left.items() if count > 0]
 
@@ -96,20 +128,19 @@ class AnsweredCapacity:
 
     def hold(self, key: Key, place: Place, wanted: Hashable, driver: str, now: float) -> float:
         """For how many seconds the pod is to wait for an answer for another one. `answered` returns its key."""
-        asked = self._unanswered.get(wanted, {})
+        asked = self._unanswered.of(wanted)
         enough = len(asked) >= (1 if driver in self._tells else MOST_ASKED)
-        if wanted in self._wait_for or not enough or not self._tells.get(driver, True):
+        if self._waiting.of(wanted) or not enough or not self._tells.get(driver, True):
             return 0.0
         left = max(asked.values()) + HOLD_SECONDS - now
         if left > 0:
-            self._held[wanted][key] = place
+            self._held.put(key, wanted, place)
         return left
 
     def asked(self, pod_uid: str, wanted: Hashable, now: float) -> None:
         """The driver is asked about the pod."""
         self.ended(pod_uid)
-        self._asked[pod_uid] = wanted
-        self._unanswered[wanted][pod_uid] = now
+        self._unanswered.put(pod_uid, wanted, now)
 
     def answered(
         self,
@@ -122,14 +153,14 @@ class AnsweredCapacity:
     ) -> list[Key]:
         """The driver has answered, with viable nodes. It did not know of pods whose node was selected and whose
         claims are not allocated yet. Returns the pods that wait for that and are to be looked at."""
-        self._answer_came(pod_uid)
+        self._unanswered.drop(pod_uid)
         if capacity or pod_uid not in self._waiting:  # for one that waited it is of no use
             self._tells[driver] = bool(capacity)
         while self._answers and next(iter(self._answers.values())).until <= now:
             self._answers.popitem(last=False)
         self._answers.pop(wanted, None)
         selected = Counter(
-            node for pod, node in self._nodes.get(wanted, {}).values() if not self._ledger.of_pod(pod)
+            node for pod, node in self._selected.of(wanted).values() if not self._ledger.of_pod(pod)
         )
         left = {node: max(count - selected[node], 0) for node, count in capacity.items()}
         total = max(sum(capacity.values()) - selected.total(), 0)
@@ -138,17 +169,16 @@ class AnsweredCapacity:
 
     def _let_go(self, wanted: Hashable, most: int | None = None) -> list[Key]:
         """The first ones of those that are held."""
-        held = self._held.pop(wanted, {})
+        held = self._held.of(wanted)
         first = sorted(held, key=held.__getitem__)[:most]
-        if left := {key: place for key, place in held.items() if key not in frozenset(first)}:
-            self._held[wanted] = left
+        for key in first:
+            self._held.drop(key)
         return first
 
     def selected(self, pod: PodReference, wanted: Hashable, node: str) -> None:
         """The node is selected for the pod, with or without a question."""
         self.ended(pod.uid)
-        self._selected[pod.uid] = wanted
-        self._nodes[wanted][pod.uid] = pod, node
+        self._selected.put(pod.uid, wanted, (pod, node))
         found = self._answers.get(wanted)
         if found is not None:
             found.total -= 1
@@ -165,37 +195,15 @@ class AnsweredCapacity:
     def waits(self, pod_uid: str, wanted: Hashable) -> list[Key]:
         """No node is viable for the pod. Returns the pods that are to be asked about now, too."""
         self.ended(pod_uid)
-        self._waiting[pod_uid] = wanted
-        self._wait_for[wanted] += 1
+        self._waiting.put(pod_uid, wanted, None)
         return self._let_go(wanted)
 
     def ended(self, pod_uid: str) -> None:
         """The pod's claims are allocated, or it waits for no driver any more. Idempotent."""
-        self._answer_came(pod_uid)
-        wanted = self._selected.pop(pod_uid, None)
-        if (nodes := self._nodes.get(wanted)) is not None:
-            nodes.pop(pod_uid, None)
-            if not nodes:
-                del self._nodes[wanted]
-        if pod_uid in self._waiting:
-            _decrease(self._wait_for, self._waiting.pop(pod_uid))
-
-    def _answer_came(self, pod_uid: str) -> None:
-        wanted = self._asked.pop(pod_uid, None)
-        if (asked := self._unanswered.get(wanted)) is not None:
-            asked.pop(pod_uid, None)
-            if not asked:
-                del self._unanswered[wanted]
+        self._unanswered.drop(pod_uid)
+        self._selected.drop(pod_uid)
+        self._waiting.drop(pod_uid)
 
     def gone(self, key: Key) -> None:
         """The pod is not there any more, or asked about."""
-        for wanted in [wanted for wanted, held in self._held.items() if key in held]:
-            del self._held[wanted][key]
-            if not self._held[wanted]:
-                del self._held[wanted]
-
-
-def _decrease(counter: Counter[Any], key: Any) -> None:
-    counter[key] -= 1
-    if not counter[key]:
-        del counter[key]
+        self._held.drop(key)
