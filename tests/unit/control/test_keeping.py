@@ -54,16 +54,16 @@ def test_it_begins_again_when_nobody_can_be_let_in_any_more_unless_the_claim_end
     async def story(world: World) -> None:
         await world.class_(**HOUR)
         keeping, holding = Keeping(world.cluster, world.clock), a_holding(class_name="licence")
-        keeping.shut(holding)
+        keeping.begin_anew(holding)
         assert holding.kept_until is None
         keeping.left(holding, bound=True)
         await world.seen()
         assert keeping.seconds_left(holding) == 3599
-        keeping.shut(holding)
+        keeping.begin_anew(holding)
         assert keeping.seconds_left(holding) == 3600
         await world.seen()
         holding.removing = True
-        keeping.shut(holding)
+        keeping.begin_anew(holding)
         assert keeping.seconds_left(holding) == 3599
 
     played(story)

@@ -275,6 +275,24 @@ def test_after_a_forced_deletion_it_is_kept_when_the_node_has_answered(play: Pla
     play(scenario)
 
 
+@pytest.mark.parametrize("away", [KEEP * 0.75, KEEP * 1.5], ids=["before the deadline", "after it"])
+def test_its_time_begins_when_the_last_node_has_answered(play: Play, away: float) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await world.add_pod("first", claims=["disk"])
+        await world.settle(10)
+        world.kubelets.stop("a")  # the pod's containers run on
+        await world.force_delete("first")
+        await world.settle(away)
+        world.kubelets.start("a")
+        await world.settle(KEEP / 2)
+        assert await is_allocated(world)
+        await world.settle(KEEP)
+        assert not await is_allocated(world)
+
+    play(scenario)
+
+
 def test_its_built_in_claim_may_be_made_anew_meanwhile(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, "a", "b")

@@ -159,7 +159,7 @@ class Deallocator:
             await self._releases.note(holding)
             await self._records.clear_mirror(holding)
             holding.written = Written.NO
-            self._keeping.shut(holding)
+            self._keeping.begin_anew(holding)  # until now a scheduler may have let in others, unseen
             await self._records.record_releasing(holding)
         self._ledger.release(holding)
         holding.phase = Phase.RELEASING
@@ -198,6 +198,7 @@ class Deallocator:
         """Whether the holding is free now, because no node owes anything for it any more."""
         if holding.phase is not Phase.RELEASING or holding.owed:
             return False
+        self._keeping.begin_anew(holding)  # until now its containers may have run
         if self._stays(holding) and not holding.removing:
             await self._records.keep_without_users(holding)
             holding.phase = Phase.HELD

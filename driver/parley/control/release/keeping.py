@@ -1,7 +1,8 @@
 """How long a claim stays allocated that no pod uses: by `whenUnused` of its class.
 
 The deadline is set whenever a pod leaves that was bound, and recorded in the claim's status by the write that
-takes the pod out of `reservedFor`. So whoever leads next goes by it. A pod that was never bound changes nothing:
+takes the pod out of `reservedFor`. So whoever leads next goes by it. After a forced deletion the time begins when
+the last node has confirmed that the claim is not prepared any more. A pod that was never bound changes nothing:
 what was allocated for it alone is released with it.
 """
 
@@ -25,8 +26,8 @@ class Keeping:
             holding.used = True
             holding.kept_until = self._deadline(holding)
 
-    def shut(self, holding: Holding) -> None:
-        """No scheduler can let in anybody any more. Until now it may have, unseen: the time begins again."""
+    def begin_anew(self, holding: Holding) -> None:
+        """A pod may have used the holding until now: the time begins again."""
         if holding.removing or holding.kept_until is None:
             return
         if (deadline := self._deadline(holding)) is not None:
