@@ -10,7 +10,17 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from benchmarks import by_turns, device_search, filters, memory, node_plugin, simulated, turns, unrelated
+from benchmarks import (
+    by_turns,
+    device_search,
+    filters,
+    large_cluster,
+    memory,
+    node_plugin,
+    simulated,
+    turns,
+    unrelated,
+)
 from benchmarks.measurement import Result, compared, measure
 from benchmarks.peers import PEERS
 from benchmarks.stage import control_plane, stage
@@ -23,6 +33,7 @@ _KNOWN = (
     simulated.NAME,
     device_search.NAME,
     memory.NAME,
+    large_cluster.NAME,
     node_plugin.NAME,
 )
 _PEERS = tuple(peer.name for peer in PEERS)
@@ -94,6 +105,8 @@ def _run(names: Sequence[str], profile: Path | None, first: bool, against: Path 
             _say(found)
     if memory.NAME in names:
         asyncio.run(_run_memory(first))
+    if large_cluster.NAME in names:
+        asyncio.run(_run_large_cluster(first, profile))
     if node_plugin.NAME in names:
         asyncio.run(_run_node_plugin(against, profile, first))
 
@@ -128,6 +141,13 @@ async def _run_memory(first: bool) -> None:
     with control_plane() as cluster:
         async with stage(cluster, None) as ready:
             _say(await memory.measure(ready, first=first))
+
+
+async def _run_large_cluster(first: bool, profile: Path | None) -> None:
+    with control_plane() as cluster:
+        async with stage(cluster, profile) as ready:
+            async for result in large_cluster.measure(ready, first=first):
+                _say(result)
 
 
 async def _run_node_plugin(against: Path | None, profile: Path | None, first: bool) -> None:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,8 @@ from parley_devcluster.second_scheduler import free_address, grant
 
 DRIVER = "bench-driver"
 """The standalone driver: the process, and its account."""
+
+_STANDBY = "parley-standby"
 
 OTHERS = "others"
 """What the machine did beside the benchmark: if it is not small, the numbers of the run say little."""
@@ -120,6 +122,20 @@ class Stage:
         self._running = tuple(name for name in self._running if name != CONTROLLER)
         self._cluster.component(CONTROLLER).stop(limit=60)
 
+    def start_parley(self) -> None:
+        """A new controller, after `stop_parley`."""
+        self._cluster.component(CONTROLLER).start()
+        self._running = (*self._running, CONTROLLER)
+
+    def start_standby(self) -> None:
+        """A second controller, which leads when the first one's lease has ended."""
+        self._cluster.add_program(_STANDBY, self._controller())
+
+    def kill_parley(self) -> None:
+        """The controller ends at once, and its lease stays."""
+        self._running = tuple(name for name in self._running if name != CONTROLLER)
+        self._cluster.component(CONTROLLER).kill()
+
     async def use(self, scheduler: str, pod_schedulings: str) -> None:
         """Have that scheduler, of those in `schedulers`, and a controller that publishes these PodSchedulings."""
         if pod_schedulings != self._published:
@@ -130,7 +146,7 @@ class Stage:
         running = tuple(name for name in self._running if name != before)
         self._running = (*running, *filter(None, [self._second.component]))
         await self.until(self._second.leads, "the scheduler leads")
-        await self.until(self._answers, "the controller answers schedulers")
+        await self.until(self.answers, "the controller answers schedulers")
 
     async def take(self, checkout: Path | None) -> None:
         """Have the controller of another checkout, None for this one. `use` waits until it answers."""
@@ -140,13 +156,15 @@ class Stage:
 
     def _replace_parley(self) -> None:
         self._cluster.component(CONTROLLER).stop(60)
-        account = self._cluster.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
-        program = (*self._python(self._profile), "parley", "controller", "--kubeconfig", str(account))
-        options = (*_AS_SHIPPED, "--extender-address", self.extender, "--pod-schedulings", self._published)
+        options = ("--extender-address", self.extender, "--pod-schedulings", self._published)
         environment = {"PYTHONPATH": str(self._checkout / "driver")} if self._checkout else {}
-        self._cluster.add_program(CONTROLLER, [*program, *options], environment=environment)
+        self._cluster.add_program(CONTROLLER, [*self._controller(), *options], environment=environment)
 
-    async def _answers(self) -> bool:
+    def _controller(self) -> Sequence[str]:
+        account = self._cluster.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
+        return (*self._python(self._profile), "parley", "controller", "--kubeconfig", str(account), *_AS_SHIPPED)
+
+    async def answers(self) -> bool:
         """Whether the controller is ready for a scheduler's calls."""
         try:
             async with aiohttp.request("GET", f"http://{self.extender}/readyz") as answer:
@@ -179,7 +197,8 @@ class Stage:
             yield
         finally:
             for process in processes:
-                put_first(process, False)
+                with suppress(FileNotFoundError):  # it has ended
+                    put_first(process, False)
 
     async def until(self, holds: Callable[[], Awaitable[bool]], goal: str, limit: float = _LIMIT) -> None:
         """Raises TimeoutError, which names the goal, if that does not hold within so many seconds."""

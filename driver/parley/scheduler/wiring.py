@@ -169,9 +169,9 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     records = Records(client, state, base.clock, reservation_pods)
     queue = base.queues.releases
     leftovers = LostNodesData(client, state.cluster, state.ledger, queue, base.clock)
-    releases = Releases(client, state, queue, leftovers)
-    unseen_users = UnseenUsers(client, state.cluster, state.ledger)
     keeping = Keeping(state.cluster, base.clock)
+    releases = Releases(client, state, queue, leftovers, keeping)
+    unseen_users = UnseenUsers(client, state.cluster, state.ledger)
     deallocator = Deallocator(state, records, unseen_users, releases, publisher.close, base.wakeups, keeping)
     return _Control(Allocator(state), records, releases, deallocator, keeping, reservation_pods)
 

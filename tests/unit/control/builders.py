@@ -326,8 +326,8 @@ class Acting:
         state, records = world.state, world.records
         releases: WorkQueue[str] = WorkQueue()
         leftovers = LostNodesData(world.client, state.cluster, state.ledger, releases, world.clock)
-        self.releases = Releases(world.client, state, releases, leftovers)
         self.keeping = Keeping(state.cluster, world.clock)
+        self.releases = Releases(world.client, state, releases, leftovers, self.keeping)
         self.unseen_users = UnseenUsers(world.client, state.cluster, state.ledger)
         self.deallocator = Deallocator(
             state, records, self.unseen_users, self.releases, self._close, world.wakeups, self.keeping

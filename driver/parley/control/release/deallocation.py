@@ -198,7 +198,8 @@ class Deallocator:
         """Whether the holding is free now, because no node owes anything for it any more."""
         if holding.phase is not Phase.RELEASING or holding.owed:
             return False
-        self._keeping.begin_anew(holding)  # until now its containers may have run
+        if self._keeping.seconds_left(holding):
+            self._keeping.begin_anew(holding)  # a receipt may have come while nobody led
         if self._stays(holding) and not holding.removing:
             await self._records.keep_without_users(holding)
             holding.phase = Phase.HELD

@@ -36,6 +36,7 @@ from parley.api.resources import CLAIM_RELEASES
 from parley.control.caches.cluster import done
 from parley.control.ledger import Holding, PreparedOn, Written
 from parley.control.live import live_pod
+from parley.control.release.keeping import Keeping
 from parley.control.release.leftovers import LostNodesData, delete_release, set_allocation_cleared
 from parley.control.release.receipts import is_owed, owed, prepared_by, record, record_name
 from parley.control.state import State
@@ -67,13 +68,16 @@ class Releases:
     """The ClaimReleases of holdings, whose UIDs are in `queue` when they are to be looked at again. Whoever calls
     with a holding has its lock."""
 
-    def __init__(self, client: Client, state: State, queue: WorkQueue[str], leftovers: LostNodesData) -> None:
+    def __init__(
+        self, client: Client, state: State, queue: WorkQueue[str], leftovers: LostNodesData, keeping: Keeping
+    ) -> None:
         self._client = client
         self._cluster = state.cluster
         self._ledger = state.ledger
         self._drivers = state.drivers
         self._queue = queue
         self._leftovers = leftovers
+        self._keeping = keeping
 
     def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
         """A pod that used the holding on one of the nodes is gone, and no kubelet has reported that it ended."""
@@ -199,6 +203,7 @@ class Releases:
             answers = holding is not None and (old.spec.remove_data or not holding.removing)
             if holding is not None and answers:
                 holding.owed.discard(prepared_by(old))
+                self._keeping.begin_anew(holding)  # until now its containers may have run
             self._queue.add(holding.uid if holding is not None else old.spec.holding_uid)
         if new is not None:
             holding = self._kept_by(new)
