@@ -126,15 +126,18 @@ class Judge:
         """A node where everything it asks for is there; "" if there is none."""
         return next((name for name in self._nodes if self.would_run([pod], name)), "")
 
-    def would_run(self, pods: Sequence[Pod], node: str, gone: Set[str] = NOBODY) -> bool:
-        """Whether there is everything on the node for all of them, once pods with these UIDs have left it."""
+    def would_run(
+        self, pods: Sequence[Pod], node: str, gone: Set[str] = NOBODY, evicted: Set[str] = NOBODY
+    ) -> bool:
+        """Whether there is everything on the node for all of them, once pods with these UIDs have left it. Those
+        `evicted` leave their CPU and the like only."""
         wants: list[Want] = []
         for pod in pods:
             found = self._wants(pod, node)
             if found is None:
                 return False
             wants += found
-        if node not in self._nodes or not self._fit(pods, node, gone):
+        if node not in self._nodes or not self._fit(pods, node, gone | evicted):
             return False
         before = self._held
         if gone:
@@ -159,12 +162,15 @@ class Judge:
             there = Occupied(there.node, [*there.pods, pod]) if len(pods) > 1 else there
         return True
 
+    def below(self, pod: Pod, node: str) -> Set[str]:
+        """UIDs of the pods of lower priority on the node: what its scheduler may evict for the pod."""
+        there = self._nodes[node].pods if node in self._nodes else ()
+        return {other.metadata.uid for other in there if (other.spec.priority or 0) < (pod.spec.priority or 0)}
+
     def could_preempt(self, pod: Pod, evictable: Set[str]) -> str:
         """A node where everything would be there without the pods of these UIDs that are of lower priority."""
-        mine = pod.spec.priority or 0
-        for name, occupied in self._nodes.items():
-            below = {other.metadata.uid for other in occupied.pods if (other.spec.priority or 0) < mine}
-            if (lower := below & evictable) and self.would_run([pod], name, lower):
+        for name in self._nodes:
+            if (lower := self.below(pod, name) & evictable) and self.would_run([pod], name, lower):
                 return name
         return ""
 

@@ -1,9 +1,10 @@
 """Whether pods are evicted in vain, and whether what they give up is kept: checked as it happens.
 
-    evicted in vain      when its victims have left, and nobody else took anything, the preemptor could run on the
-                         node: judged by trying all ways, from what the controller knows when it requests the first
-                         eviction, unless the API holds what it has not seen. And in the end the preemptor runs, or
-                         is gone; unless something changed that nobody could foresee
+    evicted in vain      when its victims have left, its scheduler has evicted others of lower priority if it has
+                         to, and nobody else took anything, the preemptor could run on the node: judged by trying
+                         all ways, from what the controller knows when it requests the first eviction, unless the
+                         API holds what it has not seen. And in the end the preemptor runs, or is gone; unless
+                         something changed that nobody could foresee
     evicted needlessly   without any one of its victims it could not
     given away           devices that victims had, or nobody, are allocated for no pod of lower or equal priority
                          while the controller keeps the node for the preemptor, and has allocated nothing for it;
@@ -222,14 +223,21 @@ class Plans:
         preemptor = together[0]
         if any(pod.spec.affinity is not None for pod in together):
             return  # of pod affinity Parley knows nothing
-        if not self._suits(preemptor, plan.node) or not judge.would_run(together, plan.node, gone):
+        evicted: frozenset[str] = frozenset()
+        if not judge.would_run(together, plan.node, gone) and preemptor.spec.scheduler_name != self._second:
+            evicted = frozenset(judge.below(preemptor, plan.node))  # by its scheduler, afterwards
+        if not self._suits(preemptor, plan.node) or not judge.would_run(together, plan.node, gone, evicted):
             self._fault("evicted in vain", f"{_who(plan)}: it could not run there without them")
         if any(entry.resource_claim_name for entry in preemptor.spec.resource_claims):
             return  # which may be allocated already, and tie it to what it has
         for uid in plan.leaving:
             pod = pods.get(uid)
             stays = pod is not None and not pod.metadata.deletion_timestamp and pod.status.phase == "Running"
-            if stays and not memory.leaves_anyway(uid) and judge.would_run(together, plan.node, gone - {uid}):
+            if (
+                stays
+                and not memory.leaves_anyway(uid)
+                and judge.would_run(together, plan.node, gone - {uid}, evicted)
+            ):
                 self._fault("evicted needlessly", f"{_who(plan)}: it could run there with {_named(pod)}")
 
     def _suits(self, pod: Pod, node: str) -> bool:

@@ -20,12 +20,15 @@ from parley.explain.snapshot import Snapshot
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.states import ClaimState
 from parley.negotiation.stranded import StrandedClaims
-from parley.scheduler.candidates import CandidateNodes, common_nodes
-from parley.scheduler.claim_victims import ClaimVictims, Plan, may_take
+from parley.scheduler.candidates import CandidateNodes, common_nodes, may_preempt
+from parley.scheduler.claim_victims import ClaimVictims, Plan, Preemptor, may_take
 from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.recorded import held_as_recorded
 from parley.sdk.referenced import NotRead
+
+_DEFAULT_SCHEDULER = "default-scheduler"
+"""Known to be unmodified. Which pods Parley's second scheduler places only the controller knows."""
 
 
 class PodFeasibility:
@@ -106,7 +109,9 @@ class PodFeasibility:
         if self.problem or not drivers or self.doing([node.metadata.name for node in self._snapshot.nodes]):
             return None
         try:
-            return ClaimVictims(state, self._pod, self.claims, self._demand, drivers).plan()
+            evicts = self._pod.spec.scheduler_name == _DEFAULT_SCHEDULER and may_preempt(state.cluster, self._pod)
+            preemptor = Preemptor(self._pod, self.claims, self._demand, drivers, evicts)
+            return ClaimVictims(state, preemptor).plan()
         except DriverFault:
             return None
 

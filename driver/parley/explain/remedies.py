@@ -146,6 +146,8 @@ def _preemption(feasibility: PodFeasibility) -> Iterator[Remedy]:
         f"the controller evicts {noun_for(len(names), 'pod')} {listed(names, MOST)} of lower priority from node "
         f"{plan.node} for it as soon as it may: the class has preemption: LowerPriority"
     )
+    if plan.scheduler_evicts:
+        text += "; then the scheduler has to evict others of lower priority there"
     yield Remedy("preemption", text, names, (plan.node,))
 
 

@@ -22,12 +22,11 @@ from parley.control.allocation import Busy
 from parley.control.caches.cluster import done, priority, reference
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
 from parley.control.decision.decide import viability_topics
-from parley.control.decision.demand import Demand
 from parley.control.nominations import Nomination
 from parley.control.state import State
 from parley.kube.client import Client, Forbidden, NotFound, ServerError, TooManyRequests
 from parley.negotiation.requests import requested
-from parley.scheduler.claim_victims import ClaimVictims, Exclusions, Plan
+from parley.scheduler.claim_victims import ClaimVictims, Exclusions, Plan, Preemptor
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
 
@@ -95,15 +94,12 @@ class ClaimPreemption:
         self._spared: dict[str, _Respite] = {}
         self._forbidden = _Respite(0.0, "")
 
-    async def make_room(
-        self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, drivers: Collection[str]
-    ) -> Wait | Postponed | None:
-        """Nothing is viable for the pod: what it waits for while others leave what it needs. `drivers` are those
-        for whose claims others may be evicted (`may_take`).
+    async def make_room(self, preemptor: Preemptor) -> Wait | Postponed | None:
+        """What the pod waits for while others leave what it needs. None if nobody leaves it, or may be made to.
 
-        None if nobody leaves it, or may be made to. Raises Busy if the pod goes or is bound meanwhile, and
-        DriverFault, and what a client raises.
+        Raises Busy if the pod goes or is bound meanwhile, and DriverFault, and what a client raises.
         """
+        pod, claims, demand = preemptor.pod, preemptor.claims, preemptor.demand
         attempt = self._pods.attempt(pod)
         if attempt.refusals.until and not attempt.refusals.left(now()):
             attempt.begin_again()
@@ -112,7 +108,7 @@ class ClaimPreemption:
             return Postponed("", f"claim {departed} is about to be released", DEALLOCATING_SECONDS)
         for _ in range(PLANS):
             self._check_waits(pod)
-            plan = self._victims(pod, claims, demand, drivers, self._spared_now()).plan()
+            plan = self._victims(preemptor, self._spared_now()).plan()
             if plan is None or not (plan.victims or plan.leaving):
                 break
             if plan.victims and (postponed := self._postponed(pod, plan)):
@@ -120,7 +116,7 @@ class ClaimPreemption:
                 return postponed
             topics = viability_topics(demand, claims)
             before = self._pods.revision(topics)
-            self._nominate(pod, claims, demand, plan)
+            self._nominate(preemptor, plan)
             try:
                 await self._evict(pod, plan)
             except _Spared as error:
@@ -136,10 +132,7 @@ class ClaimPreemption:
                 raise Busy  # they may have left before the pod waits for it
             return self._waits(pod, topics, plan)
         self._nominations.end(pod.metadata.uid)
-        later = [
-            self._respited(pod, claims, demand, drivers),
-            self._after_refusals(pod, claims, demand, drivers),
-        ]
+        later = [self._respited(preemptor), self._after_refusals(preemptor)]
         return min((one for one in later if one is not None), key=lambda one: one.after, default=None)
 
     def _departed(self, claims: Sequence[PodClaim]) -> str:
@@ -151,28 +144,18 @@ class ClaimPreemption:
                 return holding.path
         return ""
 
-    def _victims(
-        self,
-        pod: Pod,
-        claims: Sequence[PodClaim],
-        demand: Demand,
-        drivers: Collection[str],
-        spared: Collection[str] = (),
-    ) -> ClaimVictims:
-        attempt = self._pods.attempt(pod)
+    def _victims(self, preemptor: Preemptor, spared: Collection[str] = ()) -> ClaimVictims:
+        attempt = self._pods.attempt(preemptor.pod)
         shunned = attempt.refused.union(attempt.excluded, attempt.extender.shunned)
-        exclusions = Exclusions(shunned, spared, attempt.stuck(now()))
-        return ClaimVictims(self._state, pod, claims, demand, drivers, exclusions)
+        return ClaimVictims(self._state, preemptor, Exclusions(shunned, spared, attempt.stuck(now())))
 
-    def _after_refusals(
-        self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, drivers: Collection[str]
-    ) -> Postponed | None:
+    def _after_refusals(self, preemptor: Preemptor) -> Postponed | None:
         """What would be if the nodes that the scheduler refused counted: they do after a pause, as ever."""
-        attempt = self._pods.attempt(pod)
+        attempt = self._pods.attempt(preemptor.pod)
         if not attempt.refused:
             return None
         exclusions = Exclusions(frozenset(attempt.excluded), (), attempt.stuck(now()))
-        plan = ClaimVictims(self._state, pod, claims, demand, drivers, exclusions).plan()
+        plan = ClaimVictims(self._state, preemptor, exclusions).plan()
         if plan is None or not (plan.victims or plan.leaving):
             return None
         message = f"Pods on node {plan.node} may be evicted for it after a pause: the scheduler refused it there"
@@ -182,12 +165,10 @@ class ClaimPreemption:
         self._spared = {uid: one for uid, one in self._spared.items() if one.until > now()}
         return self._spared
 
-    def _respited(
-        self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, drivers: Collection[str]
-    ) -> Postponed | None:
+    def _respited(self, preemptor: Preemptor) -> Postponed | None:
         """What would be, if some pods could be evicted that can't at the moment."""
         spared = self._spared_now()
-        plan = self._victims(pod, claims, demand, drivers).plan() if spared else None
+        plan = self._victims(preemptor).plan() if spared else None
         for victim in plan.victims if plan is not None else ():
             if (respite := spared.get(victim.metadata.uid)) is not None:
                 return Postponed("", respite.message, max(respite.until - now(), 0.0))
@@ -221,19 +202,20 @@ class ClaimPreemption:
             return False
         return nomination.leaving.issuperset(victim.metadata.uid for victim in plan.victims)
 
-    def _nominate(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, plan: Plan) -> None:
+    def _nominate(self, preemptor: Preemptor, plan: Plan) -> None:
         """Before anybody is evicted. Not for longer than a time, however long they take."""
+        pod = preemptor.pod
         until = self._pods.attempt(pod).kept_until(plan.node, now(), anew=bool(plan.victims))
         nomination = Nomination(
             reference(pod),
             priority(pod),
             plan.node,
-            demand.requests,
+            preemptor.demand.requests,
             requested(pod),
             plan.leaving.union(victim.metadata.uid for victim in plan.victims),
             plan.freed,
             until,
-            {claim.uid: claim.name for claim in claims if claim.is_free},
+            {claim.uid: claim.name for claim in preemptor.claims if claim.is_free},
         )
         for loser in self._nominations.make(nomination):
             self._pods.look_again((loser.namespace, loser.name))
@@ -309,6 +291,8 @@ class ClaimPreemption:
 
     def _waits(self, pod: Pod, topics: tuple[Topic, ...], plan: Plan) -> Wait:
         message = f"node {plan.node}: {_who(pod, plan)}; what they hold there is kept for this pod"
+        if plan.scheduler_evicts:
+            message += ", and its scheduler has to evict other pods of lower priority there"
         problem = Problem(reasons.PREEMPTING, message, topics)
         until = self._pods.attempt(pod).kept[plan.node]
         return Wait((reasons.PREEMPTING, pod.metadata.uid), problem.topics, problem, after=max(until - now(), 0.0))

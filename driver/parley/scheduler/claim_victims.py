@@ -4,11 +4,14 @@
 Asked for a pod that nothing is viable for. Drivers are asked about a node "as if these claims were free"; those
 that cannot tell are asked as ever. Victims are pods of lower priority that hold exclusive generated claims on one
 node, and nothing of a class that does not say `preemption: LowerPriority`. Pods that leave anyway cost nothing.
+Where that is not enough because ordinary pods of lower priority have the node's CPU or the like, the pod's
+scheduler can evict these for it once its claims are allocated there.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import done, priority, reference
@@ -24,16 +27,30 @@ from parley.scheduler.candidates import CandidateNodes, common_nodes
 
 
 @dataclass(frozen=True, slots=True)
+class Preemptor:
+    """A pod that nothing is viable for. Others may be evicted for claims of these `drivers` (`may_take`);
+    `scheduler_evicts`: its scheduler may evict ordinary pods of lower priority for it."""
+
+    pod: Pod
+    claims: Sequence[PodClaim]
+    demand: Demand
+    drivers: Collection[str]
+    scheduler_evicts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The pods `victims` would have to be evicted from the node; those with the UIDs `leaving` leave it anyway.
 
-    `freed` are the UIDs of what all of them hold there, by driver.
+    `freed` are the UIDs of what all of them hold there, by driver. `scheduler_evicts`: the pod's scheduler would
+    have to evict ordinary pods there afterwards.
     """
 
     node: str
     victims: tuple[Pod, ...]
     leaving: frozenset[str]
     freed: Mapping[str, frozenset[str]]
+    scheduler_evicts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,37 +88,42 @@ def may_take(state: State, pod: Pod, demand: Demand, claims: Sequence[PodClaim])
 
 
 class ClaimVictims:
-    """Looks for victims for one pod. `drivers` are those whose claims may be taken; `exclusions` is what is not to
-    be counted on."""
+    """Looks for victims for one pod; `exclusions` is what is not to be counted on."""
 
-    def __init__(
-        self,
-        state: State,
-        pod: Pod,
-        claims: Sequence[PodClaim],
-        demand: Demand,
-        drivers: Collection[str],
-        exclusions: Exclusions | None = None,
-    ) -> None:
+    def __init__(self, state: State, preemptor: Preemptor, exclusions: Exclusions | None = None) -> None:
+        pod, claims = preemptor.pod, preemptor.claims
         classes = [claim.class_ for claim in claims if claim.class_]
         self._state = state
         self._pod = pod
-        self._demand = demand
-        self._drivers = drivers
+        self._demand = preemptor.demand
+        self._drivers = preemptor.drivers
+        self._scheduler_evicts = preemptor.scheduler_evicts
         self._nodes = CandidateNodes(state, pod, classes, common_nodes(claims))
         self._tenants = self._all_tenants(exclusions or Exclusions())
         self._viable: dict[tuple[str, str], bool] = {}
 
     def plan(self) -> Plan | None:
-        """What would do least harm; None if nothing would help."""
-        found = choose({node: self._holders(node) for node in self._order()}, self._does)
-        return self._planned(found) if found is not None else None
+        """What would do least harm; None if nothing would help. Where others left a node for the pod, that comes
+        first, and otherwise nodes where its scheduler would not have to evict anybody."""
+        holders = {node: self._holders(node) for node in self._order()}
+        with_scheduler = partial(self._does, below=priority(self._pod))
+        if self._scheduler_evicts and (own := self._own_node()) in holders and with_scheduler(own, ()):
+            return self._planned(Choice(own, ()), scheduler_evicts=not self._does(own, ()))
+        if (found := choose(holders, self._does)) is not None:
+            return self._planned(found)
+        if self._scheduler_evicts and (found := choose(holders, with_scheduler)) is not None:
+            return self._planned(found, scheduler_evicts=True)
+        return None
+
+    def _own_node(self) -> str:
+        """The node that the pod is nominated for, or ""."""
+        nomination = self._state.nominations.of(self._pod.metadata.uid)
+        return nomination.node if nomination is not None else ""
 
     def _order(self) -> list[str]:
         """The nodes to look at: the one that the pod is nominated for, then those where somebody leaves anyway,
         then those with the least important pods."""
-        nomination = self._state.nominations.of(self._pod.metadata.uid)
-        own = nomination.node if nomination is not None else ""
+        own = self._own_node()
 
         def rank(node: str) -> tuple[bool, bool, int]:
             tenants = self._tenants[node].values()
@@ -163,11 +185,12 @@ class ClaimVictims:
         uids = {one.uid for one in victims}
         return ((uid, one) for uid, one in self._tenants[node].items() if one.pod is None or uid in uids)
 
-    def _does(self, node: str, victims: Sequence[Holder]) -> bool:
-        """Whether pod and claims would find enough on the node, beside what is kept there for others."""
+    def _does(self, node: str, victims: Sequence[Holder], below: int | None = None) -> bool:
+        """Whether pod and claims would find enough on the node, beside what is kept there for others; with `below`
+        once the scheduler has evicted the pods of a priority below that."""
         others = beside(self._state, self._pod.metadata.uid, priority(self._pod), node)
         gone = {uid for uid, _ in self._gone(node, victims)}.union(*(one.leaving for one in others))
-        used, pods = self._state.cluster.usage.without(node, gone)
+        used, pods = self._state.cluster.usage.without(node, gone, below)
         amounts = Counter(used)
         for one in others:
             amounts.update(one.amounts)
@@ -185,13 +208,14 @@ class ClaimVictims:
         freed.update(*(one.freed.get(name, frozenset()) for one in others))
         return is_enough(self._state, name, self._demand, node, others, freed)
 
-    def _planned(self, choice: Choice) -> Plan:
+    def _planned(self, choice: Choice, *, scheduler_evicts: bool = False) -> Plan:
         gone = dict(self._gone(choice.node, choice.victims))
         return Plan(
             choice.node,
             tuple(one.pod for one in gone.values() if one.pod is not None),
             frozenset(uid for uid, one in gone.items() if one.pod is None),
             {name: frozenset(uid for one in gone.values() for uid in one.held[name]) for name in self._drivers},
+            scheduler_evicts,
         )
 
 

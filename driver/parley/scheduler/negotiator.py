@@ -27,7 +27,7 @@ from parley.negotiation.states import ClaimState
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.claim_preemption import ClaimPreemption
-from parley.scheduler.claim_victims import may_take
+from parley.scheduler.claim_victims import Preemptor, may_take
 from parley.scheduler.placement import NotAllocated, Placement
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Result, Wait, wait
@@ -156,7 +156,8 @@ class Negotiator:
         if not drivers:
             self._state.nominations.end(pod.metadata.uid)
             return wait(blocked)
-        room = await self.preemption.make_room(pod, claims, demand, drivers)
+        evicts = may_preempt(self._state.cluster, pod)
+        room = await self.preemption.make_room(Preemptor(pod, claims, demand, drivers, evicts))
         if isinstance(room, Wait):
             return room
         problem = replace(blocked.problem, topics=(*blocked.problem.topics, PREEMPTION))
@@ -204,7 +205,7 @@ class Negotiator:
         none are, nothing is kept for the pod any more."""
         drivers = may_take(self._state, pod, demand, claims) if not demand.standalone else frozenset()
         if drivers:
-            room = await self.preemption.make_room(pod, claims, demand, drivers)
+            room = await self.preemption.make_room(Preemptor(pod, claims, demand, drivers))
             if isinstance(room, Wait):
                 return room
         self._state.nominations.end(pod.metadata.uid)

@@ -9,7 +9,7 @@ from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.grump import APART, add_grump
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, PODS
 from parley.control.caches.cluster import reference
 from parley.control.ledger import Holding
 from parley.control.nominations import KEPT_SECONDS
@@ -610,9 +610,6 @@ def test_for_claims_of_a_driver_that_cannot_tell_nobody_is_evicted(play: Play) -
 def test_what_victims_request_of_a_node_is_counted_as_free_and_a_pod_that_needs_more_evicts_nobody(
     play: Play,
 ) -> None:
-    def cpu(amount: int) -> list[dict[str, Any]]:
-        return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": str(amount)}}}]
-
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1)
         await world.add_pod("other", nodeName="a", priority=20, containers=cpu(2))
@@ -625,6 +622,57 @@ def test_what_victims_request_of_a_node_is_counted_as_free_and_a_pod_that_needs_
         await world.settle()
         assert evicted == ["low"]
         assert await world.node_of("fits") == "a"
+
+    play(scenario)
+
+
+def cpu(amount: int) -> list[dict[str, Any]]:
+    return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": str(amount)}}}]
+
+
+@pytest.mark.doors("native")
+def test_where_ordinary_pods_have_the_cpu_the_scheduler_evicts_these_afterwards(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=1)
+        for node, level in (("a", 5), ("b", 20)):
+            await world.add_pod(f"ordinary-{node}", nodeName=node, priority=level, containers=cpu(2))
+            await world.add_pod(f"low-{node}", "one", nodeName=node, containers=cpu(4))
+        await world.settle()
+        world.kubelets.stop("a")
+        await world.add_pod("large", "one", priority=10, containers=cpu(7))
+        await world.settle(10)
+        assert evicted == ["low-a"]
+        assert (await world.scheduling("large")).status.message == (
+            "node a: pod default/low-a of lower priority evicted; what they hold there is kept for this pod, and "
+            "its scheduler has to evict other pods of lower priority there"
+        )
+        world.kubelets.start("a")
+        await world.settle()
+        assert evicted == ["low-a", "ordinary-a"]
+        assert await world.node_of("large") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.doors("native")
+def test_the_node_that_others_left_for_it_comes_before_one_where_it_would_fit_at_once(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=1)
+        await world.add_pod("ordinary", nodeName="a", priority=5, containers=cpu(2))
+        await world.add_pod("low-a", "one", nodeName="a", containers=cpu(4))
+        await world.add_pod("low-b", "one", nodeName="b", priority=9, containers=cpu(4))
+        await world.client.patch(NODES, "b", {"spec": {"unschedulable": True}})
+        await world.settle()
+        world.kubelets.stop("a")
+        await world.add_pod("large", "one", priority=10, containers=cpu(7))
+        await world.settle(10)
+        assert evicted == ["low-a"]
+        await world.client.patch(NODES, "b", {"spec": {"unschedulable": False}})
+        await world.settle(10)
+        world.kubelets.start("a")
+        await world.settle()
+        assert evicted == ["low-a", "ordinary"]
+        assert await world.node_of("large") == "a"
 
     play(scenario)
 

@@ -108,15 +108,25 @@ class Usage:
         """Sums over the node's pods."""
         return self._nodes[node].used if node in self._nodes else {}
 
-    def without(self, node: str, uids: Iterable[str]) -> tuple[Amounts, int]:
-        """Sums over the node's pods but for these, and how many pods are left."""
-        left, pods = dict(self.used(node)), self.pods(node)
+    def without(self, node: str, uids: Iterable[str], below: int | None = None) -> tuple[Amounts, int]:
+        """Sums over the node's pods but for these, and for all of a priority below that; and how many are left."""
+        left, pods = (dict(self.used(node)), self.pods(node)) if below is None else self._from(node, below)
         for uid in uids:
             share = self._shares.get(uid)
-            if share is not None and share.node == node:
+            if share is not None and share.node == node and (below is None or share.priority >= below):
                 pods -= 1
                 for name, amount in share.amounts.items():
                     left[name] -= amount
+        return left, pods
+
+    def _from(self, node: str, lowest: int) -> tuple[dict[str, int], int]:
+        """Sums over the node's pods of that priority and higher, and how many they are."""
+        left: Counter[str] = Counter()
+        pods = 0
+        for level, found in self.by_priority(node).items():
+            if level >= lowest:
+                left.update(found.amounts)
+                pods += found.pods
         return left, pods
 
     def pods(self, node: str) -> int:

@@ -19,7 +19,7 @@ from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
 from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.claim_preemption import Postponed
-from parley.scheduler.claim_victims import may_take
+from parley.scheduler.claim_victims import Preemptor, may_take
 from parley.scheduler.extender.filtering import CandidateFilter
 from parley.scheduler.extender.nodesets import Nodes
 from parley.scheduler.extender.rejections import Rejection
@@ -91,7 +91,7 @@ class Preemptors:
         if left := self._left_to_scheduler(pod, claims, demand):
             return Postponed("", "", left)
         self._pods.attempt(pod).extender.shunned = self._refused_by_scheduler(pod, claims)
-        return await self._negotiator.preemption.make_room(pod, claims, demand, drivers)
+        return await self._negotiator.preemption.make_room(Preemptor(pod, claims, demand, drivers))
 
     def _is_viable_nowhere(self, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection) -> bool:
         """Whether the answer is the same as things stand, also about the nodes that were asked about before those
