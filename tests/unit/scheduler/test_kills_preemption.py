@@ -45,3 +45,36 @@ async def check(world: World) -> None:
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_kill_at_any_write_changes_nothing_in_the_end(play: Play, watcher: Watch, after: bool) -> None:
     killed_at_every_write(play, watcher, story, check, after=after, at_least=20)
+
+
+async def crowded_story(world: World) -> None:
+    """For one pod Parley evicts who has the device, and the scheduler who has the CPUs."""
+
+    def cpus(amount: str) -> list[dict[str, object]]:
+        return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": amount}}}]
+
+    await world.add_node("a", devices=1)
+    await world.add_class(preemption="LowerPriority")
+    await world.add_template("one")
+    await world.add_pod("low", "one", priority=1, containers=cpus("2"))
+    await world.add_pod("ordinary", priority=2, containers=cpus("3"))
+    await world.settle()
+    world.kubelets.stop("a")
+    await world.add_pod("urgent", "one", priority=10, containers=cpus("7"))
+    await world.settle(70)
+    world.kubelets.start("a")
+    await world.settle(70)
+
+
+async def check_crowded(world: World) -> None:
+    (pod,) = (await world.client.list(PODS)).items
+    assert (pod.metadata.name, pod.spec.node_name) == ("urgent", "a")
+    assert await world.devices() == {("a", "gpu-0"): 1}
+
+
+@pytest.mark.doors("native")
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_nor_does_one_where_the_scheduler_evicts_ordinary_pods_too(
+    play: Play, watcher: Watch, after: bool
+) -> None:
+    killed_at_every_write(play, watcher, crowded_story, check_crowded, after=after, at_least=10)
