@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, ValuesView
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import count
 from typing import Generic, TypeVar
 
 import structlog
@@ -42,6 +43,10 @@ OnTombstone = Callable[[Tombstone], None]
 RELISTS = Backoff(first=0.2, longest=30, jitter=0.5)
 SHORT_LIVED = 1.0
 """Seconds: a stream that ends sooner did not work."""
+
+AT_ONCE = 8
+"""So many changes are applied before others may run: a stream that has more of them never waits, and each can wake
+hundreds of waiting pods. Without this a leader may be kept from renewing its lease."""
 
 log = structlog.get_logger(__name__)
 
@@ -207,8 +212,11 @@ class Informer(Generic[T]):
             self._read, self._selection.namespace, resource_version=version, **self._selection.selectors
         )
         async with aclosing(stream):  # also when `on_change` raises, not whenever the garbage collector comes by
+            applied = count(1)
             async for event in stream:
                 self._apply(event)
+                if next(applied) % AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
     def _apply(self, event: WatchEvent[T]) -> None:
         self._freshness.works()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -171,6 +172,21 @@ async def test_on_change_sees_the_new_state_in_the_copy() -> None:
 
     assert len(seen) == 2
     assert all(held is new for held, new in seen)
+
+
+async def test_others_run_while_a_burst_of_changes_is_applied() -> None:
+    burst = [added(pod(f"pod-{version}", version)) for version in range(2, 102)]
+    told = Told()
+    informer = inform(ScriptedServer(listing(1), [*burst, Wait(1e9)]), told)
+    following = asyncio.create_task(follow(informer))
+    turns = [0]
+
+    while turns[-1] < len(burst):
+        await asyncio.sleep(0)
+        turns.append(len(told.changes))
+    following.cancel()
+
+    assert max(after - before for before, after in pairwise(turns)) <= 8
 
 
 async def test_a_stream_that_ends_is_continued_from_the_last_version_without_a_list() -> None:
