@@ -105,4 +105,4 @@ def start(cluster: Cluster, name: str, command: str, folder: Path, environment: 
         "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}",
     }
     settings = {**path, **{key: str(value) for key, value in environment.items()}}
-    cluster.add_program(name, ["bash", "-c", f"cd {folder} && exec {command}"], environment=settings)
+    cluster.add_program(name, ["/bin/bash", "-c", f"cd {folder} && exec {command}"], environment=settings)
