@@ -12,7 +12,7 @@ JOBS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 APART := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: help env machine demo test check lint types unit soak crowd integration e2e kind docs crds protos lock manifests sbom dashboard bench cluster kind-cluster cluster-down clean
+.PHONY: help env machine demo test check lint types unit soak crowd integration e2e kind kind-if-built docs crds protos lock manifests sbom dashboard bench cluster kind-cluster cluster-down clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -71,13 +71,17 @@ integration: machine $(DOCS_STAMP) ## on a real control plane
 e2e: machine ## with real nodes
 	$(PYTEST) tests/e2e
 
-kind: machine ## the image and the chart on nodes in containers, made by kind
-	$(PYTEST) tests/kind
+kind: machine ## the image and the chart on nodes in containers, made by kind; builds the nodes' image if need be
+	$(BIN)/python -m parley_devcluster.kind
+	$(MAKE) --no-print-directory kind-if-built
+
+kind-if-built: machine
+	$(PYTEST) -rs tests/kind
 
 # Tests on a real cluster mostly wait, the others mostly compute.
 test: machine ## everything, JOBS=3 parts at once
-	@echo "Lint, types, unit, integration and e2e tests, $(JOBS) at once. What one said is shown when it has ended."
-	@$(MAKE) --no-print-directory --jobs=$(JOBS) $(APART) check unit integration e2e
+	@echo "Lint, types, unit, integration, e2e and kind tests, $(JOBS) at once. What one said is shown when it has ended."
+	@$(MAKE) --no-print-directory --jobs=$(JOBS) $(APART) check unit integration e2e kind-if-built
 
 docs: $(DOCS_STAMP) ## the docs site in dist/site, every link checked
 	$(BIN)/python -m mkdocs build --strict

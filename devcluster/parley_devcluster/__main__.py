@@ -16,7 +16,13 @@ def main() -> int:
     reasons = [f"no local cluster on this machine: {reason}" for reason in unmet(real_nodes=True)]
     if not reasons:
         debian.install_missing()
-        programs = [*versions.CONTROL_PLANE, *versions.NODE, *versions.INSTALLER, *versions.ALERTS]
+        programs = [
+            *versions.CONTROL_PLANE,
+            *versions.NODE,
+            *versions.INSTALLER,
+            *versions.ALERTS,
+            *versions.PLUGINS,
+        ]
         binaries.obtain(programs, versions.KUBERNETES)
     for packages, who_needs in ((debian.BROWSER, debian.TESTS), (debian_image.PACKAGES, debian_image.WHO)):
         try:

@@ -27,7 +27,9 @@ SOURCE = Path(__file__).parents[2]
 Directory = Annotated[
     Path | None,
     typer.Option(
-        help="The folder for the cluster's files. Keep the path short: it contains sockets.", show_default=False
+        envvar="PARLEY_CLUSTER_DIRECTORY",
+        help="The folder for the cluster's files. Keep the path short: it contains sockets.",
+        show_default=False,
     ),
 ]
 Deploy = Annotated[Path, typer.Option(help="The folder with Parley's manifests.", show_default=False)]
@@ -98,7 +100,9 @@ def _run_parley(cluster: Cluster, deploy: Path, devices: Path, extender: bool) -
 
 def _next_steps(kubeconfig: Path, *, parley: bool) -> Iterator[str]:
     yield "next:"
-    yield f"  export KUBECONFIG={kubeconfig}"
+    programs = kubeconfig.parent / "bin"
+    path = f" PATH={programs}:$PATH" if (programs / "kubectl").exists() else ""
+    yield f"  export KUBECONFIG={kubeconfig}{path}"
     if not parley:
         yield f"  kubectl apply -k {SOURCE / 'deploy' / 'default'}"
     yield f"  kubectl apply -f {SOURCE / 'examples' / 'gpu.yaml'}"

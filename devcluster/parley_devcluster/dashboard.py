@@ -16,6 +16,10 @@ from typing import Any, Final
 _COLUMNS: Final = 3
 _WIDTH, _HEIGHT = 24 // _COLUMNS, 8
 _SOURCE: Final = {"type": "prometheus", "uid": "${source}"}
+_OPTIONS: Final = {
+    "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+    "tooltip": {"mode": "multi", "sort": "desc"},
+}
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,7 @@ def dashboard(rows: Sequence[Row] = ROWS) -> dict[str, Any]:
         "templating": {
             "list": [{"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}]
         },
+        "annotations": {"list": []},
         "panels": [{"id": number, **panel} for number, panel in enumerate(_panels(rows), 1)],
     }
 
@@ -185,7 +190,7 @@ def _drawn(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
         "datasource": _SOURCE,
         "gridPos": place,
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
-        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+        "options": _OPTIONS,
         "targets": [
             {
                 "refId": "A",

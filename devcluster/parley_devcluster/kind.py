@@ -1,12 +1,14 @@
 """A cluster in containers, made by kind: of its published node image, or of one that was made here.
 
 The latter needs no registry (`kind_image`); its pods are connected here too (`kind_network`).
+`python -m parley_devcluster.kind` makes that image, so that the time is spent once, in sight.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +17,8 @@ from typing import Any
 import yaml
 
 from parley_devcluster import kind_image, kind_network, machine, versions
-from parley_devcluster.engine import Engine, find
+from parley_devcluster.engine import ENGINES, Engine, find
+from parley_devcluster.gobuild import say
 from parley_devcluster.startup import ClusterError
 
 NAME = "parley"
@@ -151,3 +154,17 @@ def _run(command: list[str], engine: Engine) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=settings, timeout=_LIMIT, check=False)
     if done.returncode != 0:
         raise ClusterError(f"{' '.join(command)} failed: {done.stderr.strip()}")
+
+
+def main() -> int:
+    """Make the image of the nodes, where a container engine works; returns the exit code."""
+    engine = find()
+    if engine is None:
+        say(f"no image of kind's nodes is made: no container engine works here ({', '.join(ENGINES)})")
+    else:
+        say(f"the image of kind's nodes is {kind_image.ensure(engine)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -78,9 +78,11 @@ def _in_containers(
     if choice.program is not None:
         return kind.create(choice.program, choice.engine, place, environment.get(kind.IMAGE))
     image = environment.get(kind.IMAGE) or kind_image.ensure(choice.engine, version, report)
-    program = binaries.obtain(("kind",), version, environment, report)["kind"]
+    programs = binaries.obtain(("kind", "kubectl"), version, environment, report)
     report(f"kind makes a cluster of {image}")
-    return kind.create(program, choice.engine, place, image)
+    kubeconfig = kind.create(programs["kind"], choice.engine, place, image)
+    binaries.link({"kubectl": programs["kubectl"]}, place / "bin")
+    return kubeconfig
 
 
 def down(directory: Path | None = None) -> bool:

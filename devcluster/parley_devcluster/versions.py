@@ -14,6 +14,7 @@ ETCD = "v3.7.3"
 CONTAINERD = "v2.4.2"
 HELM = "v4.3.1"
 KIND = "v0.33.0"
+KREW = "v0.4.3"
 COREDNS = "v1.14.6"
 """That of kubeadm 1.37."""
 PROMETHEUS = "v0.316.0"
@@ -35,6 +36,8 @@ NODE = ("kubelet", "containerd", "ctr", "containerd-shim-runc-v2")
 INSTALLER = ("helm",)
 ALERTS = ("promtool",)
 """What tests of alerts need; no part of a cluster."""
+PLUGINS = ("krew",)
+"""What the test of kubectl's plugin needs; no part of a cluster."""
 CONTAINERS = ("kind", "kubeadm", "kube-proxy", "coredns")
 """What a cluster in containers needs beside all programs of a control plane and nodes."""
 
@@ -45,6 +48,7 @@ _SHORT_NAMES = {
     "github.com/prometheus/prometheus": "prometheus",
     "helm.sh/helm/v4": "helm",
     "sigs.k8s.io/kind": "kind",
+    "sigs.k8s.io/krew": "krew",
     "github.com/coredns/coredns": "coredns",
     "github.com/rancher/local-path-provisioner": "local-path-provisioner",
 }
@@ -104,6 +108,7 @@ def modules(kubernetes: str = KUBERNETES) -> tuple[GoModule, ...]:
         _containerd(),
         _helm(),
         _prometheus(),
+        _krew(),
         kind(),
         _coredns(),
     )
@@ -157,6 +162,11 @@ def _prometheus() -> GoModule:
     """Without service discovery, which rules need none of: it takes 90 modules of cloud vendors."""
     path = "github.com/prometheus/prometheus"
     return GoModule(path, PROMETHEUS, (("promtool", f"{path}/cmd/promtool"),), tags=("remove_all_sd",))
+
+
+def _krew() -> GoModule:
+    path = "sigs.k8s.io/krew"
+    return GoModule(path, KREW, (("krew", f"{path}/cmd/krew"),), ((f"{path}/internal/version.gitTag", KREW),))
 
 
 def kind() -> GoModule:

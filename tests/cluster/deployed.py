@@ -102,5 +102,5 @@ def manifests(cluster: Cluster, folder: str, devices: str, scratch: Path) -> str
 
 def logs(cluster: Cluster) -> str:
     """All that Parley's containers have said, those that are gone included."""
-    files = cluster.node(NODE).pod_logs_dir.glob(f"{NAMESPACE}_*/*/*.log")
-    return "".join(file.read_text() for file in files)
+    folders = [node.pod_logs_dir for node in cluster.nodes]
+    return "".join(file.read_text() for folder in folders for file in folder.glob(f"{NAMESPACE}_*/*/*.log"))

@@ -1,36 +1,24 @@
-"""What the README promises: a cluster by one command, the examples with plain kubectl, and nothing left of it."""
+"""What README and quickstart promise: a cluster by one command, the example with plain kubectl, and nothing left.
 
-import os
-import subprocess
-import sys
+A shell in a checkout runs their commands as they stand there. The cluster's folder is the test's own.
+"""
+
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.cluster.starting import directory, require_machine
+from tests.support.checkout import ROOT, Shell
+from tests.support.shown import below, shown
 
 pytestmark = pytest.mark.cluster
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-def parley(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "parley", "cluster", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-class Kubectl:
-    """kubectl with the kubeconfig that the command printed."""
-
-    def __init__(self, place: Path, kubeconfig: str) -> None:
-        self._program = place / "bin" / "kubectl"
-        self._environment = {**os.environ, "KUBECONFIG": kubeconfig, "HOME": str(place)}
-
-    def __call__(self, *arguments: str | Path) -> str:
-        command = [str(self._program), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=self._environment)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+README, QUICKSTART = ((ROOT / page).read_text() for page in ("README.md", "docs/quickstart.md"))
+MAKE, EXPORT, APPLY, SCHEDULINGS, CLAIMS, DESCRIBE, DOWN = below(
+    README, "Try it on a real cluster on this machine"
+)
+EXPLAIN = shown(QUICKSTART, "parley explain")
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +29,18 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def kubectl(place: Path) -> Kubectl:
-    """In a new cluster with the first example."""
-    up = parley("up", "--directory", place)
-    assert up.returncode == 0, up.stderr
-    (kubeconfig,) = up.stdout.split()
-    kubectl = Kubectl(place, kubeconfig)
-    kubectl("apply", "-f", EXAMPLES / "gpu.yaml")
-    kubectl("wait", "--for=condition=Ready", "pod/gpu", "pod/reader", "--timeout=150s")
-    return kubectl
+def shell(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """In which kubectl means the new cluster, where the first example runs."""
+    shell = Shell.in_a_checkout(tmp_path_factory.mktemp("checkout"), PARLEY_CLUSTER_DIRECTORY=str(place))
+    shell(shown(QUICKSTART, "export PATH"))
+    made = shell(f"{MAKE} 2>&1")
+    (export,) = re.findall(r"export .*", made)
+    assert re.fullmatch(re.escape(EXPORT).replace(re.escape("..."), r"\S+"), export)
+    shell(export)
+    assert shell("command -v kubectl").strip() == str(place / "bin" / "kubectl")
+    shell(APPLY)
+    shell("kubectl wait --for=condition=Ready pod/gpu pod/reader --timeout=150s")
+    return shell
 
 
 def rows(table: str) -> dict[str, list[str]]:
@@ -57,60 +48,80 @@ def rows(table: str) -> dict[str, list[str]]:
     return {line.split()[0]: line.split()[1:-1] for line in table.splitlines()[1:]}
 
 
-def test_podschedulings_show_how_the_negotiation_went(kubectl: Kubectl) -> None:
-    node = kubectl("get", "pod", "gpu", "-o", "jsonpath={.spec.nodeName}")
+def test_podschedulings_show_how_the_negotiation_went(shell: Shell) -> None:
+    node = shell("kubectl get pod gpu -o jsonpath={.spec.nodeName}")
     for name in ("gpu", "reader"):  # told a moment after the pod is bound
-        kubectl("wait", "--for=create", f"podscheduling/{name}", "--timeout=120s")
-        kubectl("wait", "--for=jsonpath={.spec.selectedNode}", f"podscheduling/{name}", "--timeout=120s")
+        shell(f"kubectl wait --for=create podscheduling/{name} --timeout=120s")
+        shell(f"kubectl wait --for=jsonpath={{.spec.selectedNode}} podscheduling/{name} --timeout=120s")
 
-    shown = kubectl("get", "podschedulings")
+    printed = shell(SCHEDULINGS)
 
-    assert shown.split()[:6] == ["NAME", "CANDIDATES", "VIABLE", "SELECTED", "WAITING-FOR", "AGE"]
-    assert rows(shown)["gpu"][-1] == node
-    assert rows(shown)["reader"][-1] == "node-2"
-
-
-def test_named_claims_show_their_conditions(kubectl: Kubectl) -> None:
-    shown = kubectl("get", "prclaims")
-
-    assert shown.split()[:6] == ["NAME", "CLASS", "ALLOCATED", "READY", "DRIVER", "AGE"]
-    assert rows(shown)["scanner"] == ["gpu", "True", "True", "device.parley.dev"]
+    assert printed.split()[:6] == ["NAME", "CANDIDATES", "VIABLE", "SELECTED", "WAITING-FOR", "AGE"]
+    assert rows(printed)["gpu"][-1] == node
+    assert rows(printed)["reader"][-1] == "node-2"
 
 
-def test_the_container_has_its_device(kubectl: Kubectl) -> None:
-    node = kubectl("get", "pod", "gpu", "-o", "jsonpath={.spec.nodeName}")
+def test_named_claims_show_their_conditions(shell: Shell) -> None:
+    printed = shell(CLAIMS)
 
-    environment = kubectl("exec", "gpu", "--", "env")
+    assert printed.split()[:6] == ["NAME", "CLASS", "ALLOCATED", "READY", "DRIVER", "AGE"]
+    assert rows(printed)["scanner"] == ["gpu", "True", "True", "device.parley.dev"]
+
+
+def test_the_pod_is_described_and_explained(shell: Shell) -> None:
+    node = shell("kubectl get pod gpu -o jsonpath={.spec.nodeName}")
+
+    assert re.search(rf"(?m)^Node: +{node}/", shell(DESCRIBE))
+    assert re.match(rf"Pod default/gpu (is|has been) bound to {node}", shell(EXPLAIN))
+
+
+def test_the_container_has_its_device(shell: Shell) -> None:
+    node = shell("kubectl get pod gpu -o jsonpath={.spec.nodeName}")
+
+    environment = shell("kubectl exec gpu -- env")
 
     assert f"_UUID={node}-gpu-" in environment
     assert "PARLEY_DEVICE_GPU_" in environment
 
 
-def test_a_pod_that_fits_nowhere_is_described_with_what_each_node_lacks(kubectl: Kubectl) -> None:
-    kubectl("apply", "-f", EXAMPLES / "waiting.yaml")
-    kubectl("wait", "--for=create", "podscheduling/giant", "--timeout=120s")
-    kubectl("wait", "--for=jsonpath={.status.waitingFor}=NothingViable", "podscheduling/giant", "--timeout=120s")
+def test_a_pod_that_fits_nowhere_is_described_with_what_each_node_lacks(shell: Shell) -> None:
+    shell("kubectl apply -f examples/waiting.yaml")
+    shell("kubectl wait --for=create podscheduling/giant --timeout=120s")
+    shell("kubectl wait --for=jsonpath={.status.waitingFor}=NothingViable podscheduling/giant --timeout=120s")
     about = "--field-selector=involvedObject.name=giant,reason=NothingViable"
-    kubectl("wait", "--for=create", "event", about, "--timeout=120s")
+    shell(f"kubectl wait --for=create event {about} --timeout=120s")
 
-    described = kubectl("describe", "pod", "giant")
+    described = shell("kubectl describe pod giant")
 
     assert "NothingViable" in described
     assert "0 of 2 nodes are available" in described
-    assert rows(kubectl("get", "podschedulings"))["giant"][-1] == "NothingViable"
+    assert rows(shell(SCHEDULINGS))["giant"][-1] == "NothingViable"
 
 
-def test_a_claim_outlives_its_pod_and_says_that_it_is_free(kubectl: Kubectl) -> None:
-    kubectl("delete", "pod", "reader", "--timeout=120s")
+def test_a_claim_outlives_its_pod_and_says_that_it_is_free(shell: Shell) -> None:
+    shell("kubectl delete pod reader --timeout=120s")
 
-    kubectl("wait", "--for=condition=Allocated=false", "prclaim/scanner", "--timeout=120s")
+    shell("kubectl wait --for=condition=Allocated=false prclaim/scanner --timeout=120s")
 
 
-def test_the_cluster_goes_as_it_came(kubectl: Kubectl, place: Path) -> None:
-    assert parley("status", "--directory", place).returncode == 0
+def test_the_cluster_goes_as_it_came(shell: Shell, place: Path) -> None:
+    shell("parley cluster status")
 
-    down = parley("down", "--directory", place)
+    gone = shell(f"{DOWN} 2>&1")
 
-    assert (down.returncode, down.stderr) == (0, "the cluster is gone\n")
+    assert gone.endswith("the cluster is gone\n")
     assert not place.exists()
-    assert parley("status", "--directory", place).returncode == 1
+    assert shell("parley cluster status || echo $?").endswith("1\n")
+
+
+def test_the_quickstart_has_the_same_commands() -> None:
+    of_quickstart = below(QUICKSTART, "A real cluster on this machine")
+
+    assert [command for command in of_quickstart if command != EXPLAIN] == [
+        MAKE,
+        EXPORT,
+        APPLY,
+        SCHEDULINGS,
+        DESCRIBE,
+        DOWN,
+    ]

@@ -6,13 +6,16 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from tests.cluster.deployed import NODE, logs, machine
 from tests.cluster.helm import CHART, HelmFailed, helm
 from tests.cluster.manifests import claim, pod, resource_class, template
 from tests.cluster.namespace import Namespace
+from tests.cluster.reader import ROOT, Reader, line
 from tests.cluster.starting import require_machine
 from tests.cluster.watching import until_one
+from tests.support.shown import shown
 
 from parley.api.exits import Exit
 from parley.api.names import FINALIZER, driver_finalizer
@@ -26,6 +29,8 @@ pytestmark = pytest.mark.cluster
 
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", True, dict[str, Any])
 TOKENS = "tokens.parley.dev"
+ELSEWHERE = "127.0.13.13"
+"""A loopback address."""
 FULL = {"glob": "/dev/fu[l]l", "model": "full"}
 ZERO = {"glob": "/dev/ze[r]o", "model": "zero"}
 
@@ -104,7 +109,19 @@ async def containers(team: Namespace, name: str) -> list[Any]:
     return [found["metadata"]["uid"], found["status"]["containerStatuses"]]
 
 
-async def test_installed_upgraded_rolled_back_and_removed_while_a_pod_runs(chart: Chart, team: Namespace) -> None:
+async def page_of_the_controller(reader: Reader) -> str:
+    """By the command of docs/web.md, at an address that nobody else has taken that port of."""
+    forward = shown((ROOT / "docs" / "web.md").read_text(), "kubectl -n parley-system port-forward")
+    async with reader.typed(f"{forward} --address {ELSEWHERE}") as process:
+        await line(process, "Forwarding from")
+        address = f"http://{ELSEWHERE}:{forward.split()[-1]}/"
+        async with aiohttp.ClientSession() as session, session.get(address) as answer:
+            return await answer.text()
+
+
+async def test_installed_upgraded_rolled_back_and_removed_while_a_pod_runs(
+    chart: Chart, team: Namespace, tmp_path: Path
+) -> None:
     chart.install(chart.values(FULL))
     await team.create(resource_class("dev"), claim("held", "dev", model="full"), claim("idle", "dev"))
     await team.create(template("full", "dev", model="full"), template("zero", "dev", model="zero"))
@@ -115,6 +132,7 @@ async def test_installed_upgraded_rolled_back_and_removed_while_a_pod_runs(chart
     standalone = {"embedded": [{"load": "device"}], "standalone": [{"name": TOKENS, "load": "tokens"}]}
     wanted = chart.values(FULL, ZERO, drivers=standalone, web={"enabled": True})
     chart("upgrade", RELEASE, str(CHART), "--wait", "--timeout=180s", values=wanted)
+    assert "Pods and classes" in await page_of_the_controller(Reader.of(chart.cluster, tmp_path))
     await team.create(resource_class("licences", TOKENS, parameters={"pool": 1}, nodePart="None"))
     await team.create(template("licence", "licences"))
     await team.create(pod("two", templates={"it": "zero", "licence": "licence"}))

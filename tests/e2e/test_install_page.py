@@ -1,5 +1,5 @@
 """docs/install.md on two real nodes: a shell runs its blocks as they stand there, from the chart to a pod with a
-device and back to nothing.
+device, through an upgrade and a removal that is refused, and back to nothing; docs/runbook.md's look closer.
 
 Only what is this machine's own comes from here: Parley's image under the name that the page has, without a
 registry, and the folders of its two kubelets.
@@ -18,6 +18,7 @@ import pytest
 import yaml
 from tests.cluster.deployed import logs, machine
 from tests.cluster.starting import DEPLOY, require_machine
+from tests.support.shown import below
 
 from parley_devcluster import Cluster, manifests
 
@@ -36,10 +37,13 @@ def blocks(title: str, language: str = "") -> list[str]:
 
 
 (VALUES,) = blocks("With helm", "yaml")
+CONTAINER = "kubectl get pod mounter -o jsonpath='{.status.containerStatuses[*].containerID}'"
 INSTALL, ALLOW = blocks("With helm")
 (POD,) = blocks("A first pod", "yaml")
 USE, END = blocks("A first pod")
-REMOVE = blocks("Remove")[0]
+(UPGRADE,) = blocks("Upgrade")
+REMOVE, _, KEEP = blocks("Remove")[:3]
+RUNBOOK = (DEPLOY.parent / "docs" / "runbook.md").read_text()
 
 
 @dataclass(frozen=True)
@@ -51,14 +55,18 @@ class Shell:
 
     def __call__(self, block: str) -> str:
         """What the block prints; fails with its errors at the first command that fails."""
+        done = self.tried(block)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{logs(self.cluster)[-3000:]}"
+        return done.stdout
+
+    def tried(self, block: str) -> subprocess.CompletedProcess[str]:
+        """What became of the block."""
         programs = (manifests.helm().parent, self.cluster.directory / "bin", Path(sys.executable).parent)
         path = ":".join([*map(str, programs), os.environ["PATH"]])
         environment = {"PATH": path, "HOME": str(self.folder), "KUBECONFIG": str(self.cluster.kubeconfig)}
-        done = subprocess.run(
+        return subprocess.run(
             ["bash", "-euxc", block], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{logs(self.cluster)[-3000:]}"
-        return done.stdout
 
 
 def here(cluster: Cluster, values: dict[str, Any]) -> dict[str, Any]:
@@ -88,6 +96,18 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
         yield Shell(cluster, folder)
 
 
+def look_closer(shell: Shell) -> None:
+    """As the runbook says."""
+    pods, controllers, plugins, schedulings, waiting, explain = below(RUNBOOK, "Runbook")
+    assert len(re.findall(r"(?m)^parley-\S+ +1/1 +Running", shell(pods))) == 4
+    assert "lease acquired" in shell(controllers)
+    said = shell.tried(plugins)  # nothing, while all is well
+    assert (said.returncode, "No resources found" in said.stderr) == (0, False)
+    assert "mounter" in shell(schedulings)
+    assert "mounter" not in shell(waiting)
+    shell(explain)
+
+
 def test_from_the_chart_to_a_pod_with_a_device_and_back(shell: Shell) -> None:
     shell(INSTALL)
     shell(ALLOW)
@@ -103,6 +123,16 @@ def test_from_the_chart_to_a_pod_with_a_device_and_back(shell: Shell) -> None:
     node = shell("kubectl get pod mounter -o jsonpath='{.spec.nodeName}'")
     assert node in NODES
     assert re.search(rf"^mounter .* {node} ", used, flags=re.MULTILINE)
+
+    look_closer(shell)
+    container = shell(CONTAINER)
+    shell(UPGRADE)
+    refused = shell.tried(REMOVE)
+    assert refused.returncode != 0
+    assert re.search(r"claim default/mounter-fuse-\w+ is used by pod mounter: delete the pod", refused.stderr)
+    history = shell(KEEP)
+    assert re.search(r"(?m)^3\s.*\buninstalling\b", history)
+    assert shell(CONTAINER) == container
 
     shell(END)
     shell(REMOVE)

@@ -3,16 +3,17 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from tests.cluster.starting import directory, require_machine
-from tests.support.pages import ROOT, File, follow, steps, take
+from tests.support.pages import ROOT, Command, File, follow, steps, take
+from tests.support.shown import shown
 
 from parley.cli.permissions import account_name
 from parley_devcluster import Cluster
-from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN, node_plugin_arguments
+from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
 
 pytestmark = pytest.mark.cluster
 
@@ -20,6 +21,7 @@ TUTORIALS = ROOT / "docs" / "tutorials"
 DEVICE, NODE_PART = TUTORIALS / "device.md", TUTORIALS / "node-part.md"
 PROGRAMS = Path(sys.executable).parent
 SCRATCH = "scratch.example.com"
+DRIVERS_PLACE = "Where the driver runs"
 
 
 def parley_cluster(*arguments: str | Path) -> str:
@@ -63,7 +65,7 @@ def test_a_folder_from_the_two_parts_of_a_driver_to_a_container_and_back(
     folders = tmp_path / "folders"
     files(NODE_PART, tmp_path)
     configuration = (tmp_path / "node.yaml").read_text().replace("/var/lib/scratch", str(folders))
-    (tmp_path / "here.yaml").write_text(configuration)
+    (tmp_path / "node.yaml").write_text(configuration)
     for step in steps(NODE_PART):
         if not isinstance(step, File) and step.where == "On a cluster":
             take(step, tmp_path, "On a cluster", environment=kubectl)
@@ -77,14 +79,30 @@ def test_a_folder_from_the_two_parts_of_a_driver_to_a_container_and_back(
 
 
 def start_both_parts(cluster: Cluster, folder: Path) -> None:
-    """The driver, and its part on the first node, with the accounts that they have in a cluster."""
-    node = cluster.nodes[0]
-    environment = {"PYTHONPATH": str(folder)}
+    """The driver, and its part on a node as docs/node-driver.md starts it. They have a cluster's accounts, and
+    this machine's folders.
+    """
+    node = cluster.node("node-1")
     account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=node.name)
-    arguments = node_plugin_arguments(node, account, folder / "here.yaml")
-    program = [str(PROGRAMS / "parley-kubelet"), "--driver", "scratch_node:ScratchNode", *arguments]
-    cluster.add_program("scratch-node", program, environment=environment)
+    places = {
+        "PLUGINS_DIR": node.plugins_dir,
+        "PLUGINS_REGISTRY_DIR": node.plugins_registry_dir,
+        "CDI_DIR": node.cdi_dir,
+        "STATE_DIR": node.parley_dir,
+    }
+    page = (ROOT / "docs" / "node-driver.md").read_text()
+    start(cluster, "scratch-node", shown(page, "parley-kubelet"), folder, {"KUBECONFIG": account, **places})
     (folder / "folders").mkdir()
+    (run,) = (step.line for step in steps(NODE_PART) if isinstance(step, Command) and step.where == DRIVERS_PLACE)
     account = cluster.kubeconfig_for_service_account(NAMESPACE, account_name(SCRATCH))
-    command = [str(PROGRAMS / "parley"), "driver", "run", "scratch_driver:Scratch", "--kubeconfig", str(account)]
-    cluster.add_program("scratch-driver", command, environment=environment)
+    start(cluster, "scratch-driver", run, folder, {"KUBECONFIG": account})
+
+
+def start(cluster: Cluster, name: str, command: str, folder: Path, environment: Mapping[str, Path]) -> None:
+    """Type the command in the folder, where the driver's code is."""
+    path = {
+        "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}",
+    }
+    settings = {**path, **{key: str(value) for key, value in environment.items()}}
+    cluster.add_program(name, ["/bin/bash", "-c", f"cd {folder} && exec {command}"], environment=settings)

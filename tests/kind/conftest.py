@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from parley_devcluster import binaries, default_directory, down, engine, kind, kind_parley, up, versions
+from parley_devcluster import (
+    binaries,
+    default_directory,
+    down,
+    engine,
+    kind,
+    kind_image,
+    kind_parley,
+    up,
+    versions,
+)
 from parley_devcluster.engine import Engine
 
 CHECKOUT = Path(__file__).parents[2]
@@ -19,10 +29,13 @@ Kubectl = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def container_engine() -> Engine:
-    """Skips where there is none, or where a cluster of kind's runs already: its name is taken."""
+    """Skips where there is none, also under CI; where the nodes' image was not built yet, which takes too long for
+    `make test`; and where a cluster of kind's runs already: its name is taken."""
     found = engine.find()
     if found is None:
         pytest.skip("no container engine works here: `make machine` installs podman, as root on Debian")
+    if not found.has(kind_image.name()):
+        pytest.skip("the image of kind's nodes is not there: `make kind` builds it, in about a quarter of an hour")
     if kind.existing(default_directory()) is not None:
         pytest.skip("kind's cluster of `parley cluster up --kind` runs: `make cluster-down` removes it")
     return found

@@ -29,5 +29,17 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
             yield _bare(command), output
 
 
+def below(text: str, title: str) -> list[str]:
+    """The commands below that heading, up to the next one."""
+    section = re.split(r"(?m)^#+ ", text.split(f"# {title}\n", 1)[1], maxsplit=1)[0]
+    return [command for command, _ in commands(section)]
+
+
+def shown(text: str, beginning: str) -> str:
+    """The one command of the page that begins like this."""
+    (found,) = {command for command, _ in commands(text) if command.startswith(beginning)}
+    return found
+
+
 def _bare(line: str) -> str:
     return re.sub(r"\s{2,}#.*$", "", line).strip()

@@ -1,11 +1,16 @@
 """`parley doctor` at a real API server: all well as installed; what is broken, and which right lacks, is named."""
 
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from tests.cluster.reader import ROOT, Reader
 from tests.cluster.starting import DEPLOY
-from tests.integration.doctor.conftest import RESOURCE_CLASS, apply, resource_slice
+from tests.integration.doctor.conftest import RESOURCE_CLASS, apply, lease, resource_slice
+from tests.support.pages import is_shown
+from tests.support.shown import commands
 from typer.testing import CliRunner, Result
 
 from parley.cli.main import plugin
@@ -79,6 +84,24 @@ def test_a_deployment_whose_pods_do_not_start(cluster: Cluster) -> None:
 
     assert result.exit_code == 8
     assert wrong(result)["Deployment parley-system/parley-controller"].startswith("0 of 2 pods are ready: ")
+
+
+async def test_the_page_shows_what_is_said_of_a_leader_that_has_stopped(cluster: Cluster, tmp_path: Path) -> None:
+    """The controllers' pods count as ready: no kubelet runs them here."""
+    ((command, shown),) = commands((ROOT / "docs" / "doctor.md").read_text())
+    cluster.kubectl("apply", "-n", NAMESPACE, "-f", str(DEPLOY / "workloads" / "controller.yaml"))
+    of_controller = ("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=parley-controller")
+    cluster.kubectl("wait", "-n", NAMESPACE, "--for=jsonpath={.status.replicas}=2", "deployment/parley-controller")
+    ready = '{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}'
+    for name in cluster.kubectl("get", *of_controller, "-o", "name").split():
+        cluster.kubectl("patch", name, "-n", NAMESPACE, "--subresource=status", "-p", ready)
+    renewed = (datetime.now(UTC) - timedelta(minutes=3)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    held = {"holderIdentity": "parley-controller-7c9_1f", "leaseDurationSeconds": 15, "renewTime": renewed}
+    apply(cluster, {**lease(), "spec": held})
+
+    printed = await Reader.of(cluster, tmp_path)(command, status=8)
+
+    assert is_shown(printed, shown.rstrip()), printed
 
 
 def test_who_may_read_nothing_is_told_so(cluster: Cluster) -> None:

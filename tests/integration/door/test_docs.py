@@ -1,6 +1,7 @@
 """Commands and manifests of the README, the quickstart and docs/web.md, as a reader types them at a real control
 plane."""
 
+import json
 import re
 import uuid
 from collections.abc import AsyncIterator
@@ -12,23 +13,18 @@ from tests.cluster.manifests import pod, resource_class, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.reader import ROOT, Reader, line
 from tests.integration.door.conftest import Devices, Parley
-from tests.support.shown import commands
+from tests.support.shown import commands, shown
 
 from parley.kube.client import Client
 from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 
-README, QUICKSTART, WEB = (
-    (ROOT / page).read_text() for page in ("README.md", "docs/quickstart.md", "docs/web.md")
+README, QUICKSTART, WEB, TOKENS = (
+    (ROOT / page).read_text()
+    for page in ("README.md", "docs/quickstart.md", "docs/web.md", "docs/tokens-driver.md")
 )
 LICENCES = "licences.example.com"
-
-
-def shown(page: str, beginning: str) -> str:
-    """The one command of the page that begins like this."""
-    (found,) = {command for command, _ in commands(page) if command.startswith(beginning)}
-    return found
 
 
 @pytest.fixture
@@ -71,16 +67,22 @@ async def test_the_readmes_questions(waiting: Reader) -> None:
     assert "no Deployment of namespace parley-system runs `parley controller`" in found
 
 
-async def test_a_dump_of_the_cluster_is_simulated(reader: Reader, team: Namespace, devices: Devices) -> None:
+async def test_a_pod_is_explained_and_a_dump_of_its_cluster_is_simulated(
+    reader: Reader, team: Namespace, devices: Devices
+) -> None:
     page = (ROOT / "docs" / "explain.md").read_text()
     await devices(node_1=1)
-    await team.create(template("one"), pod("runs", templates={"gpu": "one"}))
-    await team.bound("runs")
+    await team.create(template("one"), pod("trainer", templates={"gpu": "one"}))
+    await team.bound("trainer")
+    explain, explain_all, as_data = (one for one, _ in commands(page) if one.startswith("parley explain"))
 
+    assert re.match(rf"Pod {team.name}/trainer (is|has been) bound to node-1", await reader(explain))
+    assert (await reader(explain_all)).startswith("No pod with Parley claims is waiting in ")
+    assert json.loads(await reader(as_data))["items"][0]["node"] == "node-1"
     await reader(shown(page, "kubectl get nodes,resourceslices"))
     simulated = await reader("parley simulate cluster.json")
 
-    assert re.search(rf"(?m)^ +{team.name}/runs +node-1", simulated)
+    assert re.search(rf"(?m)^ +{team.name}/trainer +node-1", simulated)
 
 
 @pytest.mark.parametrize("page", [README, WEB], ids=["README.md", "docs/web.md"])
@@ -140,3 +142,18 @@ async def test_the_readmes_driver_by_itself(
 
     assert process.returncode == 0
     assert shown(QUICKSTART, "parley driver run") == shown(README, "parley driver run")
+
+
+async def test_the_driver_for_tokens_by_itself(
+    cluster: Cluster, team: Namespace, reader: Reader, tmp_path: Path
+) -> None:
+    await reader("parley driver permissions tokens | kubectl apply -f -")
+
+    async with reader.typed(shown(TOKENS, "parley driver run tokens")) as process:
+        await line(process, "lease acquired")
+        pool = resource_class("pool", "tokens.parley.dev", nodePart="None", parameters={"pool": 1})
+        await team.create(pool, template("token", "pool"), pod("render", templates={"token": "token"}))
+        await team.bound("render")
+        await team.clear()
+
+    assert process.returncode == 0

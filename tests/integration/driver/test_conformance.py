@@ -1,5 +1,6 @@
 """The drivers of this repository pass the conformance kit: two in Python, and one in Go, also on a real server."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 import yaml
 from tests.cluster.starting import fake_nodes
 from tests.integration.driver.test_go_driver import NAME, SOURCES, require_go
+from tests.support.checkout import Shell
+from tests.support.pages import is_shown
+from tests.support.shown import commands
 
 from parley.cli.permissions import account_name, permissions
 from parley.conformance.checks import CHECKS
@@ -17,6 +21,7 @@ from parley_devcluster import Cluster
 from parley_devcluster.parley import NAMESPACE
 
 ROOT = Path(__file__).parents[3]
+PROTOCOL = (ROOT / "docs" / "driver-protocol.md").read_text()
 PARLEY = str(Path(sys.executable).parent / "parley")
 
 TOKENS = """
@@ -62,6 +67,22 @@ def test_the_driver_in_go_passes(seats: Path) -> None:
     found = conformance(str(SOURCES / "seats.yaml"), "--start", start)
 
     assert found == PASSED
+
+
+def test_the_protocols_page_shows_what_a_driver_that_forgets_shareable_is_told(tmp_path: Path) -> None:
+    """Of all checks, the two that the page shows."""
+    ((command, shown),) = (it for it in commands(PROTOCOL) if "conformance" in it[0])
+    shell = Shell.in_a_checkout(tmp_path)
+    shutil.copytree(SOURCES, tmp_path / "forgetful")
+    code = tmp_path / "forgetful" / "main.go"
+    set_shareable = 'allocation["shareable"] = true'
+    assert set_shareable in code.read_text()
+    code.write_text(code.read_text().replace(set_shareable, ""))
+    subprocess.run([require_go(), "build", "-o", str(tmp_path / "seats"), "."], cwd=code.parent, check=True)
+
+    printed = shell(f"PATH=.venv/bin:$PATH; {command} --check answers --check shareable || test $? = 12")
+
+    assert is_shown(printed, f"{shown.rstrip()}\n..."), printed
 
 
 @pytest.mark.cluster

@@ -1,4 +1,5 @@
-"""docs/extender.md on a real API server: its ways to install the second scheduler, as the page has them."""
+"""Commands that install, change and remove Parley on a real API server, as the pages have them: those of
+docs/extender.md, and those of docs/install.md and docs/workspaces.md that need no node."""
 
 import re
 from collections.abc import Iterator
@@ -7,22 +8,26 @@ from pathlib import Path
 import pytest
 from tests.cluster import starting
 from tests.cluster.reader import ROOT, Reader
-from tests.support.shown import commands
+from tests.support.shown import below, commands, shown
 
 from parley_devcluster import Cluster, manifests
 
 pytestmark = pytest.mark.cluster
 
-EXTENDER, INSTALL = ((ROOT / "docs" / page).read_text() for page in ("extender.md", "install.md"))
+PAGES = ("extender.md", "install.md", "workspaces.md")
+EXTENDER, INSTALL, WORKSPACES = ((ROOT / "docs" / page).read_text() for page in PAGES)
 COMMANDS = [command for command, _ in commands(EXTENDER) if not command.startswith("helm")]
 (HELM,) = (command for command, _ in commands(EXTENDER) if command.startswith("helm"))
 (CERTIFICATES,) = re.findall(r"```sh\n(.*?)```", EXTENDER, flags=re.DOTALL)
+_, _, _, CHECK, UNINSTALL, RELEASE = below(INSTALL, "Remove")
+APPLY, *REMOVE = below(INSTALL, "With kustomize")
+UPGRADES = [command for command, _ in commands(WORKSPACES) if command.startswith("helm upgrade")]
 VALUES = re.findall(r"```yaml\n(# values\.yaml\n.*?)```", INSTALL, flags=re.DOTALL)[0]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def empty() -> Iterator[Cluster]:
-    """A control plane without Parley and without nodes."""
+    """A control plane without Parley and without nodes. Each test leaves no more than CRDs of the chart."""
     starting.require_machine(real_nodes=False)
     with starting.directory() as place, Cluster.start(place, node_lifecycle=False) as cluster:
         yield cluster
@@ -46,6 +51,7 @@ async def test_its_kustomizations_and_its_certificates(administrator: Reader) ->
 
     assert {"deployment.apps/parley-controller", "deployment.apps/parley-scheduler"} <= set(found.split())
     assert {"secret/parley-extender-server", "secret/parley-extender-client"} <= set(found.split())
+    await administrator("kubectl delete -k deploy/extender-service")
 
 
 async def test_its_command_of_helm(administrator: Reader) -> None:
@@ -57,3 +63,36 @@ async def test_its_command_of_helm(administrator: Reader) -> None:
     assert "STATUS: deployed" in installed
     found = await administrator("kubectl -n parley-system get deployments -o name")
     assert "deployment.apps/parley-scheduler" in found.split()
+    await administrator(UNINSTALL)
+    await administrator("kubectl delete namespace parley-system")
+
+
+async def test_workspaces_are_enabled_in_a_release_which_is_then_removed_by_hand(administrator: Reader) -> None:
+    await administrator(f"{shown(INSTALL, 'helm install').removesuffix(' --wait')}")
+    await administrator("kubectl create namespace ci")
+
+    for upgrade in UPGRADES:
+        await administrator(upgrade)
+    await administrator(shown(WORKSPACES, "kubectl label namespace ci"))
+
+    assert await administrator(shown(WORKSPACES, "kubectl get resourceslices")) == "No resources found\n"
+    plugin = await administrator("kubectl -n parley-system get daemonset/parley-kubelet -o yaml")
+    assert "--driver=workspaces" in plugin
+    assert "privileged: true" in plugin
+    bridges = await administrator("kubectl get mutatingadmissionpolicies -o name")
+    assert "bridge" in bridges
+
+    for command in (CHECK, UNINSTALL, RELEASE):
+        await administrator(command)
+    assert await administrator("kubectl get clusterroles -o name | grep parley || true") == ""
+
+
+async def test_its_kustomizations_are_applied_and_removed(administrator: Reader) -> None:
+    await administrator(APPLY)
+    found = await administrator("kubectl -n parley-system get deployments,daemonsets -o name")
+    assert found.split() == ["deployment.apps/parley-controller", "daemonset.apps/parley-kubelet"]
+
+    for command in REMOVE:
+        await administrator(command)
+
+    assert await administrator("kubectl get clusterroles -o name | grep parley || true") == ""

@@ -1,6 +1,5 @@
 """Every alert fires when it should and not before, by Prometheus' own promtool."""
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,20 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from parley_devcluster import binaries, versions
-
 MONITORING = Path(__file__).parents[3] / "deploy" / "monitoring"
-
-
-@pytest.fixture(scope="module")
-def promtool() -> Path:
-    """As `make machine` has built it: three minutes are too long for a test."""
-    found = binaries.find(versions.ALERTS, versions.modules(), os.environ)
-    if found.missing and os.environ.get("CI") == "true":
-        pytest.fail("CI has to run promtool, but it is not in the cache: make machine builds it")
-    if found.missing:
-        pytest.skip("promtool is not in the cache: make machine builds it")
-    return found.paths["promtool"]
 
 
 @pytest.fixture

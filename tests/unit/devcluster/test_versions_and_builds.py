@@ -56,6 +56,7 @@ def test_every_program_is_made_from_one_pinned_module() -> None:
         *versions.NODE,
         *versions.INSTALLER,
         *versions.ALERTS,
+        *versions.PLUGINS,
         *versions.CONTAINERS,
     }
     assert sorted(made) == sorted(everything)

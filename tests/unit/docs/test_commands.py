@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.checkout import Shell
 from tests.support.shown import commands
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -115,61 +116,43 @@ def test_commands_exist(command: str, output: str) -> None:
 
 
 DOOR = "tests/integration/door/test_docs.py"
+USER = "tests/e2e/test_as_a_user.py"
+INSTALL = "tests/integration/install/test_docs.py"
 INSTALL_PAGE = "tests/e2e/test_install_page.py"
+SIGNING = "tests/unit/tools/test_signing.py"
 ELSEWHERE: tuple[tuple[str, str, str], ...] = (
     ("README.md", r"parley explain pod render-3", "tests/unit/docs/test_readme.py"),
     ("README.md", r"parley (controller|driver run|explain pod gpu|get classes|web|doctor)", DOOR),
-    ("README.md", r"kubectl get prclaims", DOOR),
+    ("README.md", r"make cluster|export |kubectl ", USER),
+    ("", r"make demo", "tests/unit/docs/test_commands.py"),
     ("docs/cli.md", r"source ", "tests/unit/docs/test_commands.py"),
-    ("docs/explain.md", r"kubectl get nodes,", DOOR),
+    ("docs/doctor.md", r"kubectl parley doctor", "tests/integration/doctor/test_doctor.py"),
+    ("docs/driver-protocol.md", r"parley driver conformance", "tests/integration/driver/test_conformance.py"),
+    ("docs/explain.md", r"kubectl get nodes,|parley explain", DOOR),
     ("docs/explain.md", r"parley get classes", "tests/unit/cli/test_get.py"),
-    ("docs/extender.md", r"(kubectl|helm) ", "tests/integration/install/test_docs.py"),
-    ("docs/install.md", r"helm (install|lint) ", INSTALL_PAGE),
+    ("docs/extender.md", r"(kubectl|helm) ", INSTALL),
+    ("docs/install.md", r"helm (install|lint|upgrade|rollback|history) |helm uninstall .* --wait", INSTALL_PAGE),
     ("docs/install.md", r"kubectl (label|apply -f|wait|exec|get|delete -f) ", INSTALL_PAGE),
+    ("docs/install.md", r"helm uninstall .* --no-hooks|parley uninstall|kubectl (apply|delete) .*-k ", INSTALL),
+    ("docs/node-driver.md", r"parley-kubelet ", "tests/e2e/test_tutorials.py"),
+    ("docs/quickstart.md", r"make cluster|export ", USER),
     ("docs/quickstart.md", r"kubectl |parley (explain|driver run)", DOOR),
+    ("docs/releasing.md", r"python -m tools.release ", "tests/unit/tools/test_release.py"),
+    ("docs/releasing.md", r"python -m tools.signing .* --verify|ssh-keygen|sha256sum", SIGNING),
+    ("docs/runbook.md", r"", INSTALL_PAGE),
+    ("docs/testing.md", r"python -m tests.soak", "tests/unit/soak/test_soak.py"),
+    ("docs/tokens-driver.md", r"parley driver run tokens", DOOR),
     ("docs/web.md", r"parley web", DOOR),
+    ("docs/web.md", r"kubectl -n parley-system port-forward", "tests/e2e/test_chart.py"),
+    ("docs/workspaces.md", r"", INSTALL),
 )
 """Page, beginning of commands, and the test that runs them as they stand there."""
 
 NOT_RUN: tuple[tuple[str, str, str], ...] = (
-    ("", r"make ", "a test of a test run, or one that takes hours; that the targets exist is checked here"),
-    ("", r"export ", "the path of a cluster that the reader has just made"),
-    ("README.md", r"kubectl (apply|get podschedulings|describe)", "the quickstart has the same, which is run"),
-    (
-        "docs/doctor.md",
-        r"kubectl parley doctor",
-        "its output is one of a broken cluster: tests/integration/doctor",
-    ),
-    (
-        "docs/driver-protocol.md",
-        r"parley driver conformance",
-        "the Go driver is built and checked in tests/integration/driver/test_go_driver.py",
-    ),
-    ("docs/explain.md", r"parley explain", "with names in place of NAME: tests/integration/door/test_explain.py"),
-    (
-        "docs/install.md",
-        r"helm |parley uninstall|kubectl (apply --server-side|delete) -k",
-        "upgrade, rollback and removal need releases of the reader's own: tests/e2e/test_chart.py takes the steps",
-    ),
-    (
-        "docs/node-driver.md",
-        r"parley-kubelet ",
-        "folders of a node: tests/e2e/test_tutorials.py starts a driver so",
-    ),
-    ("docs/releasing.md", r"", "signs and publishes: tests/unit/tools"),
-    ("docs/runbook.md", r"", "names pods of a cluster that is broken"),
-    ("docs/testing.md", r"python -m tests.soak", "a world that once failed"),
-    (
-        "docs/tokens-driver.md",
-        r"parley driver run tokens",
-        "tests/integration/driver/test_standalone.py starts it",
-    ),
-    (
-        "docs/web.md",
-        r"kubectl -n parley-system port-forward",
-        "needs a kubelet; tests/integration/door/test_web.py reads the page with the controller's rights",
-    ),
-    ("docs/workspaces.md", r"", "changes of a release of the reader's own (--reuse-values), on nodes with disks"),
+    ("README.md", r"make test", "it would run itself"),
+    ("docs/testing.md", r"make soak", "minutes to hours; tests/unit/soak makes a hundred thousand of its steps"),
+    ("docs/testing.md", r"make crowd", "hours; tests/e2e/test_random_pods.py runs it with fewer pods"),
+    ("docs/testing.md", r"make kind", "`make test` runs its tests where its image is built; no test runs tests"),
 )
 """Page ("" for all), beginning of commands, and why no test runs them as they stand there."""
 
@@ -191,6 +174,12 @@ def test_every_command_is_run_by_a_test_or_it_is_said_why_not(page: str, command
 
     assert len(by) == 1 or rows(NOT_RUN, page, command), f"{page}: {command}: run by {by}"
     assert all((ROOT / test).is_file() for test in by)
+
+
+def test_the_demo_runs_by_make(tmp_path: Path) -> None:
+    printed = Shell.in_a_checkout(tmp_path, COLUMNS="200")("make demo")
+
+    assert "default/gpu" in printed
 
 
 def test_completion_is_a_script_that_bash_takes(folder: Path) -> None:

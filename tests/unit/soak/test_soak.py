@@ -1,14 +1,20 @@
 """A hundred thousand steps of random lives, every rule checked after each. `make soak` makes a million."""
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import pytest
 from tests.soak.parallel import caught, pool, worlds
 from tests.soak.planted import BUGS
 from tests.soak.priorities import Preemption
 from tests.soak.running import Played, play
+from tests.support.shown import shown
 
+ROOT = Path(__file__).parents[3]
 SEED = 2026
 STEPS = 100_000
 WORLDS = 40
@@ -64,6 +70,14 @@ def test_a_world_takes_the_same_course_again(processes: ProcessPoolExecutor) -> 
     first, second = (processes.submit(play, SEED, 0) for _ in range(2))
 
     assert first.result() == second.result()
+
+
+def test_the_command_of_the_docs_plays_one_world_again() -> None:
+    command = shown((ROOT / "docs" / "testing.md").read_text(), "python -m tests.soak")
+
+    printed = subprocess.check_output([sys.executable, *command.split()[1:]], cwd=ROOT, text=True)
+
+    assert re.match(r"[0-9]+ steps in [0-9]+ minutes of its time", printed)
 
 
 FOUND = {

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import zipfile
 from datetime import date
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.shown import shown
 from tools import release
 from tools.files import checksum
 
@@ -50,6 +52,7 @@ def checkout(tmp_path: Path, author: None) -> Path:
     shutil.copytree(ROOT / "deploy" / "krew", root / "deploy" / "krew")
     shutil.copytree(ROOT / "deploy" / "base", root / "deploy" / "base")
     shutil.copytree(ROOT / "crds", root / "crds")
+    shutil.copytree(ROOT / "tools", root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     (root / "CHANGELOG.md").write_text(CHANGELOG)
     (root / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "install.md", root / "docs")
@@ -60,13 +63,20 @@ def checkout(tmp_path: Path, author: None) -> Path:
     return root
 
 
-def test_a_dry_run_makes_the_files_and_changes_nothing(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_makes_the_files_and_changes_nothing(checkout: Path) -> None:
     before = git(checkout, "rev-parse", "HEAD")
+    command = shown((ROOT / "docs" / "releasing.md").read_text(), "python -m tools.release")
 
-    status = release.main(["0.2.0", "--dry-run", "--published-at", "https://releases.example.com"], checkout)
+    made = subprocess.run(
+        [sys.executable, *command.split()[1:], "--published-at", "https://releases.example.com"],
+        cwd=checkout,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
-    made = capsys.readouterr()
-    assert status == 0, made.err
+    assert made.returncode == 0, made.stderr
     to = checkout / "dist" / "release"
     assert {file.name for file in to.iterdir()} == {
         "parley-0.2.0-py3-none-any.whl",
@@ -78,7 +88,7 @@ def test_a_dry_run_makes_the_files_and_changes_nothing(checkout: Path, capsys: p
         "parley-0.2.0-py3-none-any.cdx.json",
         "SHA256SUMS",
     }
-    assert "dry run: nothing was committed or tagged" in made.out
+    assert "dry run: nothing was committed or tagged" in made.stdout
     assert git(checkout, "rev-parse", "HEAD") == before
     assert git(checkout, "tag") == "v0.1.0"
     assert git(checkout, "status", "--porcelain") == ""

@@ -1,12 +1,17 @@
 """A release is signed by who may, and every changed byte, missing or added file is found. Keys are new."""
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from tests.support.shown import commands
 from tools import signing
 from tools.files import SUMS, write_sums
 
+ROOT = Path(__file__).parents[3]
+RELEASING = (ROOT / "docs" / "releasing.md").read_text()
 IMAGE = f"registry.example.com/parley@sha256:{'0' * 64}"
 FILES = ("parley-0.2.0-py3-none-any.whl", "parley-0.2.0.tgz", "parley-0.2.0-py3-none-any.cdx.json")
 
@@ -63,21 +68,31 @@ def test_what_was_signed_is_verified(signed: Path, signers: Path, capsys: pytest
     subprocess.run(["sha256sum", "--check", "--quiet", SUMS], cwd=signed, check=True)
 
 
-def test_a_signature_is_verified_by_openssh_alone_as_the_docs_say(signed: Path, signers: Path) -> None:
-    command = [
-        "ssh-keygen",
-        "-Y",
-        "verify",
-        "-f",
-        str(signers),
-        "-I",
-        "manager@example.com",
-        "-n",
-        "parley-release",
-    ]
-    content = (signed / SUMS).read_bytes()
+def test_a_signature_is_verified_by_the_commands_of_the_docs(signed: Path, signers: Path, tmp_path: Path) -> None:
+    by_python, by_openssh, sums = (it for it, _ in commands(RELEASING) if "verify" in it or "sha256sum" in it)
+    reader = tmp_path / "reader"
+    (reader / "dist").mkdir(parents=True)
+    for link, target in {"tools": ROOT / "tools", "dist/release": signed}.items():
+        (reader / link).symlink_to(target)
+    for place in (reader, signed):
+        (place / "SIGNERS").write_text(signers.read_text().replace("manager@example.com", "NAME@EXAMPLE.COM"))
 
-    subprocess.run([*command, "-s", str(signed / f"{SUMS}.sig")], input=content, check=True)
+    opened = typed(f"{by_openssh} && {sums}", signed)
+    (signed / "SIGNERS").unlink()
+    verified = typed(by_python, reader)
+
+    assert opened.startswith('Good "parley-release" signature for NAME@EXAMPLE.COM')
+    assert "image.txt: OK" in opened
+    assert verified.startswith("SHA256SUMS was signed by NAME@EXAMPLE.COM")
+
+
+def typed(command: str, folder: Path) -> str:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": ""}
+    done = subprocess.run(
+        ["bash", "-euc", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("name", [*FILES, "image.txt"])

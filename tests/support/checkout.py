@@ -1,0 +1,48 @@
+"""A reader in a checkout: a shell that runs commands as a page of the documentation has them.
+
+Its Makefile, examples and manifests are this checkout's, and so is the environment, which counts as made.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_LINKED = ("Makefile", "requirements.lock", "pyproject.toml", "devcluster", "examples", "deploy", "crds")
+
+
+@dataclass(frozen=True)
+class Shell:
+    """What is exported stays exported. `environment` is added to this process's own."""
+
+    folder: Path
+    environment: Mapping[str, str]
+    exports: list[str] = field(default_factory=list)
+
+    @classmethod
+    def in_a_checkout(cls, folder: Path, **environment: str) -> "Shell":
+        """In that folder, which is empty."""
+        for name in _LINKED:
+            (folder / name).symlink_to(ROOT / name)
+        (folder / ".venv").mkdir()
+        (folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+        (folder / ".venv" / ".installed").touch()
+        return cls(folder, environment)
+
+    def __call__(self, command: str) -> str:
+        """What the command printed to stdout; it must not fail."""
+        if command.startswith("export "):
+            self.exports.append(command)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", "\n".join([*self.exports, command])],
+            cwd=self.folder,
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
+        return done.stdout
