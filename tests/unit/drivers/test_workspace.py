@@ -272,7 +272,9 @@ def test_sizes_that_are_none_are_refused(size: str) -> None:
 def test_cpus_are_reserved_as_pods_request_them(cpu: object) -> None:
     asked = WorkspaceParameters.model_validate({"reserve": {"cpu": cpu, "memory": "2Gi", "pods": 3}}).reserve
     assert asked is not None
-    assert asked.reserve("Ledger") == Reserve({"cpu": str(cpu), "memory": "2Gi"}, 3)
+    assert asked.reserve("Ledger", ("night",)) == Reserve(
+        {"cpu": str(cpu), "memory": "2Gi"}, 3, yields_to=("night",)
+    )
 
 
 @pytest.mark.parametrize(
