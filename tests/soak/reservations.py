@@ -211,6 +211,7 @@ class Reservations:
         there = [(amount, guest) for on, amount, guest in self._by_pod.values() if on == node]
         others = sum(amount for amount, guest in there if not guest)
         guests, reserved = sum(amount for amount, guest in there if guest), self._reserved(node)
-        if others + max(reserved, guests) > ON_A_NODE:
+        # where nothing is left of what is reserved, two schedulers may take the same room as anywhere
+        if reserved > guests and others + reserved > ON_A_NODE:
             told = f"pod {meta['name']} is bound to {node}, where {reserved} is reserved and pods have {others}"
             self._fault("room taken", f"{told} beside {guests} of guests")
