@@ -69,6 +69,9 @@ class Actions:
         if world.plan.viewing:
             self._classes.update(VIEW_CLASS_KINDS)
             self._pod_kinds.update(VIEW_POD_KINDS)
+        if world.plan.yielding:
+            self._classes.update(kinds.YIELDING_CLASS_KINDS)
+            self._pod_kinds.update(kinds.YIELDING_POD_KINDS)
         self._claims = kinds.claim_kinds(self._classes)
         self._actions: list[tuple[int, Callable[[], Awaitable[None] | None]]] = [
             (34, self._add_pod),
@@ -117,7 +120,8 @@ class Actions:
             self._create(CLASSES, kinds.class_(name, kind))
         kept = KEPT_TEMPLATE_KINDS if self._priorities is not None else ()
         views = VIEW_TEMPLATE_KINDS if self._world.plan.viewing else ()
-        for name in (*kinds.TEMPLATE_KINDS, *kept, *views):
+        guests = kinds.YIELDING_TEMPLATE_KINDS if self._world.plan.yielding else ()
+        for name in (*kinds.TEMPLATE_KINDS, *kept, *views, *guests):
             self._create(TEMPLATES, kinds.template(name))
         for name in self._claims:
             self._create(CLAIMS, kinds.claim(name))

@@ -15,8 +15,8 @@ Patch = tuple[Any, str, Any]
 class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
     meddlers, pods for the extender door, lost responses to bindings, a hostile tenant, classes that keep claims
-    or pods that leave data on nodes, or claims that reserve room there, or allocations that need another one; and
-    what there is of priorities."""
+    or pods that leave data on nodes, or claims that reserve room there (and yield it), or allocations that need
+    another one; and what there is of priorities."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -30,6 +30,7 @@ class Bug:
     preemption: Preemption = Preemption.NONE
     data: bool = False
     reserving: Hold | None = None
+    yielding: bool = False
     viewing: bool = False
 
 

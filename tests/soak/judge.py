@@ -94,7 +94,10 @@ class Judge:
         self.forced_away = frozenset(forced_away)
         """UIDs of named claims that are gone while pods use them."""
         reserving_still = [(name, node) for name, nodes in forced_away.values() for node in nodes]
-        self._room = Room(self.claims.values(), reserving_still) if reserving else None
+        living_pods = [pod for pod in self.pods if not done(pod)] if reserving else ()
+        room = Room(self.claims.values(), reserving_still, living_pods, self._records.values())
+        self.room = room if reserving else None
+        """What claims reserve, where they do."""
         self._devices = dict(_published(bodies(server, RESOURCE_SLICES)))
         self._uses = {pod.uid: pod.uses for pod in invariants.pods.values() if pod.running}
         living = self._living = {pod.uid for pod in invariants.pods.values() if pod.alive}
@@ -227,7 +230,7 @@ class Judge:
             if not others and (record.users or not stays):  # what it uses alone counts as free: `_mine`
                 wants.append(_want(CLAIM_KINDS[name][1]))
                 reserving.append(name)
-        return wants if self._room is None or self._room.serves(reserving, node) else None
+        return wants if self.room is None or self.room.serves(pod, reserving, node) else None
 
     def _runs_with(self, claim: Json) -> Set[str]:
         """The living pods that use the claim by the leader's memory."""

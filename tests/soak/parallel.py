@@ -62,6 +62,7 @@ def caught(bug: str, seed: int, most: int, first: int = 0) -> str:
             preemption=broken.preemption,
             data=broken.data,
             reserving=broken.reserving,
+            yielding=broken.yielding,
             viewing=broken.viewing,
         )
         for number in sorted(range(most), key=lambda number: number != first):

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from tests.soak.bug import Bug, no_result, nothing
 from tests.soak.planted_preemption import OF_PREEMPTION
+from tests.soak.pods import GUEST
 from tests.soak.processes import WHO
 
 from parley.api.conditions import ConditionUpdate
@@ -332,6 +333,13 @@ BUGS = {
     ),
     "a restart forgets what is reserved": Bug(
         ((sdk_records, "_reserve", no_result),), ("reserved twice",), reserving="Ledger", lasting=True
+    ),
+    "a yielded reservation is counted as free for everybody": Bug(
+        ((room, "_classes", lambda *_: [GUEST]),),
+        ("room taken",),
+        reserving="Ledger",
+        yielding=True,
+        lasting=True,
     ),
     "what was reserved stays reserved": Bug(
         ((Ledger, "reserving", _ever_reserving()),), ("waits in vain",), reserving="Ledger", lasting=True

@@ -118,8 +118,26 @@ VIEW_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
 }
 """What else there is where allocations need another one: see `views`."""
 
-ALL_POD_KINDS = {**POD_KINDS, **KEPT_POD_KINDS, **LASTING_POD_KINDS, **VIEW_POD_KINDS}
-ALL_TEMPLATE_KINDS = {**TEMPLATE_KINDS, **KEPT_TEMPLATE_KINDS, **VIEW_TEMPLATE_KINDS}
+GUEST = "guest"
+"""A class to which claims yield what they reserve."""
+
+
+def _room(amount: str) -> list[Json]:
+    return [{"name": "main", "image": "none", "resources": {"requests": {"example.com/room": amount}}}]
+
+
+YIELDING_CLASS_KINDS: Mapping[str, Json] = {GUEST: {}}
+YIELDING_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {GUEST: (GUEST, {})}
+YIELDING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
+    "guest": (12, (GUEST,), (), {"containers": _room("2")}),
+    "guest-one": (5, (GUEST, "one"), (), {"containers": _room("1")}),
+    "other": (8, ("one",), (), {"containers": _room("1")}),
+    "other-large": (5, ("one",), (), {"containers": _room("3")}),
+}
+"""What else there is where reserved room yields: pods that request of it, and may have it or not."""
+
+ALL_POD_KINDS = {**POD_KINDS, **KEPT_POD_KINDS, **LASTING_POD_KINDS, **VIEW_POD_KINDS, **YIELDING_POD_KINDS}
+ALL_TEMPLATE_KINDS = {**TEMPLATE_KINDS, **KEPT_TEMPLATE_KINDS, **VIEW_TEMPLATE_KINDS, **YIELDING_TEMPLATE_KINDS}
 
 
 def claim_kinds(classes: Mapping[str, Json]) -> list[str]:

@@ -123,7 +123,7 @@ def _faults(world: World) -> Iterator[str]:
     if (pods := _pods(world)) is not None and world.plan.preemption is not Preemption.NONE:
         yield from world.turns.faults(judge, pods, SECOND_SCHEDULER)
     nodes = [body["metadata"]["name"] for body in bodies(world.server, NODES)]
-    held = not_held(judge.claims.values(), bodies(world.server, PODS), nodes, judge.forced_away)
+    held = not_held(judge.claims.values(), bodies(world.server, PODS), nodes, judge.forced_away, judge.room)
     yield from (f"room not held: {what}" for what in held)
     for body in judge.claims.values():
         yield from (f"conditions disagree: {what}" for what in _disagreeing(body, stranded=judge.strands(body)))

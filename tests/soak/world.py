@@ -18,6 +18,7 @@ from tests.soak.invariants import Invariants, Use
 from tests.soak.kubelets import DeviceKubelets
 from tests.soak.observed import ObservedServer, Step
 from tests.soak.plans import Memory, Plans
+from tests.soak.pods import GUEST
 from tests.soak.priorities import Preemption
 from tests.soak.processes import ProcessLoop, acting_as
 from tests.soak.reservations import Reservations, reserve
@@ -86,9 +87,11 @@ class ReservingDriver(CountedDriver):
     """Named claims reserve room on their node."""
 
     hold: Hold = "Ledger"
+    yields_to: tuple[str, ...] = ()
 
     def reserves(self, claim: Any) -> Reserve | None:
-        return reserve(claim.claim, self.hold)
+        found = reserve(claim.claim, self.hold)
+        return replace(found, yields_to=self.yields_to) if found is not None else None
 
 
 class NominatingDriver(ReservingDriver):
@@ -162,7 +165,8 @@ class Plan:
     allocations, meddlers and mistakes of administrators, which part of the pods goes through the extender door
     (0 to 1), trouble of schedulers with bindings, whether a hostile tenant edits the namespace, whether some
     classes keep claims without users, whether pods leave data on nodes for named claims or these reserve room on
-    them, whether some allocations need another one, and what there is of priorities."""
+    them, whether that yields to pods of a class, whether some allocations need another one, and what there is of
+    priorities."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -175,6 +179,7 @@ class Plan:
     preemption: Preemption = Preemption.NONE
     data: bool = False
     reserving: Hold | None = None
+    yielding: bool = False
     viewing: bool = False
 
     @classmethod
@@ -182,7 +187,9 @@ class Plan:
         """Half of the worlds have trouble, a third two controllers; three of five use the extender door. In every
         third schedulers do not hear of all bindings, in every fourth there is a hostile tenant, in two of seven
         some claims are kept, and in one of these pods leave data; in two of seven, as far as they have no
-        priorities, claims reserve room, and in two others some allocations need another one."""
+        priorities, claims reserve room, which yields in half of them, and in two others some allocations need
+        another one."""
+        hold = _hold(number) if Preemption.of_world(number) is Preemption.NONE else None
         return cls(
             lease=chance.random() < 0.33,
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
@@ -193,7 +200,8 @@ class Plan:
             lasting=number % 7 < 2,
             preemption=Preemption.of_world(number),
             data=number % 7 == 1,
-            reserving=_hold(number) if Preemption.of_world(number) is Preemption.NONE else None,
+            reserving=hold,
+            yielding=hold is not None and number // 7 % 2 == 1,
             viewing=number % 7 in (3, 5) and Preemption.of_world(number) is Preemption.NONE,
         )
 
@@ -218,6 +226,8 @@ class Process:
         kind = next((kind for kind, is_wanted in kinds.items() if is_wanted), CountedDriver)
         self.driver = kind(world.chance)
         self.driver.failing = plan.failing
+        if isinstance(self.driver, ReservingDriver) and plan.yielding:
+            self.driver.yields_to = (GUEST,)
         self.controller: Controller | None = None
         self.dead = False
         self.client = TroubleClient(world.server.client(), world.chance, plan.rates)

@@ -279,6 +279,12 @@ class Handle(Model):
     ] = None
 
 
+MAX_YIELDS = 16
+"""So many classes a reservation yields to."""
+
+ClassName = Annotated[str, Field(min_length=1, max_length=253)]
+"""Of a ResourceClass."""
+
 Hold = Literal["Ledger", "Nominated"]
 """Who is kept out of reserved room: pods that Parley judges, or also those that only the scheduler does."""
 
@@ -298,6 +304,14 @@ class Reserve(Model):
             "reservation pods make the scheduler keep all other pods out, too."
         ),
     ] = "Ledger"
+    yields_to: Annotated[
+        tuple[ClassName, ...],
+        Field(
+            max_length=MAX_YIELDS,
+            description="Names of ResourceClasses. Pods with a claim of such a class may use what no user of this "
+            "claim uses, until they end.",
+        ),
+    ] = ()
 
 
 class Allocation(Model):

@@ -237,7 +237,7 @@ class Allocator:
         """What pod and reservations lack on the node by now: drivers took their time."""
         if not reserving and not self._ledger.reserving(node):
             return ""
-        return lacking(self._state, node, Asker.of(pod, requested(pod).items()), reserving)
+        return lacking(self._state, node, Asker.of(self._state, pod, requested(pod).items()), reserving)
 
     async def _back_out(
         self, claims: Sequence[PodClaim], requests: Requests, results: Mapping[str, tuple[str, Allocation]]

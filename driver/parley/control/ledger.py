@@ -195,6 +195,11 @@ class Holding:
             self.phase = before
             raise
 
+    def yields_to(self, class_name: str) -> bool:
+        """Whether pods with claims of the class may use what it reserves and its users don't."""
+        reserve = self.allocation.reserve
+        return reserve is not None and class_name in reserve.yields_to
+
     def reaches(self, node: str) -> bool:
         """Whether the claim can be used on the node."""
         nodes = self.nodes
@@ -244,8 +249,8 @@ class Ledger:
             self._by_node[holding.only_node][holding.uid] = holding
             if holding.allocation.reserve is not None and not holding.standalone:
                 self._reserving[holding.only_node][holding.uid] = holding
-                if holding.is_nominated:
-                    self._held(holding.only_node)
+            if self.is_let_in(holding):
+                self._held(holding.only_node)
         if holding.class_name:
             self.limits.count(holding.uid, holding.class_name, holding.namespace, holding.units)
         self._name(holding)
@@ -305,7 +310,7 @@ class Ledger:
                 del self._by_node[node]
             if self._reserving.get(node, {}).pop(holding.uid, None) is not None and not self._reserving[node]:
                 del self._reserving[node]
-            if holding.is_nominated:
+            if self.is_let_in(holding):
                 self._held(node)
 
     def used_by(self, holding: Holding) -> Collection[Holding]:
@@ -330,6 +335,13 @@ class Ledger:
         if node not in self._reserving:
             return ()
         return [holding for holding in self._reserving[node].values() if not holding.removing]
+
+    def is_let_in(self, holding: Holding) -> bool:
+        """Whether reservation pods on its node give way to the holding's pods."""
+        if holding.is_nominated:
+            return True
+        held = self.reserving(holding.node) if self._reserving else ()
+        return any(one.is_nominated and one.yields_to(holding.class_name) for one in held)
 
     def get(self, uid: str) -> Holding | None:
         """The holding of a claim, by the claim's UID."""

@@ -53,7 +53,9 @@ class Records:
         it finds no room for.
         """
         held = [(claim, claim.holding or self._ledger.get(claim.uid)) for claim in claims]
-        for node in {holding.node for _, holding in held if holding is not None and holding.is_nominated}:
+        for node in {
+            holding.node for _, holding in held if holding is not None and self._ledger.is_let_in(holding)
+        }:
             await self._reservation_pods.sync(node)
         await together(self._write(claim, holding) for claim, holding in held if holding is not None)
 

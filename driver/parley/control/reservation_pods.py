@@ -1,13 +1,14 @@
 """Keeps the reservation pods of each node as they should be: ordinary pods are kept out of what claims reserve.
 
 For claims that reserve with `hold: Nominated`. One pass over a node: create and nominate what is missing, nominate
-the pods that are about to use such claims there, delete the rest. So a pod that comes for its claim's room gets it
-without a moment in which others could take it. One for which the node has too little is not nominated: it would
-keep others out, and not run. Users of a higher priority than the reservation pods are let in by the scheduler.
+the pods that are about to use such room there (users of the claims, and pods that they yield to), delete the rest.
+So a pod that comes for the room gets it without a moment in which others could take it. One for which the node
+has too little is not nominated: it would keep others out, and not run. Users of a higher priority than the
+reservation pods are let in by the scheduler.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from weakref import WeakValueDictionary
@@ -91,7 +92,7 @@ class ReservationPods:
             return Requeue(REFUSED_SECONDS)
         return None
 
-    async def _give_up(self, surplus: Sequence[Pod], node: str, served: Collection[str]) -> None:
+    async def _give_up(self, surplus: Sequence[Pod], node: str, served: Sequence[Pod]) -> None:
         """Delete the pods; with the last one the room goes to those that it was held for.
 
         Each deletion makes the scheduler try all pods again, and a pod that fails then loses its nomination. So
@@ -102,11 +103,11 @@ class ReservationPods:
             await self._delete(pod)
         if first:
             await asyncio.sleep(SETTLING_SECONDS)
-        await self._nominate_users(node, served)
+        await self._nominate_served(node, served)
         await self._delete(last)
 
-    def _wanted(self, node: str, present: Iterable[Pod]) -> tuple[Mapping[str, ReservationPod], Collection[str]]:
-        """The pods that are to be there, by name, and the UIDs of users that find what they request."""
+    def _wanted(self, node: str, present: Iterable[Pod]) -> tuple[Mapping[str, ReservationPod], Sequence[Pod]]:
+        """The pods that are to be there, by name, and users and guests that find what they request."""
         holdings, schedulers = self._nominated(node), self._settings.schedulers
         if not holdings or self._state.cluster.node(node) is None:
             return {}, ()
@@ -116,20 +117,20 @@ class ReservationPods:
             """Schedulers count nominated pods for those of the same or a lower priority alone."""
             return user.spec.scheduler_name in schedulers and (highest is None or priority(user) <= highest)
 
-        handover = left_to_hold(self._state, node, is_kept_out)
-        left = handover.left
+        found = left_to_hold(self._state, node, is_kept_out)
+        left = found.amounts
         pods = (reservation_pods(node, one.uid, one.path, left[one.uid], schedulers) for one in holdings)
-        return {pod.name: pod for pod in chain.from_iterable(pods)}, handover.served
+        return {pod.name: pod for pod in chain.from_iterable(pods)}, found.served
 
     def _nominated(self, node: str) -> Sequence[Holding]:
         return [holding for holding in self._state.ledger.reserving(node) if holding.is_nominated]
 
-    async def _nominate_users(self, node: str, served: Collection[str]) -> None:
+    async def _nominate_served(self, node: str, served: Sequence[Pod]) -> None:
         """Before the room that is held for them is given up. Who is bound meanwhile has it already."""
-        for holding in self._nominated(node):
-            for pod in self._state.cluster.pods_naming((holding.namespace, holding.claim)):
-                if pod.metadata.uid in served and not pod.status.nominated_node_name:
-                    await self._nominate(reference(pod), node)
+        for pod in served:
+            now = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
+            if now is not None and now.metadata.uid == pod.metadata.uid and not now.status.nominated_node_name:
+                await self._nominate(reference(pod), node)
 
     async def _nominate(self, pod: PodReference, node: str) -> None:
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}

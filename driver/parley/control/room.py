@@ -2,19 +2,36 @@
 
 The one place where the ledger's reservations meet what pods use. Whoever judges a node asks here: candidates, the
 extender, and once more what allocates, in the moment in which it is put into the ledger. Nothing is decided here.
+
+A reservation may yield to classes (`Reserve.yields_to`). A pod that has a claim of one of them is its guest:
+
+- It is judged as if what neither users nor guests use were free, less what users that wait for a node request:
+  users come before further guests. Several guests come in the order in which all pods come.
+- It has its room from the moment in which its claims are in the ledger, allocated on the node, until it ends or
+  gives them up. From then on its requests count against the reservation, at most for all that is reserved.
+- A user that finds guests in its room waits like any pod on a full node, with a reason that names their classes
+  (`taken_by_guests`). Nobody is evicted for it. What guests give up stays reserved, and goes to it first.
+- Reservation pods (`hold: Nominated`) give way to a guest as to a user, once something is allocated for it on that
+  node alone, and hold the room again when it has ended.
+- Only what pods request is yielded. What a claim of such a class reserves itself needs room of its own.
+
+All of it follows from the records of allocations, which have the classes, so a new leader continues it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, starmap
 
-from parley.api.builtin import Pod
-from parley.control.caches.cluster import over
-from parley.control.caches.usage import Share
+from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.wording import listed
+from parley.control.caches.cluster import over, reference
 from parley.control.decision.demand import Reserving
 from parley.control.ledger import Holding
+from parley.control.objects.mirror import asked as asked_by
 from parley.control.state import State
 from parley.negotiation.requests import Amounts, requested
-from parley.negotiation.reservations import PODS, Handover, Reservation, crowded, hand_over
+from parley.negotiation.reservations import PODS, Reservation, amount_of, crowded, hand_over, unused
 
 A_POD: Amounts = {PODS: 1000}
 """The slot that a pod takes on its node."""
@@ -24,19 +41,20 @@ A_POD: Amounts = {PODS: 1000}
 class Asker:
     """Who asks for room: a pod, or the claim of a namespace that no pod names yet.
 
-    `claims` are those that the pod names. `bound`: it has its own room already. `discreet`: messages don't name
-    claims of other namespaces.
+    `claims` are those that the pod names, `classes` those of all its claims. `bound`: it has its own room already.
+    `discreet`: messages don't name claims of other namespaces.
     """
 
     namespace: str
     uid: str = ""
     amounts: Amounts = field(default_factory=dict)
     claims: frozenset[str] = frozenset()
+    classes: frozenset[str] = frozenset()
     bound: bool = False
     discreet: bool = True
 
     @staticmethod
-    def of(pod: Pod, requests: Iterable[tuple[str, int]], *, discreet: bool = True) -> "Asker":
+    def of(state: State, pod: Pod, requests: Iterable[tuple[str, int]], *, discreet: bool = True) -> "Asker":
         """The pod with its requests, in thousandths."""
         return Asker(
             pod.metadata.namespace,
@@ -45,6 +63,7 @@ class Asker:
             frozenset(
                 entry.resource_claim_name for entry in pod.spec.resource_claims if entry.resource_claim_name
             ),
+            frozenset(_classes(state, pod)) if state.ledger.reserves else frozenset(),
             bool(pod.spec.node_name),
             discreet,
         )
@@ -68,8 +87,7 @@ def lacking(state: State, node: str, asker: Asker, new: Sequence[Reserving] = ()
     held = state.ledger.reserving(node)
     if not held and not new:
         return ""
-    pods = {uid: share for holding in held for uid, share in _users(state, holding) if uid != asker.uid}
-    used: dict[str, Amounts] = {uid: {**share.amounts, **A_POD} for uid, share in pods.items()}
+    used = _used(state, chain.from_iterable((*_users(state, one), *_guests(state, one)) for one in held))
     if asker.uid:
         used[asker.uid] = asker.amounts
     reservations = [
@@ -79,35 +97,131 @@ def lacking(state: State, node: str, asker: Asker, new: Sequence[Reserving] = ()
     asked: Amounts = {} if asker.bound else asker.amounts
     # of one that asks and is not bound, what it may be counted for already is free
     free = _free(state, node, () if asker.bound else (asker.uid,))
-    return crowded(asked, free, reservations, used, asker.name)
+    return crowded(asked, free, reservations, used, asker.name, "" if asker.bound else asker.uid)
 
 
-def _users(state: State, holding: Holding) -> Iterator[tuple[str, Share]]:
-    """The pods on the holding's node that name its claim, and what they use: also those that others put there, and
-    that nobody has looked at yet."""
+def _users(state: State, holding: Holding) -> Iterator[str]:
+    """The pods on the holding's node that name its claim, by UID: also those that others put there, and that
+    nobody has looked at yet."""
+    uids = (pod.metadata.uid for pod in _naming(state, holding))
+    return (uid for uid in uids if state.cluster.usage.node_of(uid) == holding.node)
+
+
+def _used(state: State, uids: Iterable[str]) -> dict[str, Amounts]:
+    """What the pods use of their node, by UID."""
+    shares = {uid: state.cluster.usage.share(uid) for uid in uids}
+    return {uid: {**share.amounts, **A_POD} for uid, share in shares.items() if share is not None}
+
+
+def _guests(state: State, holding: Holding) -> Mapping[str, Pod]:
+    """The pods to which the holding yields and that count for its node, by UID. They don't name its claim."""
+    classes = yields_to(holding)
+    if not classes:
+        return {}
+    ledger, cluster, node = state.ledger, state.cluster, holding.node
+    allocated = (user for other in ledger.on(node) if other.class_name in classes for user in other.pods.values())
+    known = (cluster.pod((user.namespace, user.name)) for user in allocated)
+    # what can be used on other nodes, too, makes a pod a guest where it is bound
+    bound = (
+        pod
+        for pod in cluster.pods_on(node)
+        if any(other.class_name in classes for other in ledger.of_pod(reference(pod)))
+    )
+    own = {pod.metadata.uid for pod in _naming(state, holding)}
+    found = {pod.metadata.uid: pod for pod in chain(known, bound) if pod is not None}
+    return {uid: pod for uid, pod in found.items() if uid not in own and cluster.usage.node_of(uid) == node}
+
+
+def _awaited(state: State, holding: Holding) -> Amounts:
+    """What the pods request that name the holding's claim and have no node yet."""
+    total = Counter[str]()
     for pod in _naming(state, holding):
-        share = state.cluster.usage.share(pod.metadata.uid)
-        if share is not None and share.node == holding.node:
-            yield pod.metadata.uid, share
+        if _awaits_node(pod) and not over(pod) and state.cluster.usage.share(pod.metadata.uid) is None:
+            total.update({**requested(pod), **A_POD})
+    return total
 
 
-def left_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) -> Handover:
-    """What of the node's reservations is to be held: what neither pods on the node use nor users that are about to
-    be placed there, if they would be kept out of it themselves. The pod that came first takes first."""
+def _classes(state: State, pod: Pod) -> Iterator[str]:
+    """Those of the pod's claims; of a template's, before its claim is generated."""
+    cluster, namespace = state.cluster, pod.metadata.namespace
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_name:
+            claim = cluster.claim((namespace, entry.resource_claim_name))
+            if claim is not None:
+                yield claim.spec.resource_class_name
+            continue
+        mirror = cluster.generated(pod, entry.name)
+        if mirror is None:
+            template = cluster.template_mirror((namespace, entry.resource_claim_template_name or ""))
+            mirror = BuiltinClaim(spec=template.spec.spec) if template is not None else None
+        request = asked_by(mirror) if mirror is not None else None
+        if request is not None:
+            yield request.class_name
+
+
+def taken_by_guests(state: State, node: str, asker: Asker) -> str:
+    """What of the room reserved on the node for claims of the pod others have, to which it yields: as a clause, ""
+    if nothing."""
+    told = []
+    for holding in state.ledger.reserving(node):
+        if asker.uses(holding) and (guests := _guests(state, holding)):
+            own = Reservation(holding.uid, holding.path, reserved(holding), frozenset(guests))
+            left = unused([own], _used(state, guests))[holding.uid]
+            taken = {name: amount - left[name] for name, amount in own.amounts.items() if amount > left[name]}
+            whom = f"pods of class {listed(yields_to(holding), 3)}, to which it yields,"
+            used = listed(starmap(amount_of, taken.items()))
+            told.append(f"of what is reserved for claim {holding.path}, {whom} use {used}")
+    return "; ".join(told)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftToHold:
+    """What of each reservation is to be held, by its claim's UID, and the pods without a node that find what they
+    request: users and guests of claims whose room reservation pods hold."""
+
+    amounts: Mapping[str, Amounts]
+    served: Sequence[Pod]
+
+
+def left_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) -> LeftToHold:
+    """What of the node's reservations is to be held: what neither pods on the node use nor users and guests that
+    are about to be placed there, if they would be kept out of it themselves. Guests have their room already; of
+    users the one that came first takes first."""
     placed: dict[str, Amounts] = {}
     waiting: dict[str, Pod] = {}
+    first: dict[str, Pod] = {}
+    let_in = set[str]()
     reservations = []
     for holding in state.ledger.reserving(node):
         users = [pod for pod in _naming(state, holding) if not over(pod)]
         there = {pod.metadata.uid for pod in users if pod.spec.node_name == node}
         coming = {pod.metadata.uid: pod for pod in users if _awaits_node(pod) and is_kept_out(pod)}
-        placed |= {uid: {**share.amounts, **A_POD} for uid in there if (share := state.cluster.usage.share(uid))}
         waiting |= coming
-        takers = frozenset([*there, *coming])
-        reservations.append(Reservation(holding.uid, holding.path, reserved(holding), takers))
-    in_turn = sorted(waiting.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
+        guests = _guests(state, holding)
+        came = {uid for uid, pod in guests.items() if pod.spec.node_name}
+        come = {uid: pod for uid, pod in guests.items() if uid not in came and is_kept_out(pod)}
+        placed |= _used(state, (*there, *came))
+        first |= come
+        if holding.is_nominated:
+            let_in |= {*coming, *come}
+        reservations.append(
+            Reservation(
+                holding.uid,
+                holding.path,
+                reserved(holding),
+                frozenset([*there, *coming]),
+                yields_to=frozenset([*came, *come]),
+            )
+        )
+    in_turn = [*first.values(), *sorted(waiting.values(), key=_arrival)]
     asked: dict[str, Amounts] = {pod.metadata.uid: {**requested(pod), **A_POD} for pod in in_turn}
-    return hand_over(reservations, placed, asked, _free(state, node, asked))
+    found = hand_over(reservations, placed, asked, _free(state, node, asked))
+    served = let_in.intersection(found.served)
+    return LeftToHold(found.left, [pod for pod in in_turn if pod.metadata.uid in served])
+
+
+def _arrival(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
 def _awaits_node(pod: Pod) -> bool:
@@ -119,9 +233,17 @@ def _naming(state: State, holding: Holding) -> Sequence[Pod]:
 
 
 def _reservation(state: State, holding: Holding, asker: Asker) -> Reservation:
-    own = [asker.uid] if asker.uid and asker.uses(holding) else []
-    users = frozenset([*own, *(uid for uid, _ in _users(state, holding))])
-    return Reservation(holding.uid, holding.path, reserved(holding), users)
+    guests = frozenset(_guests(state, holding))
+    is_own = bool(asker.uid) and asker.uses(holding)
+    is_guest = bool(asker.uid) and not is_own and not asker.classes.isdisjoint(yields_to(holding))
+    return Reservation(
+        holding.uid,
+        holding.path,
+        reserved(holding),
+        frozenset([*([asker.uid] if is_own else ()), *_users(state, holding)]),
+        yields_to=guests | {asker.uid} if is_guest else guests,
+        awaited=_awaited(state, holding) if is_guest and asker.uid not in guests else {},
+    )
 
 
 def _free(state: State, node: str, asking: Iterable[str]) -> Amounts:
@@ -135,3 +257,9 @@ def reserved(holding: Holding) -> Mapping[str, int]:
     """What the holding reserves on its node, in thousandths."""
     reserve = holding.allocation.reserve
     return reserve.thousandths() if reserve is not None else {}
+
+
+def yields_to(holding: Holding) -> Sequence[str]:
+    """The classes to whose pods it leaves what its users don't use."""
+    reserve = holding.allocation.reserve
+    return reserve.yields_to if reserve is not None else ()

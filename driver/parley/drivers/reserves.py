@@ -40,10 +40,11 @@ class WorkspaceReserve(Parameters):
     memory: Annotated[Size | None, Field(description="As pods request it.")] = None
     pods: Annotated[int, Field(ge=0, le=MOST_PODS, description="Of the number of pods that the node takes.")] = 0
 
-    def reserve(self, hold: Hold) -> Reserve:
+    def reserve(self, hold: Hold, yields_to: tuple[str, ...]) -> Reserve:
         """As it is recorded."""
         named = {"cpu": self.cpu, "memory": self.memory}
-        return Reserve({name: amount for name, amount in named.items() if amount is not None}, self.pods, hold)
+        amounts = {name: amount for name, amount in named.items() if amount is not None}
+        return Reserve(amounts, self.pods, hold, yields_to)
 
     def amounts(self) -> dict[str, str | int]:
         """By the names of the fields, without those that are left out."""

@@ -178,7 +178,8 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
     def reserves(self, claim: WorkspaceClaim) -> Reserve | None:
         """As the claim says."""
         asked = claim.parameters.reserve
-        return asked.reserve(claim.class_parameters.hold) if asked is not None else None
+        class_ = claim.class_parameters
+        return asked.reserve(class_.hold, class_.yields_to) if asked is not None else None
 
     def room_left(self, request: WorkspaceRequest, nodes: Sequence[str]) -> Mapping[str, float]:
         """The GiB that are left."""

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from parley.api.models import MAX_DEADLINE, Hold
+from parley.api.models import MAX_DEADLINE, MAX_YIELDS, ClassName, Hold
 from parley.drivers.groups import HOSTNAME
 from parley.drivers.reserves import Size, WorkspaceReserve
 from parley.sdk import Parameters
@@ -134,6 +134,14 @@ class WorkspaceClass(Parameters):
             "its second scheduler. Nominated: all pods, by reservation pods, if the installation has these."
         ),
     ] = "Ledger"
+    yields_to: Annotated[
+        tuple[ClassName, ...],
+        Field(
+            max_length=MAX_YIELDS,
+            description="Classes, of any driver: pods with a claim of such a class, in all namespaces, may use "
+            "what is reserved and unused, until they end.",
+        ),
+    ] = ()
     topology_key: Annotated[
         str,
         Field(max_length=317, description="The label of nodes by which groups are kept together."),

@@ -2,11 +2,15 @@
 
 What the users of a claim request counts against its reservation first, so that a node has to have the larger of
 the two, never the sum. Amounts are in thousandths by resource name; `pods` are pod slots.
+
+A reservation may yield to pods that don't use its claim. They take what no user takes, and never more than is
+reserved; when they end, it is reserved again. What users that wait for the node request is left for these: so
+users come before further pods that the reservation yields to, and after those that have its room already.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parley.api.wording import listed
 from parley.negotiation.requests import Amounts
@@ -22,7 +26,8 @@ _IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")
 class Reservation:
     """What a claim, by UID and as "namespace/name", has reserved on a node, and the UIDs of the pods that use it.
 
-    `new`: it is about to be made.
+    `yields_to` are UIDs of other pods that may take from it, `awaited` is what users that wait for the node
+    request. `new`: it is about to be made.
     """
 
     uid: str
@@ -30,6 +35,8 @@ class Reservation:
     amounts: Amounts
     users: frozenset[str]
     new: bool = False
+    yields_to: frozenset[str] = frozenset()
+    awaited: Amounts = field(default_factory=dict)
 
     @property
     def namespace(self) -> str:
@@ -40,15 +47,48 @@ class Reservation:
 def unused(reservations: Sequence[Reservation], pods: Mapping[str, Amounts]) -> dict[str, dict[str, int]]:
     """What of each reservation, by its claim's UID, no pod uses; `pods` has what each pod there uses, by UID.
 
-    A pod that uses several claims takes from one after the other; pods that can take from few come first. Nothing
-    is taken twice, and when a pod goes, at most as much more is left as it used.
+    A pod that uses several claims takes from one after the other; pods that can take from few come first, and
+    those that reservations yield to after users. Nothing is taken twice, and when a pod goes, at most as much more
+    is left as it used.
     """
     left = {one.uid: dict(one.amounts) for one in reservations}
-    order = sorted(reservations, key=lambda one: one.uid)
-    claims = {pod: [one.uid for one in order if pod in one.users] for pod in pods}
-    for pod in sorted(pods, key=lambda uid: (len(claims[uid]), uid)):
+    guests = frozenset[str]().union(*(one.yields_to for one in reservations))
+    claims = {pod: _sources(reservations, pod) for pod in pods}
+    for pod in sorted(pods, key=lambda uid: (uid in guests, len(claims[uid]), uid)):
         _take(left, claims[pod], pods[pod])
     return left
+
+
+def _sources(reservations: Sequence[Reservation], pod: str) -> list[str]:
+    """The claims, by UID, from which the pod takes: first those that it uses, then those that yield to it."""
+    order = sorted(reservations, key=lambda one: one.uid)
+    own = [one.uid for one in order if pod in one.users]
+    return own + [one.uid for one in order if pod in one.yields_to and pod not in one.users]
+
+
+def _beside(
+    reservations: Sequence[Reservation], pods: Mapping[str, Amounts], asker: str
+) -> Mapping[str, Mapping[str, int]]:
+    """What is unused when the one that asks, which is among the pods, has taken its part: as a guest after all
+    others, and nothing of what is awaited."""
+    if not any(asker in one.yields_to for one in reservations):
+        return unused(reservations, pods)
+    left = unused(reservations, {uid: amounts for uid, amounts in pods.items() if uid != asker})
+    for_it = {
+        one.uid: dict(left[one.uid]) if asker in one.users else _unawaited(left[one.uid], one)
+        for one in reservations
+    }
+    before = {uid: dict(amounts) for uid, amounts in for_it.items()}
+    _take(for_it, _sources(reservations, asker), pods[asker])
+    return {
+        uid: {name: amount - before[uid][name] + for_it[uid][name] for name, amount in amounts.items()}
+        for uid, amounts in left.items()
+    }
+
+
+def _unawaited(left: Amounts, reservation: Reservation) -> dict[str, int]:
+    """What of that no user waits for."""
+    return {name: max(amount - reservation.awaited.get(name, 0), 0) for name, amount in left.items()}
 
 
 def _take(left: Mapping[str, dict[str, int]], claims: Sequence[str], amounts: Amounts) -> dict[str, int]:
@@ -80,16 +120,20 @@ def hand_over(
 ) -> Handover:
     """Let pods that wait for the node take from the reservations beside `pods`, which are on it: first come, first
     served, in the order of `waiting`. What their claims don't have they take from what is `free`, as far as nobody
-    has reserved it."""
+    has reserved it. One that isn't served takes nothing where a claim has yielded: what comes back is kept."""
     left = unused(reservations, pods)
+    yielding = {one.uid for one in reservations if not one.yields_to.isdisjoint((*pods, *waiting))}
     spare = {name: amount - sum(one.get(name, 0) for one in left.values()) for name, amount in free.items()}
-    order = sorted(reservations, key=lambda one: one.uid)
     served = []
     for pod, asked in waiting.items():
-        lacking = _take(left, [one.uid for one in order if pod in one.users], asked)
+        sources = _sources(reservations, pod)
+        before = {uid: dict(left[uid]) for uid in sources if uid in yielding}
+        lacking = _take(left, sources, asked)
         if all(amount <= spare.get(name, 0) for name, amount in lacking.items()):
             served.append(pod)
             spare |= {name: spare[name] - amount for name, amount in lacking.items()}
+        else:
+            left |= before
     return Handover(left, served)
 
 
@@ -99,13 +143,15 @@ def crowded(
     reservations: Sequence[Reservation],
     pods: Mapping[str, Amounts],
     named: Callable[[Reservation], str],
+    asker: str = "",
 ) -> str:
     """Why a node does not have what is asked for beside what is reserved there, "" if it has.
 
     `free` is what no pod uses, the one that asks left out; it is among `pods`, as in `unused`. `named` is how the
-    claim of a reservation is called. "" where everything that is reserved is used.
+    claim of a reservation is called. "" where everything that is reserved is used. `asker` is the UID of the one
+    that asks, if it is not bound yet.
     """
-    left = unused(reservations, pods)
+    left = _beside(reservations, pods, asker)
     new = {name for one in reservations if one.new for name in one.amounts}
     for name in sorted({*asked, *new}):
         kept = {one.uid: left[one.uid].get(name, 0) for one in reservations}

@@ -6,6 +6,7 @@ priority there.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 
@@ -16,7 +17,7 @@ from parley.control.caches.cluster import ClusterCache, priority
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Reserving
 from parley.control.decision.eligible import EligibleNodes
-from parley.control.room import Asker, lacking
+from parley.control.room import Asker, lacking, taken_by_guests
 from parley.control.state import State
 from parley.negotiation.fit import misfit, needs_of, selected, unsuitable
 from parley.negotiation.nowhere import apart, in_common
@@ -52,7 +53,7 @@ class CandidateNodes(EligibleNodes):
 
     @cached_property
     def _asker(self) -> Asker:
-        return Asker.of(self._pod, self._needs.requests, discreet=self._discreet)
+        return Asker.of(self._state, self._pod, self._needs.requests, discreet=self._discreet)
 
     @cached_property
     def _volumes(self) -> tuple[tuple[str, NodeSelector], ...]:
@@ -76,6 +77,7 @@ class CandidateNodes(EligibleNodes):
             repr(needs.tolerations),
             needs.node_name,
             self.only,
+            self._asker.classes,
             repr(self._volumes) if self._volumes else "",
         )
 
@@ -107,9 +109,13 @@ class CandidateNodes(EligibleNodes):
         if (
             plain := obstacle_for(self._needs, found, allocatable, usage.used(node), usage.pods(node))
         ) is not None:
-            return plain
+            return self._because_of_guests(plain, node)
         full = self.crowded(node) if found is not None and selected(self._needs, found) else ""
         return Obstacle(Cause.FULL, full) if full else None
+
+    def _because_of_guests(self, obstacle: Obstacle, node: str) -> Obstacle:
+        guests = taken_by_guests(self._state, node, self._asker) if obstacle.cause is Cause.FULL else ""
+        return replace(obstacle, text=f"{obstacle.text}: {guests}") if guests else obstacle
 
     def crowded(self, node: str, new: Sequence[Reserving] = ()) -> str:
         reserved = new or self._state.ledger.reserving(node)

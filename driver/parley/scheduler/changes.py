@@ -16,7 +16,7 @@ from parley.api.builtin import (
 )
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.api.volumes import PersistentVolumeClaim
-from parley.control.caches.cluster import ClusterCache, done, priority
+from parley.control.caches.cluster import ClusterCache, done, over, priority
 from parley.control.caches.indexes import Key, named_claims
 from parley.control.claims.named import failure_of
 from parley.control.claims.on_demand import shared_topic
@@ -30,6 +30,7 @@ from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.deallocation import Deallocator
 from parley.control.release.releases import Releases, out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign
+from parley.control.room import yields_to
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.queue import WorkQueue
@@ -146,8 +147,17 @@ class Changes:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._reconciler.pod_gone(old)
             self.enqueue(old)
+        if old is not None and not (old.spec.node_name or over(old)) and (new is None or over(new)):
+            self._awaits_room_no_more(old)
         if old is not None and old.spec.node_name and not done(old) and (new is None or done(new)):
             self._reconciler.pod_left(old.spec.node_name)
+
+    def _awaits_room_no_more(self, pod: Pod) -> None:
+        """Pods to which its claims yield may have the room that was left for it."""
+        for key in named_claims(pod):
+            holding = self._ledger.of_claim(*key)
+            if holding is not None and yields_to(holding):
+                self._reconciler.room_made(holding.node)
 
     def room_made(self, node: str) -> None:
         """A pod does not count for the node any more."""

@@ -14,7 +14,7 @@ import orjson
 from pydantic import ValidationError
 from pydantic_core.core_schema import ErrorType
 
-from parley.api.models import MAX_DEADLINE
+from parley.api.models import MAX_DEADLINE, MAX_YIELDS
 from parley.api.opaque import why_unreadable
 from parley.negotiation.answers import Answer
 from parley.negotiation.availability import NodeLabels
@@ -37,6 +37,9 @@ MAX_RESERVED = 16
 
 MAX_USED = 32
 """Claims that one claim needs to be there."""
+
+MAX_NAME = 253
+"""Characters of an object's name."""
 
 MOST_PODS = 10_000
 MOST_CAPACITY = 2**63 - 1
@@ -229,6 +232,9 @@ def check_reserve(driver: str, claim: str, reserve: object) -> None:
 def _reserve_fault(reserve: Reserve) -> str:
     if reserve.hold not in ("Ledger", "Nominated"):
         return "hold must be Ledger or Nominated"
+    names = reserve.yields_to
+    if not isinstance(names, tuple) or len(names) > MAX_YIELDS or not all(map(_is_class_name, names)):
+        return f"yields_to must be a tuple of at most {MAX_YIELDS} names of classes"
     if not 0 <= reserve.pods <= MOST_PODS or "pods" in reserve.amounts or len(reserve.amounts) > MAX_RESERVED:
         return f"it may have 0 to {MOST_PODS} pods, and amounts of at most {MAX_RESERVED} other resources"
     try:
@@ -236,6 +242,10 @@ def _reserve_fault(reserve: Reserve) -> str:
     except ValueError as error:
         return str(error)
     return "no amount may be less than 0" if any(amount < 0 for amount in amounts.values()) else ""
+
+
+def _is_class_name(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= MAX_NAME
 
 
 def check_uses(driver: str, uses: object) -> None:

@@ -134,11 +134,15 @@ class Reserve:
 
     `hold` says who is kept out of what is unused: with `Ledger` all pods that Parley judges, with `Nominated` also
     those that only the scheduler judges, by reservation pods.
+
+    `yields_to` are names of at most 16 ResourceClasses, of any driver: a pod with a claim of such a class may use
+    what no user of this claim uses, in any namespace, until it ends. So let administrators set it, in the class.
     """
 
     amounts: Mapping[str, str] = field(default_factory=dict)
     pods: int = 0
     hold: Hold = "Ledger"
+    yields_to: tuple[str, ...] = ()
 
     def thousandths(self) -> dict[str, int]:
         """All of it by resource name, in thousandths, without what is zero. Raises ValueError."""

@@ -34,6 +34,8 @@ def allocation_record(driver: str, allocation: Allocation, node: str, *, shareab
         body["availableOnNodes"] = selector_body(allocation.available_on or (node,))
     if (reserve := allocation.reserve) is not None:
         body["reserve"] = {"amounts": dict(reserve.amounts), "pods": reserve.pods, "hold": reserve.hold}
+        if reserve.yields_to:
+            body["reserve"]["yieldsTo"] = list(reserve.yields_to)
     return body
 
 
@@ -81,7 +83,7 @@ def _reserve(recorded: models.Reserve | None) -> Reserve | None:
     """What is reserved by the record; nothing if somebody else wrote it, in another form."""
     if recorded is None:
         return None
-    reserve = Reserve(recorded.amounts, recorded.pods, recorded.hold)
+    reserve = Reserve(recorded.amounts, recorded.pods, recorded.hold, recorded.yields_to)
     try:
         return reserve if reserve.thousandths() else None
     except ValueError:

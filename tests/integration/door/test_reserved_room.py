@@ -61,7 +61,13 @@ def late(name: str, priority_class: str) -> Manifest:
 
 
 async def begin(
-    team: Namespace, parley: Parley, hold: Hold = "Ledger", *, shareable: bool = False, **reserve: str | int
+    team: Namespace,
+    parley: Parley,
+    hold: Hold = "Ledger",
+    *,
+    shareable: bool = False,
+    yields_to: Collection[str] = (),
+    **reserve: str | int,
 ) -> None:
     """One node has a disk. The first task of `build` was a small one, and has ended."""
     await parley.kill()
@@ -69,7 +75,8 @@ async def begin(
     parley.settings = ControllerSettings(reservation_schedulers=(KUBE_SCHEDULER,))
     await parley.start()
     class_ = {"whenUnused": {"keepSeconds": 600}, "shareable": shareable}
-    most = {"maxReserve": {"cpu": str(CPUS), "pods": SLOTS}, "hold": hold}
+    await nobody_else_there(team)
+    most = {"maxReserve": {"cpu": str(CPUS), "pods": SLOTS}, "hold": hold, "yieldsTo": [*yields_to]}
     await team.create(
         workspace_disk("node-0"), resource_class("builds", Directories.name, parameters=most, **class_)
     )
@@ -79,6 +86,18 @@ async def begin(
     assert (await team.bound("clone")).spec.node_name == "node-0"
     await team.finish("clone")
     await team.claim("build", lambda mirror: not mirror.status.reserved_for, "is used by nobody")
+
+
+async def nobody_else_there(team: Namespace) -> None:
+    """Return when no pod of anybody else is bound to the node, or holds room there: one more would be one too many
+    where all slots count."""
+
+    def on_it(pod: Pod) -> bool:
+        ended = pod.status.phase in ("Succeeded", "Failed")
+        return not ended and "node-0" in (pod.spec.node_name, pod.status.nominated_node_name)
+
+    what = "no pod of another test is on node-0"
+    await until(team.client, PODS, lambda pods: not any(map(on_it, pods.values())), what)
 
 
 async def test_with_a_reservation_the_late_big_task_fits_and_others_are_kept_out(
@@ -212,6 +231,45 @@ async def test_reservation_pods_keep_ordinary_pods_out_over_a_restart_of_the_sch
         await held(team, 24)
     else:
         assert "too little cpu left" in await team.waits("late", reasons.CLAIM_STRANDED)
+
+
+@pytest.mark.parametrize("hold", ["Nominated", "Ledger"])
+async def test_others_use_the_room_while_no_user_does_and_only_those_to_whom_it_yields(
+    reservation_pods: None, team: Namespace, parley: Parley, hold: Hold
+) -> None:
+    """A user that comes meanwhile waits until they have ended, and no further one comes before it."""
+    await begin(team, parley, hold, yields_to=["night"], cpu="24")
+    await team.create(resource_class("night", Directories.name, parameters={}))
+    for name in ("beside", "kept-out"):
+        await team.create(claim(name, "builds", size="1Mi"), task(name, name, 8))
+        if name == "beside":
+            assert (await team.bound(name)).spec.node_name == "node-0"
+    await team.waits("kept-out", reasons.NO_CANDIDATES)
+
+    await held(team, 24 if hold == "Nominated" else 0)
+    for name in ("guest-0", "guest-1"):
+        await team.create(claim(name, "night", size="1Mi"), task(name, name, 8))
+        assert (await team.bound(name)).spec.node_name == "node-0"
+    await held(team, 8 if hold == "Nominated" else 0)
+
+    await team.create(task("late", "build", 24))
+    told = await team.waits("late", reasons.CLAIM_STRANDED)
+    whose = f"of what is reserved for claim {team.name}/build, pods of class night, to which it yields, use 16 cpu"
+    assert f"too little cpu left: {whose}" in told
+    await team.create(claim("guest-2", "night", size="1Mi"), task("guest-2", "guest-2", 8))
+    told = await team.waits("guest-2", reasons.NO_CANDIDATES)
+    assert f"8 cpu are reserved for claim {team.name}/build" in told
+
+    await parley.kill()
+    await parley.start()
+    await team.finish("guest-0")
+    await held(team, 16 if hold == "Nominated" else 0)
+    await team.waits("guest-2", reasons.NO_CANDIDATES)
+    await team.finish("guest-1")
+    assert (await team.bound("late")).spec.node_name == "node-0"
+    await team.finish("late")
+    assert (await team.bound("guest-2")).spec.node_name == "node-0"
+    await team.waits("kept-out", reasons.NO_CANDIDATES)
 
 
 async def test_the_controllers_account_makes_no_other_pods(

@@ -272,7 +272,9 @@ def test_sizes_that_are_none_are_refused(size: str) -> None:
 def test_cpus_are_reserved_as_pods_request_them(cpu: object) -> None:
     asked = WorkspaceParameters.model_validate({"reserve": {"cpu": cpu, "memory": "2Gi", "pods": 3}}).reserve
     assert asked is not None
-    assert asked.reserve("Ledger") == Reserve({"cpu": str(cpu), "memory": "2Gi"}, 3)
+    assert asked.reserve("Ledger", ("night",)) == Reserve(
+        {"cpu": str(cpu), "memory": "2Gi"}, 3, yields_to=("night",)
+    )
 
 
 @pytest.mark.parametrize(
@@ -410,3 +412,16 @@ def test_what_is_too_small_for_a_file_system_is_refused() -> None:
     answer = driver.viable(asks("p", {"size": "15Mi"}, enforce="Image"), ("a",))["claim-0"]
     assert answer.reasons["a"].startswith("size=15Mi of claim ")
     assert "is too small for a file system: request 16Mi or more" in answer.reasons["a"]
+
+
+def test_the_class_says_to_whom_what_claims_reserve_yields_and_the_claim_can_not() -> None:
+    class_ = WorkspaceClass.model_validate({"maxReserve": {"cpu": 4}, "yieldsTo": ["night", "weekend"]})
+    asked = WorkspaceParameters.model_validate({"reserve": {"cpu": 2}})
+    claim = ClaimRequest("data", "u-1", "build", "tested", asked, class_)
+    assert WorkspaceDriver().reserves(claim) == Reserve({"cpu": "2"}, yields_to=("night", "weekend"))
+    for inside in ({"reserve": {"cpu": 2, "yieldsTo": ["mine"]}}, {"yieldsTo": ["mine"]}):
+        with pytest.raises(ValidationError, match="yieldsTo"):
+            WorkspaceParameters.model_validate(inside)
+    for names in (["x"] * 17, [""], ["x" * 254]):
+        with pytest.raises(ValidationError, match="yieldsTo"):
+            WorkspaceClass.model_validate({"yieldsTo": names})

@@ -29,6 +29,22 @@ def test_what_a_claim_reserves_is_shown_with_it_and_keeps_others_out(play: Play)
     play(scenario)
 
 
+def test_to_whom_a_reservation_yields_is_shown_with_it(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "node-1", yields_to=["night", "weekend"])
+        await claim(world, "build-42", {"cpu": "2"})
+        await task(world, "clone", "build-42")
+
+        holder = await explained(world, "clone")
+
+        (state,) = (claim_state(one, holder) for one in holder.claims)
+        assert state.startswith(
+            "allocated on node node-1, reserves 2 cpu there and yields to pods of class night, weekend: node-1/"
+        )
+
+    play(scenario)
+
+
 def test_claims_of_other_namespaces_are_named_to_who_may_read_them(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, "node-1")

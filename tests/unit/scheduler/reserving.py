@@ -1,6 +1,6 @@
 """Workspaces that reserve room on nodes, and tasks that use them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.unit.scheduler.conftest import World
@@ -12,7 +12,17 @@ from parley.drivers.workspace import DISK, WorkspaceDriver
 MOST = {"cpu": "8", "memory": "16Gi", "pods": 100}
 
 
-async def disks(world: World, *nodes: str, most: dict[str, Any] | None = MOST, hold: Hold = "Ledger") -> None:
+NIGHT = "night"
+"""A class to which claims may yield what they reserve."""
+
+
+async def disks(
+    world: World,
+    *nodes: str,
+    most: dict[str, Any] | None = MOST,
+    hold: Hold = "Ledger",
+    yields_to: Sequence[str] = (),
+) -> None:
     """Nodes with disks, 8 CPUs and 16Gi; the class `workspace` is shareable and keeps claims without users."""
     for node in nodes:
         await world.add_node(node)
@@ -21,8 +31,9 @@ async def disks(world: World, *nodes: str, most: dict[str, Any] | None = MOST, h
         spec = {"driver": WorkspaceDriver.name, "nodeName": node, "pool": pool, "devices": [device]}
         await world.create(RESOURCE_SLICES, {"metadata": {"name": f"{node}-disk"}, "spec": spec})
     body = {"driverName": WorkspaceDriver.name, "shareable": True, "whenUnused": {"keepSeconds": 3600}}
-    parameters = {"hold": hold, **({"maxReserve": most} if most else {})}
+    parameters = {"hold": hold, "yieldsTo": yields_to, **({"maxReserve": most} if most else {})}
     await world.create(CLASSES, {"metadata": {"name": "workspace"}, **body, "parameters": parameters})
+    await world.create(CLASSES, {"metadata": {"name": NIGHT}, "driverName": WorkspaceDriver.name})
 
 
 async def begin(
@@ -30,9 +41,10 @@ async def begin(
     *nodes: str,
     most: dict[str, Any] | None = MOST,
     driver: Callable[[], WorkspaceDriver] = WorkspaceDriver,
+    yields_to: Sequence[str] = (),
 ) -> None:
     """With a controller."""
-    await disks(world, *nodes, most=most)
+    await disks(world, *nodes, most=most, yields_to=yields_to)
     world.start_parley(drivers=[driver()])
 
 
@@ -41,6 +53,12 @@ async def claim(
 ) -> None:
     parameters = {"size": "1Mi", **({"reserve": reserve} if reserve else {}), **more}
     await world.add_claim(name, "workspace", mode, **parameters)
+
+
+async def guest(world: World, name: str, cpu: str, **spec: Any) -> str:
+    """A task with a claim of the class `NIGHT`, which has its name."""
+    await world.add_claim(name, NIGHT, size="1Mi")
+    return await task(world, name, name, cpu=cpu, **spec)
 
 
 async def task(world: World, name: str, *claims: str, cpu: str = "1", **spec: Any) -> str:

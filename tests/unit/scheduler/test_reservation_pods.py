@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.unit.scheduler.conftest import NAMESPACE, World
-from tests.unit.scheduler.reserving import claim, disks, task
+from tests.unit.scheduler.reserving import NIGHT, claim, disks, guest, task
 
 from parley.api import reasons
 from parley.api.builtin import Pod
@@ -24,9 +24,13 @@ KUBE_SCHEDULER = "default-scheduler"
 
 
 async def begin(
-    world: World, *nodes: str, hold: Hold = "Nominated", schedulers: Sequence[str] = (KUBE_SCHEDULER,)
+    world: World,
+    *nodes: str,
+    hold: Hold = "Nominated",
+    schedulers: Sequence[str] = (KUBE_SCHEDULER,),
+    yields_to: Sequence[str] = (),
 ) -> None:
-    await disks(world, *nodes, hold=hold)
+    await disks(world, *nodes, hold=hold, yields_to=yields_to)
     world.start_parley(drivers=[WorkspaceDriver()], reservation_schedulers=tuple(schedulers))
 
 
@@ -159,6 +163,52 @@ def test_a_new_controller_goes_on_where_the_former_one_was(play: Play, while_awa
         world.start_parley(drivers=[WorkspaceDriver()], reservation_schedulers=(KUBE_SCHEDULER,))
         await asyncio.sleep(30)
         assert await held(world) == ({} if while_away == "the claim's end" else {"a": ["6"]})
+
+    play(scenario)
+
+
+def test_they_give_way_to_pods_that_the_claim_yields_to_and_hold_the_room_again(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a", yields_to=[NIGHT])
+        await after_first_task(world, cpu="6")
+        assert [await ordinary(world, f"ordinary-{i}") for i in range(2)] == ["a", ""]
+        assert await guest(world, "guest", cpu="4") == "a"
+        assert await held(world) == {"a": ["2"]}
+        assert await ordinary(world, "kept-out", cpu="1") == ""
+
+        assert await task(world, "late", "build", cpu="4") == ""
+        assert await held(world) == {"a": ["2"]}
+        assert await ordinary(world, "kept-out-2", cpu="1") == ""
+
+        for name in ("ordinary-1", "kept-out", "kept-out-2"):
+            await world.delete_pod(name)
+        await world.finish_pod("guest")
+        await asyncio.sleep(20)
+        assert await world.node_of("late") == "a"
+        assert await held(world) == {"a": ["2"]}
+        assert await ordinary(world, "kept-out-3", cpu="1") == ""
+        await world.finish_pod("late")
+        await world.settle()
+        assert await held(world) == {"a": ["6"]}
+
+    play(scenario)
+
+
+def test_they_hold_the_room_again_when_a_guest_could_not_be_placed(play: Play) -> None:
+    """Something else that only the scheduler knows keeps it away."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a", yields_to=[NIGHT])
+        await after_first_task(world, cpu="6")
+        apart = {"labelSelector": {"matchLabels": {"app": "test"}}, "topologyKey": "kubernetes.io/hostname"}
+        alone = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+        assert await ordinary(world, "ordinary") == "a"
+        assert await guest(world, "guest", cpu="4", affinity=alone) == ""
+        await asyncio.sleep(30)
+        await world.delete_pod("guest")
+        await world.settle()
+        assert await held(world) == {"a": ["6"]}
+        assert await ordinary(world, "kept-out", cpu="1") == ""
 
     play(scenario)
 

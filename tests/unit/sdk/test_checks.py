@@ -322,6 +322,9 @@ class Reserves(Nothing):
     [
         ("2", "it must be None or a Reserve"),
         (Reserve({"cpu": "-1"}), "no amount may be less than 0"),
+        (Reserve({"cpu": "1"}, yields_to=("x",) * 17), "yields_to must be a tuple of at most 16 names of classes"),
+        (Reserve({"cpu": "1"}, yields_to=("",)), "yields_to must be a tuple of at most 16 names of classes"),
+        (Reserve({"cpu": "1"}, yields_to="night"), "yields_to must be a tuple of at most 16 names of classes"),  # type: ignore[arg-type]
         (Reserve({"cpu": "much"}), "'much' is not a quantity"),
         (Reserve({"pods": "3"}), "it may have 0 to 10000 pods, and amounts of at most 16 other resources"),
         (Reserve(pods=-1), "it may have 0 to 10000 pods, and amounts of at most 16 other resources"),

@@ -30,7 +30,14 @@ from parley.api.resources import (
 )
 from parley.control.caches import kept
 from parley.control.caches.generated_claims import GeneratedClaims
-from parley.control.caches.indexes import Key, named_claims, owning_pods, parameters_of_claim, parameters_of_class
+from parley.control.caches.indexes import (
+    Key,
+    claiming_on,
+    named_claims,
+    owning_pods,
+    parameters_of_claim,
+    parameters_of_class,
+)
 from parley.control.caches.listener import Listener
 from parley.control.caches.own_writes import OwnWrites
 from parley.control.caches.plugins import Plugins
@@ -142,6 +149,7 @@ class ClusterCache:
         self._classes.index("parameters", parameters_of_class)
         self._releases.index("holding", lambda release: [release.spec.holding_uid])
         self._pods.index("claim", named_claims)
+        self._pods.index("node", claiming_on)
         self._pods.index("volume claim", volume_claims)
         self._pods.index("reservation", reserved_on)
 
@@ -228,6 +236,10 @@ class ClusterCache:
     def pods_naming(self, claim: Key) -> Sequence[Pod]:
         """The pods whose spec names the claim."""
         return self._pods.by_index("claim", claim)
+
+    def pods_on(self, node: str) -> Sequence[Pod]:
+        """The pods with claims that are bound to the node."""
+        return self._pods.by_index("node", ("", node))
 
     def pods_with_volume(self, claim: Key) -> Sequence[Pod]:
         """The pods with claims of ours that have the PersistentVolumeClaim."""

@@ -18,6 +18,11 @@ def named_claims(pod: Pod) -> Iterable[Key]:
     return [(pod.metadata.namespace, entry.resource_claim_name) for entry in entries if entry.resource_claim_name]
 
 
+def claiming_on(pod: Pod) -> Iterable[Key]:
+    """The node of a pod that has claims and is bound, under no namespace."""
+    return [("", pod.spec.node_name)] if pod.spec.resource_claims and pod.spec.node_name else []
+
+
 def owning_pods(claim: ResourceClaim) -> Iterable[Key]:
     """The pod that the claim belongs to, which is of its namespace, whatever the UID is."""
     uid = owner_uid(claim)

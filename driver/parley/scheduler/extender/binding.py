@@ -122,7 +122,7 @@ class Binder:
         """
         if not self._ledger.reserving(node):
             return
-        if why := lacking(self._state, node, Asker.of(pod, requested(pod).items())):
+        if why := lacking(self._state, node, Asker.of(self._state, pod, requested(pod).items())):
             raise BindRefused(f"node {node}: {why}")
         self._cluster.assume(pod, node)
 
