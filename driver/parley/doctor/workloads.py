@@ -23,6 +23,12 @@ def runs(workload: Body, *words: str) -> bool:
     return any(_begins(command(container), words) for container in containers(workload))
 
 
+def has_option(workload: Body, name: str) -> bool:
+    """Whether a container is given this option, as `name=value` or in two words."""
+    words = [word for container in containers(workload) for word in command(container)]
+    return any(word.partition("=")[0] == name for word in words)
+
+
 def _begins(line: Sequence[str], words: Sequence[str]) -> bool:
     if not line:
         return False

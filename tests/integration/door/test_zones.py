@@ -1,39 +1,15 @@
 """A claim that can be used in a zone, under the real scheduler: nodes that are added to the zone count at once."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
-
 import pytest
 from tests.cluster.manifests import claim, pod, resource_class
 from tests.cluster.namespace import Namespace
+from tests.cluster.zones import ZONE, ZoneTokens, place
 from tests.integration.door.conftest import Parley
 
 from parley.api.resources import NODES, PODS
-from parley.drivers.tokens import Pool, TokensDriver, Wanted
-from parley.sdk import Allocation, NodeLabels, Request, SeenCluster
 from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
-
-ZONE = "topology.kubernetes.io/zone"
-
-
-class ZoneTokens(TokensDriver):
-    """What is allocated on a node can be used in its zone."""
-
-    def see(self, cluster: SeenCluster) -> None:
-        self.cluster = cluster
-
-    async def allocate(self, request: Request[Wanted, Pool], node: str) -> Mapping[str, Allocation]:
-        zone = NodeLabels({ZONE: self.cluster.labels(node)[ZONE]})
-        found = await super().allocate(request, node)
-        return {name: replace(one, available_on=zone) for name, one in found.items()}
-
-
-async def change(team: Namespace, node: str, zone: str, *, cordoned: bool = False) -> None:
-    body: dict[str, Any] = {"metadata": {"labels": {ZONE: zone}}, "spec": {"unschedulable": cordoned}}
-    await team.client.patch(NODES, node, body)
 
 
 async def test_a_user_that_comes_later_lands_on_a_new_node_of_the_zone(
@@ -42,9 +18,9 @@ async def test_a_user_that_comes_later_lands_on_a_new_node_of_the_zone(
     await parley.kill()
     parley.drivers = (ZoneTokens,)
     await parley.start()
-    await change(team, "node-0", "a")
+    await place(team.client, "node-0", "a")
     for node in ("node-1", "node-2"):
-        await change(team, node, "b")
+        await place(team.client, node, "b")
     fields = {"shareable": True, "nodePart": "None", "parameters": {"pool": 9}}
     await team.create(resource_class("seats", ZoneTokens.name, **fields), claim("ours", "seats"))
     await team.create(pod("first", claims={"seat": "ours"}, nodeSelector={ZONE: "a"}))
@@ -56,7 +32,7 @@ async def test_a_user_that_comes_later_lands_on_a_new_node_of_the_zone(
     assert [(one.key, one.operator, one.values) for one in term.match_expressions] == [(ZONE, "In", ["a"])]
     assert not term.match_fields
 
-    await change(team, "node-0", "a", cordoned=True)
+    await place(team.client, "node-0", "a", cordoned=True)
     await parley.kill()
     await parley.start()
     await team.create(pod("second", claims={"seat": "ours"}))
@@ -66,16 +42,16 @@ async def test_a_user_that_comes_later_lands_on_a_new_node_of_the_zone(
         unplaced = await team.pod("second", lambda seen: bool(seen.status.conditions), "was looked at")
         assert not unplaced.spec.node_name
 
-        await change(team, late, "a")
+        await place(team.client, late, "a")
 
         assert (await team.bound("second")).spec.node_name == late
-        await change(team, late, "b")
+        await place(team.client, late, "b")
         await team.create(pod("third", claims={"seat": "ours"}))
         looked_at = await team.pod("third", lambda seen: bool(seen.status.conditions), "was looked at")
         assert not looked_at.spec.node_name
         users = {user.name for user in (await team.claim("ours", lambda _: True, "is there")).status.reserved_for}
         assert users == {"first", "second"}
-        await change(team, "node-0", "a")
+        await place(team.client, "node-0", "a")
         assert (await team.bound("third")).spec.node_name == "node-0"
         for name in ("first", "second", "third", "beside"):
             await team.delete(PODS, name)

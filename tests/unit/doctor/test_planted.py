@@ -303,6 +303,23 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "is Parley 9, and this program is 0.1.0",
         "run the doctor of version 9",
     ),
+    "reservation pods on a Kubernetes whose scheduler forgets them": (
+        all_of(
+            changed(kinds.VERSION, "version", "gitVersion", to="v1.36.3"),
+            changed(NODES, "node-1", "status", "nodeInfo", "kubeletVersion", to="v1.36.3"),
+            changed(NODES, "node-2", "status", "nodeInfo", "kubeletVersion", to="v1.36.3"),
+            changed(
+                kinds.DEPLOYMENTS,
+                "parley-controller",
+                *("spec", "template", "spec", "containers", 0, "args"),
+                to=["--reservation-pods-for=default-scheduler"],
+            ),
+        ),
+        "controller",
+        WARNING,
+        "makes reservation pods, which a kube-scheduler of Kubernetes 1.36 does not count any more",
+        "update the control plane to 1.37 or later",
+    ),
     "a leader that is not heard of": (
         renewed(120),
         "leader",
