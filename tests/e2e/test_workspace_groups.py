@@ -19,6 +19,8 @@ from parley_devcluster import Cluster
 pytestmark = pytest.mark.cluster
 
 ROUNDS = int(os.environ.get("GROUP_ROUNDS", "3"))
+TOLD = 30.0
+"""Seconds: so soon a user knows that a pod can run nowhere."""
 ZONE = "topology.kubernetes.io/zone"
 KINDS = ("source", "cache")
 
@@ -98,8 +100,10 @@ async def test_a_pod_whose_workspaces_are_apart_says_so(team: Namespace, shelves
         )
         await team.runs(f"uses-{kind}-0")
     await team.create(pod("both", claims={kind: f"{kind}-0" for kind in KINDS}))
-    message = await team.waits("both", reasons.CONFLICTING_ALLOCATIONS)
+    told = await team.scheduling(
+        "both", lambda s: s.status.waiting_for == reasons.CONFLICTING_ALLOCATIONS, "is told why", within=TOLD
+    )
     for kind, node in zip(KINDS, cluster.nodes, strict=True):
-        assert f"claim {team.name}/{kind}-0 is allocated on node {node.name}" in message
+        assert f"claim {team.name}/{kind}-0 is allocated on node {node.name}" in told.status.message
     await team.delete(PODS, "both")
     await removed(team, 0)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.cluster
 SEED = Random().randrange(10**6)
 PATIENCE = 240.0
 """Seconds for a pod: a kubelet whose plugin was away tries again after pauses."""
-REMOVED = 60.0
+REMOVED = 30.0
 """Seconds until nothing is left of a claim whose owner is gone."""
 NOW = "cut -d' ' -f1 /proc/uptime"
 

@@ -21,6 +21,7 @@ from parley.api.resources import CLAIM_RELEASES, CLAIMS, NODES, PODS
 from parley.drivers.workspace import DISK, WorkspaceDriver
 from parley.kube.client import Client
 from parley_devcluster import Cluster
+from parley_devcluster.parley import CONTROLLER
 
 pytestmark = pytest.mark.cluster
 
@@ -28,6 +29,8 @@ WITHOUT_USERS = 5.0
 SOON = 10.0
 """Seconds: so soon a task's user has to know why it waits."""
 KEPT = 600
+BRIEFLY = 15
+"""Seconds without users after which a workspace goes."""
 TOLD = 120.0
 """Seconds: so soon somebody knows of a workspace that is too large; it is measured once a minute."""
 
@@ -97,6 +100,39 @@ async def test_without_keeping_it_the_next_task_finds_nothing(
     assert free.status.kept_until is None
     assert left(roots) == []
     assert len(await task(cluster, team, "late", "ls")) == 2
+    await team.delete(CLAIMS, "build")
+    assert left(roots) == []
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_it_goes_at_its_deadline_or_when_the_controller_is_back(
+    cluster: Cluster, team: Namespace, roots: dict[str, Path], is_away: bool
+) -> None:
+    await begin(cluster, team, whenUnused={"keepSeconds": BRIEFLY})
+    await task(cluster, team, "clone", "echo source > file")
+    await team.parley_claim("build", lambda c: c.status.kept_until is not None, "is kept")
+    if is_away:
+        cluster.component(CONTROLLER).kill()
+    await asyncio.sleep(BRIEFLY / 2)
+    assert len(left(roots)) == 1
+    if is_away:
+        await asyncio.sleep(BRIEFLY)
+        assert len(left(roots)) == 1, "nobody was there to remove it"
+        cluster.component(CONTROLLER).launch()
+    await team.parley_claim("build", lambda c: c.status.allocation is None, "is free")
+    assert left(roots) == []
+    await team.delete(CLAIMS, "build")
+
+
+async def test_what_a_failed_task_wrote_is_there_for_the_last_one(
+    cluster: Cluster, team: Namespace, roots: dict[str, Path]
+) -> None:
+    await begin(cluster, team, whenUnused={"keepSeconds": KEPT})
+    node, inode, _ = await task(cluster, team, "clone", "echo source > file && cat file")
+    await team.create(pod("build", claims={"work": "build"}, script="echo partial > /workspace/log; exit 3"))
+    await team.pod("build", lambda one: one.status.phase == "Failed", "has failed")
+    await asyncio.sleep(WITHOUT_USERS)
+    assert await task(cluster, team, "report", "cat file log") == [node, inode, "source", "partial"]
     await team.delete(CLAIMS, "build")
     assert left(roots) == []
 
