@@ -105,7 +105,7 @@ class Memory:
         return [one for one in others if one.priority >= plan.priority and not ledger.of_pod(one.pod)]
 
     def is_half_allocated(self, plan: Nomination) -> bool:
-        """Whether something is allocated, or released at this moment, for another pod that the node is kept for."""
+        """Whether something is allocated or released at this moment for another pod that the node is kept for."""
         ledger = self.controller.ledger
         others = (one for one in self.nominations if one.pod.uid != plan.pod.uid and one.node == plan.node)
         wanted = (
