@@ -98,8 +98,8 @@ class Controller:
 
     def _observe(self, driver: EmbeddedDriver, resource: Resource[Any]) -> None:
         def changed(old: Any | None, new: Any | None) -> None:
-            if driver.observe(old, new):
-                self._base.wakeups.wake(("driver", driver.name))
+            if found := driver.observe(old, new):
+                self._base.wakeups.wake(("driver", driver.name), None if found is True else found)
 
         self.cluster.observe(resource, changed)
 

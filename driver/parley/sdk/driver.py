@@ -233,10 +233,11 @@ class Driver(Generic[P, C]):
         """Gets the cluster's nodes, to look at whenever it is asked: called once, before anything is restored, in
         the controller only. A change of what it sees there wakes no pod by itself."""
 
-    def observe(self, old: Any | None, new: Any | None) -> bool:
+    def observe(self, old: Any | None, new: Any | None) -> bool | Collection[str]:
         """A watched object appeared (old is None), changed, or vanished (new is None).
 
-        Returns whether pods that wait for this driver may now succeed.
+        Returns whether pods that wait for this driver may now succeed, or the names of the nodes on which they
+        may: then only those look again at once for which `has_room` says that one of these may be viable.
         """
         return False
 

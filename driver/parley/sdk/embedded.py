@@ -338,8 +338,9 @@ class EmbeddedDriver:
         except Exception as error:
             self._failed("forget", error)
 
-    def observe(self, old: Any | None, new: Any | None) -> bool:
-        """Hand the driver a change of what it watches; whether waiting pods may succeed. If it fails, they may."""
+    def observe(self, old: Any | None, new: Any | None) -> bool | Collection[str]:
+        """Hand the driver a change of what it watches; whether waiting pods may succeed, or on which nodes. If it
+        fails, they may anywhere."""
         self.revision += 1
         try:
             return self.driver.observe(old, new)

@@ -59,6 +59,26 @@ def test_a_freed_device_wakes_who_may_have_it_and_nobody_else(play: Play) -> Non
     play(scenario)
 
 
+def test_devices_that_come_wake_who_may_have_them_and_nobody_else(play: Play) -> None:
+    async def scenario(world: Any) -> None:
+        driver = await two_nodes(world)
+        for name in ("p", "q", "r", "s"):
+            await world.add_pod(name, "one")
+        await world.add_pod("of-another-model", "other")
+        await world.add_pod("two-more", "two")
+        await world.settle()
+        before = Counter(driver.count)
+        await world.add_node("c", devices=1)
+        await asyncio.sleep(5)
+        assert driver.count == before
+        await world.add_node("d", devices=2)
+        await asyncio.sleep(5)
+        assert await world.node_of("two-more") == "d"
+        assert driver.count["of-another-model"] == before["of-another-model"]
+
+    play(scenario)
+
+
 def test_a_pod_without_claims_that_ends_wakes_those_who_lack_what_it_used(play: Play) -> None:
     async def scenario(world: Any) -> None:
         driver = await two_nodes(world)

@@ -184,10 +184,9 @@ def _helps(state: State, demand: Demand, search: Search) -> Helps | None:
     nodes, excluded = (search.wider or search.nodes).anew(), search.excluded
 
     def may_do(node: str) -> bool:
-        if node in excluded or nodes.misfit(node):
+        if node in excluded or not all(driver.has_room(request, node) for driver, request in asked):
             return False
-        has_room = all(driver.has_room(request, node) for driver, request in asked)
-        return has_room and not (demand.reserving and nodes.crowded(node, demand.reserving))
+        return not nodes.misfit(node) and not (demand.reserving and nodes.crowded(node, demand.reserving))
 
     def helps(changed: Collection[str]) -> bool:
         return any(map(may_do, changed))

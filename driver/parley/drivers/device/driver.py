@@ -88,13 +88,13 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         self._inventory = Inventory(self.name)
         self._findings = Findings(self._inventory.stock)
 
-    def observe(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
-        """Learn of devices; waiting pods are worth another look if any of ours changed."""
+    def observe(self, old: ResourceSlice | None, new: ResourceSlice | None) -> Sequence[str]:
+        """Learn of devices; pods that wait may succeed on the nodes whose devices changed."""
         touched = self._inventory.publish(old, new)
         for node in touched:
             if not self._inventory.kinds(node):
                 self._findings.forget(node)
-        return bool(touched)
+        return touched
 
     def restore(self, held: Held) -> None:
         """Count a claim's devices; a foreign allocation takes whole devices."""
