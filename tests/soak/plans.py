@@ -85,8 +85,8 @@ class Memory:
             yield from (((device.pool, device.device), Hold((owner, uid), shared)) for device in devices)
 
     def used(self) -> Mapping[str, Use]:
-        """The named claims that something is held for, and the pods that use them, by the claim's UID."""
-        found = (one for one in self.controller.ledger if one.named)
+        """The named claims that pods use, or that room is reserved for, by the claim's UID."""
+        found = (one for one in self.controller.ledger if (one.named and one.pods) or one.allocation.reserve)
         return {one.uid: Use(one.claim, one.node, frozenset(one.pods)) for one in found}
 
     def of_leaving(self, plan: Nomination) -> frozenset[str]:
