@@ -21,6 +21,7 @@ from parley.api.names import API_VERSION
 from parley.api.resources import PODS
 from parley.control.caches.cluster import priority, reference
 from parley.control.ledger import Holding
+from parley.control.live import live_pod
 from parley.control.objects.reservation_pod import ReservationPod, reservation_pods
 from parley.control.publishing.events import Recorder
 from parley.control.room import left_to_hold
@@ -35,6 +36,9 @@ REFUSED_SECONDS = 60.0
 
 SETTLING_SECONDS = 0.1
 """For pods that a deletion made the scheduler try in vain."""
+
+LOOKS, LOOK_SECONDS = 10, 0.1
+"""For the scheduler's first attempt at a pod that is about to get room."""
 
 log = structlog.get_logger(__name__)
 
@@ -130,7 +134,17 @@ class ReservationPods:
         for pod in served:
             now = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
             if now is not None and now.metadata.uid == pod.metadata.uid and not now.status.nominated_node_name:
+                await self._until_tried(reference(pod))
                 await self._nominate(reference(pod), node)
+
+    async def _until_tried(self, user: PodReference) -> None:
+        """Return when its scheduler has tried the pod, but not after long. The first attempt fails while the pod's
+        claim is not allocated, and one that fails clears a nomination that was there before."""
+        for _ in range(LOOKS):
+            live = await live_pod(self._client, user)
+            if live is None or any(condition.type == "PodScheduled" for condition in live.status.conditions):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _nominate(self, pod: PodReference, node: str) -> None:
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
