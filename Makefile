@@ -73,7 +73,7 @@ e2e: machine ## with real nodes
 
 kind: machine ## the image and the chart on nodes in containers, made by kind; builds the nodes' image if need be
 	$(BIN)/python -m parley_devcluster.kind
-	$(MAKE) --no-print-directory kind-if-built
+	$(PYTEST) -rs tests/kind
 
 kind-if-built: machine
 	$(PYTEST) -rs tests/kind
