@@ -113,10 +113,15 @@ class Namespace:
         """The pod, as soon as `holds` is true of it."""
         return await until_one(self.client, PODS, name, holds, what, namespace=self.name, within=within)
 
-    async def pods(self, hold: Callable[[Collection[Pod]], bool], what: str) -> Collection[Pod]:
+    async def pods(
+        self, hold: Callable[[Collection[Pod]], bool], what: str, *, within: float = LIMIT
+    ) -> Collection[Pod]:
         """All pods, as soon as `hold` is true of them together."""
-        seen = await until(self.client, PODS, lambda pods: hold(list(pods.values())), what, namespace=self.name)
-        return list(seen.values())
+
+        def holds(pods: Mapping[Any, Pod]) -> bool:
+            return hold(list(pods.values()))
+
+        return list((await until(self.client, PODS, holds, what, namespace=self.name, within=within)).values())
 
     async def bound(self, name: str, *, within: float = LIMIT) -> Pod:
         """The pod, as soon as it is bound to a node."""

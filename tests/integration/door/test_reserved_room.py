@@ -41,6 +41,10 @@ CPUS = 32
 SLOTS = int(ALLOCATABLE["pods"])
 """Of a node."""
 KUBE_SCHEDULER = "default-scheduler"
+FLUSHED = 400.0
+"""Seconds: so late at most kube-scheduler tries a pod again that it refused while reservation pods were replaced
+(docs/limits.md)."""
+
 FORGETS = KUBERNETES.startswith("v1.36.")
 """Whether a kube-scheduler that starts does not count gated pods that exist already for their nominated node."""
 
@@ -197,7 +201,7 @@ async def there(team: Namespace, prefix: str, count: int) -> None:
         found = [one for one in pods if one.metadata.name.startswith(prefix)]
         return decided(found) and sum(1 for one in found if one.spec.node_name) == count
 
-    await team.pods(bound, f"{count} of the pods {prefix}* are bound")
+    await team.pods(bound, f"{count} of the pods {prefix}* are bound", within=FLUSHED)
 
 
 async def held(team: Namespace, cpus: int) -> None:
@@ -341,7 +345,7 @@ async def test_reservation_pods_hold_pod_slots_too_and_users_of_a_higher_priorit
 
     await until(team.client, PODS, all_nominated, "every slot is held", namespace=HOME)
     await team.create(ordinary("beside"))
-    await team.bound("beside")
+    await team.bound("beside", within=FLUSHED)
     await team.create(ordinary("kept-out"))
     await team.pod(
         "kept-out", lambda one: any("Too many pods" in c.message for c in one.status.conditions), "is kept out"
