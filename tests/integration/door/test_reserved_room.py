@@ -290,23 +290,24 @@ async def test_others_use_the_room_while_no_user_does_and_only_those_to_whom_it_
     await team.waits("kept-out", reasons.NO_CANDIDATES)
 
 
-@pytest.mark.skipif(not FORGETS, reason="a scheduler of 1.37 or later remembers them")
-async def test_after_a_restart_the_scheduler_counts_reservation_pods_that_are_made_again(
-    cluster: Cluster, reservation_pods: None, team: Namespace, parley: Parley
-) -> None:
-    await begin(team, parley, "Nominated", cpu="24")
-    await held(team, 24)
-    restart_scheduler(cluster)
-    await team.create(ordinary("too-large", CPUS - 23))
-    await team.bound("too-large")
-    await team.delete(PODS, "too-large")
+if FORGETS:
 
-    cluster.kubectl("delete", "pods", "--all-namespaces", "--selector", RESERVED_CLAIM_LABEL)
-    await held(team, 24)
-    await team.create(*(ordinary(f"ordinary-{i}") for i in range(30)))
-    await there(team, "ordinary-", CPUS - 24)
-    await team.create(task("late", "build", 24))
-    assert (await team.bound("late")).spec.node_name == "node-0"
+    async def test_after_a_restart_the_scheduler_counts_reservation_pods_that_are_made_again(
+        cluster: Cluster, reservation_pods: None, team: Namespace, parley: Parley
+    ) -> None:
+        await begin(team, parley, "Nominated", cpu="24")
+        await held(team, 24)
+        restart_scheduler(cluster)
+        await team.create(ordinary("too-large", CPUS - 23))
+        await team.bound("too-large")
+        await team.delete(PODS, "too-large")
+
+        cluster.kubectl("delete", "pods", "--all-namespaces", "--selector", RESERVED_CLAIM_LABEL)
+        await held(team, 24)
+        await team.create(*(ordinary(f"ordinary-{i}") for i in range(30)))
+        await there(team, "ordinary-", CPUS - 24)
+        await team.create(task("late", "build", 24))
+        assert (await team.bound("late")).spec.node_name == "node-0"
 
 
 async def test_the_controllers_account_makes_no_other_pods(
