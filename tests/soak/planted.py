@@ -282,7 +282,7 @@ BUGS = {
             (admission, "_whose", lambda mirror: _WHOSE(mirror)[1:]),
             (restoring, "counted", _owned_only),
         ),
-        ("handed out twice",),
+        ("handed out twice", "moved under a pod"),
         tenant=True,
     ),
 }
