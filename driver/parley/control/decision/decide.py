@@ -177,21 +177,30 @@ def _why_nowhere(
 
 def _helps(state: State, demand: Demand, search: Search) -> Helps | None:
     """Which changes on nodes may help: every node was refused, so a change on one helps only if that node is
-    eligible and every driver has room there. Of standalone drivers nobody knows: None."""
+    eligible and every driver has room there, or if somebody may be evicted there. Of standalone drivers nobody
+    knows: None."""
     if demand.standalone:
         return None
     asked = [(state.drivers[name], request) for name, request in demand.requests.items()]
     nodes, excluded = (search.wider or search.nodes).anew(), search.excluded
 
-    def may_do(node: str) -> bool:
-        if node in excluded or not all(driver.has_room(request, node) for driver, request in asked):
+    def has_room(node: str) -> bool:
+        if not all(driver.has_room(request, node) for driver, request in asked) or nodes.misfit(node):
             return False
-        return not nodes.misfit(node) and not (demand.reserving and nodes.crowded(node, demand.reserving))
+        return not (demand.reserving and nodes.crowded(node, demand.reserving))
+
+    def may_do(node: str) -> bool:
+        return node not in excluded and (has_room(node) or _has_lower(state, node, nodes.priority))
 
     def helps(changed: Collection[str]) -> bool:
         return any(map(may_do, changed))
 
     return helps
+
+
+def _has_lower(state: State, node: str, priority: int | None) -> bool:
+    """Whether pods of a lower priority are on the node."""
+    return priority is not None and any(one < priority for one in state.cluster.usage.by_priority(node))
 
 
 def best(
