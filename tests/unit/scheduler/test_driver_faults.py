@@ -1,6 +1,6 @@
 """What a driver raises concerns the claims and pods that it was called for: they are told, all else goes on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -62,7 +62,7 @@ class Failing(TokensDriver):
 class Blind(DeviceDriver):
     """Does not understand a node's slice."""
 
-    def observe(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
+    def observe(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool | Collection[str]:
         if new is not None and new.spec.node_name == "strange":
             raise KeyError("strange")
         return super().observe(old, new)

@@ -88,7 +88,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         self._inventory = Inventory(self.name)
         self._findings = Findings(self._inventory.stock)
 
-    def observe(self, old: ResourceSlice | None, new: ResourceSlice | None) -> Sequence[str]:
+    def observe(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool | Collection[str]:
         """Learn of devices; pods that wait may succeed on the nodes whose devices changed."""
         touched = self._inventory.publish(old, new)
         for node in touched:
