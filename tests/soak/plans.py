@@ -100,18 +100,18 @@ class Memory:
 
     def beside(self, plan: Nomination) -> list[Nomination]:
         """What is kept on the plan's node for others, and not allocated for them yet."""
-        ledger = self.controller.ledger
+        return [one for one in self._others(plan) if not self.controller.ledger.of_pod(one.pod)]
+
+    def _others(self, plan: Nomination) -> Iterator[Nomination]:
         others = (one for one in self.nominations if one.pod.uid != plan.pod.uid and one.node == plan.node)
-        return [one for one in others if one.priority >= plan.priority and not ledger.of_pod(one.pod)]
+        return (one for one in others if one.priority >= plan.priority)
 
     def is_half_allocated(self, plan: Nomination) -> bool:
         """Whether something is allocated or released at this moment for another pod that the node is kept for."""
-        ledger = self.controller.ledger
-        others = (one for one in self.nominations if one.pod.uid != plan.pod.uid and one.node == plan.node)
         wanted = (
             {claim.uid for request in one.requests.values() for claim in request.claims}
-            for one in others
-            if one.priority >= plan.priority and ledger.of_pod(one.pod)
+            for one in self._others(plan)
+            if self.controller.ledger.of_pod(one.pod)
         )
         return any(not uids <= self.held.keys() for uids in wanted)
 
@@ -232,7 +232,9 @@ class Plans:
         gone = plan.leaving.union(*(one.leaving for one in others))
         together = [pods[one.pod.uid] for one in (plan, *others) if one.pod.uid in pods]
         preemptor = together[0]
-        if any(pod.spec.affinity is not None for pod in together) or memory.is_half_allocated(plan):
+        if memory.is_half_allocated(plan):
+            return
+        if any(pod.spec.affinity is not None for pod in together):
             return  # of pod affinity Parley knows nothing
         evicted: frozenset[str] = frozenset()
         if not judge.would_run(together, plan.node, gone) and preemptor.spec.scheduler_name != self._second:

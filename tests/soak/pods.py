@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.support.containers import using
+from tests.support.containers import requesting, using
 
 from parley.api.resources import (
     CLAIMS,
@@ -62,10 +62,6 @@ def _apart() -> Json:
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-def _cpu(amount: str) -> list[Json]:
-    return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": amount}}}]
-
-
 POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
     "one": (20, ("one",), (), {}),
     "pair": (10, ("one", "one"), (), {}),
@@ -83,8 +79,8 @@ POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
     "common-one": (5, ("one",), ("common",), {}),
     "apart": (6, ("one",), (), {"affinity": _apart()}),
     "apart-offered": (4, ("offered",), (), {"affinity": _apart()}),
-    "huge": (2, ("one",), (), {"containers": _cpu("1000")}),
-    "heavy": (6, ("one",), (), {"containers": _cpu("5")}),
+    "huge": (2, ("one",), (), {"containers": requesting(cpu="1000")}),
+    "heavy": (6, ("one",), (), {"containers": requesting(cpu="5")}),
     "east": (5, ("one",), (), {"nodeSelector": {ZONE: "east"}}),
     "plain": (3, (), (), {}),
     "lost": (2, ("no-such-template",), (), {}),
@@ -123,7 +119,7 @@ GUEST = "guest"
 
 
 def _room(amount: str) -> list[Json]:
-    return [{"name": "main", "image": "none", "resources": {"requests": {"example.com/room": amount}}}]
+    return requesting(**{"example.com/room": amount})
 
 
 YIELDING_CLASS_KINDS: Mapping[str, Json] = {GUEST: {}}

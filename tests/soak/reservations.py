@@ -53,11 +53,8 @@ def not_held(
         yield from _too_little_or_too_much([*claims], pods, nodes, forced_away, room)
         return
     reserved = Counter[tuple[str, str, str]]()
-    for claim in claims:
-        node, amount = _recorded(claim)
-        body = claim.get("status", {}).get("allocation") or {}
-        if amount and node in nodes and body["reserve"].get("hold") == "Nominated":
-            reserved[claim["metadata"]["uid"], node, str(amount)] += 1
+    for uid, node, amount in _nominated(claims, nodes):
+        reserved[uid, node, str(amount)] += 1
     for pod in pods:
         if pod["metadata"]["namespace"] == HOME:
             (container,) = pod["spec"]["containers"]
@@ -76,11 +73,8 @@ def _too_little_or_too_much(
     room they are in."""
     known = {claim["metadata"]["uid"] for claim in claims}
     held, reserved = Counter[str](), Counter[str]()
-    for claim in claims:
-        node, amount = _recorded(claim)
-        body = claim.get("status", {}).get("allocation") or {}
-        if amount and node in nodes and body["reserve"].get("hold") == "Nominated":
-            reserved[node] += amount
+    for _, node, amount in _nominated(claims, nodes):
+        reserved[node] += amount
     for pod in pods:
         uid = (pod["metadata"].get("labels") or {}).get("parley.dev/reserved-claim", "")
         if pod["metadata"]["namespace"] == HOME and uid not in forced_away:
@@ -106,6 +100,15 @@ def is_guest(labels: Mapping[str, str]) -> bool:
 
 
 _NONE: tuple[int, Sequence[str], Sequence[str], Json] = (0, (), (), {})
+
+
+def _nominated(claims: Iterable[Json], nodes: Collection[str]) -> Iterator[tuple[str, str, int]]:
+    """The UID of each claim whose room reservation pods hold on one of the nodes, the node, and how much."""
+    for claim in claims:
+        node, amount = _recorded(claim)
+        body = claim.get("status", {}).get("allocation") or {}
+        if amount and node in nodes and body["reserve"].get("hold") == "Nominated":
+            yield claim["metadata"]["uid"], node, amount
 
 
 def _recorded(claim: Json) -> tuple[str, int]:

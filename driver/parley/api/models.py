@@ -282,8 +282,8 @@ class Handle(Model):
 MAX_YIELDS = 16
 """So many classes a reservation yields to."""
 
-ClassName = Annotated[str, Field(min_length=1, max_length=253)]
-"""Of a ResourceClass."""
+YieldsTo = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=253)], ...], Field(max_length=MAX_YIELDS)]
+"""Names of ResourceClasses."""
 
 Hold = Literal["Ledger", "Nominated"]
 """Who is kept out of reserved room: pods that Parley judges, or also those that only the scheduler does."""
@@ -305,9 +305,8 @@ class Reserve(Model):
         ),
     ] = "Ledger"
     yields_to: Annotated[
-        tuple[ClassName, ...],
+        YieldsTo,
         Field(
-            max_length=MAX_YIELDS,
             description="Names of ResourceClasses. Pods with a claim of such a class may use what no user of this "
             "claim uses, until they end.",
         ),

@@ -195,10 +195,11 @@ class Holding:
             self.phase = before
             raise
 
-    def yields_to(self, class_name: str) -> bool:
-        """Whether pods with claims of the class may use what it reserves and its users don't."""
+    @property
+    def yields_to(self) -> tuple[str, ...]:
+        """The classes to whose pods it leaves what it reserves and its users don't use."""
         reserve = self.allocation.reserve
-        return reserve is not None and class_name in reserve.yields_to
+        return reserve.yields_to if reserve is not None else ()
 
     def reaches(self, node: str) -> bool:
         """Whether the claim can be used on the node."""
@@ -341,7 +342,7 @@ class Ledger:
         if holding.is_nominated:
             return True
         held = self.reserving(holding.node) if self._reserving else ()
-        return any(one.is_nominated and one.yields_to(holding.class_name) for one in held)
+        return any(one.is_nominated and holding.class_name in one.yields_to for one in held)
 
     def get(self, uid: str) -> Holding | None:
         """The holding of a claim, by the claim's UID."""

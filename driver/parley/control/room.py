@@ -115,7 +115,7 @@ def _used(state: State, uids: Iterable[str]) -> dict[str, Amounts]:
 
 def _guests(state: State, holding: Holding) -> Mapping[str, Pod]:
     """The pods to which the holding yields and that count for its node, by UID. They don't name its claim."""
-    classes = yields_to(holding)
+    classes = holding.yields_to
     if not classes:
         return {}
     ledger, cluster, node = state.ledger, state.cluster, holding.node
@@ -168,7 +168,7 @@ def taken_by_guests(state: State, node: str, asker: Asker) -> str:
             own = Reservation(holding.uid, holding.path, reserved(holding), frozenset(guests))
             left = unused([own], _used(state, guests))[holding.uid]
             taken = {name: amount - left[name] for name, amount in own.amounts.items() if amount > left[name]}
-            whom = f"pods of class {listed(yields_to(holding), 3)}, to which it yields,"
+            whom = f"pods of class {listed(holding.yields_to, 3)}, to which it yields,"
             used = listed(starmap(amount_of, taken.items()))
             told.append(f"of what is reserved for claim {holding.path}, {whom} use {used}")
     return "; ".join(told)
@@ -235,7 +235,7 @@ def _naming(state: State, holding: Holding) -> Sequence[Pod]:
 def _reservation(state: State, holding: Holding, asker: Asker) -> Reservation:
     guests = frozenset(_guests(state, holding))
     is_own = bool(asker.uid) and asker.uses(holding)
-    is_guest = bool(asker.uid) and not is_own and not asker.classes.isdisjoint(yields_to(holding))
+    is_guest = bool(asker.uid) and not is_own and not asker.classes.isdisjoint(holding.yields_to)
     return Reservation(
         holding.uid,
         holding.path,
@@ -257,9 +257,3 @@ def reserved(holding: Holding) -> Mapping[str, int]:
     """What the holding reserves on its node, in thousandths."""
     reserve = holding.allocation.reserve
     return reserve.thousandths() if reserve is not None else {}
-
-
-def yields_to(holding: Holding) -> Sequence[str]:
-    """The classes to whose pods it leaves what its users don't use."""
-    reserve = holding.allocation.reserve
-    return reserve.yields_to if reserve is not None else ()

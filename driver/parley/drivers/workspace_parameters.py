@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from parley.api.models import MAX_DEADLINE, MAX_YIELDS, ClassName, Hold
+from parley.api.models import MAX_DEADLINE, Hold, YieldsTo
 from parley.drivers.groups import HOSTNAME
 from parley.drivers.reserves import Size, WorkspaceReserve
 from parley.sdk import Parameters
@@ -135,9 +135,8 @@ class WorkspaceClass(Parameters):
         ),
     ] = "Ledger"
     yields_to: Annotated[
-        tuple[ClassName, ...],
+        YieldsTo,
         Field(
-            max_length=MAX_YIELDS,
             description="Classes, of any driver: pods with a claim of such a class, in all namespaces, may use "
             "what is reserved and unused, until they end.",
         ),

@@ -20,7 +20,7 @@ from parley.control.objects.mirror import (
     offer_stands,
     whereabouts,
 )
-from parley.control.room import reserved, yields_to
+from parley.control.room import reserved
 from parley.explain.model import ClaimDetails
 from parley.explain.snapshot import Snapshot
 from parley.kube.clock import rfc3339
@@ -106,7 +106,7 @@ def _whereabouts(holding: Holding) -> str:
     """Where it can be used, what it reserves there, and until when it stays if no pod uses it."""
     reserves = listed(amount_of(*one) for one in reserved(holding).items())
     there = where(holding.nodes) + (f", reserves {reserves} there" if reserves else "")
-    if classes := yields_to(holding):
+    if classes := holding.yields_to:
         there += f" and yields to pods of class {listed(classes)}"
     if holding.pods or holding.kept_until is None:
         return there

@@ -30,7 +30,6 @@ from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.deallocation import Deallocator
 from parley.control.release.releases import Releases, out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign
-from parley.control.room import yields_to
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.queue import WorkQueue
@@ -156,7 +155,7 @@ class Changes:
         """Pods to which its claims yield may have the room that was left for it."""
         for key in named_claims(pod):
             holding = self._ledger.of_claim(*key)
-            if holding is not None and yields_to(holding):
+            if holding is not None and holding.yields_to:
                 self._reconciler.room_made(holding.node)
 
     def room_made(self, node: str) -> None:

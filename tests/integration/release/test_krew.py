@@ -1,26 +1,18 @@
 """krew installs the plugin from a release's files, and the plugin then starts `kubectl parley` from its wheel."""
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from tests.cluster import cached
 from tools import release
-
-from parley_devcluster import binaries, versions
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
 def krew() -> Path:
-    """As `make machine` has built it."""
-    found = binaries.find(versions.PLUGINS, versions.modules(), os.environ)
-    if found.missing and os.environ.get("CI") == "true":
-        pytest.fail("CI has to run krew, but it is not in the cache: make machine builds it")
-    if found.missing:
-        pytest.skip("krew is not in the cache: make machine builds it")
-    return found.paths["krew"]
+    return cached.require("krew")
 
 
 def test_krew_installs_what_a_release_has(krew: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.support.containers import requesting
 from tests.unit.scheduler.conftest import World
 
 from parley.api.models import Hold
@@ -63,7 +64,6 @@ async def guest(world: World, name: str, cpu: str, **spec: Any) -> str:
 
 async def task(world: World, name: str, *claims: str, cpu: str = "1", **spec: Any) -> str:
     """A pod that requests so much; the node that it is bound to, "" if it is not."""
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
-    await world.add_pod(name, claims=claims, containers=[container], **spec)
+    await world.add_pod(name, claims=claims, containers=requesting(cpu=cpu), **spec)
     await world.settle()
     return await world.node_of(name)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.containers import requesting
 from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.grump import APART, add_grump
 
@@ -612,13 +613,13 @@ def test_what_victims_request_of_a_node_is_counted_as_free_and_a_pod_that_needs_
 ) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1)
-        await world.add_pod("other", nodeName="a", priority=20, containers=cpu(2))
-        await world.add_pod("low", "one", containers=cpu(6))
+        await world.add_pod("other", nodeName="a", priority=20, containers=requesting(cpu=2))
+        await world.add_pod("low", "one", containers=requesting(cpu=6))
         await world.settle()
-        await world.add_pod("large", "one", priority=10, containers=cpu(7))
+        await world.add_pod("large", "one", priority=10, containers=requesting(cpu=7))
         await world.settle(300)
         assert evicted == []
-        await world.add_pod("fits", "one", priority=10, containers=cpu(6))
+        await world.add_pod("fits", "one", priority=10, containers=requesting(cpu=6))
         await world.settle()
         assert evicted == ["low"]
         assert await world.node_of("fits") == "a"
@@ -626,20 +627,16 @@ def test_what_victims_request_of_a_node_is_counted_as_free_and_a_pod_that_needs_
     play(scenario)
 
 
-def cpu(amount: int) -> list[dict[str, Any]]:
-    return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": str(amount)}}}]
-
-
 @pytest.mark.doors("native")
 def test_where_ordinary_pods_have_the_cpu_the_scheduler_evicts_these_afterwards(play: Play) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1, b=1)
         for node, level in (("a", 5), ("b", 20)):
-            await world.add_pod(f"ordinary-{node}", nodeName=node, priority=level, containers=cpu(2))
-            await world.add_pod(f"low-{node}", "one", nodeName=node, containers=cpu(4))
+            await world.add_pod(f"ordinary-{node}", nodeName=node, priority=level, containers=requesting(cpu=2))
+            await world.add_pod(f"low-{node}", "one", nodeName=node, containers=requesting(cpu=4))
         await world.settle()
         world.kubelets.stop("a")
-        await world.add_pod("large", "one", priority=10, containers=cpu(7))
+        await world.add_pod("large", "one", priority=10, containers=requesting(cpu=7))
         await world.settle(10)
         assert evicted == ["low-a"]
         assert (await world.scheduling("large")).status.message == (
@@ -658,13 +655,13 @@ def test_where_ordinary_pods_have_the_cpu_the_scheduler_evicts_these_afterwards(
 def test_the_node_that_others_left_for_it_comes_before_one_where_it_would_fit_at_once(play: Play) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1, b=1)
-        await world.add_pod("ordinary", nodeName="a", priority=5, containers=cpu(2))
-        await world.add_pod("low-a", "one", nodeName="a", containers=cpu(4))
-        await world.add_pod("low-b", "one", nodeName="b", priority=9, containers=cpu(4))
+        await world.add_pod("ordinary", nodeName="a", priority=5, containers=requesting(cpu=2))
+        await world.add_pod("low-a", "one", nodeName="a", containers=requesting(cpu=4))
+        await world.add_pod("low-b", "one", nodeName="b", priority=9, containers=requesting(cpu=4))
         await world.client.patch(NODES, "b", {"spec": {"unschedulable": True}})
         await world.settle()
         world.kubelets.stop("a")
-        await world.add_pod("large", "one", priority=10, containers=cpu(7))
+        await world.add_pod("large", "one", priority=10, containers=requesting(cpu=7))
         await world.settle(10)
         assert evicted == ["low-a"]
         await world.client.patch(NODES, "b", {"spec": {"unschedulable": False}})

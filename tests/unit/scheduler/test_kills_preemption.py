@@ -4,6 +4,7 @@ Always the lowest pods that are needed are evicted and nobody else, and the pods
 """
 
 import pytest
+from tests.support.containers import requesting
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.killed import Play, Watch, killed_at_every_write
 
@@ -50,17 +51,14 @@ def test_a_kill_at_any_write_changes_nothing_in_the_end(play: Play, watcher: Wat
 async def crowded_story(world: World) -> None:
     """For one pod Parley evicts who has the device, and the scheduler who has the CPUs."""
 
-    def cpus(amount: str) -> list[dict[str, object]]:
-        return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": amount}}}]
-
     await world.add_node("a", devices=1)
     await world.add_class(preemption="LowerPriority")
     await world.add_template("one")
-    await world.add_pod("low", "one", priority=1, containers=cpus("2"))
-    await world.add_pod("ordinary", priority=2, containers=cpus("3"))
+    await world.add_pod("low", "one", priority=1, containers=requesting(cpu="2"))
+    await world.add_pod("ordinary", priority=2, containers=requesting(cpu="3"))
     await world.settle()
     world.kubelets.stop("a")
-    await world.add_pod("urgent", "one", priority=10, containers=cpus("7"))
+    await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu="7"))
     await world.settle(70)
     world.kubelets.start("a")
     await world.settle(70)

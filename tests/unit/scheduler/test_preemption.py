@@ -1,10 +1,11 @@
 """The scheduler's own preemption for pods with claims: it evicts where Parley allocated, and never in vain."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.containers import requesting
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
@@ -19,10 +20,6 @@ else:
 Play = Callable[[Callable[[World], Any]], None]
 
 WATCHING: set[asyncio.Task[None]] = set()
-
-
-def cpu(amount: int) -> Sequence[dict[str, Any]]:
-    return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": str(amount)}}}]
 
 
 async def begin(world: World, **devices: int) -> list[str]:
@@ -45,7 +42,7 @@ async def begin(world: World, **devices: int) -> list[str]:
 
 async def fill(world: World, name: str, on: str, priority: int = 0, amount: int = 6) -> None:
     """A pod without claims that has most of the node's CPUs."""
-    await world.add_pod(name, nodeName=on, priority=priority, containers=cpu(amount))
+    await world.add_pod(name, nodeName=on, priority=priority, containers=requesting(cpu=amount))
 
 
 def test_pods_without_claims_are_evicted_for_one_with_a_claim(play: Play) -> None:
@@ -53,7 +50,7 @@ def test_pods_without_claims_are_evicted_for_one_with_a_claim(play: Play) -> Non
         evicted = await begin(world, a=1)
         await fill(world, "ordinary", "a")
         await world.settle(2)
-        await world.add_pod("urgent", "one", priority=10, containers=cpu(4))
+        await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=4))
         await world.settle()
         assert evicted == ["ordinary"]
         assert await world.node_of("urgent") == "a"
@@ -68,7 +65,7 @@ def test_where_another_node_has_room_but_no_device_the_claim_is_cleared_and_allo
         evicted = await begin(world, a=1, b=0)
         await fill(world, "ordinary", "a")
         await world.settle(2)
-        await world.add_pod("urgent", "one", priority=10, containers=cpu(4))
+        await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=4))
         await world.settle(60)
         assert evicted == ["ordinary"]
         assert await world.node_of("urgent") == "a"
@@ -84,7 +81,7 @@ def test_nobody_is_evicted_for(play: Play, priority: int, spec: dict[str, Any]) 
         evicted = await begin(world, a=1)
         await fill(world, "ordinary", "a")
         await world.settle(2)
-        await world.add_pod("waits", "one", priority=priority, containers=cpu(4), **spec)
+        await world.add_pod("waits", "one", priority=priority, containers=requesting(cpu=4), **spec)
         await world.settle(PATIENCE.first * 3)
         assert evicted == []
         assert "too little cpu left" in (await world.scheduling("waits")).status.message
@@ -100,7 +97,7 @@ def test_nobody_is_evicted_where_no_device_is_free(play: Play) -> None:
         await fill(world, "ordinary", "a")
         await fill(world, "other", "b")
         await world.settle(2)
-        await world.add_pod("waits", "one", priority=10, containers=cpu(4))
+        await world.add_pod("waits", "one", priority=10, containers=requesting(cpu=4))
         await world.settle(PATIENCE.first * 3)
         assert evicted == []
         await world.delete_pod("holder")
@@ -119,7 +116,7 @@ def test_the_least_important_and_fewest_go(play: Play) -> None:
             await fill(world, name, "b", priority=1, amount=3)
         await fill(world, "least", "c", priority=1)
         await world.settle(2)
-        await world.add_pod("urgent", "one", priority=10, containers=cpu(8))
+        await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=8))
         await world.settle()
         assert evicted == ["least"]
         assert await world.node_of("urgent") == "c"
@@ -132,7 +129,7 @@ def test_a_node_with_room_is_preferred_to_an_eviction(play: Play) -> None:
         evicted = await begin(world, a=1, b=1)
         await fill(world, "ordinary", "a")
         await world.settle(2)
-        await world.add_pod("urgent", "one", priority=10, containers=cpu(4))
+        await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=4))
         await world.settle()
         assert evicted == []
         assert await world.node_of("urgent") == "b"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from tests.support.containers import requesting
 from tests.unit.scheduler.conftest import NAMESPACE, World
 from tests.unit.scheduler.reserving import NIGHT, claim, disks, guest, task
 
@@ -90,8 +91,7 @@ def test_a_user_is_nominated_when_its_scheduler_has_tried_it_once(play: Play) ->
     async def scenario(world: World) -> None:
         await begin(world, "a", schedulers=("busy",))
         await after_first_task(world, cpu="6")
-        container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "6"}}}
-        await world.add_pod("late", claims=["build"], containers=[container], schedulerName="busy")
+        await world.add_pod("late", claims=["build"], containers=requesting(cpu="6"), schedulerName="busy")
         await asyncio.sleep(0.5)
         assert (await world.pod("late")).status.nominated_node_name == ""
         assert await held(world) == {"a": ["6"]}

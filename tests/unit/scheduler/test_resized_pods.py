@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tests.support.containers import requesting
+
 from parley.api.resources import PODS
 
 if TYPE_CHECKING:
@@ -11,10 +13,6 @@ else:
     World = Any
 
 Play = Callable[[Callable[[World], Any]], None]
-
-
-def with_cpu(amount: str) -> list[dict[str, Any]]:
-    return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": amount}}}]
 
 
 async def show(world: World, cpu: str) -> None:
@@ -30,12 +28,12 @@ def test_the_room_is_offered_when_the_node_has_actuated_the_resize(play: Play) -
         await world.add_class()
         await world.add_template()
         world.start_parley()
-        await world.add_pod("large", nodeName="a", containers=with_cpu("6"))
+        await world.add_pod("large", nodeName="a", containers=requesting(cpu="6"))
         await show(world, "6")
         await world.settle(2)
-        await world.add_pod("waits", "one", containers=with_cpu("4"))
+        await world.add_pod("waits", "one", containers=requesting(cpu="4"))
         await world.settle()
-        await world.client.patch(PODS, "large", {"spec": {"containers": with_cpu("1")}}, "default")
+        await world.client.patch(PODS, "large", {"spec": {"containers": requesting(cpu="1")}}, "default")
         await world.settle()
         assert await world.node_of("waits") == ""
         await show(world, "1")

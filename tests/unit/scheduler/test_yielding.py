@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.containers import requesting
 from tests.unit.scheduler.conftest import NAMESPACE, World
 from tests.unit.scheduler.reserving import NIGHT, begin, claim, disks, guest, task
 
@@ -146,8 +147,7 @@ def test_a_claim_from_a_template_makes_a_guest_too(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begun(world, NIGHT)
         await world.add_template("nightly", NIGHT, size="1Mi")
-        container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "5"}}}
-        await world.add_pod("guest", "nightly", containers=[container])
+        await world.add_pod("guest", "nightly", containers=requesting(cpu="5"))
         await world.settle()
         assert await world.node_of("guest") == "a"
         assert await other(world, "kept-out", cpu="3") == ""

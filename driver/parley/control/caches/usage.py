@@ -143,6 +143,10 @@ class Usage:
             pods and priority < below for priority, pods in self._nodes[node].leaving.items()
         )
 
+    def any_below_on(self, node: str, priority: int) -> bool:
+        """Whether pods of a lower priority are on the node."""
+        return any(one < priority for one in self.by_priority(node))
+
     def any_below(self, priority: int) -> bool:
         """Whether pods of a lower priority are on any node."""
         return min(self._priorities, default=priority) < priority

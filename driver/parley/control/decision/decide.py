@@ -189,18 +189,16 @@ def _helps(state: State, demand: Demand, search: Search) -> Helps | None:
             return False
         return not (demand.reserving and nodes.crowded(node, demand.reserving))
 
+    def has_lower(node: str) -> bool:
+        return nodes.priority is not None and state.cluster.usage.any_below_on(node, nodes.priority)
+
     def may_do(node: str) -> bool:
-        return node not in excluded and (has_room(node) or _has_lower(state, node, nodes.priority))
+        return node not in excluded and (has_room(node) or has_lower(node))
 
     def helps(changed: Collection[str]) -> bool:
         return any(map(may_do, changed))
 
     return helps
-
-
-def _has_lower(state: State, node: str, priority: int | None) -> bool:
-    """Whether pods of a lower priority are on the node."""
-    return priority is not None and any(one < priority for one in state.cluster.usage.by_priority(node))
 
 
 def best(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.containers import requesting
 from tests.unit.scheduler.conftest import AWAY
 from tests.unit.scheduler.grump import APART, add_grump
 from tests.unit.scheduler.test_claim_preemption import SlowEvictions, begin, budget, hold
@@ -24,10 +25,6 @@ else:
 Play = Callable[[Callable[[World], Any]], None]
 
 BOTH = ("default-scheduler", "parley")
-
-
-def cpu(amount: int) -> list[dict[str, Any]]:
-    return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": str(amount)}}}]
 
 
 async def begun(world: World, client: Client | None = None) -> list[str]:
@@ -122,10 +119,10 @@ def test_a_victim_that_has_the_cpu_too_is_evicted_though_no_node_passes_the_sche
 
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1)
-        await world.add_pod("low", "one", containers=cpu(6))
+        await world.add_pod("low", "one", containers=requesting(cpu=6))
         await world.settle(5)
         await budget(world, 0, app="test")
-        await world.add_pod("urgent", "one", priority=10, containers=cpu(6))
+        await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=6))
         await world.settle(60)
         assert world.calls.count["preempt"] > 0
         assert evicted == []
@@ -142,11 +139,11 @@ def test_a_victim_that_has_the_cpu_too_is_evicted_though_no_node_passes_the_sche
 def test_where_its_scheduler_can_evict_ordinary_pods_nobody_is_evicted_for_claims(play: Play) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1, b=1)
-        await world.add_pod("plain", nodeName="b", priority=1, containers=cpu(8))
+        await world.add_pod("plain", nodeName="b", priority=1, containers=requesting(cpu=8))
         await world.add_pod("low", "one", nodeSelector={"kubernetes.io/hostname": "a"})
         await world.settle(5)
         world.kubelets.stop("b")
-        await world.add_pod("urgent", "one", priority=10, containers=cpu(4))
+        await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=4))
         await world.settle(60)
         assert evicted == ["plain"]
         world.kubelets.start("b")
@@ -160,10 +157,10 @@ def test_where_its_scheduler_can_evict_ordinary_pods_nobody_is_evicted_for_claim
 def test_its_scheduler_evicts_nobody_on_other_nodes_while_others_leave_one_for_it(play: Play) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1, b=0)
-        await world.add_pod("plain", nodeName="b", priority=1, containers=cpu(8))
+        await world.add_pod("plain", nodeName="b", priority=1, containers=requesting(cpu=8))
         await hold(world, low=0)
         world.kubelets.stop("a")
-        await world.add_pod("urgent", "one", priority=10, containers=cpu(4))
+        await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=4))
         await world.settle(5)
         await world.publish("b", ["gpu-0"])
         await world.settle(60)
@@ -185,13 +182,13 @@ def test_a_node_that_was_proposed_and_is_full_by_now_keeps_nobody_from_being_evi
             node: {"nodeSelector": {"kubernetes.io/hostname": node}} for node in ("a", "b")
         }
         await world.add_pod("high", "one", priority=20, **on["a"])
-        await world.add_pod("low", "one", containers=cpu(6), **on["b"])
+        await world.add_pod("low", "one", containers=requesting(cpu=6), **on["b"])
         await world.settle(5)
         await world.client.patch(PODS, "low", {"metadata": {"labels": {"app": "spared"}}}, "default")
         await budget(world, 0, app="spared")
-        await world.add_pod("urgent", "one", priority=10, containers=cpu(6))
+        await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=6))
         await world.settle(5)
-        await world.add_pod("plain", nodeName="a", priority=20, containers=cpu(6))
+        await world.add_pod("plain", nodeName="a", priority=20, containers=requesting(cpu=6))
         await world.settle(5)
         await world.finish_pod("high")
         await world.settle(60)
@@ -215,9 +212,9 @@ def test_what_others_left_is_kept_until_its_scheduler_asks_and_nobody_else_is_ev
         evicted = await begin(world, a=1, b=1)
         for name, node, level in (("low", "a", 0), ("second", "b", 1)):
             where: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": node}, "priority": level}
-            await world.add_pod(name, "one", containers=cpu(6), **where)
+            await world.add_pod(name, "one", containers=requesting(cpu=6), **where)
         await world.settle(5)
-        await world.add_pod("urgent", "one", priority=10, containers=cpu(6), schedulerName=AWAY)
+        await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=6), schedulerName=AWAY)
         await world.settle(5)
         question = await world.question("urgent")
         meta = {node: {"Pods": [{"UID": "some"}], "NumPDBViolations": 0} for node in ("a", "b")}
@@ -229,7 +226,7 @@ def test_what_others_left_is_kept_until_its_scheduler_asks_and_nobody_else_is_ev
             spec = {"schedulerName": scheduler, "preemptionPolicy": "Never"}
             await world.add_pod(f"of-{scheduler}", "one", priority=5, **spec)
         if taken:
-            await world.add_pod("plain", nodeName="a", priority=1, containers=cpu(6))
+            await world.add_pod("plain", nodeName="a", priority=1, containers=requesting(cpu=6))
         await asyncio.sleep(300)
         assert [await world.node_of(f"of-{scheduler}") for scheduler in BOTH] == ["", ""]
         if taken:
@@ -245,9 +242,9 @@ def test_what_others_left_is_kept_until_its_scheduler_asks_and_nobody_else_is_ev
 def test_its_scheduler_evicts_nobody_where_what_is_free_is_kept_for_another(play: Play, scheduler: str) -> None:
     async def scenario(world: World) -> None:
         evicted = await victim_stays(world, schedulerName=scheduler)
-        await world.add_pod("plain", nodeName="a", priority=0, containers=cpu(7))
+        await world.add_pod("plain", nodeName="a", priority=0, containers=requesting(cpu=7))
         await world.settle(5)
-        await world.add_pod("late", "one", priority=5, containers=cpu(4))
+        await world.add_pod("late", "one", priority=5, containers=requesting(cpu=4))
         await world.settle(60)
         assert evicted == ["low"]
         world.kubelets.start("a")

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.containers import requesting
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
 from parley.api.resources import NODES, PODS
@@ -13,10 +14,6 @@ else:
     World = Any
 
 
-def cpu(amount: str) -> Any:
-    return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": amount}}}]
-
-
 async def begin(world: World, places: dict[str, int]) -> None:
     """Nodes whose CPUs are all in use by a pod of low priority."""
     for node in places:
@@ -24,7 +21,7 @@ async def begin(world: World, places: dict[str, int]) -> None:
     await add_shelf_class(world)
     world.start_parley(drivers=[ShelfDriver(Behaviour(places=places))])
     for node in places:
-        await world.add_pod(f"weak-{node}", nodeName=node, priority=1, containers=cpu("8"))
+        await world.add_pod(f"weak-{node}", nodeName=node, priority=1, containers=requesting(cpu="8"))
     await world.settle()
 
 
@@ -35,7 +32,7 @@ async def there(world: World) -> list[str]:
 def test_an_important_pod_that_is_viable_nowhere_evicts_nobody(play: Any) -> None:
     async def scenario(world: World) -> None:
         await begin(world, {"a": 0, "b": 0})
-        await world.add_pod("important", "shelf", priority=1000, containers=cpu("4"))
+        await world.add_pod("important", "shelf", priority=1000, containers=requesting(cpu="4"))
         await world.settle()
         assert world.calls.count["preempt"] >= 1
         assert await there(world) == ["important", "weak-a", "weak-b"]
@@ -50,7 +47,7 @@ def test_an_important_pod_that_is_viable_nowhere_evicts_nobody(play: Any) -> Non
 def test_an_important_pod_evicts_where_it_is_viable_and_runs_there(play: Any) -> None:
     async def scenario(world: World) -> None:
         await begin(world, {"a": 0, "b": 1, "c": 0})
-        await world.add_pod("important", "shelf", priority=1000, containers=cpu("4"))
+        await world.add_pod("important", "shelf", priority=1000, containers=requesting(cpu="4"))
         await world.settle()
         assert await there(world) == ["important", "weak-a", "weak-c"]
         assert await world.node_of("important") == "b"
@@ -64,10 +61,10 @@ def test_where_a_claim_is_allocated_elsewhere_nobody_is_evicted(play: Any) -> No
         await world.add_node("c")
         await world.add_class("common", driverName=ShelfDriver.name, shareable=True)
         await world.add_claim("disk", "common")
-        await world.add_pod("user", claims=["disk"], priority=2000, nodeName="b", containers=cpu("0"))
+        await world.add_pod("user", claims=["disk"], priority=2000, nodeName="b", containers=requesting(cpu="0"))
         await world.settle()
         await world.client.patch(NODES, "c", {"spec": {"unschedulable": True}})
-        await world.add_pod("important", claims=["disk"], priority=1000, containers=cpu("4"))
+        await world.add_pod("important", claims=["disk"], priority=1000, containers=requesting(cpu="4"))
         await world.settle()
         assert await there(world) == ["important", "user", "weak-a"]
         assert await world.node_of("important") == "b"
@@ -81,7 +78,7 @@ def test_an_important_pod_that_fits_somewhere_evicts_nobody(play: Any, claims: t
         await begin(world, {"a": 1, "b": 1})
         await world.client.delete(PODS, "weak-b", "default")
         await world.settle()
-        await world.add_pod("important", *claims, priority=1000, containers=cpu("4"))
+        await world.add_pod("important", *claims, priority=1000, containers=requesting(cpu="4"))
         await world.settle()
         assert await world.node_of("important") == "b"
         assert await there(world) == ["important", "weak-a"]
@@ -92,7 +89,7 @@ def test_an_important_pod_that_fits_somewhere_evicts_nobody(play: Any, claims: t
 def test_pods_without_claims_evict_as_ever(play: Any) -> None:
     async def scenario(world: World) -> None:
         await begin(world, {"a": 0, "b": 0})
-        await world.add_pod("important", priority=1000, containers=cpu("4"))
+        await world.add_pod("important", priority=1000, containers=requesting(cpu="4"))
         await world.settle()
         assert await world.node_of("important") in ("a", "b")
         assert len(await there(world)) == 2
@@ -127,9 +124,9 @@ def test_an_important_pod_that_was_viable_nowhere_evicts_once_something_is_free_
         await world.add_template()
         world.start_parley()
         for node in ("a", "b"):
-            await world.add_pod(f"weak-{node}", nodeName=node, priority=1, containers=cpu("8"))
+            await world.add_pod(f"weak-{node}", nodeName=node, priority=1, containers=requesting(cpu="8"))
         await world.settle()
-        await world.add_pod("important", "one", priority=1000, containers=cpu("4"))
+        await world.add_pod("important", "one", priority=1000, containers=requesting(cpu="4"))
         await world.settle()
         assert await there(world) == ["important", "weak-a", "weak-b"]
         assert (await world.scheduling("important")).status.waiting_for == "NothingViable"
