@@ -9,6 +9,7 @@ nodes is of no use to it, not even that.
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import count
 from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
@@ -33,18 +34,30 @@ class Place(NamedTuple):
     arrival: int
 
 
-_PLACE, _HEAD = itemgetter(0), itemgetter(1)
+_PLACE = itemgetter(0)
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting(Generic[K]):
+    """A line: who waits in it, by place, until one of the topics changes. There is always somebody."""
+
+    line: Line
+    topics: tuple[Topic, ...]
+    helps: Helps | None = None
+    pods: list[tuple[Place, K]] = field(default_factory=list)
+
+
+def _first(waiting: _Waiting[K]) -> Place:
+    return waiting.pods[0][0]
 
 
 class WaitingLines(Generic[K]):
     """All lines."""
 
     def __init__(self) -> None:
-        self._lines: dict[Line, list[tuple[Place, K]]] = {}
-        self._place_of: dict[K, tuple[Line, Place]] = {}
-        self._by_topic: defaultdict[Topic, dict[Line, None]] = defaultdict(dict)
-        self._topics: dict[Line, tuple[Topic, ...]] = {}
-        self._helps: dict[Line, Helps | None] = {}
+        self._lines: dict[Line, _Waiting[K]] = {}
+        self._place_of: dict[K, tuple[_Waiting[K], Place]] = {}
+        self._by_topic: defaultdict[Topic, dict[_Waiting[K], None]] = defaultdict(dict)
         self._arrivals = count()
 
     def __len__(self) -> int:
@@ -64,46 +77,47 @@ class WaitingLines(Generic[K]):
         decides whether a change on some nodes may help the line; without it each may. Returns the pod to wake
         because this one left the head of another line.
         """
-        self._helps[line] = helps
-        if pod in self._place_of and self._place_of[pod][0] == line:
+        if pod in self._place_of and (present := self._place_of[pod][0]).line == line:
+            present.helps = helps
             return None
         woken = self.leave(pod)
-        if line not in self._lines:
-            self._lines[line] = []
-            self._topics[line] = tuple(dict.fromkeys(topics))  # two claims of a class name it twice
-            for topic in self._topics[line]:
-                self._by_topic[topic][line] = None
+        waiting = self._lines.get(line)
+        if waiting is None:
+            # two claims of a class name a topic twice
+            waiting = self._lines[line] = _Waiting(line, tuple(dict.fromkeys(topics)))
+            for topic in waiting.topics:
+                self._by_topic[topic][waiting] = None
+        waiting.helps = helps
         if place is None:
             place = Place(0, next(self._arrivals))
-        insort(self._lines[line], (place, pod), key=_PLACE)
-        self._place_of[pod] = line, place
+        insort(waiting.pods, (place, pod), key=_PLACE)
+        self._place_of[pod] = waiting, place
         return woken
 
     def line_of(self, pod: K) -> Line | None:
         """The line that the pod waits in."""
-        return self._place_of[pod][0] if pod in self._place_of else None
+        return self._place_of[pod][0].line if pod in self._place_of else None
 
     def members(self, line: Line) -> Iterator[K]:
         """Who waits in the line, by place."""
-        return (pod for _, pod in self._lines.get(line, ()))
+        return (pod for _, pod in self._lines[line].pods) if line in self._lines else iter(())
 
     def hears_of(self, pod: K, topics: Iterable[Topic]) -> bool:
         """Whether the pod waits in a line that a change of any of the topics wakes."""
-        return pod in self._place_of and set(topics) <= set(self._topics[self._place_of[pod][0]])
+        return pod in self._place_of and set(topics) <= set(self._place_of[pod][0].topics)
 
     def leave(self, pod: K) -> K | None:
         """The pod waits no more. Returns the pod that is first now, if this one was first before."""
         if pod not in self._place_of:
             return None
-        line, place = self._place_of.pop(pod)
-        pods = self._lines[line]
-        index = bisect_left(pods, place, key=_PLACE)
-        del pods[index]
-        if pods:
-            return pods[0][1] if index == 0 else None
-        del self._lines[line], self._helps[line]
-        for topic in self._topics.pop(line):
-            del self._by_topic[topic][line]
+        waiting, place = self._place_of.pop(pod)
+        index = bisect_left(waiting.pods, place, key=_PLACE)
+        del waiting.pods[index]
+        if waiting.pods:
+            return waiting.pods[0][1] if index == 0 else None
+        del self._lines[waiting.line]
+        for topic in waiting.topics:
+            del self._by_topic[topic][waiting]
             if not self._by_topic[topic]:
                 del self._by_topic[topic]
         return None
@@ -118,12 +132,14 @@ class WaitingLines(Generic[K]):
         `nodes` are those on which anything changed; None is anywhere.
         """
         found: tuple[list[K], list[K]] = [], []
-        for line, _, pod in self.heads(topic):
-            helps = self._helps[line]
-            found[nodes is not None and helps is not None and not helps(nodes)].append(pod)
+        for waiting in self._waiting_for(topic):
+            helps = waiting.helps
+            found[nodes is not None and helps is not None and not helps(nodes)].append(waiting.pods[0][1])
         return found
 
     def heads(self, topic: Topic) -> list[tuple[Line, Place, K]]:
         """The lines that wait for the topic: each with the place and the name of its first pod, by place."""
-        found = [(line, *self._lines[line][0]) for line in self._by_topic.get(topic, ())]
-        return sorted(found, key=_HEAD)
+        return [(waiting.line, *waiting.pods[0]) for waiting in self._waiting_for(topic)]
+
+    def _waiting_for(self, topic: Topic) -> list[_Waiting[K]]:
+        return sorted(self._by_topic.get(topic, ()), key=_first)

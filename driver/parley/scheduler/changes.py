@@ -143,12 +143,15 @@ class Changes:
                 self._reconciler.pod_done(new)
             if old is None or self._concerns_us(old, new):
                 self.enqueue(new)
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+        if old is None:
+            return
+        same = new if new is not None and new.metadata.uid == old.metadata.uid else None
+        if same is None:
             self._reconciler.pod_gone(old)
             self.enqueue(old)
-        if old is not None and not (old.spec.node_name or over(old)) and (new is None or over(new)):
+        if not (old.spec.node_name or over(old)) and (same is None or over(same)):
             self._awaits_room_no_more(old)
-        if old is not None and old.spec.node_name and not done(old) and (new is None or done(new)):
+        if old.spec.node_name and not done(old) and (same is None or done(same)):
             self._reconciler.pod_left(old.spec.node_name)
 
     def _awaits_room_no_more(self, pod: Pod) -> None:

@@ -111,6 +111,10 @@ def test_a_node_has_what_its_pods_left_and_whoever_waits_hears_when_it_is_more()
         usage = world.cluster.usage
         assert (usage.pods("node-1"), usage.used("node-1")["cpu"]) == (1, 1_000)
         await world.patch_status(PODS, pod.metadata.name, {"phase": "Succeeded"})
+        assert (usage.pods("node-1"), heard.room) == (0, [])  # of the pod it has heard
+        assert heard.names.count("pod p") == 2
+        world.cluster.assume(await world.pod("q"), "node-1")
+        await world.delete(PODS, "q")
         assert (usage.pods("node-1"), heard.room) == (0, ["node-1"])
 
     played(story)

@@ -1,5 +1,6 @@
 """What is remembered of nodes: in steps that are counted, and never more of it than is of use."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,40 +59,65 @@ def test_all_searches_of_a_call_have_its_steps_together(
 
 
 ONE = (ClaimDemand(1, None, 0, False),)
+TWO = (ClaimDemand(1, None, 0, False), ClaimDemand(1, "x", 0, False))
+PAIR = [DeviceKind(Gi, 1, "x"), DeviceKind(Gi, 1, "y")]
 
 
 def test_what_was_found_costs_nothing_again_nor_does_a_node_that_is_like_another() -> None:
-    nodes = Nodes({"a": [DeviceKind(Gi, 1, "x")], "b": [DeviceKind(Gi, 1, "x")]})
+    nodes = Nodes({"a": PAIR, "b": PAIR})
     findings, steps = Findings(nodes.stock), Steps(STEPS_PER_CALL)
-    assert dict(findings.each(ONE, ["a"], steps, STEPS_PER_NODE)) == {"a": NodeFinding.ROOM}
+    assert dict(findings.each(TWO, ["a"], steps, STEPS_PER_NODE)) == {"a": NodeFinding.ROOM}
     spent = STEPS_PER_CALL - steps.left
     assert spent
-    assert dict(findings.each(ONE, ["a", "b"], steps, STEPS_PER_NODE)) == dict.fromkeys("ab", NodeFinding.ROOM)
+    assert dict(findings.each(TWO, ["a", "b"], steps, STEPS_PER_NODE)) == dict.fromkeys("ab", NodeFinding.ROOM)
     assert STEPS_PER_CALL - steps.left == spent
 
 
-def test_a_changed_node_is_searched_again() -> None:
-    nodes = Nodes({"a": [DeviceKind(Gi, 1, "x")]})
+@pytest.mark.parametrize("wanted", [ONE, TWO], ids=["one claim", "two claims"])
+def test_a_changed_node_is_searched_again(wanted: tuple[ClaimDemand, ...]) -> None:
+    nodes = Nodes({"a": PAIR})
     findings = Findings(nodes.stock)
-    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": NodeFinding.ROOM}
+    assert dict(findings.each(wanted, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": NodeFinding.ROOM}
     nodes.stocks["a"] = {(DeviceKind(Gi, 2, "x"), 1): ("d0",)}
-    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": NodeFinding.NO_ROOM}
+    assert dict(findings.each(wanted, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": NodeFinding.NO_ROOM}
 
 
-def test_what_was_not_found_out_with_few_steps_is_tried_again_with_more() -> None:
-    findings = Findings(Nodes({"a": [DeviceKind(Gi, 1, "x")]}).stock)
-    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), 1)) == {"a": None}
-    assert dict(findings.each(ONE, ["a"], Steps(1), STEPS_PER_NODE)) == {"a": None}
-    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": NodeFinding.ROOM}
+@pytest.mark.parametrize("wanted", [ONE, TWO], ids=["one claim", "two claims"])
+def test_what_was_not_found_out_with_few_steps_is_tried_again_with_more(wanted: tuple[ClaimDemand, ...]) -> None:
+    findings = Findings(Nodes({"a": PAIR}).stock)
+    assert dict(findings.each(wanted, ["a"], Steps(STEPS_PER_CALL), 1)) == {"a": None}
+    assert dict(findings.each(wanted, ["a"], Steps(1), STEPS_PER_NODE)) == {"a": None}
+    assert dict(findings.each(wanted, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": NodeFinding.ROOM}
 
 
 def test_the_demands_that_were_asked_for_last_are_remembered() -> None:
-    findings, steps = Findings(Nodes({"a": [DeviceKind(Gi, 1, "x")]}).stock), Steps(10**9)
+    findings, steps = Findings(Nodes({"a": PAIR}).stock), Steps(10**9)
+
+    def many(count: int) -> tuple[ClaimDemand, ...]:
+        return (ClaimDemand(count, "z", 0, False), *ONE)
+
     for count in range(1, DEMANDS + 10):
-        list(findings.each(ONE, ["a"], steps, STEPS_PER_NODE))
-        list(findings.each((ClaimDemand(count, "y", 0, False),), ["a"], steps, STEPS_PER_NODE))
+        list(findings.each(TWO, ["a"], steps, STEPS_PER_NODE))
+        list(findings.each(many(count), ["a"], steps, STEPS_PER_NODE))
     left = steps.left
-    list(findings.each(ONE, ["a"], steps, STEPS_PER_NODE))
+    list(findings.each(TWO, ["a"], steps, STEPS_PER_NODE))
     assert steps.left == left
-    list(findings.each((ClaimDemand(1, "y", 0, False),), ["a"], steps, STEPS_PER_NODE))
+    list(findings.each(many(1), ["a"], steps, STEPS_PER_NODE))
     assert steps.left < left
+
+
+@given(
+    st.lists(demands, min_size=1, max_size=6).map(tuple),
+    st.lists(kinds, max_size=12),
+)
+def test_a_node_has_room_exactly_where_a_way_is_found(
+    wanted: tuple[ClaimDemand, ...], kinds: list[DeviceKind]
+) -> None:
+    findings = Findings(Nodes({"a": kinds}).stock)
+    assert findings.has_room(wanted, "a", STEPS_PER_NODE) == (findings.pack(wanted, "a") is not None)
+
+
+def test_what_is_not_found_out_soon_may_have_room() -> None:
+    findings = Findings(Nodes({"a": PAIR}).stock)
+    assert findings.has_room(TWO, "a", 1)
+    assert not findings.has_room((ClaimDemand(3, None, 0, False), *ONE), "a", 1)

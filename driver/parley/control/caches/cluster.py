@@ -356,10 +356,11 @@ class ClusterCache:
         self.usage.put(pod.metadata.uid, Share(node, requested(pod), priority(pod)))
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        no_more = self.usage.leave if old is not None and old.spec.node_name else self.usage.remove
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self.usage.remove(old.metadata.uid)
+            no_more(old.metadata.uid)
         if new is not None and (done(new) or (new.metadata.deletion_timestamp and not new.spec.node_name)):
-            self.usage.remove(new.metadata.uid)
+            no_more(new.metadata.uid)
         elif new is not None and new.spec.node_name:
             self._count(old, new)
         if self._listener is not None:

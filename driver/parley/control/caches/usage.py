@@ -90,6 +90,10 @@ class Usage:
         if before is not None:
             self._less(before)
 
+    def leave(self, uid: str) -> None:
+        """The same for a bound pod that is terminal or gone. `less` is not called: its own change says so."""
+        self._remove(uid)
+
     def _remove(self, uid: str) -> str | None:
         """The node that the pod used."""
         share = self._shares.pop(uid, None)
@@ -145,7 +149,7 @@ class Usage:
 
     def any_below_on(self, node: str, priority: int) -> bool:
         """Whether pods of a lower priority are on the node."""
-        return any(one < priority for one in self.by_priority(node))
+        return min(self.by_priority(node), default=priority) < priority
 
     def any_below(self, priority: int) -> bool:
         """Whether pods of a lower priority are on any node."""

@@ -183,6 +183,7 @@ def _helps(state: State, demand: Demand, search: Search) -> Helps | None:
         return None
     asked = [(state.drivers[name], request) for name, request in demand.requests.items()]
     nodes, excluded = (search.wider or search.nodes).anew(), search.excluded
+    priority, usage = nodes.priority, state.cluster.usage
 
     def has_room(node: str) -> bool:
         if not all(driver.has_room(request, node) for driver, request in asked) or nodes.misfit(node):
@@ -190,7 +191,7 @@ def _helps(state: State, demand: Demand, search: Search) -> Helps | None:
         return not (demand.reserving and nodes.crowded(node, demand.reserving))
 
     def has_lower(node: str) -> bool:
-        return nodes.priority is not None and state.cluster.usage.any_below_on(node, nodes.priority)
+        return priority is not None and usage.any_below_on(node, priority)
 
     def may_do(node: str) -> bool:
         return node not in excluded and (has_room(node) or has_lower(node))

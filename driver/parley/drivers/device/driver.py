@@ -1,6 +1,7 @@
 """The device driver: which nodes have the devices that a pod's claims ask for, and which devices those get."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -59,6 +60,11 @@ class DeviceParameters(Parameters):
         AfterValidator(_quantity),
     ] = "0"
     shared: Annotated[bool, Field(description="One share of each device rather than the whole.")] = False
+
+    @cached_property
+    def demand(self) -> ClaimDemand:
+        """What is compared with devices."""
+        return ClaimDemand(self.count, self.model, exact(parse(self.memory)), self.shared)
 
 
 class NotEnough(Exception):
@@ -138,8 +144,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
 
     def has_room(self, request: DeviceRequest, node: str) -> bool:
         """Whether the node has devices for all claims of the request, as far as that is found out at once."""
-        ((_, finding),) = self._findings.each(_demands(request), (node,), Steps(_QUICK), _QUICK)
-        return finding is NodeFinding.ROOM or finding is None
+        return self._findings.has_room(_demands(request), node, _QUICK)
 
     def viable_without(self, request: DeviceRequest, node: str, uids: Collection[str]) -> bool:
         """Whether the node would have devices for all claims of the request if those held none."""
@@ -208,25 +213,14 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         if not steps.try_take(len(kinds)):
             return f"has no devices for all {len(demands)} claims of the pod together"
         suitable = sum(1 for kind in kinds.values() if demand.suits(kind))
-        free = _free(demand, self._inventory.stock(node))
+        free = demand.supply(self._inventory.stock(node))
         if free < demand.count:
             return f"{free} of {suitable} {_devices(demand, suitable)} free, {demand.count} wanted"
         return f"{free} {_devices(demand, free)} free, but not for all {len(demands)} claims of the pod together"
 
 
 def _demands(request: DeviceRequest) -> tuple[ClaimDemand, ...]:
-    return tuple(
-        ClaimDemand(p.count, p.model, exact(parse(p.memory)), p.shared)
-        for p in (c.parameters for c in request.claims)
-    )
-
-
-def _free(demand: ClaimDemand, stock: Mapping[Any, tuple[str, ...]]) -> int:
-    return sum(
-        len(names)
-        for (kind, free), names in stock.items()
-        if demand.suits(kind) and (demand.shared or free == kind.slices)
-    )
+    return tuple(claim.parameters.demand for claim in request.claims)
 
 
 def _devices(demand: ClaimDemand, number: int) -> str:

@@ -1,7 +1,8 @@
 """Which nodes have devices for some demands, as far as that was found out. In memory.
 
-Many pods ask for the same of nodes of which few have changed, and many nodes are alike: each is searched once.
-What was found is kept with the stock that it was found in, which the inventory replaces whenever it changes.
+What one claim asks for is counted. For several together a way has to be searched. Many pods ask for the same of
+nodes of which few have changed, and many nodes are alike: each is searched once. What was found is kept with the
+stock that it was found in, which the inventory replaces whenever it changes.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +20,9 @@ STEPS_PER_CALL = 60_000
 
 STEPS_FORESEEING = 1_000
 """And the search of one node as it might be: there may be hundreds for one decision."""
+
+COUNTED = 4
+"""Of several demands that were not searched for yet, so many are counted one by one: often that tells already."""
 
 DEMANDS = 256
 """So many different demands are remembered."""
@@ -88,11 +92,22 @@ class Findings:
 
         A node gets `at_most` so many. None where that was not enough: asked again, it is tried again.
         """
+        if len(demands) == 1:
+            yield from ((node, _counted(demands[0], self._stock(node), steps, at_most)) for node in nodes)
+            return
         known = self._of(demands)
         for node in nodes:
             stock = self._stock(node)
             search = partial(_searched, demands, stock, steps, at_most)
             yield node, known.find(node, stock, search) if stock else NodeFinding.NO_ROOM
+
+    def has_room(self, demands: Demands, node: str, steps: int) -> bool:
+        """Whether the node has devices for the demands, as far as that is found out with so many steps."""
+        stock = self._stock(node)
+        if any(demand.supply(stock) < demand.count for demand in demands[:COUNTED]):
+            return False
+        ((_, found),) = self.each(demands, (node,), Steps(steps), steps)
+        return found in (NodeFinding.ROOM, None)
 
     def _of(self, demands: Demands) -> _Known:
         known = self._known.pop(demands, None) or _Known()
@@ -100,6 +115,13 @@ class Findings:
             del self._known[next(iter(self._known))]  # the one that was not asked for the longest
         self._known[demands] = known
         return known
+
+
+def _counted(demand: ClaimDemand, stock: Stock, steps: Steps, at_most: int) -> NodeFinding | None:
+    """A step for each group. None if there were not so many left."""
+    if len(stock) > at_most or not steps.try_take(len(stock)):
+        return None
+    return NodeFinding.ROOM if demand.supply(stock) >= demand.count else NodeFinding.NO_ROOM
 
 
 def _searched(demands: Demands, stock: Stock, steps: Steps, at_most: int) -> NodeFinding | None:

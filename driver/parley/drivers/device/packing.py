@@ -53,6 +53,15 @@ class ClaimDemand:
             return False
         return kind.memory >= (self.memory * kind.slices if self.shared else self.memory)
 
+    def supply(self, stock: "Stock") -> int:
+        """How many of the free devices would do: one claim alone needs `count`."""
+        return sum(len(names) for group, names in stock.items() if self.suits_group(group))
+
+    def suits_group(self, group: "Group") -> bool:
+        """Whether devices of the kind with that many free shares would do."""
+        kind, free = group
+        return (self.shared or free == kind.slices) and self.suits(kind)
+
 
 Group = tuple[DeviceKind, int]
 """Devices of a kind with that many free shares."""
@@ -103,13 +112,8 @@ def _alike(demands: Sequence[ClaimDemand], *, shared: bool) -> list[list[int]]:
 def _want(demands: Sequence[ClaimDemand], who: Sequence[int], groups: Sequence[Group], steps: Steps) -> Want:
     steps.take(len(groups))
     demand = demands[who[0]]
-    suited = tuple(number for number, group in enumerate(groups) if _usable(demand, group))
+    suited = tuple(number for number, group in enumerate(groups) if demand.suits_group(group))
     return Want(sum(demands[place].count for place in who), len(who), suited)
-
-
-def _usable(demand: ClaimDemand, group: Group) -> bool:
-    kind, free = group
-    return demand.suits(kind) and (demand.shared or free == kind.slices)
 
 
 def _whole_names(
