@@ -1,56 +1,63 @@
-"""The docs of two releases, published with mike as releasing.md says, to a repository of our own: both are there,
-the newest is the default, and one can be removed."""
+"""The docs of two releases, published as releasing.md says, to a repository of our own: both are there, the newest
+is the default, and the older one can be removed."""
 
 import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 import pytest
+from tests.support.checkout import ROOT, Shell
+from tests.support.shown import below
 
-ROOT = Path(__file__).parents[3]
-_BRANCH = "gh-pages"
-_WHO = {"GIT_AUTHOR_NAME": "a manager", "GIT_AUTHOR_EMAIL": "manager@example.com"}
-_COMMITTER = {"GIT_COMMITTER_NAME": "a manager", "GIT_COMMITTER_EMAIL": "manager@example.com"}
-
-Run = Callable[..., str]
+_PUBLISH, _DEFAULT, _REMOVE = range(1, 4)
+_WHO = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "a manager"), ("EMAIL", "manager@example.com"))
+}
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Runs a command in a clone of this checkout whose origin is a new bare repository."""
+def origin(tmp_path: Path) -> Path:
+    """An empty repository."""
+    subprocess.run(["git", "init", "--quiet", "--bare", "origin.git"], cwd=tmp_path, check=True)
+    return tmp_path / "origin.git"
+
+
+@pytest.fixture
+def shell(origin: Path, tmp_path: Path) -> Shell:
+    """In a clone of this checkout, with that origin and this environment."""
     if not os.environ.get("CI") and importlib.util.find_spec("mike") is None:
         pytest.skip("the docs group is not installed: `make docs` installs it")
-    environment = {**os.environ, **_WHO, **_COMMITTER, "NO_MKDOCS_2_WARNING": "1"}
-
-    def runs(*command: str, folder: Path = tmp_path / "checkout") -> str:
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    runs("git", "init", "--quiet", "--bare", "origin.git", folder=tmp_path)
-    runs("git", "clone", "--quiet", "--no-hardlinks", str(ROOT), "checkout", folder=tmp_path)
-    runs("git", "remote", "set-url", "origin", str(tmp_path / "origin.git"))
-    return runs
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), "checkout"], cwd=tmp_path, check=True)
+    folder = tmp_path / "checkout"
+    subprocess.run(["git", "remote", "set-url", "origin", str(origin)], cwd=folder, check=True)
+    (folder / ".venv").mkdir()
+    (folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    return Shell(folder, {**_WHO, "NO_MKDOCS_2_WARNING": "1"})
 
 
-def test_each_version_has_its_docs_and_the_newest_is_the_default(run: Run, tmp_path: Path) -> None:
-    mike = (str(Path(sys.executable).with_name("mike")),)
-
+def test_each_version_has_its_docs_and_the_newest_is_the_default(shell: Shell, origin: Path) -> None:
     def published(path: str) -> str:
-        return run("git", "show", f"{_BRANCH}:{path}", folder=tmp_path / "origin.git")
+        shown = subprocess.run(["git", "show", f"gh-pages:{path}"], cwd=origin, capture_output=True, check=True)
+        return shown.stdout.decode()
 
-    run(*mike, "deploy", "--push", "0.1.0", "latest")
-    run(*mike, "set-default", "--push", "latest")
-    run(*mike, "deploy", "--push", "0.2.0", "latest")
-    versions = {one["version"]: one["aliases"] for one in orjson.loads(published("versions.json"))}
-    assert versions == {"0.2.0": ["latest"], "0.1.0": []}
+    def versions() -> dict[str, list[str]]:
+        return {one["version"]: one["aliases"] for one in orjson.loads(published("versions.json"))}
+
+    commands = below((ROOT / "docs" / "releasing.md").read_text(), "Versions of the docs")
+    shell(commands[0])
+    shell(commands[_PUBLISH].replace("0.2.0", "0.1.0"))
+    shell(commands[_PUBLISH])
+    shell(commands[_DEFAULT])
+    assert versions() == {"0.2.0": ["latest"], "0.1.0": []}
     assert "latest/" in published("index.html")
     for version in ("0.1.0", "0.2.0", "latest"):
-        assert "negotiated" in published(f"{version}/index.html").lower()
-    run(*mike, "delete", "--push", "0.1.0")
-    assert [one["version"] for one in orjson.loads(published("versions.json"))] == ["0.2.0"]
-    assert "0.1.0" not in run("git", "ls-tree", "--name-only", _BRANCH, folder=tmp_path / "origin.git").split()
+        assert "negotiat" in published(f"{version}/index.html")
+    shell(commands[_REMOVE])
+    assert versions() == {"0.2.0": ["latest"]}
+    with pytest.raises(subprocess.CalledProcessError):
+        published("0.1.0/index.html")

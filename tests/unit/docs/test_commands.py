@@ -131,6 +131,7 @@ ELSEWHERE: tuple[tuple[str, str, str], ...] = (
     ("docs/explain.md", r"kubectl get nodes,|parley explain", DOOR),
     ("docs/explain.md", r"parley get classes", "tests/unit/cli/test_get.py"),
     ("docs/extender.md", r"(kubectl|helm) ", INSTALL),
+    ("docs/releasing.md", r"export PATH|mike ", "tests/integration/docs/test_versions.py"),
     ("docs/install.md", r"helm (install|lint|upgrade|rollback|history) |helm uninstall .* --wait", INSTALL_PAGE),
     ("docs/install.md", r"kubectl (label|apply -f|wait|exec|get|delete -f) ", INSTALL_PAGE),
     ("docs/install.md", r"helm uninstall .* --no-hooks|parley uninstall|kubectl (apply|delete) .*-k ", INSTALL),
