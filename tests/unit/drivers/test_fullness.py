@@ -96,6 +96,21 @@ def test_of_equal_nodes_a_bounded_number_is_handed_out() -> None:
     assert found[-1] == "last"
 
 
+def test_nodes_without_anything_of_use_are_not_looked_at() -> None:
+    nodes = Nodes({"t4": t4s(2), "a100": stock((A100, 4, 1)), "full": {}})
+    assert nodes.order.nodes_of_use(wants(1, "t4")) == {"t4"}
+    assert nodes.order.nodes_of_use(wants(1, "h100")) == set()
+    nodes.set("t4", {})
+    assert nodes.order.nodes_of_use(wants(1)) == {"a100"}
+
+
+def test_of_very_many_kinds_it_is_not_known_which_nodes_are_of_use() -> None:
+    kinds = [DeviceKind(memory, 1, "t4") for memory in range(fullness.KINDS + 1)]
+    nodes = Nodes({f"n{kind.memory}": stock((kind, 1, 1)) for kind in kinds})
+    assert nodes.order.nodes_of_use(wants(1)) is None
+    assert nodes.order.nodes_of_use(wants(1, "a100")) == set()
+
+
 demands = st.lists(
     st.builds(ClaimDemand, st.integers(1, 4), st.sampled_from([None, "t4", "a100"]), st.just(0), st.booleans()),
     min_size=1,
@@ -112,8 +127,10 @@ stocks = st.lists(
 @given(demands, st.lists(stocks, max_size=6))
 def test_every_node_with_room_is_handed_out(wanted: tuple[ClaimDemand, ...], of_nodes: list[Stock]) -> None:
     nodes = Nodes({f"n{number}": of_node for number, of_node in enumerate(of_nodes)})
-    found = nodes.fullest(wanted)
+    found, of_use = nodes.fullest(wanted), nodes.order.nodes_of_use(wanted)
+    assert of_use is not None
     for node, of_node in nodes.stocks.items():
         if pack(wanted, of_node, Steps(20_000)) is not None:
             assert node in found
+            assert node in of_use
     assert all(left >= 0 for left in nodes.order.room_left(wanted, nodes.stocks).values())

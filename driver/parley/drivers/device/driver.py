@@ -187,7 +187,10 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         self, demands: tuple[ClaimDemand, ...], asked: frozenset[str], steps: Steps
     ) -> tuple[str, ...] | None:
         """Other nodes that have room; None if that was not found out for all in time."""
-        others = (node for node in self._inventory.nodes() if node not in asked)
+        of_use = self._inventory.fullness.nodes_of_use(demands)
+        if not of_use:
+            return None if of_use is None else ()
+        others = (node for node in self._inventory.nodes() if node in of_use and node not in asked)
         found, unknown = list[str](), False
         for node, finding in self._findings.each(demands, others, steps, _QUICK):
             unknown = unknown or finding in (None, NodeFinding.TOO_LONG) or not steps.left

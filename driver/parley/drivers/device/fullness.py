@@ -5,7 +5,7 @@ no more in a large cluster than in a small one.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import islice
 from typing import NamedTuple
 
@@ -62,15 +62,25 @@ class Fullness:
         """The nodes that have something of use free, in this order: those where shares of partly used devices will
         do, those that have enough devices of one kind, and those that have fewer. Of each the fullest first, and a
         node more than once if it has several kinds."""
-        self._catch_up()
-        different = list(dict.fromkeys(demands))
-        of_use = islice((kind for kind in sorted(self._of_kind) if suits_any(different, kind)), KINDS)
-        levels = [level for kind in of_use for level in self._of_kind[kind]]
+        levels = [level for kind in islice(self._kinds_of_use(demands), KINDS) for level in self._of_kind[kind]]
         devices, shares = _wanted(demands)
         begun = [] if devices else [level for level in levels if not level.whole]
         whole = [level for level in levels if level.whole]
         for level in (*_in_order(begun, shares), *_in_order(whole, max(devices, 1))):
             yield from tuple(islice(self._nodes.get(level, ()), AT_A_LEVEL))
+
+    def nodes_of_use(self, demands: Sequence[ClaimDemand]) -> Set[str] | None:
+        """The nodes that have something of use free, in no order; None if they are of more kinds than are looked
+        at."""
+        kinds = list(islice(self._kinds_of_use(demands), KINDS + 1))
+        if len(kinds) > KINDS:
+            return None
+        return {node for kind in kinds for level in self._of_kind[kind] for node in self._nodes[level]}
+
+    def _kinds_of_use(self, demands: Sequence[ClaimDemand]) -> Iterator[DeviceKind]:
+        self._catch_up()
+        different = list(dict.fromkeys(demands))
+        return (kind for kind in sorted(self._of_kind) if suits_any(different, kind))
 
     def room_left(self, demands: Sequence[ClaimDemand], nodes: Iterable[str]) -> dict[str, float]:
         """How many whole devices of use are left on each of the nodes, once the demands are met there.
