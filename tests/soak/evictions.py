@@ -33,14 +33,19 @@ LATELY = 130.0
 
 @dataclass(frozen=True, slots=True)
 class Evictable:
-    """A pod as far as evictions go. `generated` are classes of claims from templates, `named` of others."""
+    """A pod as far as evictions go. `generated` are classes of claims from templates, `named` of the `claims` that
+    it names."""
 
     name: str
     priority: int
     never: bool
     spared: bool
     generated: tuple[str, ...]
-    named: tuple[str, ...]
+    claims: tuple[str, ...]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return tuple(CLAIM_KINDS[name][0] for name in self.claims)
 
 
 class WatchedEvictions(Client):
@@ -74,6 +79,8 @@ class Evictions:
         self._taken = ""
         """The pod, by name, of which a budget has just counted the eviction."""
         self._preemptors: dict[str, tuple[str, ...]] = {}
+        self._there: set[str] = set()
+        """The named claims that exist."""
         self._lost: dict[str, set[str]] = {}
         """Classes of the allocated claims that pods lost, by the pod's UID."""
         self.count = 0
@@ -141,12 +148,14 @@ class Evictions:
         return bool(pod.generated) and says and not pod.never
 
     def evictable(self) -> frozenset[str]:
-        """UIDs of the pods that may be evicted now, if they are bound."""
+        """UIDs of the pods that may be evicted now, if they are bound. What the class of a claim says that is gone
+        a controller need not know."""
         spared = bool(self._spare) or len(self._counted) > 1
         return frozenset(
             uid
             for uid, pod in self._pods.items()
             if pod.generated
+            and self._there.issuperset(pod.claims)
             and all(self._says.get(name) for name in (*pod.generated, *pod.named))
             and not (pod.spared and spared)
         )
@@ -159,7 +168,10 @@ class Evictions:
 
     def _claim(self, step: Step) -> None:
         old, new = step.change.old, step.change.new
-        if old is None or step.resource.group != "resource.k8s.io":
+        if step.resource.group != "resource.k8s.io":
+            (self._there.discard if new is None else self._there.add)(step.change.last.meta["name"])
+            return
+        if old is None:
             return
         if new is not None and (new.body.get("status") or {}).get("allocation"):
             return
@@ -195,7 +207,7 @@ def _evictable(body: Json) -> Evictable:
         spec.get("preemptionPolicy") == "Never",
         SPARED.items() <= (meta.get("labels") or {}).items(),
         tuple(ALL_TEMPLATE_KINDS[name][0] for name in templates if name in ALL_TEMPLATE_KINDS),
-        tuple(CLAIM_KINDS[name][0] for name in claims if name in CLAIM_KINDS),
+        tuple(name for name in claims if name in CLAIM_KINDS),
     )
 
 

@@ -11,10 +11,10 @@
                          unless what is left is enough for it, or both are nominated for the node, and equals
 
 Unforeseen is a change of the preemptor's node, its devices, the preemptor's classes or claims (by users and
-meddlers), a pod of higher priority that came to the node or was put there, and another controller, which keeps
-nothing. A preemptor that needs CPU, or must be kept apart from others, may meet what Parley does not keep, or does
-not know; and of several victims that one disruption budget counts it may spare the second, or one that it counts
-only since that has begun to run (docs/limits.md).
+meddlers), a pod of higher priority that came to the node, was put there, or is nominated for it, and another
+controller, which keeps nothing. A preemptor that needs CPU, or must be kept apart from others, may meet what
+Parley does not keep, or does not know; and of several victims that one disruption budget counts it may spare the
+second, or one that it counts only since that has begun to run (docs/limits.md).
 """
 
 import asyncio
@@ -174,8 +174,14 @@ class Plans:
         if self._kept:
             nominated = {(one.pod.uid, one.node) for one in self._nominations()}
             self._kept = {key: kept for key, kept in self._kept.items() if key in nominated}
+        if self._awaited:
+            self._excuse(self._is_overtaken)
         if (look := self._look.get((step.resource.group, step.resource.plural))) is not None:
             look(step)
+
+    def _is_overtaken(self, one: Awaited) -> bool:
+        above = (other for other in self._nominations() if other.priority > one.plan.priority)
+        return any(other.node == one.plan.node for other in above)
 
     def _nominations(self) -> Sequence[Nomination]:
         memory = self._leader()

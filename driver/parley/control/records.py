@@ -230,7 +230,7 @@ class Records:
         """
         mirror = await self._mirrors.current(holding)
         if mirror is None or not _stands_for(mirror, holding):
-            await self._check_unused(holding)
+            await self._check_unused(holding, mirror)
             return
         if any(user.uid not in holding.pods for user in mirror.status.reserved_for):
             raise Busy  # others let a pod in that is not seen yet, or take one out that is gone
@@ -254,16 +254,18 @@ class Records:
             if holding is not None:
                 await self._check_unused(holding)
 
-    async def _check_unused(self, holding: Holding) -> None:
+    async def _check_unused(self, holding: Holding, later: BuiltinClaim | None = None) -> None:
         """A named claim's mirror is gone, and with it the record of whom others let in since it was seen last.
         Raises Busy if such a pod runs, which the cache has yet to show. One that does not run never will: its
-        kubelet needs the reservation to begin."""
+        kubelet needs the reservation to begin; and one that came after the mirror of a `later` claim of the name
+        uses that."""
         if not holding.named or holding.written is Written.NO:
             return
         for pod in (await self._client.list(PODS, holding.namespace)).items:
             names = (entry.resource_claim_name for entry in pod.spec.resource_claims)
             runs = pod.status.phase == "Running" and holding.may_run_on(pod.spec.node_name)
-            if runs and holding.claim in names and pod.metadata.uid not in holding.pods:
+            known = pod.metadata.uid in holding.pods or (later is not None and mirrors.is_older(later, pod))
+            if runs and holding.claim in names and not known:
                 raise Busy
 
     async def clear_claim(self, holding: Holding) -> None:

@@ -15,11 +15,13 @@ from functools import partial
 
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import done, priority, reference
+from parley.control.caches.indexes import named_claims
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand
 from parley.control.decision.kept import beside, is_enough
 from parley.control.ledger import Holding
 from parley.control.nominations import Nomination
+from parley.control.objects.mirror import is_mirror
 from parley.control.state import State
 from parley.negotiation.answers import viable_for_all
 from parley.negotiation.victims import Choice, Holder, choose
@@ -169,9 +171,19 @@ class ClaimVictims:
     def _may_be_evicted(self, pod: Pod) -> bool:
         if priority(pod) >= priority(self._pod):
             return False
-        classes = {holding.class_name for holding in self._state.ledger.of_pod(reference(pod))}
-        known = map(self._state.cluster.class_, classes)
+        known = map(self._state.cluster.class_, self._classes(pod))
         return all(class_ is not None and class_.preemption == "LowerPriority" for class_ in known)
+
+    def _classes(self, pod: Pod) -> set[str]:
+        """The names of the classes of all that the pod may use; "" for a claim that is gone, whose class is not
+        known."""
+        cluster, held = self._state.cluster, self._state.ledger.of_pod(reference(pod))
+        found, names = {one.class_name for one in held}, {one.claim for one in held if one.named}
+        for key in named_claims(pod):
+            claim, builtin = cluster.claim(key), cluster.mirror(key)
+            if key[1] not in names and (builtin is None or is_mirror(builtin)):
+                found.add(claim.spec.resource_class_name if claim is not None else "")
+        return found
 
     def _holders(self, node: str) -> list[Holder]:
         tenants = self._tenants[node].items()

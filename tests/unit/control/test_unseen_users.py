@@ -1,5 +1,6 @@
 """Pods that a scheduler let into a claim, and of which the cache shows too little: who counts, who is asked."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -27,8 +28,10 @@ class Api:
 
     async def begin(self, **fields: Any) -> "Api":
         """The claim `c` is allocated on node-1."""
-        self.mirror = await self.world.mirror(await self.world.claim(), shareable=True)
-        self.holding: Holding = a_holding("c", "last", shareable=True, allocation=Allocation(), **fields)
+        claim = await self.world.claim()
+        self.mirror = await self.world.mirror(claim, shareable=True)
+        given = {"uid": claim.metadata.uid, "allocation": Allocation(), **fields}
+        self.holding: Holding = a_holding("c", "last", shareable=True, **given)
         self.world.ledger.add(self.holding)
         self.users = UnseenUsers(self.client, self.world.cluster, self.world.ledger)
         return self
@@ -149,6 +152,19 @@ def test_pods_that_the_cache_shows_there_join() -> None:
         await world.pod("waits", claims=["c"])
         assert api.users.join_known(api.holding) == []
         assert api.holding.pods.keys() == {"uid-last", there.metadata.uid}
+
+    played(story)
+
+
+def test_of_a_claim_that_was_forced_away_no_pods_count_that_came_after_the_next_one_of_its_name() -> None:
+    async def story(world: World) -> None:
+        before = await world.pod("before", claims=["c"], nodeName="node-1")
+        await asyncio.sleep(2)
+        api = await Api(world).begin(uid="forced-away")
+        await asyncio.sleep(2)
+        await world.pod("after", claims=["c"], nodeName="node-1")
+        assert api.users.join_known(api.holding) == []
+        assert api.holding.pods.keys() == {"uid-last", before.metadata.uid}
 
     played(story)
 

@@ -270,6 +270,12 @@ class World:
         """`kubectl delete pod --grace-period=0 --force`: the object is gone, whatever the node does."""
         await self.client.delete(PODS, name, NAMESPACE, grace_period_seconds=0)
 
+    async def force_away(self, claim: str) -> None:
+        """An administrator removes the finalizers of a named claim and of its mirror, whatever uses them."""
+        for resource in (CLAIMS.untyped(), BUILTIN_CLAIMS.untyped()):
+            await self.client.delete(resource, claim, NAMESPACE)
+            await self.client.patch(resource, claim, {"metadata": {"finalizers": None}}, NAMESPACE)
+
     async def taint(self, node: str, key: str, effect: str) -> None:
         taints = {"spec": {"taints": [{"key": key, "effect": effect}]}}
         await self.client.patch(NODES, node, taints)

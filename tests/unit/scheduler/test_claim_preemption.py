@@ -138,6 +138,32 @@ def test_nobody_is_evicted(play: Play, preemption: str, priority: int, spec: dic
     play(scenario)
 
 
+def test_nobody_is_evicted_who_may_use_a_claim_that_is_gone_and_of_which_nobody_knows_what_its_class_says(
+    play: Play,
+) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2)
+        await world.add_class("spared", preemption="Never", shareable=True)
+        await world.add_claim("disk", "spared")
+        await world.add_pod("low", "one", claims=["disk"])
+        await world.settle()
+        assert await world.node_of("low") == "a"
+        await world.crash()
+        await world.force_away("disk")
+        world.start_parley()
+        await world.settle()
+        await world.add_pod("also", "one")
+        await world.add_pod("urgent", "two", priority=10)
+        await world.settle(700)
+        assert evicted == []
+        await world.delete_pod("low")
+        await world.settle()
+        assert await world.node_of("urgent") == "a"
+        assert "also" in evicted
+
+    play(scenario)
+
+
 def test_a_pod_that_found_nobody_below_it_looks_again_though_one_before_it_preempts_nobody(play: Play) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1)

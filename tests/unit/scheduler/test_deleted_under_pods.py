@@ -194,3 +194,36 @@ def test_nothing_is_written_where_the_pods_end_is_seen_late(play: Play, end: str
         assert [call for call in calls if call.resource == CLAIM_RELEASES and call.writes] == []
 
     play(scenario)
+
+
+@pytest.mark.parametrize("same_node", [False, True])
+def test_users_of_a_later_claim_of_the_name_do_not_use_the_one_that_was_forced_away(
+    play: Play, same_node: bool
+) -> None:
+    """They get its name, not what its own pods have."""
+
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", devices=2 if same_node else 1)
+        await world.add_class(shareable=True)
+        await world.add_claim("disk")
+        await world.add_pod("old", claims=["disk"])
+        await world.settle()
+        if not same_node:
+            await world.add_node("b", devices=1)
+        await world.force_away("disk")
+        await world.add_claim("disk")
+        await asyncio.sleep(2)
+        await world.add_pod("new", claims=["disk"])
+        await world.settle()
+        assert await world.node_of("new") == ("a" if same_node else "b")
+        assert len(world.ledger) == 2
+        await world.delete_pod("old")
+        await world.settle(60)
+        (left,) = world.ledger
+        assert [user.name for user in left.pods.values()] == ["new"]
+        mirror = await world.mirror("disk")
+        assert mirror is not None
+        assert [user.name for user in mirror.status.reserved_for] == ["new"]
+
+    play(scenario)

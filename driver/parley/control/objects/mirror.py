@@ -194,6 +194,12 @@ def named_claim_uid(mirror: BuiltinClaim) -> str:
     return next(found, "")
 
 
+def is_older(mirror: BuiltinClaim, pod: Pod) -> bool:
+    """Whether the mirror was there before the pod, to the second: then the pod never used an earlier claim of that
+    name."""
+    return (mirror.metadata.creation_timestamp or "") < (pod.metadata.creation_timestamp or "")
+
+
 def owned_by(mirror: BuiltinClaim | BuiltinTemplate, uid: str) -> bool:
     """Whether the mirror stands for the Parley object of that UID."""
     return any(owner.uid == uid for owner in mirror.metadata.owner_references)

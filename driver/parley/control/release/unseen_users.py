@@ -13,7 +13,7 @@ from parley.control.allocation import Busy
 from parley.control.caches.cluster import ClusterCache, over, reference
 from parley.control.ledger import Holding, Ledger
 from parley.control.live import live_pod
-from parley.control.objects.mirror import MAX_USERS, is_shut_out
+from parley.control.objects.mirror import MAX_USERS, is_older, is_shut_out, named_claim_uid
 from parley.kube.client import Client
 from parley.sdk import PodReference
 
@@ -100,7 +100,9 @@ class UnseenUsers:
         """
         key = (holding.namespace, holding.claim)
         mirror = self._cluster.mirror(key)
-        for user in mirror.status.reserved_for if mirror is not None else ():
+        later = mirror if mirror is not None and named_claim_uid(mirror) not in ("", holding.uid) else None
+        """Of another claim of that name: the holding's own was forced away."""
+        for user in mirror.status.reserved_for if mirror is not None and later is None else ():
             pod = self._cluster.pod((holding.namespace, user.name))
             if pod is not None and pod.metadata.uid == user.uid and not over(pod):
                 self._ledger.join(holding, reference(pod))
@@ -108,7 +110,7 @@ class UnseenUsers:
                 raise Busy  # not seen yet, or its reservation is about to go: either comes as a change
         doubtful = []
         for pod in self._cluster.pods_naming(key) if holding.shareable else ():
-            if not self._is_there(holding, pod):
+            if not self._is_there(holding, pod) or (later is not None and is_older(later, pod)):
                 continue
             if mirror is not None and is_shut_out(mirror, pod):
                 doubtful.append(pod.spec.node_name)
