@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 from tests.support.faults import NumberedCall
 from tests.unit.control import allocated
-from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, a_holding, pending, played, user
+from tests.unit.control.builders import (
+    NAMESPACE,
+    TOKENS,
+    Acting,
+    World,
+    a_holding,
+    pending,
+    played,
+    pod_manifest,
+    user,
+)
 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
@@ -185,6 +195,28 @@ def test_a_pod_that_the_scheduler_let_in_meanwhile_uses_it_from_then_on() -> Non
         await Acting(world).deallocator.release(reference(first), [holding], ENDED)
         assert world.ledger.of_pod(reference(second)) == [holding]
         assert held_by_driver(world, holding)
+
+    played(story)
+
+
+@pytest.mark.parametrize("prepared", [(), ("node-1",)], ids=["it stays allocated", "its node owes a receipt"])
+def test_nobody_is_shut_out_of_a_claim_without_users_who_was_let_in_unseen(prepared: tuple[str, ...]) -> None:
+    async def story(world: World) -> None:
+        first, acting = await world.pod("first", claims=["c"]), Acting(world)
+        holding = await named(world, first, shareable=True, immediate=True)
+        second = pod_manifest("second", claims=["c"], nodeName="node-1")
+        let_in = reference(
+            await world.admin.create(PODS, {"apiVersion": "v1", "kind": "Pod", **second}, NAMESPACE)
+        )
+        holding.unseen = {let_in.uid: let_in}  # the cache has yet to show it
+        departure = Departure(departed=True, bound=True, prepared_on=prepared)
+        with pytest.raises(Busy) if prepared else nullcontext():
+            await acting.deallocator.release(reference(first), [holding], departure)
+        assert holding.joinable
+        await world.seen()
+        await acting.deallocator.release(reference(first), [holding], departure)
+        assert holding.joinable
+        assert world.ledger.of_pod(let_in) == ([holding] if prepared else [])
 
     played(story)
 

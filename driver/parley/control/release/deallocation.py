@@ -111,9 +111,10 @@ class Deallocator:
                 return False
             if cleared and await self._records.is_reserved(holding, pod):
                 raise Busy  # what another pod uses was put right, for all its pods
-            ends = len(holding.pods) == 1 and not self._stays(holding)
-            unseen = await self._unseen_users.check(holding) if ends else ()
-            doubtful = {*unseen, *self._unseen_users.join_known(holding), *self._unseen_users.missed(holding)}
+            missed = self._unseen_users.missed(holding)
+            ends = not self._stays(holding) or holding.owed or departure.prepared_on or missed
+            unseen = await self._unseen_users.check(holding) if ends and len(holding.pods) == 1 else ()
+            doubtful = {*unseen, *self._unseen_users.join_known(holding), *missed}
             self._releases.owe(holding, [*departure.prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
             self._keeping.left(holding, bound=departure.bound or bool(doubtful))
             if len(holding.pods) > 1 or (self._stays(holding) and not holding.owed):
