@@ -114,12 +114,13 @@ class Invariants:
         noted = set(self._noted.values())
         for identity in self.meddled:
             self._forget_unrecorded(identity, used, noted)
-        cleared = {identity for identity in self.meddled if identity[1]}
+        recorded = {claim["metadata"]["uid"] for claim in self._named.values()}
+        cleared = {(uid, entry) for uid, entry in self.meddled if entry or uid not in recorded}
         shown = {record.uid for record in self.records.values() if record.identity not in cleared}
         known = shown | noted
         for pod in self.forced.values():
             self._forget_all_but(pod, known)
-        self.data.memory_lost({claim["metadata"]["uid"] for claim in self._named.values()})
+        self.data.memory_lost(recorded)
 
     def _forget_all_but(self, pod: PodState, known: set[str]) -> None:
         """What was prepared by another UID nobody can ask its node about."""
