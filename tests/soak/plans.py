@@ -11,10 +11,10 @@
                          unless what is left is enough for it, or both are nominated for the node, and equals
 
 Unforeseen is a change of the preemptor's node, its devices, the preemptor's classes or claims (by users and
-meddlers), a pod of higher priority that came to the node, was put there, or is nominated for it, and another
-controller, which keeps nothing. A preemptor that needs CPU, or must be kept apart from others, may meet what
-Parley does not keep, or does not know; and of several victims that one disruption budget counts it may spare the
-second, or one that it counts only since that has begun to run (docs/limits.md).
+meddlers), a pod of higher priority that came to the node, was put there, or is nominated for it or allocated
+something there, and another controller, which keeps nothing. A preemptor that needs CPU, or must be kept apart
+from others, may meet what Parley does not keep, or does not know; and of several victims that one disruption
+budget counts it may spare the second, or one that it counts only since that has begun to run (docs/limits.md).
 """
 
 import asyncio
@@ -138,6 +138,8 @@ class Awaited:
     plan: Nomination
     classes: frozenset[str]
     claims: frozenset[str]
+    there: frozenset[str]
+    """UIDs of the pods that had something then."""
 
 
 class Plans:
@@ -180,8 +182,13 @@ class Plans:
             look(step)
 
     def _is_overtaken(self, one: Awaited) -> bool:
-        above = (other for other in self._nominations() if other.priority > one.plan.priority)
-        return any(other.node == one.plan.node for other in above)
+        """By a pod that is nominated, or has something allocated, which need not be written yet."""
+        memory, plan = self._leader(), one.plan
+        if memory is None:
+            return False
+        nominated = any(other.node == plan.node and other.priority > plan.priority for other in memory.nominations)
+        new = (uid for uid, node in memory.assumed().items() if node == plan.node and uid not in one.there)
+        return nominated or any(_level(pod) > plan.priority for pod in map(self._living, new) if pod is not None)
 
     def _nominations(self) -> Sequence[Nomination]:
         memory = self._leader()
@@ -295,7 +302,9 @@ class Plans:
         if not ALL_POD_KINDS[kind][3].keys() & {"affinity", "containers"}:
             _, templates, claims, _ = ALL_POD_KINDS[kind]
             classes = [ALL_TEMPLATE_KINDS[one][0] for one in templates] + [CLAIM_KINDS[one][0] for one in claims]
-            self._awaited[plan.pod.uid] = Awaited(name, plan, frozenset(classes), frozenset(claims))
+            memory = self._leader()
+            there = frozenset(memory.assumed()) if memory is not None else frozenset()
+            self._awaited[plan.pod.uid] = Awaited(name, plan, frozenset(classes), frozenset(claims), there)
 
     def memory_lost(self) -> None:
         """Another controller keeps nothing."""
