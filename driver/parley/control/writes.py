@@ -137,10 +137,14 @@ class ClaimWrites:
 async def _patch_status(
     client: Client, cluster: ClusterCache, resource: Resource[T], item: T, status: Mapping[str, Any]
 ) -> T:
-    """Write the status of the object as it was seen. Raises Conflict if it is not that any more."""
+    """Write the status of the object as it was seen. Raises Conflict if it is not that any more, and NotFound."""
     meta = item.metadata
     precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
     body = {**precondition, "status": status}
-    written = await client.patch(resource, meta.name, body, meta.namespace, subresource="status")
+    try:
+        written = await client.patch(resource, meta.name, body, meta.namespace, subresource="status")
+    except NotFound:
+        cluster.own_writes.found_gone(meta)
+        raise
     cluster.wrote(written)
     return written

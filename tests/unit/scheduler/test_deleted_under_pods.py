@@ -227,3 +227,30 @@ def test_users_of_a_later_claim_of_the_name_do_not_use_the_one_that_was_forced_a
         assert [user.name for user in mirror.status.reserved_for] == ["new"]
 
     play(scenario)
+
+
+def test_a_claim_that_is_released_is_not_taken_over_from_a_mirror_that_is_gone(play: Play) -> None:
+    """The mirror was forced away, and the cache shows it still, with its allocation."""
+
+    async def scenario(world: World) -> None:
+        client = HeldWatch(world.server.client(), BUILTIN_CLAIMS)
+        world.start_parley(client)
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        await world.add_claim("disk")
+        await world.add_pod("old", claims=["disk"])
+        await world.settle()
+        client.open.clear()
+        await delete(world, (await world.mirrors())[0].metadata.uid)
+        await world.add_pod("new", claims=["disk"])
+        await world.finish_pod("old")
+        await world.settle(10)
+        assert len(world.ledger) == 0
+        client.open.set()
+        await world.settle(60)
+        assert await world.node_of("new") == "a"
+        (held,) = world.ledger
+        assert [user.name for user in held.pods.values()] == ["new"]
+
+    play(scenario)

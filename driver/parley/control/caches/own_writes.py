@@ -26,8 +26,12 @@ class OwnWrites:
         """The object as our write left it."""
         self._versions[written.uid] = max(_number(written), self._versions.get(written.uid, 0))
 
+    def found_gone(self, cached: Version) -> None:
+        """A write did not find the object any more: this state of it is older than that."""
+        self._versions[cached.uid] = max(_number(cached) + 1, self._versions.get(cached.uid, 0))
+
     def forget(self, gone: Version) -> None:
-        """The object is gone."""
+        """The object is gone, as the cache shows."""
         self._versions.pop(gone.uid, None)
 
     def unseen(self, cached: Version) -> bool:
