@@ -12,9 +12,10 @@
 
 Unforeseen is a change of the preemptor's node, its devices, the preemptor's classes or claims (by users and
 meddlers), a pod of higher priority that came to the node, was put there, or is nominated for it or allocated
-something there, and another controller, which keeps nothing. A preemptor that needs CPU, or must be kept apart
-from others, may meet what Parley does not keep, or does not know; and of several victims that one disruption
-budget counts it may spare the second, or one that it counts only since that has begun to run (docs/limits.md).
+something there, and another controller, which keeps nothing; and what a controller has yet to see of classes and
+claims when it evicts. A preemptor that needs CPU, or must be kept apart from others, may meet what Parley does not
+keep, or does not know; and of several victims that one disruption budget counts it may spare the second, or one
+that it counts only since that has begun to run (docs/limits.md).
 """
 
 import asyncio
@@ -42,6 +43,9 @@ BINDING = 5.0
 
 SEEN = frozenset(one.untyped() for one in (PODS, NODES, CLASSES, CLAIMS, BUILTIN_CLAIMS, RESOURCE_SLICES))
 """What a controller must have seen for its plans to be judged."""
+
+SAID = frozenset(one.untyped() for one in (CLASSES, CLAIMS))
+"""And for what comes of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +307,9 @@ class Plans:
             _, templates, claims, _ = ALL_POD_KINDS[kind]
             classes = [ALL_TEMPLATE_KINDS[one][0] for one in templates] + [CLAIM_KINDS[one][0] for one in claims]
             memory = self._leader()
-            there = frozenset(memory.assumed()) if memory is not None else frozenset()
+            if memory is None or not memory.knows_all(self._server, SAID):
+                return
+            there = frozenset(memory.assumed())
             self._awaited[plan.pod.uid] = Awaited(name, plan, frozenset(classes), frozenset(claims), there)
 
     def memory_lost(self) -> None:
