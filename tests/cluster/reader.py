@@ -23,6 +23,10 @@ from parley_devcluster.processes import MARK
 
 ROOT = DEPLOY.parent
 
+COMMAND_LIMIT = 400.0
+"""Seconds: the namespace controller may look at a namespace that has pods again only at its resync, after five
+minutes, and a command that deletes one waits for that."""
+
 
 @dataclass(frozen=True)
 class Typed:
@@ -57,7 +61,7 @@ class Reader:
 
     async def __call__(self, command: str, *, status: int = 0) -> str:
         """Type a command that ends, with that exit status; what it printed."""
-        async with self.typed(command) as process, asyncio.timeout(LIMIT):
+        async with self.typed(command) as process, asyncio.timeout(COMMAND_LIMIT):
             output, _ = await process.communicate()
         assert process.returncode == status, f"{command}: exit status {process.returncode}\n{output.decode()}"
         return output.decode()
