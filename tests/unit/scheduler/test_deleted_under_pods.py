@@ -9,6 +9,7 @@ import pytest
 from tests.support.faults import FaultClient
 from tests.unit.scheduler.held_watch import HeldWatch
 
+from parley.api.builtin import BuiltinClaim
 from parley.api.models import ClaimRelease
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, NODES, PODS
 from parley.kube.client import Call, Client
@@ -35,6 +36,19 @@ async def begin(world: World, client: Client | None = None) -> str:
     await world.add_pod("new", "one")
     await world.settle()
     return mirror.metadata.uid
+
+
+async def begin_with_named(world: World, client: Client | None = None) -> BuiltinClaim:
+    """Pod "old" runs with the only device, by the named claim "disk". Returns the claim's mirror."""
+    world.start_parley(client)
+    await world.add_node("a", devices=1)
+    await world.add_class()
+    await world.add_template()
+    await world.add_claim("disk")
+    await world.add_pod("old", claims=["disk"])
+    await world.settle()
+    (mirror,) = await world.mirrors()
+    return mirror
 
 
 async def records(world: World) -> Sequence[ClaimRelease]:
@@ -110,14 +124,7 @@ def test_a_new_leader_keeps_it_before_the_claim_is_made_again(play: Play) -> Non
 
 def test_so_is_what_a_named_claims_pod_has_prepared_by_the_former_one(play: Play) -> None:
     async def scenario(world: World) -> None:
-        world.start_parley()
-        await world.add_node("a", devices=1)
-        await world.add_class()
-        await world.add_template()
-        await world.add_claim("disk")
-        await world.add_pod("old", claims=["disk"])
-        await world.settle()
-        (mirror,) = await world.mirrors()
+        mirror = await begin_with_named(world)
         await world.add_pod("new", "one")
         await delete(world, mirror.metadata.uid)
         await world.settle()
@@ -234,15 +241,9 @@ def test_a_claim_that_is_released_is_not_taken_over_from_a_mirror_that_is_gone(p
 
     async def scenario(world: World) -> None:
         client = HeldWatch(world.server.client(), BUILTIN_CLAIMS)
-        world.start_parley(client)
-        await world.add_node("a", devices=1)
-        await world.add_class()
-        await world.add_template()
-        await world.add_claim("disk")
-        await world.add_pod("old", claims=["disk"])
-        await world.settle()
+        mirror = await begin_with_named(world, client)
         client.open.clear()
-        await delete(world, (await world.mirrors())[0].metadata.uid)
+        await delete(world, mirror.metadata.uid)
         await world.add_pod("new", claims=["disk"])
         await world.finish_pod("old")
         await world.settle(10)

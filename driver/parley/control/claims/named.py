@@ -20,10 +20,10 @@ from parley.control.objects.mirror import (
     MAX_USERS,
     is_mirror,
     is_shareable,
-    named_claim_uid,
     of_spec,
     owned_by,
     parameters_too_large,
+    stands_for_another,
 )
 from parley.control.objects.standin import being_deallocated
 from parley.control.release.receipts import waits_for
@@ -282,7 +282,7 @@ def mirrors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
 
 def is_predecessors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
     """Whether Parley made the built-in claim for an earlier claim of the same name, with which it goes."""
-    return is_mirror(mirror) and named_claim_uid(mirror) not in ("", claim.metadata.uid)
+    return is_mirror(mirror) and stands_for_another(mirror, claim.metadata.uid)
 
 
 def has_mirror(claim: ResourceClaim, class_: ResourceClass | None) -> bool:

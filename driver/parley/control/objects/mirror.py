@@ -194,6 +194,11 @@ def named_claim_uid(mirror: BuiltinClaim) -> str:
     return next(found, "")
 
 
+def stands_for_another(mirror: BuiltinClaim, uid: str) -> bool:
+    """Whether the mirror was created for another named claim than the one of that UID."""
+    return named_claim_uid(mirror) not in ("", uid)
+
+
 def is_older(mirror: BuiltinClaim, pod: Pod) -> bool:
     """Whether the mirror was there before the pod, to the second: then the pod never used an earlier claim of that
     name."""

@@ -13,7 +13,7 @@ from parley.control.allocation import Busy
 from parley.control.caches.cluster import ClusterCache, over, reference
 from parley.control.ledger import Holding, Ledger
 from parley.control.live import live_pod
-from parley.control.objects.mirror import MAX_USERS, is_older, is_shut_out, named_claim_uid
+from parley.control.objects.mirror import MAX_USERS, is_older, is_shut_out, stands_for_another
 from parley.kube.client import Client
 from parley.sdk import PodReference
 
@@ -100,7 +100,7 @@ class UnseenUsers:
         """
         key = (holding.namespace, holding.claim)
         mirror = self._cluster.mirror(key)
-        later = mirror if mirror is not None and named_claim_uid(mirror) not in ("", holding.uid) else None
+        later = mirror if mirror is not None and stands_for_another(mirror, holding.uid) else None
         """Of another claim of that name: the holding's own was forced away."""
         for user in mirror.status.reserved_for if mirror is not None and later is None else ():
             pod = self._cluster.pod((holding.namespace, user.name))

@@ -106,6 +106,8 @@ class Findings:
         stock = self._stock(node)
         if any(demand.supply(stock) < demand.count for demand in demands[:COUNTED]):
             return False
+        if len(demands) == 1:
+            return True
         ((_, found),) = self.each(demands, (node,), Steps(steps), steps)
         return found in (NodeFinding.ROOM, None)
 
