@@ -113,7 +113,7 @@ class Invariants:
         """A controller begins with what the API holds, or held when it was read: it knows these uses."""
         noted = set(self._noted.values())
         for identity in self.meddled:
-            self._forget_unrecorded(identity, used, noted)
+            self._forget_unrecorded(identity, used)
         recorded = {claim["metadata"]["uid"] for claim in self._named.values()}
         cleared = {(uid, entry) for uid, entry in self.meddled if entry or uid not in recorded}
         shown = {record.uid for record in self.records.values() if record.identity not in cleared}
@@ -280,9 +280,10 @@ class Invariants:
         self._hold(now)
         self._check_record(now)
 
-    def _forget_unrecorded(self, identity: Identity, known: Set[Use], noted: Set[str] = frozenset()) -> None:
+    def _forget_unrecorded(self, identity: Identity, known: Set[Use]) -> None:
         """What a Parley claim does not record of its pods, and of generated claims all, but for what was prepared
         by claims that ClaimReleases have noted, and what is known."""
+        noted = set(self._noted.values())
         claims = [claim for claim in self._named.values() if claim["metadata"]["uid"] == identity[0]]
         status = (claims[0].get("status") or {}) if claims else {}
         recorded = {user["uid"] for user in status.get("reservedFor") or ()}
