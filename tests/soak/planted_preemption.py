@@ -91,7 +91,7 @@ OF_PREEMPTION: Mapping[str, Bug] = {
         preemption=ALLOWED,
     ),
     "what is kept is open to pods of equal priority": Bug(
-        ((Nominations, "shared", _but_for_equals),), ("given away",), preemption=ALLOWED
+        ((Nominations, "shared", _but_for_equals),), ("given away", "evicted in vain"), preemption=ALLOWED
     ),
     "what others wait for is not left for them": Bug(
         ((kept, "_enough", lambda *_: True),), ("given away",), preemption=ALLOWED

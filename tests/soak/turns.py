@@ -32,6 +32,7 @@ class Turns:
         self._leader = leader
         self._since = 0.0
         self._served: dict[str, float] = {}
+        self._chosen: dict[str, frozenset[str]] = {}
         self._could_be: dict[str, frozenset[str]] = {}
         """Whom the controller could have served instead, by the UID of who was."""
 
@@ -46,10 +47,18 @@ class Turns:
                 for user in [user for user in record.users if user not in self._served]:
                     self._serve(user)
 
+    def allocating(self, user: str) -> None:
+        """The leader has chosen the pod, and begins to allocate for it: its record comes later."""
+        self._chosen[user] = self._could_serve()
+
     def _serve(self, user: str) -> None:
-        memory = self._leader()
         self._served[user] = _now()
-        self._could_be[user] = memory.could_serve() if memory is not None else frozenset()
+        chosen = self._chosen.pop(user, None)
+        self._could_be[user] = chosen if chosen is not None else self._could_serve()
+
+    def _could_serve(self) -> frozenset[str]:
+        memory = self._leader()
+        return memory.could_serve() if memory is not None else frozenset()
 
     def memory_lost(self) -> None:
         """A controller begins."""

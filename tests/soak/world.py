@@ -63,8 +63,10 @@ class CountedDriver(DeviceDriver):
         super().__init__()
         self._chance = chance
         self.failing = 0.0
+        self.allocating: Callable[[str], None] = lambda _: None
 
     async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        self.allocating(request.pod.uid)
         if self.failing and self._chance.random() < self.failing:
             raise RuntimeError("the device did not come up")
         allocations = await super().allocate(request, node)
@@ -226,6 +228,7 @@ class Process:
         kind = next((kind for kind, is_wanted in kinds.items() if is_wanted), CountedDriver)
         self.driver = kind(world.chance)
         self.driver.failing = plan.failing
+        self.driver.allocating = world.turns.allocating
         if isinstance(self.driver, ReservingDriver) and plan.yielding:
             self.driver.yields_to = (GUEST,)
         self.controller: Controller | None = None

@@ -36,6 +36,9 @@ MOST_EVICTIONS = 60
 SPARED_SECONDS = 30.0
 """So long a pod is left alone that the API server did not let Parley evict."""
 
+DOUBTED_SECONDS = 600.0
+"""So long afterwards the API server is asked about such a pod before anything is kept for the preemptor."""
+
 FORBIDDEN_SECONDS = 60.0
 """So long nobody is evicted after a lack of the right to evict."""
 
@@ -116,12 +119,12 @@ class ClaimPreemption:
                 return postponed
             topics = viability_topics(demand, claims)
             before = self._pods.revision(topics)
-            self._nominate(preemptor, plan)
             try:
+                await self._ask_about_spared(plan)
+                self._nominate(preemptor, plan)
                 await self._evict(pod, plan)
             except _Spared as error:
-                message = f"{_one(pod, error.victim)} could not be evicted: {error}"
-                self._spared[error.victim.metadata.uid] = _Respite(now() + SPARED_SECONDS, message)
+                self._spare(pod, error)
                 continue
             except Forbidden as error:
                 log.warning("eviction forbidden", pod=_name(pod), error=error.message)
@@ -161,9 +164,26 @@ class ClaimPreemption:
         message = f"Pods on node {plan.node} may be evicted for it after a pause: the scheduler refused it there"
         return Postponed("", message, attempt.refusals.left_or_begin(now()))
 
+    async def _ask_about_spared(self, plan: Plan) -> None:
+        """Nothing is kept for the pod in vain: each time all that wait for the node would look again. So the API
+        server is asked first where it did not let a pod be evicted before. Raises _Spared, and Busy if it would
+        now: another plan may be better by then."""
+        doubted = [victim for victim in plan.victims if victim.metadata.uid in self._spared]
+        for victim in doubted:
+            await self._post(victim, dry_run=True)
+        for victim in doubted:
+            self._spared.pop(victim.metadata.uid, None)
+        if doubted:
+            raise Busy
+
+    def _spare(self, pod: Pod, error: _Spared) -> None:
+        message = f"{_one(pod, error.victim)} could not be evicted: {error}"
+        self._spared[error.victim.metadata.uid] = _Respite(now() + SPARED_SECONDS, message)
+
     def _spared_now(self) -> Mapping[str, _Respite]:
-        self._spared = {uid: one for uid, one in self._spared.items() if one.until > now()}
-        return self._spared
+        time = now()
+        self._spared = {uid: one for uid, one in self._spared.items() if one.until > time - DOUBTED_SECONDS}
+        return {uid: one for uid, one in self._spared.items() if one.until > time}
 
     def _respited(self, preemptor: Preemptor) -> Postponed | None:
         """What would be, if some pods could be evicted that can't at the moment."""

@@ -412,6 +412,22 @@ def test_where_a_budget_spares_all_the_pod_waits_until_it_allows_one(play: Play)
     play(scenario)
 
 
+def test_who_waits_beside_a_pod_whose_victim_is_spared_is_not_written_to_again_and_again(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await hold(world, low=1)
+        await budget(world, 0, app="test")
+        await world.add_pod("urgent", "one", priority=10)
+        await world.add_pod("waiting", "one", priority=1)
+        await world.settle(SPARED_SECONDS - 5)
+        before = (await world.scheduling("waiting")).metadata.resource_version
+        await world.settle(10 * SPARED_SECONDS)
+        assert (await world.scheduling("waiting")).metadata.resource_version == before
+        assert evicted == []
+
+    play(scenario)
+
+
 def test_nobody_is_evicted_where_a_budget_spares_one_of_two_that_would_have_to_go(play: Play) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=2)
