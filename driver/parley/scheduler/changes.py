@@ -326,11 +326,23 @@ class Changes:
 
     def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
         if (template := new or old) is not None:
-            key = (template.metadata.namespace, template.metadata.name)
-            self._queues.templates.add(key)
-            self._wakeups.wake(("template", *key))
-            if template.spec.shared_by is not None:
-                self._wakeups.wake(shared_topic(key[0]))
+            self._queues.templates.add((template.metadata.namespace, template.metadata.name))
+            self._look_at_waiting(template)
+
+    def _look_at_waiting(self, template: ResourceClaimTemplate) -> None:
+        """The pods that wait for the template, or its mirror, look again."""
+        meta = template.metadata
+        self._wakeups.wake(("template", meta.namespace, meta.name))
+        if template.spec.shared_by is not None:
+            self._wakeups.wake(shared_topic(meta.namespace))
+
+    def mirror_refused(self, item: ResourceClaim | ResourceClaimTemplate) -> None:
+        """Who waits for the mirror reports why. The mirror itself is tried again after its own pause, whatever the
+        API server writes."""
+        if isinstance(item, ResourceClaim):
+            self._look_at_users((item.metadata.namespace, item.metadata.name))
+        else:
+            self._look_at_waiting(item)
 
 
 def _labels(namespace: Namespace) -> Mapping[str, str]:

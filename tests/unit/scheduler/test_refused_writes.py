@@ -1,5 +1,8 @@
 """What the API server refuses to have made is told to those who wait for it, and tried less and less often."""
 
+import asyncio
+import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +12,7 @@ from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, POD_SCHEDULINGS, Resource
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
-from parley.kube.client import Call, Forbidden
+from parley.kube.client import Call, Forbidden, Invalid
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -31,6 +34,31 @@ class Quota:
         if self.full and call.resource == self.resource and call.verb in ("create", "patch"):
             self.refused += 1
             raise Forbidden(403, "Forbidden", QUOTA)
+
+
+class Faults(Quota):
+    """Refuses templates, with words that `told` makes of the number of the attempt."""
+
+    def __init__(self, told: Callable[[int], str]) -> None:
+        super().__init__(BUILTIN_TEMPLATES)
+        self._told = told
+
+    def __call__(self, call: Call) -> None:
+        try:
+            super().__call__(call)
+        except Forbidden:
+            raise Invalid(422, "Invalid", self._told(self.refused)) from None
+
+
+def in_any_order(attempt: int) -> str:
+    """As the API server does, which ranges over a map of labels."""
+    faults = [f'spec.metadata.labels: Invalid value: "no label {number}"' for number in range(12)]
+    random.Random(attempt).shuffle(faults)
+    return f"is invalid: [{', '.join(faults)}]"
+
+
+def other_words(attempt: int) -> str:
+    return f"used: pods={attempt}"
 
 
 async def begin(world: World, quota: Quota) -> None:
@@ -63,6 +91,24 @@ def test_a_template_whose_mirror_is_refused(play: Any, door: str) -> None:
         quota.full = False
         await world.settle(quiet=400.0)
         assert await world.node_of("p") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("told", "reports"), [(in_any_order, 1), (other_words, 40)])
+def test_a_template_that_is_refused_in_other_words_each_time_is_tried_less_and_less(
+    play: Any, told: Callable[[int], str], reports: int
+) -> None:
+    async def scenario(world: World) -> None:
+        faults = Faults(told)
+        await begin(world, faults)
+        await world.add_template()
+        await world.add_pod("p", "one")
+        await asyncio.sleep(1)
+        first = world.server.resource_version
+        await asyncio.sleep(600)
+        assert 5 < faults.refused < 40
+        assert world.server.resource_version - first < 2 * reports
 
     play(scenario)
 

@@ -344,12 +344,8 @@ class ClusterCache:
 
     def mirror_refused(self, item: Mirrored, message: str) -> None:
         """The API server refused the mirror of a claim or template: who waits for it has to learn why."""
-        if not self.refusals.note(item, message) or self._listener is None:
-            return
-        if isinstance(item, ResourceClaim):
-            self._listener.claim_changed(item, item)
-        else:
-            self._listener.template_changed(item, item)
+        if self.refusals.note(item, message) and self._listener is not None:
+            self._listener.mirror_refused(item)
 
     def assume(self, pod: Pod, node: str) -> None:
         """Count the pod for the node before its binding is seen."""

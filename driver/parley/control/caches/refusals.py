@@ -3,29 +3,50 @@
 In memory: after a restart each is tried again, and refused again.
 """
 
+import re
+from typing import Final, NamedTuple
+
 from parley.api.models import ResourceClaim, ResourceClaimTemplate
 from parley.kube.cache import Key
 
 Mirrored = ResourceClaim | ResourceClaimTemplate
 
 
+MAX_MESSAGE: Final = 1024
+"""So many characters of a message are kept, as in an event."""
+
+_WORD = re.compile(r"\w+")
+
+
+class _Refusal(NamedTuple):
+    """What the server wrote, in short, and its words in any order."""
+
+    message: str
+    words: int
+
+
 class Refusals:
     """By kind and name of the object whose mirror was refused."""
 
     def __init__(self) -> None:
-        self._messages: dict[tuple[str, Key], str] = {}
+        self._refusals: dict[tuple[str, Key], _Refusal] = {}
 
     def note(self, item: Mirrored, message: str) -> bool:
-        """The server refused the mirror; returns whether that is a change."""
+        """The server refused the mirror; returns whether that is a change. Of several mistakes it writes in another
+        order each time (ValidateLabels in k8s.io/apimachinery ranges over a map)."""
         place = (item.kind, (item.metadata.namespace, item.metadata.name))
-        known = self._messages.get(place)
-        self._messages[place] = message
-        return known != message
+        refusal = _Refusal(message[:MAX_MESSAGE], hash(tuple(sorted(_WORD.findall(message)))))
+        known = self._refusals.get(place)
+        if known is not None and known.words == refusal.words:
+            return False
+        self._refusals[place] = refusal
+        return True
 
     def clear(self, kind: str, key: Key) -> None:
         """The mirror was made, or is not wanted any more."""
-        self._messages.pop((kind, key), None)
+        self._refusals.pop((kind, key), None)
 
     def of(self, kind: str, key: Key) -> str:
         """Why there is no mirror, "" if none was refused."""
-        return self._messages.get((kind, key), "")
+        refusal = self._refusals.get((kind, key))
+        return refusal.message if refusal is not None else ""
