@@ -10,6 +10,7 @@ from parley.simulate.recording import PodRecord
 
 _LABEL = 12
 _REASONS_SHOWN = 8
+_NOT_ASKED = "the pod does not fit, a node plugin is missing, or enough other nodes are viable"
 
 
 def story(record: PodRecord, nodes: Sequence[str]) -> Text:
@@ -46,7 +47,7 @@ def _negotiation(record: PodRecord, nodes: Sequence[str]) -> Iterator[tuple[str,
         if better := _viable(scheduling, other_than=record.node):
             yield "", f"viable too, but less preferred: {', '.join(better)}"
     if left := [node for node in nodes if node not in candidates]:
-        yield "not asked", f"{', '.join(left)} (the pod does not fit there, or enough others are viable)"
+        yield "not asked", f"{', '.join(left)} ({_NOT_ASKED})"
 
 
 def _answer(claim: ClaimScheduling) -> Iterator[tuple[str, str]]:
@@ -84,4 +85,4 @@ def summary(records: Sequence[PodRecord]) -> Text:
 def _in_short(record: PodRecord) -> str:
     if not record.node:
         return record.reason.partition(":")[0] or "waits"
-    return "; ".join(f"{claim.entry}: {', '.join(claim.devices)}" for claim in record.claims.values())
+    return "; ".join(": ".join(filter(None, (c.entry, ", ".join(c.devices)))) for c in record.claims.values())

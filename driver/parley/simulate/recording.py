@@ -16,7 +16,7 @@ from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.reasons import CLAIM_UNUSED
 from parley.api.resources import BUILTIN_CLAIMS, EVENTS, POD_SCHEDULINGS, PODS
 from parley.control.caches.indexes import Key
-from parley.control.objects.mirror import allocated, driver_of, nodes_of, owner_pod_uid
+from parley.control.objects.mirror import allocated, driver_of, nodes_of, offer_stands, owner_pod_uid, whereabouts
 from parley.kube.client import Client
 from parley.kube.informer import Informer
 
@@ -187,22 +187,26 @@ def _is_for(record: PodRecord, claim: BuiltinClaim | None) -> bool:
 def _claim_step(entry: str, old: BuiltinClaim | None, new: BuiltinClaim | None) -> str:
     if new is None or (old is not None and _outcome(old) == _outcome(new)):
         return ""
-    nodes, devices = _outcome(new)
-    if devices:
-        return f"claim {entry}: allocated {', '.join(devices)}"
-    if nodes:
-        return f"claim {entry}: offered to the scheduler on {', '.join(nodes)}"
-    return f"claim {entry}: released" if old is not None else ""
+    outcome = _outcome(new) or ("released" if old is not None else "")
+    return f"claim {entry}: {outcome}" if outcome else ""
 
 
-def _outcome(claim: BuiltinClaim) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Nodes and devices of the allocation. An offer has no devices until a node is chosen."""
+def _outcome(claim: BuiltinClaim) -> str:
+    """What is allocated, or where if the driver names no devices; "" without an allocation."""
     allocation = claim.status.allocation
     if allocation is None:
-        return (), ()
-    found = allocated(claim, driver_of(allocation))
-    devices = tuple(device.device for device in found.devices) if found else ()
-    return nodes_of(allocation), devices
+        return ""
+    if offer_stands(claim):
+        return f"offered to the scheduler on {', '.join(nodes_of(allocation))}"
+    devices = _devices(claim)
+    return f"allocated {', '.join(devices)}" if devices else whereabouts(allocation)
+
+
+def _devices(claim: BuiltinClaim) -> tuple[str, ...]:
+    """The allocated devices. An offer has none until a node is chosen."""
+    allocation = claim.status.allocation
+    found = allocated(claim, driver_of(allocation)) if allocation is not None else None
+    return tuple(device.device for device in found.devices) if found else ()
 
 
 def _remember(record: PodRecord, entry: str, claim: BuiltinClaim) -> None:
@@ -210,5 +214,5 @@ def _remember(record: PodRecord, entry: str, claim: BuiltinClaim) -> None:
     driver = driver_of(allocation) if allocation and _is_for(record, claim) else ""
     if record.node and not driver:
         return  # the pod is done; what it had is what counts
-    devices = _outcome(claim)[1] if driver else ()
+    devices = _devices(claim) if driver else ()
     record.claims[entry] = ClaimRecord(entry, claim.metadata.name, driver, devices)

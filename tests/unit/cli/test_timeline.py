@@ -41,7 +41,7 @@ def test_the_story_of_a_bound_pod() -> None:
           claim disk    device.parley.dev: viable on n1, n2, n3
           selected      n1
                         viable too, but less preferred: n2
-          not asked     n4 (the pod does not fit there, or enough others are viable)
+          not asked     n4 (the pod does not fit, a node plugin is missing, or enough other nodes are viable)
           +0.0 s        created
           +0.2 s        bound to n1
         """)
@@ -83,10 +83,12 @@ def test_of_many_refusing_nodes_some_are_shown() -> None:
 def test_the_summary_has_a_line_for_each_pod() -> None:
     records = [
         record("trainer", "n1", claims={"gpu": ClaimRecord("gpu", "c", "d", ("gpu-0", "gpu-1"))}),
+        record("render", "n2", claims={"licence": ClaimRecord("licence", "c", "d")}),
         record("giant", waits="NothingViable: no node is available"),
     ]
 
     assert summary(records).plain == dedent("""\
-        2 pods: 1 bound, 1 waiting
+        3 pods: 2 bound, 1 waiting
           team/trainer  n1  gpu: gpu-0, gpu-1
+          team/render   n2  licence
           team/giant    -   NothingViable""")

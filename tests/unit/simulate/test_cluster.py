@@ -12,6 +12,7 @@ from tests.support.containers import using
 
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS, RESOURCE_SLICES
 from parley.drivers.device import DeviceDriver
+from parley.drivers.tokens import TokensDriver
 from parley.kube.client import NotFound
 from parley.scheduler.settings import ControllerSettings
 from parley.simulate import virtual_time
@@ -95,7 +96,7 @@ def play(tmp_path: Path) -> Play:
         (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all(bodies))
 
         async def story() -> dict[str, PodRecord]:
-            async with SimulatedCluster([DeviceDriver()], settings) as cluster:
+            async with SimulatedCluster([DeviceDriver(), TokensDriver()], settings) as cluster:
                 await cluster.apply(read([tmp_path / "objects.yaml"]))
                 assert await cluster.settle()
                 for change in then:
@@ -263,6 +264,17 @@ def test_an_exact_class_lets_the_scheduler_choose(play: Play) -> None:
     told = [text for text in steps(placed) if not text.startswith("waits: ")]
     assert told[1].startswith("claim one: offered to the scheduler on n")
     assert told[2:] == ["the scheduler chooses n2", "claim one: allocated gpu-0", "bound to n2", "running"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "told"),
+    [("Node", "claim one: allocated on node n1"), ("Cluster", "claim one: allocated and usable on every node")],
+)
+def test_a_claim_for_which_no_device_is_named_is_recorded_as_allocated(play: Play, scope: str, told: str) -> None:
+    pool = {"driverName": "tokens.parley.dev", "nodePart": "None", "parameters": {"pool": 1, "scope": scope}}
+    placed = play(node("n1"), parley("ResourceClass", "gpu", **pool), template(), pod("p", "one"))["p"]
+
+    assert steps(placed) == ["created", told, "bound to n1", "running"]
 
 
 def test_a_pod_bound_by_others_gets_its_claim_there(play: Play) -> None:
