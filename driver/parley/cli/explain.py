@@ -51,7 +51,7 @@ def explain(
 ) -> None:
     """Explain why a pod waits, or why it is on its node.
 
-    Shows the pod's claims and what they hold, which nodes are feasible and why others are not, which drivers have
+    Shows the pod's claims and what they hold, which nodes are viable and why others are not, which drivers have
     not answered yet, what scheduler, kubelet and node plugin reported, and what would help. Reads the API only.
     """
     name = _name(what)

@@ -36,7 +36,7 @@ CHECKS: Mapping[str, Check] = {
 
 _NOT_INSTALLED = error(
     "Parley is not installed in this cluster: the API server knows none of its kinds",
-    "kubectl apply --server-side -k deploy/default (docs/install.md), or choose another cluster with --context",
+    "install it with helm or kustomize (docs/install.md), or choose another cluster with --context",
     "",
 )
 

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 _NOT_INSTALLED = (
     "Parley is not installed in this cluster, or not completely: the API server knows no {plural}.parley.dev. "
-    "Install it with `kubectl apply -k deploy/default` (docs/install.md), or choose another cluster with --context"
+    "Install it with helm or kustomize (docs/install.md), or choose another cluster with --context"
 )
 _EVERYWHERE: tuple[Resource[Any], ...] = (CLASSES, NODES, RESOURCE_SLICES, CLAIM_RELEASES)
 _NAMESPACED: tuple[Resource[Any], ...] = (

@@ -251,8 +251,8 @@ def test_where_parley_is_not(tmp_path: Path) -> None:
     assert status == Exit.NOT_FOUND
     assert re.fullmatch(
         r"error: Parley is not installed in this cluster, or not completely: the API server knows no [a-z]+\."
-        r"parley\.dev\. Install it with `kubectl apply -k deploy/default` \(docs/install\.md\), or choose another "
-        r"cluster with --context\n",
+        r"parley\.dev\. Install it with helm or kustomize \(docs/install\.md\), or choose another cluster with "
+        r"--context\n",
         output,
     )
 

@@ -104,7 +104,7 @@ def test_a_cluster_without_parley(play: Play) -> None:
             await explain(Refusing(world.client, refuse), world.clock(), "default", "wants")
 
         assert str(raised.value).startswith("Parley is not installed in this cluster, or not completely: ")
-        assert "kubectl apply -k deploy/default" in str(raised.value)
+        assert "docs/install.md" in str(raised.value)
 
     play(scenario)
 

@@ -21,8 +21,13 @@ from parley.doctor.kinds import (
     Body,
 )
 
-APPLY_CRDS = "install the CRDs of this version again: kubectl apply --server-side -k crds"
-APPLY = "install deploy/base of this version again: kubectl apply --server-side -k deploy/base"
+APPLY_CRDS = (
+    "install the CRDs of this version again: helm upgrade or, without helm, kubectl apply --server-side -k crds"
+)
+APPLY = (
+    "install deploy/base of this version again: helm upgrade or, without helm, "
+    "kubectl apply --server-side -k deploy/base"
+)
 
 
 def crds(facts: Facts) -> Iterator[Finding]:

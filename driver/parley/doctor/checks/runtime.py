@@ -128,4 +128,7 @@ def _inside(daemon_set: Body) -> Iterator[Finding]:
     wanted = {"the kubelet's plugins_registry": _REGISTRY, "the CDI folder": "cdi"}
     for what, name in wanted.items():
         if not any(PurePosixPath(path).name == name and volume in mounted for volume, path in paths.items()):
-            yield error(f"does not mount {what}", "apply deploy/default again, or compare it with what is there")
+            yield error(
+                f"does not mount {what}",
+                "install it again (helm upgrade or, without helm, deploy/default), or add the mount",
+            )
