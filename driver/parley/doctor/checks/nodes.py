@@ -26,8 +26,8 @@ def plugin(facts: Facts) -> Iterator[Finding]:
     elif classes := [one.metadata.name for one in facts.all(CLASSES) if one.node_part == "Required"]:
         yield error(
             f"no node plugin runs: pods of {'classes' if len(classes) > 1 else 'class'} {listed(classes)} wait",
-            "install it (the chart's nodePlugin.enabled, or deploy/default: docs/install.md), or set nodePart: None "
-            "in classes that need none",
+            "install it (the chart's nodePlugin.enabled, or deploy/default: docs/install.md), or set nodePart: "
+            "None in classes that need none",
         )
     else:
         yield ok("no class needs a node plugin, and none runs")
