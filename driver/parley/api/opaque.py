@@ -1,6 +1,6 @@
-"""What users and drivers write for each other: the API server checks little of it, and it is anybody's.
+"""Opaque parameters and handles: users and drivers write them for each other, and the API server checks little.
 
-It stays bytes until it is used, and is read only if it does not nest deeper than `MAX_DEPTH`. What can't
+They stay bytes until they are used, and are read only if they do not nest deeper than `MAX_DEPTH`. What can't
 be read shows as an object with the one member `UNREADABLE`, which has the reason: so the rest of the
 object can be read, and reading the parameters fails with that reason.
 

@@ -1,4 +1,4 @@
-"""What commands that only read have in common: kubectl's usual flags, the client, and the message if it fails."""
+"""What read-only commands share: kubectl's usual flags, the client, and messages about failed requests."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What the command line sets about the extender door: where it is, who may come in, whose pods are its own."""
+"""Options of `parley controller` for the scheduler extender: address, certificates, and whose pods it places."""
 
 import ssl
 from contextlib import AbstractAsyncContextManager

@@ -1,4 +1,4 @@
-"""As what commands print their answers: text, or data with a kind and a version of its own."""
+"""Output formats of the commands (`-o`): text, or data with an `apiVersion` and a `kind`."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -11,7 +11,7 @@ from parley.api.names import CLI_VERSION
 
 
 class Output(Enum):
-    """As what an answer is printed."""
+    """The values of `-o`."""
 
     TEXT = "text"
     WIDE = "wide"

@@ -1,6 +1,6 @@
-"""The driver's way to the API server: its writes are remembered, and can be refused as a busy server refuses them.
+"""A client between the driver and the API server: records the driver's writes, and can refuse them.
 
-What the driver's account has no right to is refused, too.
+It refuses as a busy server does, and also what the driver's account has no right to.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What every decision is made from. Nothing is decided here."""
+"""The controller's state, from which every decision is made. Nothing is decided here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,10 +1,10 @@
-"""The seam between Parley and an API server: one request, one stream, and the end of both.
+"""The transport between a client and an API server: sends a request, opens a watch's stream, closes both.
 
     Transport   `http.HttpTransport` (a real server), `memory.MemoryTransport`, and every `client.Client`
     Call        a request as a value: which verb, which object, what is sent
     RawEvent    one line of a watch
 
-Below the seam there are bytes, above it (`client`) typed objects. A `Client` is a transport around a transport:
+Below it there are bytes, above it (`client`) typed objects. A `Client` is a transport around a transport:
 who times, refuses, delays or spoils requests is a subclass of it that overrides `request`, `stream` or both.
 """
 

@@ -1,4 +1,4 @@
-"""Which pods have yet to be looked at before others are served, and which gave way to them. Pure.
+"""Which waiting pods have to be reconciled before others are served, and which gave way to them. Pure.
 
 Waiting lines and the work queue's order make it likely that of pods that want the same the one with the highest
 priority is served first. That it is, is seen to where a pod is about to be served (`Pods.overtakes`): the queue

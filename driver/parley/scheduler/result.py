@@ -1,4 +1,4 @@
-"""How a reconciliation of a pod ends: what is to happen next, returned to the one place that arranges it."""
+"""The result of reconciling a pod: done, requeue it, or let it wait in a line. The reconciler acts on it."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Pods that their standalone driver need not be asked about: it has said for another pod that there is enough.
+"""Selects nodes for pods without asking their standalone driver: by the `capacity` in its answer for another pod.
 
 Only for pods whose claims of standalone drivers are generated, and all of one driver; and not for pods that a node
 was found for before: one that was refused, or failed, is negotiated for.
@@ -23,7 +23,7 @@ from parley.scheduler.pods import Pods, now
 from parley.sdk import PodReference
 
 HELD_SECONDS = 15.0
-"""So long a pod waits for answers for other ones at most."""
+"""So long at most a pod waits for answers about other pods."""
 
 
 class UnaskedPods:
@@ -35,13 +35,13 @@ class UnaskedPods:
         self._capacity = AnsweredCapacity(ledger)
 
     def may_be(self, pod: Pod, demand: Demand) -> bool:
-        """Whether the pod, which nobody was asked about yet, may do without."""
+        """Whether the pod may be placed without asking its driver about it: nobody has been asked yet."""
         attempt = self._pods.attempt(pod)
         begun = attempt.standalone.rounds or attempt.refused or attempt.left or attempt.excluded
         return not begun and not pod.spec.node_name and demand.alike_standalone is not None
 
     def held(self, pod: Pod, demand: Demand) -> float:
-        """For how many seconds the pod waits for the answer for another one, if it does not come before."""
+        """For how many seconds at most the pod waits for the answer about another pod; 0.0 if it need not wait."""
         attempt, wanted = self._pods.attempt(pod), demand.alike_standalone
         if self._capacity.nodes(wanted, now()):
             return 0.0

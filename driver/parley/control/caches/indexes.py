@@ -1,4 +1,4 @@
-"""By what the caches find their objects beside names. Pure."""
+"""Index functions of the informers' caches: the keys besides its name by which an object is found. Pure."""
 
 from collections.abc import Iterable
 

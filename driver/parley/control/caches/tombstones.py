@@ -1,4 +1,4 @@
-"""Tells of objects that can't be decoded: an event on each, in its own time.
+"""Reports objects that can't be decoded: an event on each, at a limited rate.
 
 Whoever may create objects may create many, and change them all the time. So one event is written a second, of each
 object only about its latest state, and what is too much is left out: the log and the figure

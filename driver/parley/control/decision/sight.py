@@ -1,4 +1,4 @@
-"""What drivers see beside their claims: the pod that asks, and the nodes as the caches have them."""
+"""What embedded drivers see besides their own claims: the pod that asks, and the nodes as the caches have them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Pods that a scheduler let into an allocated claim: kube-scheduler reserves by itself what is allocated already.
+"""Pods that a scheduler admitted to an allocated claim: kube-scheduler reserves allocated claims without Parley.
 
 Whoever releases a claim has to know of all pods that may run with it. The cache may be behind, and a scheduler
 that does not hear of its binding takes the reservation back though the pod is bound.

@@ -1,4 +1,4 @@
-"""Drivers and API writes with a watch beside them: what they do stays the same, how long it took is counted."""
+"""Embedded drivers and a client that time their calls and count failures. What the calls do stays the same."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence

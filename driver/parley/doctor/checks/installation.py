@@ -1,4 +1,4 @@
-"""What `deploy/base` installs: kinds, admission policies, permissions, the lane of leader election."""
+"""What `deploy/base` installs: kinds, admission policies, permissions, the FlowSchema of leader election."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""Objects that do not go on: claims that stay though they are deleted, releases that no node answers, and those
+"""Objects that are stuck: deleted claims that still exist, ClaimReleases that no node confirms, and objects
 that can't be decoded."""
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""A pod's claims as this door sees them: also those that are about to be made.
+"""A pod's claims as the extender sees them, including generated claims that do not exist yet.
 
 Without the DynamicResources plugin a scheduler does not wait until a pod's claims exist. A claim that is being
 made is judged by its template; what counts in the end is the claim, which the bind waits for.

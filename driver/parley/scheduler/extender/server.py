@@ -1,4 +1,4 @@
-"""The way in for schedulers: HTTP, one path a verb. Only a leader answers; the others say so with 503."""
+"""The extender's HTTP server: one path for each verb. Only the leader answers; other replicas respond with 503."""
 
 import asyncio
 import ssl
