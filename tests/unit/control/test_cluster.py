@@ -45,6 +45,8 @@ class Heard:
 
     def nothing(self, old: Any, new: Any) -> None: ...
 
+    def mirror_refused(self, item: Any) -> None: ...
+
     template_mirror_changed = class_changed = scheduling_changed = nothing
     template_changed = slice_changed = release_changed = namespace_changed = volume_claim_changed = nothing
 

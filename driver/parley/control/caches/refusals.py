@@ -32,8 +32,8 @@ class Refusals:
         self._refusals: dict[tuple[str, Key], _Refusal] = {}
 
     def note(self, item: Mirrored, message: str) -> bool:
-        """The server refused the mirror; returns whether that is a change. Of several mistakes it writes in another
-        order each time (ValidateLabels in k8s.io/apimachinery ranges over a map)."""
+        """The server refused the mirror; returns whether that is a change. The order in which it lists mistakes is
+        another one each time (ValidateLabels in k8s.io/apimachinery ranges over a map)."""
         place = (item.kind, (item.metadata.namespace, item.metadata.name))
         refusal = _Refusal(message[:MAX_MESSAGE], hash(tuple(sorted(_WORD.findall(message)))))
         known = self._refusals.get(place)
