@@ -1,6 +1,7 @@
 """What a call costs."""
 
 import time
+import tracemalloc
 from collections.abc import Callable
 
 
@@ -13,3 +14,13 @@ def cpu_seconds(call: Callable[[], object]) -> float:
         return time.process_time() - started
 
     return min(once() for _ in range(3))
+
+
+def peak_bytes(call: Callable[[], object]) -> int:
+    """Of memory that the call takes at a time, of what it returns, too."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

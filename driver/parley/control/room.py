@@ -19,7 +19,7 @@ All of it follows from the records of allocations, which have the classes, so a 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, starmap
 
@@ -87,13 +87,14 @@ def lacking(state: State, node: str, asker: Asker, new: Sequence[Reserving] = ()
     held = state.ledger.reserving(node)
     if not held and not new:
         return ""
-    used = _used(state, chain.from_iterable((*_users(state, one), *_guests(state, one)) for one in held))
-    if asker.uid:
-        used[asker.uid] = asker.amounts
     reservations = [
         *(_reservation(state, holding, asker) for holding in held),
         *(Reservation(one.uid, one.claim, one.amounts, frozenset([asker.uid]), new=True) for one in new),
     ]
+    users = chain.from_iterable((*_users(state, one), *_guests(state, one)) for one in held)
+    used = _used(state, users, _names(reservations))
+    if asker.uid:
+        used[asker.uid] = asker.amounts
     asked: Amounts = {} if asker.bound else asker.amounts
     # of one that asks and is not bound, what it may be counted for already is free
     free = _free(state, node, () if asker.bound else (asker.uid,))
@@ -107,10 +108,19 @@ def _users(state: State, holding: Holding) -> Iterator[str]:
     return (uid for uid in uids if state.cluster.usage.node_of(uid) == holding.node)
 
 
-def _used(state: State, uids: Iterable[str]) -> dict[str, Amounts]:
-    """What the pods use of their node, by UID."""
+def _names(reservations: Iterable[Reservation]) -> frozenset[str]:
+    """The resources that are reserved."""
+    return frozenset(chain.from_iterable(one.amounts for one in reservations))
+
+
+def _used(state: State, uids: Iterable[str], names: Collection[str]) -> dict[str, Amounts]:
+    """What the pods use of these resources of their node, by UID: they may use thousands of others."""
     shares = {uid: state.cluster.usage.share(uid) for uid in uids}
-    return {uid: {**share.amounts, **A_POD} for uid, share in shares.items() if share is not None}
+    return {
+        uid: {**{name: share.amounts[name] for name in names if name in share.amounts}, **A_POD}
+        for uid, share in shares.items()
+        if share is not None
+    }
 
 
 def _guests(state: State, holding: Holding) -> Mapping[str, Pod]:
@@ -166,7 +176,7 @@ def taken_by_guests(state: State, node: str, asker: Asker) -> str:
     for holding in state.ledger.reserving(node):
         if asker.uses(holding) and (guests := _guests(state, holding)):
             own = Reservation(holding.uid, holding.path, reserved(holding), frozenset(guests))
-            left = unused([own], _used(state, guests))[holding.uid]
+            left = unused([own], _used(state, guests, own.amounts))[holding.uid]
             taken = {name: amount - left[name] for name, amount in own.amounts.items() if amount > left[name]}
             whom = f"pods of class {listed(holding.yields_to, 3)}, to which it yields,"
             used = listed(starmap(amount_of, taken.items()))
@@ -187,7 +197,7 @@ def left_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) ->
     """What of the node's reservations is to be held: what neither pods on the node use nor users and guests that
     are about to be placed there, if they would be kept out of it themselves. Guests have their room already; of
     users the one that came first takes first."""
-    placed: dict[str, Amounts] = {}
+    placed = set[str]()
     waiting: dict[str, Pod] = {}
     first: dict[str, Pod] = {}
     let_in = set[str]()
@@ -200,7 +210,7 @@ def left_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) ->
         guests = _guests(state, holding)
         came = {uid for uid, pod in guests.items() if pod.spec.node_name}
         come = {uid: pod for uid, pod in guests.items() if uid not in came and is_kept_out(pod)}
-        placed |= _used(state, (*there, *came))
+        placed |= {*there, *came}
         first |= come
         if holding.is_nominated:
             let_in |= {*coming, *come}
@@ -215,7 +225,8 @@ def left_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) ->
         )
     in_turn = [*first.values(), *sorted(waiting.values(), key=_arrival)]
     asked: dict[str, Amounts] = {pod.metadata.uid: {**requested(pod), **A_POD} for pod in in_turn}
-    found = hand_over(reservations, placed, asked, _free(state, node, asked))
+    used = _used(state, placed, _names(reservations))
+    found = hand_over(reservations, used, asked, _free(state, node, asked))
     served = let_in.intersection(found.served)
     return LeftToHold(found.left, [pod for pod in in_turn if pod.metadata.uid in served])
 
@@ -248,8 +259,9 @@ def _reservation(state: State, holding: Holding, asker: Asker) -> Reservation:
 
 def _free(state: State, node: str, asking: Iterable[str]) -> Amounts:
     """What no pod uses but those with these UIDs."""
-    used, pods = state.cluster.usage.without(node, asking)
-    free = {name: amount - used.get(name, 0) for name, amount in state.cluster.allocatable(node).items()}
+    allocatable = state.cluster.allocatable(node)
+    used, pods = state.cluster.usage.without(node, asking, allocatable)
+    free = {name: amount - used[name] for name, amount in allocatable.items()}
     return {**free, PODS: free.get(PODS, 0) - 1000 * pods}
 
 

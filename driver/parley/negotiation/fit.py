@@ -50,7 +50,7 @@ def needs_of(pod: Pod) -> Needs:
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     return Needs(
-        requests=tuple(sorted((name, amount) for name, amount in requested(pod).items() if amount)),
+        requests=tuple(sorted(requested(pod).items())),
         node_selector=tuple(sorted(pod.spec.node_selector.items())),
         affinity=selector,
         tolerations=tuple(pod.spec.tolerations),

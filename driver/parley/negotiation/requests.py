@@ -22,7 +22,7 @@ def requested(pod: Pod) -> dict[str, int]:
 
     The sum over containers and sidecars, or what the largest init container needs with the sidecars that
     started before it; pod-level requests take precedence; overhead is added. While the pod is resized, the most of
-    what its spec says, what its node has allocated, and what its containers have.
+    what its spec says, what its node has allocated, and what its containers have. What comes to zero is left out.
     """
     total = _all_containers(pod, _requests)
     level = amounts(pod.spec.resources.requests) if pod.spec.resources is not None else {}
@@ -36,7 +36,7 @@ def requested(pod: Pod) -> dict[str, int]:
             _raise(level, amounts(pod.status.resources.requests if pod.status.resources else {}))
     total.update(level)
     _add(total, amounts(pod.spec.overhead))
-    return total
+    return {name: amount for name, amount in total.items() if amount}
 
 
 def _in_statuses(pod: Pod) -> tuple[Callable[[Container], Amounts], Callable[[Container], Amounts]]:

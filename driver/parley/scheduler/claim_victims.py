@@ -202,7 +202,8 @@ class ClaimVictims:
         once the scheduler has evicted the pods of a priority below that."""
         others = beside(self._state, self._pod.metadata.uid, priority(self._pod), node)
         gone = {uid for uid, _ in self._gone(node, victims)}.union(*(one.leaving for one in others))
-        used, pods = self._state.cluster.usage.without(node, gone, below)
+        cluster = self._state.cluster
+        used, pods = cluster.usage.without(node, gone, cluster.allocatable(node), below)
         amounts = Counter(used)
         for one in others:
             amounts.update(one.amounts)

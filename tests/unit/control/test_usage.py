@@ -1,9 +1,12 @@
 """What each node's pods use, kept up to date pod by pod."""
 
 from collections import Counter
+from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.effort import peak_bytes
 
 from parley.control.caches.usage import Share, Usage
 
@@ -41,6 +44,34 @@ def test_pods_of_lower_priority_that_are_being_deleted_are_known() -> None:
     assert not usage.are_leaving("node-1", below=6)
 
 
+def test_of_what_pods_requested_that_are_gone_nothing_stays() -> None:
+    usage = Usage()
+    usage.put("daemon", Share("node-1", {"cpu": 500}))
+    usage.put("evil", Share("node-1", {"cpu": 500, "x.y/many": 1000, "x.y/none": 0}))
+    assert dict(usage.used("node-1")) == {"cpu": 1000, "x.y/many": 1000}
+    usage.leave("evil")
+    assert dict(usage.used("node-1")) == dict(usage.by_priority("node-1")[0].amounts) == {"cpu": 500}
+
+
+@pytest.mark.parametrize(
+    "one_event",
+    [
+        lambda usage: usage.put("theirs", Share("node-1", {"cpu": 1000})),
+        lambda usage: usage.leave("daemon"),
+        lambda usage: usage.without("node-1", ["daemon"], ["cpu"]),
+        lambda usage: usage.without("node-1", ["daemon"], ["cpu"], below=0),
+    ],
+    ids=["comes", "goes", "is left out", "is left out of a priority"],
+)
+def test_what_others_cost_does_not_grow_with_the_resources_that_one_pod_names(
+    one_event: Callable[[Usage], object],
+) -> None:
+    usage = Usage()
+    usage.put("daemon", Share("node-1", {"cpu": 500}))
+    usage.put("evil", Share("node-1", {f"x.y/{i}": 1000 for i in range(16_000)}))
+    assert peak_bytes(lambda: one_event(usage)) < 10_000, "a copy of all names takes many times as much"
+
+
 SHARES = st.builds(
     Share,
     st.sampled_from(["node-1", "node-2"]),
@@ -64,12 +95,20 @@ def test_sums_are_those_of_the_pods_that_are_there(changes: list[tuple[str, Shar
     for node in ("node-1", "node-2"):
         here = [share for share in there.values() if share.node == node]
         assert usage.pods(node) == len(here)
-        assert +Counter(usage.used(node)) == total(here)
+        assert dict(usage.used(node)) == total(here)
+        for below in (None, 0, 1):
+            staying = [
+                share
+                for uid, share in there.items()
+                if share.node == node and uid not in "ab" and (below is None or share.priority >= below)
+            ]
+            left = {name: total(staying)[name] for name in ("cpu", "memory")}
+            assert usage.without(node, "ab", left, below) == (left, len(staying))
         for priority in (-1, 0, 1):
             of_priority = [share for share in here if share.priority == priority]
             found = usage.by_priority(node).get(priority)
             assert (found.pods if found else 0) == len(of_priority)
-            assert +Counter(dict(found.amounts) if found else {}) == total(of_priority)
+            assert (dict(found.amounts) if found else {}) == total(of_priority)
             leaving = any(share.leaving and share.priority < priority for share in here)
             assert usage.are_leaving(node, priority) == leaving
     for priority in (-1, 0, 1, 2):

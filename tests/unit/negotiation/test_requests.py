@@ -86,6 +86,12 @@ def test_amounts_of_the_pod_itself_count_before_those_of_its_containers() -> Non
     assert requested(msgspec.convert(body, Pod)) == {"cpu": 3000}
 
 
+def test_what_comes_to_zero_is_left_out() -> None:
+    requests = {"cpu": "1", "x.y/none": "0"}
+    body = {"spec": {"containers": [{"name": "main", "resources": {"requests": requests, "limits": requests}}]}}
+    assert requested(msgspec.convert(body, Pod)) == {"cpu": 1000}
+
+
 def test_a_sidecar_counts_with_what_it_has() -> None:
     sidecar = {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
     body = {

@@ -4,8 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.containers import requesting
+from tests.support.effort import peak_bytes
+from tests.unit.scheduler.reserving import begin, claim, task
 
 from parley.api.resources import RESOURCE_SLICES
+from parley.control.room import Asker, lacking, left_to_hold
 from parley.drivers.device import DeviceDriver
 
 Play = Callable[[Any], None]
@@ -49,5 +53,49 @@ def test_a_node_that_claims_another_nodes_pool_harms_nobody(play: Play) -> None:
         assert await world.node_of("p") == "a"
         await world.plugin_gone("a")
         await world.settle()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("quantity", ["0", "1"])
+def test_resource_names_of_pods_that_are_gone_are_forgotten(play: Play, quantity: str) -> None:
+    async def scenario(world: Any) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        world.start_parley()
+        await world.add_pod("daemon", nodeName="a")
+        await world.settle()
+        for turn in range(3):
+            names = {f"x.y/{turn}-{i}": quantity for i in range(100)}
+            await world.add_pod("evil", containers=requesting(**names), nodeName="a")
+            await world.settle()
+            assert len(world.controller.cluster.usage.used("a")) == (0 if quantity == "0" else 100)
+            await world.force_delete("evil")
+            await world.settle()
+        usage = world.controller.cluster.usage
+        assert (usage.pods("a"), dict(usage.used("a")), dict(usage.by_priority("a")[0].amounts)) == (1, {}, {})
+
+    play(scenario)
+
+
+def test_what_others_cost_where_room_is_reserved_does_not_grow_with_the_resources_that_a_user_names(
+    play: Play,
+) -> None:
+    async def scenario(world: Any) -> None:
+        await begin(world, "a")
+        await claim(world, "build", {"cpu": "6"})
+        assert await task(world, "clone", "build") == "a"
+        names = {f"x.y/{i}": "1" for i in range(4000)}
+        await world.add_pod("evil", claims=["build"], containers=requesting(cpu="1", **names), nodeName="a")
+        await world.settle()
+        state = world.controller._base.state
+        other = Asker("default", "other", {"cpu": 3000})
+        assert "4 cpu are reserved" in lacking(state, "a", other)
+        assert peak_bytes(lambda: lacking(state, "a", other)) < 20_000, (
+            "a copy of all names takes many times as much"
+        )
+        (left,) = left_to_hold(state, "a", lambda _: True).amounts.values()
+        assert left == {"cpu": 4000}
+        assert peak_bytes(lambda: left_to_hold(state, "a", lambda _: True)) < 20_000
 
     play(scenario)

@@ -27,28 +27,37 @@ def _less(before: Amounts, now: Amounts) -> bool:
     return any(now.get(name, 0) < amount for name, amount in before.items())
 
 
-class _Node:
-    """Sums over the pods of one node."""
+def _add(sums: dict[str, int], amounts: Amounts, times: int) -> None:
+    """In place. What comes to zero is left out: of the names that pods made up none stays when they are gone."""
+    for name, amount in amounts.items():
+        if total := sums.get(name, 0) + times * amount:
+            sums[name] = total
+        else:
+            sums.pop(name, None)
 
-    __slots__ = ("by_priority", "leaving", "pods", "used")
+
+class _Node:
+    """Sums over the pods of one node, changed in place: a pod costs as much as it has resource names itself."""
+
+    __slots__ = ("_amounts", "by_priority", "leaving", "pods", "used")
 
     def __init__(self) -> None:
-        self.used: defaultdict[str, int] = defaultdict(int)
+        self.used: dict[str, int] = {}
         self.pods = 0
+        self._amounts: defaultdict[int, dict[str, int]] = defaultdict(dict)
         self.by_priority: dict[int, Sum] = {}
         self.leaving: Counter[int] = Counter()
 
     def count(self, share: Share, pods: int) -> None:
         """`pods` is 1 or -1."""
         self.pods += pods
-        before = self.by_priority.get(share.priority, _NOBODY)
-        amounts = dict(before.amounts)
-        for name, amount in share.amounts.items():
-            self.used[name] += pods * amount
-            amounts[name] = amounts.get(name, 0) + pods * amount
-        self.by_priority[share.priority] = Sum(amounts, before.pods + pods)
-        if not before.pods + pods:
-            del self.by_priority[share.priority]
+        _add(self.used, share.amounts, pods)
+        amounts = self._amounts[share.priority]
+        _add(amounts, share.amounts, pods)
+        now = self.by_priority.get(share.priority, _NOBODY).pods + pods
+        self.by_priority[share.priority] = Sum(amounts, now)
+        if not now:
+            del self.by_priority[share.priority], self._amounts[share.priority]
         if share.leaving:
             self.leaving[share.priority] += pods
 
@@ -57,7 +66,11 @@ _NOBODY = Sum({}, 0)
 
 
 class Usage:
-    """Sums per node, kept up to date pod by pod. `less` is called with a node that a pod uses no more."""
+    """Sums per node, kept up to date pod by pod. `less` is called with a node that a pod uses no more.
+
+    A pod may request thousands of resources that no node has. So nothing here iterates over what a node's pods
+    request together. The sums that are returned change with the pods: who keeps them copies what it needs.
+    """
 
     def __init__(self, less: Callable[[str], None] = _unheard) -> None:
         self._less = less
@@ -112,26 +125,25 @@ class Usage:
         """Sums over the node's pods."""
         return self._nodes[node].used if node in self._nodes else {}
 
-    def without(self, node: str, uids: Iterable[str], below: int | None = None) -> tuple[Amounts, int]:
-        """Sums over the node's pods but for these, and for all of a priority below that; and how many are left."""
-        left, pods = (dict(self.used(node)), self.pods(node)) if below is None else self._from(node, below)
+    def without(
+        self, node: str, uids: Iterable[str], names: Iterable[str], below: int | None = None
+    ) -> tuple[Amounts, int]:
+        """What the node's pods use of the named resources, but for these pods, and for all of a priority below
+        that; and how many are left."""
+        sums = [Sum(self.used(node), self.pods(node))] if below is None else self._from(node, below)
+        left = {name: sum(one.amounts.get(name, 0) for one in sums) for name in names}
+        pods = sum(one.pods for one in sums)
         for uid in uids:
             share = self._shares.get(uid)
             if share is not None and share.node == node and (below is None or share.priority >= below):
                 pods -= 1
-                for name, amount in share.amounts.items():
-                    left[name] -= amount
+                for name in left:
+                    left[name] -= share.amounts.get(name, 0)
         return left, pods
 
-    def _from(self, node: str, lowest: int) -> tuple[dict[str, int], int]:
-        """Sums over the node's pods of that priority and higher, and how many they are."""
-        left: Counter[str] = Counter()
-        pods = 0
-        for level, found in self.by_priority(node).items():
-            if level >= lowest:
-                left.update(found.amounts)
-                pods += found.pods
-        return left, pods
+    def _from(self, node: str, lowest: int) -> list[Sum]:
+        """Sums over the node's pods of that priority and of each higher one."""
+        return [found for level, found in self.by_priority(node).items() if level >= lowest]
 
     def pods(self, node: str) -> int:
         """How many pods count for the node."""
