@@ -72,7 +72,7 @@ def refuse(error: Exception) -> NoReturn:
 
 
 def finish(records: Sequence[PodRecord], *, fail_on_waiting: bool) -> None:
-    """End the command with a status of its own if pods wait and that counts as a failure."""
+    """End the command with a status of its own if pods wait, or are gone, and that counts as a failure."""
     if fail_on_waiting and not all(record.node for record in records):
         raise typer.Exit(Exit.WAITING)
 

@@ -32,6 +32,7 @@ def _pod(record: PodRecord) -> dict[str, Any]:
         "namespace": record.namespace,
         "name": record.name,
         "node": record.node or None,
+        "gone": record.gone,
         "reason": record.reason,
         "claims": [
             {"name": claim.entry, "claim": claim.claim, "driver": claim.driver, "devices": list(claim.devices)}

@@ -31,7 +31,7 @@ def story(record: PodRecord, nodes: Sequence[str]) -> Text:
 
 
 def _verdict(record: PodRecord) -> str:
-    return f" is bound to {record.node}" if record.node else " waits"
+    return f" is bound to {record.node}" if record.node else " is gone" if record.gone else " waits"
 
 
 def _negotiation(record: PodRecord, nodes: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -71,8 +71,9 @@ def _viable(scheduling: PodScheduling, *, other_than: str) -> list[str]:
 
 def summary(records: Sequence[PodRecord]) -> Text:
     """One line for each pod: where it is and with what, or the code for why it is nowhere."""
-    bound = sum(1 for record in records if record.node)
-    text = Text(f"{counted(len(records), 'pod')}: {bound} bound, {len(records) - bound} waiting\n", style="bold")
+    bound, gone = sum(1 for record in records if record.node), sum(1 for record in records if record.gone)
+    found = f"{bound} bound, {len(records) - bound - gone} waiting{f', {gone} gone' if gone else ''}"
+    text = Text(f"{counted(len(records), 'pod')}: {found}\n", style="bold")
     width = max((len(f"{r.namespace}/{r.name}") for r in records), default=0)
     place = max((len(r.node) for r in records), default=0)
     for record in records:

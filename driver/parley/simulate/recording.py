@@ -42,7 +42,7 @@ class ClaimRecord:
 @dataclass(slots=True)
 class PodRecord:
     """One pod. `waits` is why it is not bound ("NothingViable: ..."), "" if it is; `round` is the last
-    negotiation in which drivers answered."""
+    negotiation in which drivers answered. `gone`: it was deleted, as by preemption."""
 
     namespace: str
     name: str
@@ -51,15 +51,18 @@ class PodRecord:
     claims: dict[str, ClaimRecord] = field(default_factory=dict)
     round: PodScheduling | None = None
     waits: str = ""
+    gone: bool = False
 
     @property
     def node(self) -> str:
-        """Where the pod was bound to, or ""."""
-        return self.pod.spec.node_name
+        """Where the pod was bound to; "" if it waits or is gone."""
+        return "" if self.gone else self.pod.spec.node_name
 
     @property
     def reason(self) -> str:
-        """Why the pod is not bound: Parley's message, or else the scheduler's."""
+        """Why the pod is on no node: Parley's message, or else the scheduler's."""
+        if self.gone and self.pod.spec.node_name:
+            return f"Gone: it was deleted on node {self.pod.spec.node_name}, as by preemption"
         if self.node:
             return ""
         conditions = [c for c in self.pod.status.conditions if c.type == "PodScheduled" and c.status == "False"]
@@ -106,7 +109,7 @@ class Recording:
             return
         record = self._record(pod.metadata.namespace, pod.metadata.name)
         self.bound += int(bool(pod.spec.node_name)) - int(bool(record.pod.spec.node_name))
-        record.pod = pod
+        record.pod, record.gone = pod, new is None
         if old is None:
             self._note_names(pod)
         for text in _pod_steps(old, new):
@@ -212,7 +215,7 @@ def _devices(claim: BuiltinClaim) -> tuple[str, ...]:
 def _remember(record: PodRecord, entry: str, claim: BuiltinClaim) -> None:
     allocation = claim.status.allocation
     driver = driver_of(allocation) if allocation and _is_for(record, claim) else ""
-    if record.node and not driver:
+    if record.pod.spec.node_name and not driver:
         return  # the pod is done; what it had is what counts
     devices = _devices(claim) if driver else ()
     record.claims[entry] = ClaimRecord(entry, claim.metadata.name, driver, devices)

@@ -46,6 +46,7 @@ def test_the_examples_as_json(examples: list[Path]) -> None:
         "namespace": "default",
         "name": "gpu",
         "node": "node-1",
+        "gone": False,
         "reason": "",
         "claims": [{"name": "gpu", "driver": "device.parley.dev", "devices": ["gpu-0"]}],
     }
@@ -209,3 +210,34 @@ def test_a_row_for_each_pod_and_names_as_kubectl_prints_them(tmp_path: Path) -> 
     assert ["other", "plain", "-", "-", data["plain"]["reason"]] in rows
     assert [re.split(r" {2,}", line) for line in bare.stdout.splitlines()] == rows[1:]
     assert demo("-o", "name", *files).stdout.split() == [f"pod/{name}" for name in data]
+
+
+PREEMPTED = """
+apiVersion: v1
+kind: Node
+metadata: {name: a}
+status: {allocatable: {cpu: "1", memory: 1Gi, pods: "10"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: low}
+spec: {nodeName: a, containers: [{name: main, image: busybox, resources: {requests: {cpu: "1"}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: urgent}
+spec: {priority: 100, containers: [{name: main, image: busybox, resources: {requests: {cpu: "1"}}}]}
+"""
+
+
+def test_a_pod_that_was_preempted_is_gone_and_not_bound(tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text(PREEMPTED)
+
+    pods, text = outcome(file), demo(file).stdout
+
+    assert (pods["urgent"]["node"], pods["urgent"]["gone"]) == ("a", False)
+    assert (pods["low"]["node"], pods["low"]["gone"]) == (None, True)
+    assert "2 pods: 1 bound, 0 waiting, 1 gone" in text
+    assert "default/low is gone" in text
+    assert demo("--fail-on-waiting", file).exit_code == 10
