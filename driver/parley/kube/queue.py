@@ -53,18 +53,27 @@ OLDEST_EVERY = 4
 
 
 class _Ready(asyncio.Queue[K]):
-    """The keys to be taken, each once: the smallest rank first, then the oldest."""
+    """The keys to be taken, each once: the smallest rank first, then one of each flow in turn, then the oldest.
 
-    def __init__(self, rank: Callable[[K], int]) -> None:
+    That is start-time fair queueing: within a rank a key's turn follows the one of its flow's last key, or the
+    present one.
+    """
+
+    def __init__(self, rank: Callable[[K], int], flow: Callable[[K], Hashable]) -> None:
         super().__init__()
         self._rank = rank
+        self._flow = flow
 
     def _init(self, maxsize: int) -> None:  # noqa: ARG002 - asyncio.Queue's
         self._numbers = count()
         self._taken = 0
         self._by_age: dict[K, int] = {}
-        self._by_rank: list[tuple[int, int, K]] = []
+        self._by_rank: list[tuple[int, int, int, K]] = []
         """A heap. What was taken by its age is still in it."""
+        self._turns: dict[int, int] = {}
+        """The present turn of each rank."""
+        self._last_turns: dict[tuple[int, Hashable], int] = {}
+        """The turn of the last key of each flow, by rank."""
 
     def qsize(self) -> int:
         return len(self._by_age)
@@ -74,10 +83,22 @@ class _Ready(asyncio.Queue[K]):
 
     def _put(self, item: K) -> None:
         number = self._by_age[item] = next(self._numbers)
-        heappush(self._by_rank, (self._rank(item), number, item))
+        rank, flow = self._rank(item), self._flow(item)
+        turn = max(self._turns.get(rank, 0), self._last_turns.get((rank, flow), 0)) + 1
+        self._last_turns[rank, flow] = turn
+        heappush(self._by_rank, (rank, turn, number, item))
         if len(self._by_rank) > 2 * len(self._by_age) + 16:
-            self._by_rank = [entry for entry in self._by_rank if self._by_age.get(entry[2]) == entry[1]]
+            self._by_rank = [entry for entry in self._by_rank if self._by_age.get(entry[3]) == entry[2]]
             heapify(self._by_rank)
+        if len(self._last_turns) > 2 * len(self._by_age) + 16:
+            self._forget_turns()
+
+    def _forget_turns(self) -> None:
+        """Of flows without keys that are to be taken, and of ranks without flows."""
+        last = self._last_turns.items()
+        self._last_turns = {place: turn for place, turn in last if turn > self._turns.get(place[0], 0)}
+        ranks = {rank for rank, _ in self._last_turns}
+        self._turns = {rank: turn for rank, turn in self._turns.items() if rank in ranks}
 
     def _get(self) -> K:
         self._taken += 1
@@ -87,17 +108,19 @@ class _Ready(asyncio.Queue[K]):
 
     def _first(self) -> K:
         while True:
-            _, number, key = heappop(self._by_rank)
+            rank, turn, number, key = heappop(self._by_rank)
             if self._by_age.get(key) == number:
+                self._turns[rank] = turn
                 return key
 
 
 class WorkQueue(Generic[K]):
-    """Keys waiting for a worker, without duplicates: those of the smallest `rank` first, and of the same rank in
-    the order in which they were first added; but one in `OLDEST_EVERY` by its age alone.
+    """Keys waiting for a worker, without duplicates: those of the smallest `rank` first, and of the same rank one
+    of each `flow` in turn, in the order in which they were first added; but one in `OLDEST_EVERY` by its age
+    alone. So nobody's thousand keys keep another one's first key waiting.
 
-    `rank` is looked up when a key is added. `retries` is the delay of a key after failures in a row. `fields`
-    gives what a key stands for in a log entry: {"pod": "team/a"}.
+    `rank` and `flow` are looked up when a key is added. `retries` is the delay of a key after failures in a row.
+    `fields` gives what a key stands for in a log entry: {"pod": "team/a"}.
     """
 
     def __init__(
@@ -106,10 +129,11 @@ class WorkQueue(Generic[K]):
         *,
         fields: Callable[[K], Mapping[str, object]] = lambda key: {"key": key},
         rank: Callable[[K], int] = lambda _: 0,
+        flow: Callable[[K], Hashable] = lambda _: None,
     ) -> None:
         self.fields = fields
         self._retries = retries
-        self._ready: _Ready[K] = _Ready(rank)
+        self._ready: _Ready[K] = _Ready(rank, flow)
         self._dirty: set[K] = set()
         self._processing: set[K] = set()
         self._delayed: dict[K, asyncio.TimerHandle] = {}

@@ -51,17 +51,24 @@ def _pod_fields(pod: PodReference) -> Mapping[str, object]:
     return {"pod": f"{pod.namespace}/{pod.name}"}
 
 
+def _queue(kind: str, rank: Callable[[Key], int] = lambda _: 0) -> WorkQueue[Key]:
+    """Of objects of namespaces, which take turns."""
+    return WorkQueue(fields=_named(kind), rank=rank, flow=lambda key: key[0])
+
+
 @dataclass(frozen=True)
 class Queues:
-    """What is to be looked at: pods, by priority; named claims and templates by name, holdings that nodes owe
-    something for by UID, pods whose PodScheduling is behind, classes whose status may be behind by name, nodes
-    whose reservation pods may have to change."""
+    """What is to be looked at, one object of each namespace in turn: pods, by priority; named claims and templates
+    by name, holdings that nodes owe something for by UID, pods whose PodScheduling is behind, classes whose status
+    may be behind by name, nodes whose reservation pods may have to change."""
 
     pods: WorkQueue[Key]
-    claims: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("claim")))
-    templates: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("template")))
+    claims: WorkQueue[Key] = field(default_factory=lambda: _queue("claim"))
+    templates: WorkQueue[Key] = field(default_factory=lambda: _queue("template"))
     releases: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda uid: {"holding": uid}))
-    publications: WorkQueue[PodReference] = field(default_factory=lambda: WorkQueue(fields=_pod_fields))
+    publications: WorkQueue[PodReference] = field(
+        default_factory=lambda: WorkQueue(fields=_pod_fields, flow=lambda pod: pod.namespace)
+    )
     classes: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda name: {"class": name}))
     reservations: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda node: {"node": node}))
 
@@ -86,7 +93,7 @@ class Queues:
             pod = cluster.pod(key)
             return -priority(pod) if pod is not None else 0
 
-        return Queues(WorkQueue(fields=_named("pod"), rank=rank))
+        return Queues(_queue("pod", rank))
 
 
 class Changes:

@@ -277,6 +277,35 @@ async def test_the_smallest_rank_is_taken_first_and_every_fourth_key_by_its_age(
     assert [await queue.get() for _ in range(7)] == ["c9", "d9", "e9", "a0", "f9", "g5", "b0"]
 
 
+async def test_flows_take_turns_within_a_rank() -> None:
+    queue: WorkQueue[str] = WorkQueue(rank=lambda key: 0 if key[0] == "u" else 1, flow=lambda key: key[1])
+    for key in ("-a1", "-a2", "-a3", "-a4", "-b1", "-b2", "ua5"):
+        queue.add(key)
+    assert [await queue.get() for _ in range(3)] == ["ua5", "-a1", "-b1"]
+    queue.add("-c1")
+    assert [await queue.get() for _ in range(5)] == ["-a2", "-b2", "-c1", "-a3", "-a4"]
+
+
+async def test_a_flow_that_comes_late_does_not_make_up_for_turns_that_it_left_out() -> None:
+    queue: WorkQueue[str] = WorkQueue(flow=lambda key: key[0])
+    for number in range(50):
+        queue.add(f"a{number}")
+    for _ in range(30):
+        await queue.get()
+    for number in range(10):
+        queue.add(f"b{number}")
+    taken = [await queue.get() for _ in range(12)]
+    assert 4 <= sum(key[0] == "a" for key in taken) <= 8
+
+
+async def test_nothing_is_kept_of_flows_that_are_gone() -> None:
+    queue: WorkQueue[str] = WorkQueue(flow=lambda key: key)
+    for number in range(1000):
+        queue.add(str(number))
+        queue.done(await queue.get())
+    assert len(queue._ready._last_turns) < 50
+
+
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 3)), max_size=60))
 async def test_whatever_the_ranks_no_key_is_lost_or_kept_from_its_turn(steps: list[tuple[str, int]]) -> None:
     """Keys of a small rank are added again and again; the others are taken nevertheless."""

@@ -52,8 +52,8 @@ class StandaloneDriver:
         self.ready = asyncio.Event()
         """Set when the first answer may be given."""
         self._running = False
-        self._pods: WorkQueue[Key] = WorkQueue(rank=self._rank)
-        self._claims: WorkQueue[Key] = WorkQueue()
+        self._pods: WorkQueue[Key] = WorkQueue(rank=self._rank, flow=lambda key: key[0])
+        self._claims: WorkQueue[Key] = WorkQueue(flow=lambda key: key[0])
         self._informers = Informers(client, driver.name, self)
         self._watched = [self._watch(client, resource) for resource in driver.watches]
         self._references = ReferenceReader(client)
