@@ -73,7 +73,7 @@ class ReservationPods:
     async def _sync(self, node: str) -> Requeue | None:
         if not self._settings.schedulers:
             await self._warn(node, "reservation pods are not enabled (reservationPods.enabled of the chart)")
-        found = self._state.cluster.reservation_pods(self._settings.namespace, node)
+        found = self._state.cluster.reservation_pods(node)
         present = {pod.metadata.name: pod for pod in found if not pod.metadata.deletion_timestamp}
         wanted, served = self._wanted(node, present.values())
         requeue = await self._provide(wanted, present, node)

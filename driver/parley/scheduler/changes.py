@@ -24,7 +24,6 @@ from parley.control.claims.podclaims import NODES, PREEMPTION, ROOM, Topic
 from parley.control.ledger import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
-from parley.control.objects.reservation_pod import reserved_on
 from parley.control.objects.standin import is_stand_in
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.deallocation import Deallocator
@@ -136,7 +135,7 @@ class Changes:
             holding = self._ledger.of_claim(*key)
             if holding is not None and holding.is_nominated:
                 self._queues.look_at_room(holding.node)
-        for _, node in reserved_on(pod):
+        if (node := self._cluster.reserved_on(pod)) is not None:
             self._queues.look_at_room(node)
 
     def _enqueue_new(self, key: Key) -> None:

@@ -105,7 +105,12 @@ def base(
     """The state, empty."""
     wakeups, recorder = Wakeups(), Recorder(client, clock, settings.instance, metrics)
     tombstones = Tombstones(recorder)
-    cluster = ClusterCache(client, tombstones.received, pods_seen=pods_are_seen(drivers))
+    cluster = ClusterCache(
+        client,
+        tombstones.received,
+        pods_seen=pods_are_seen(drivers),
+        reservations_in=settings.reservation_pods.namespace,
+    )
 
     def kept_no_more(nomination: Nomination) -> None:
         for driver in nomination.requests:

@@ -182,13 +182,16 @@ class World:
         self.woken: list[Topic] = []
         self.wakeups.subscribe(self._wake)
         embedded = {driver.name: EmbeddedDriver(driver) for driver in drivers or (TokensDriver(),)}
-        cluster = ClusterCache(self.client, pods_seen=pods_are_seen(embedded))
+        reservations = ReservationPodSettings()
+        cluster = ClusterCache(
+            self.client, pods_seen=pods_are_seen(embedded), reservations_in=reservations.namespace
+        )
         for driver in embedded.values():
             for resource in driver.driver.watches:
                 cluster.observe(resource, _telling(driver))
         self.state = State(cluster, Ledger(Limits(self.wakeups.wake)), embedded)
         self.recorder = Recorder(self.client, self.clock, "parley")
-        reservation_pods = ReservationPods(self.client, self.state, self.recorder, ReservationPodSettings())
+        reservation_pods = ReservationPods(self.client, self.state, self.recorder, reservations)
         self.records = Records(self.client, self.state, self.clock, reservation_pods)
 
     def _wake(self, topic: Topic, _nodes: Collection[str] | None) -> None:

@@ -1,5 +1,6 @@
 """Pods that ask for too much at once, and nodes that speak for others: they get told, and the others go on."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +9,12 @@ from tests.support.containers import requesting
 from tests.support.effort import peak_bytes
 from tests.unit.scheduler.reserving import begin, claim, task
 
-from parley.api.resources import RESOURCE_SLICES
+from parley.api.names import RESERVATION_GATE
+from parley.api.resources import PODS, RESOURCE_SLICES
+from parley.api.selectors import node_selector
 from parley.control.room import Asker, lacking, left_to_hold
 from parley.drivers.device import DeviceDriver
+from parley.scheduler.changes import ROOM_SECONDS
 
 Play = Callable[[Any], None]
 
@@ -99,3 +103,33 @@ def test_what_others_cost_where_room_is_reserved_does_not_grow_with_the_resource
         assert peak_bytes(lambda: left_to_hold(state, "a", lambda _: True)) < 20_000
 
     play(scenario)
+
+
+@pytest.mark.parametrize("schedulers", [(), ("default-scheduler",)], ids=["off", "on"])
+def test_a_tenants_pod_that_looks_like_a_reservation_pod_has_no_node_looked_at(
+    play: Play, schedulers: tuple[str, ...]
+) -> None:
+    async def scenario(world: Any) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        world.start_parley(reservation_schedulers=schedulers)
+        await asyncio.sleep(1)
+        nodes = ["a", *(f"n{i}" for i in range(1000))]
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": node_selector(nodes)}}
+        gated = {"schedulingGates": [{"name": RESERVATION_GATE}], "affinity": affinity}
+        await world.add_pod("evil", claims=["nothing"], **gated)
+        await looked_at_no_room(world)
+        await world.client.patch(PODS, "evil", {"metadata": {"labels": {"changed": "yes"}}}, "default")
+        await looked_at_no_room(world)
+        await world.delete_pod("evil")
+        await looked_at_no_room(world)
+
+    play(scenario)
+
+
+async def looked_at_no_room(world: Any) -> None:
+    """By the time when a change is known, and is not looked at yet, and when that is over."""
+    queue = world.controller._base.queues.reservations
+    await asyncio.sleep(ROOM_SECONDS / 2)
+    assert queue.statistics().delayed == 0
+    await asyncio.sleep(1)

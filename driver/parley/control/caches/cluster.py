@@ -85,7 +85,7 @@ def _ignored(_old: object, _new: object) -> None:
 
 class ClusterCache:
     """The caches. `run` keeps them; `synced` waits until all are filled once. `pods_seen`: there are drivers that
-    see the pods that wait."""
+    see the pods that wait. `reservations_in`: the namespace of reservation pods; elsewhere no pod is one."""
 
     def __init__(
         self,
@@ -93,6 +93,7 @@ class ClusterCache:
         on_tombstone: OnTombstone = lambda _resource, _stone: None,
         *,
         pods_seen: bool = False,
+        reservations_in: str = "",
     ) -> None:
         self._on_tombstone = on_tombstone
         self._listener: Listener | None = None
@@ -103,7 +104,10 @@ class ClusterCache:
         self._node_names: tuple[str, ...] = ()
         self._generated = GeneratedClaims(self.mirror)
         self._client = client
-        self._pods = self._informer(PODS, self._pod, partial(kept.pod, seen=pods_seen))
+        self._reservations_in = reservations_in
+        self._pods = self._informer(
+            PODS, self._pod, partial(kept.pod, seen=pods_seen, reservations_in=reservations_in)
+        )
         self._observed: dict[Resource[Any], list[OnChange[Any]]] = {NODES: []}
         self._nodes = self._informer(NODES, self._node)
         self._mirrors = self._informer(BUILTIN_CLAIMS, self._mirror, kept.mirror)
@@ -151,7 +155,7 @@ class ClusterCache:
         self._pods.index("claim", named_claims)
         self._pods.index("node", claiming_on)
         self._pods.index("volume claim", volume_claims)
-        self._pods.index("reservation", reserved_on)
+        self._pods.index("reservation", lambda pod: filter(None, [self.reserved_on(pod)]))
 
     def _informer(
         self,
@@ -245,9 +249,13 @@ class ClusterCache:
         """The pods with claims of ours that have the PersistentVolumeClaim."""
         return self._pods.by_index("volume claim", claim)
 
-    def reservation_pods(self, namespace: str, node: str) -> Sequence[Pod]:
-        """The pods of the namespace that hold room on the node."""
-        return self._pods.by_index("reservation", (namespace, node))
+    def reserved_on(self, pod: Pod) -> str | None:
+        """The node where the pod holds room; None if it is no reservation pod."""
+        return reserved_on(pod, self._reservations_in)
+
+    def reservation_pods(self, node: str) -> Sequence[Pod]:
+        """The pods that hold room on the node."""
+        return self._pods.by_index("reservation", node)
 
     def node(self, name: str) -> Node | None:
         return self._nodes.get("", name)

@@ -45,7 +45,7 @@ from parley.api.names import DEVICE_CLASS, GROUP, POD_CLAIM_NAME_ANNOTATION
 from parley.api.opaque import NOTHING
 from parley.api.volumes import PersistentVolume, PersistentVolumeClaim
 from parley.control.objects.mirror import is_mirror
-from parley.control.objects.reservation_pod import is_reservation_pod
+from parley.control.objects.reservation_pod import reserved_on
 from parley.negotiation.requests import Amounts, is_resized, requested
 
 T = TypeVar("T")
@@ -64,12 +64,12 @@ _SMALL = 1024
 _Amounts = tuple[tuple[str, Quantity], ...]
 
 
-def pod(whole: Pod, *, seen: bool = False) -> Pod:
+def pod(whole: Pod, *, seen: bool = False, reservations_in: str = "") -> Pod:
     """The pod as far as Parley reads it. One without claims is only counted: it needs no node to be found. While
     it is resized, its containers are one that requests what the pod counts for. `seen`: while it waits, with what
-    drivers see of it. A reservation pod is found by its node."""
+    drivers see of it. A reservation pod, in the namespace where they are made, is found by its node."""
     spec, counted = whole.spec, not whole.spec.resource_claims
-    seen, holds_room = seen and not counted and _waits(whole), is_reservation_pod(whole)
+    seen, holds_room = seen and not counted and _waits(whole), reserved_on(whole, reservations_in)
     if spec.node_name and is_resized(whole):
         spec = _counting_for(spec, requested(whole))
     return Pod(
@@ -84,7 +84,7 @@ def pod(whole: Pod, *, seen: bool = False) -> Pod:
             priority=spec.priority,
             preemption_policy=intern(spec.preemption_policy or ""),
             node_selector=_NONE.node_selector if counted else spec.node_selector,
-            affinity=None if counted and not holds_room else spec.affinity,
+            affinity=None if counted and holds_room is None else spec.affinity,
             tolerations=_NONE.tolerations if counted else _one(tuple(spec.tolerations)),
             containers=_containers(spec.containers, images=seen),
             init_containers=_containers(spec.init_containers, images=seen),

@@ -14,7 +14,6 @@ from typing import Any
 from parley.api.builtin import Pod
 from parley.api.names import RESERVATION_GATE, RESERVED_CLAIM_LABEL, RESERVED_FOR_ANNOTATION
 from parley.api.selectors import named_by, node_selector
-from parley.control.caches.indexes import Key
 from parley.negotiation.requests import Amounts
 from parley.negotiation.reservations import PODS
 
@@ -87,18 +86,16 @@ def reservation_pods(
     ]
 
 
-def is_reservation_pod(pod: Pod) -> bool:
-    """Whether the pod looks like one. Anybody may make such a pod, though not in Parley's namespace."""
-    return any(gate.name == RESERVATION_GATE for gate in pod.spec.scheduling_gates)
-
-
-def reserved_on(pod: Pod) -> Iterable[Key]:
-    """The namespace of a reservation pod and the node where it holds room, for an index."""
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-    if affinity is None or not is_reservation_pod(pod):
-        return []
-    selector = affinity.required_during_scheduling_ignored_during_execution
-    return [(pod.metadata.namespace, node) for node in named_by(selector)]
+def reserved_on(pod: Pod, namespace: str) -> str | None:
+    """The node where the pod holds room, None if it is no reservation pod. Those are in the namespace where Parley
+    makes them, and name one node. Anybody may make pods with their gate elsewhere, which name thousands."""
+    if pod.metadata.namespace != namespace or pod.spec.affinity is None:
+        return None
+    affinity, gates = pod.spec.affinity.node_affinity, pod.spec.scheduling_gates
+    if affinity is None or all(gate.name != RESERVATION_GATE for gate in gates):
+        return None
+    nodes = named_by(affinity.required_during_scheduling_ignored_during_execution)
+    return nodes[0] if len(nodes) == 1 else None
 
 
 def _quantity(thousandths: int) -> str:
