@@ -117,6 +117,11 @@ class Negotiation:
         proposed = self._fresh.proposed(agreed_alternatives(answers), self._limit)
         self.over = not self._ask(proposed or self._fresh.take(self._size))
 
+    def widen(self, nodes: FittingNodes) -> None:
+        """Other nodes may be eligible by now. Where they were not asked about, it is not `over`."""
+        self._fresh.replace(nodes)
+        self.over = not self._ask(self._fresh.take(self._limit))
+
 
 def negotiate(
     nodes: FittingNodes,
@@ -140,6 +145,10 @@ class _Fresh:
         self._nodes = nodes
         self._in_order = iter(nodes)
         self._seen: set[str] = set()
+
+    def replace(self, nodes: FittingNodes) -> None:
+        """From now on these are the fitting nodes."""
+        self._nodes, self._in_order = nodes, iter(nodes)
 
     def take(self, limit: int) -> tuple[str, ...]:
         """The next nodes in order of preference."""

@@ -47,12 +47,14 @@ class StandaloneSession:
 
     Drivers answer rounds of `negotiation` until there is a `selection`; then they allocate. `wanted` is what they
     were asked for, `final_answers` ended the last round, if there is no node left to ask about. Of the entries
-    `noted` the capacity is known. `scores` are set if a node is selected without a question.
+    `noted` the capacity is known. `scores` are set if a node is selected without a question. `nodes_revision` is
+    that of the nodes when these were last looked at.
     """
 
     wanted: frozenset[Hashable]
     negotiation: Negotiation
     asked_at: float
+    nodes_revision: tuple[int, ...] = ()
     final_answers: Answers | None = None
     selection: SelectedNode | None = None
     noted: tuple[ClaimScheduling, ...] = ()

@@ -14,7 +14,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.control.caches.cluster import reference
-from parley.control.claims.podclaims import PodClaim, Topic
+from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Topic
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import EligibleNodes
 from parley.control.objects.standin import is_stand_in
@@ -22,12 +22,14 @@ from parley.control.presence import DriverPresence
 from parley.control.publishing.podscheduling import StandaloneClaim
 from parley.control.records import Records
 from parley.control.state import State
+from parley.control.wakeups import Wakeups
 from parley.kube.queue import Requeue
 from parley.negotiation.answers import (
     Answer,
     Answers,
     Proposal,
     agreed_alternatives,
+    nowhere_else,
     refusals,
     viable_for_all,
 )
@@ -47,6 +49,9 @@ QUIET_SECONDS = 10.0
 """So long a driver may allocate for a pod that it was not asked about, before its PodScheduling shows that the pod
 waits for that: a write less for most pods."""
 
+_ELIGIBILITY: tuple[Topic, ...] = (NODES, ROOM)
+"""What decides about the eligible nodes."""
+
 ALLOCATE_GRACE_SECONDS = 60.0
 """A standalone driver keeps the class's time limit itself; this much later the node is given up without it."""
 
@@ -64,12 +69,19 @@ class StandaloneSessions:
     """All sessions. They are kept in the pods' attempts, so that they end with them."""
 
     def __init__(
-        self, state: State, records: Records, pods: Pods, presence: DriverPresence, candidates: int
+        self,
+        state: State,
+        records: Records,
+        pods: Pods,
+        wakeups: Wakeups,
+        presence: DriverPresence,
+        candidates: int,
     ) -> None:
         self._cluster = state.cluster
         self._ledger = state.ledger
         self._records = records
         self._pods = pods
+        self._wakeups = wakeups
         self._presence = presence
         self._candidates = candidates
         self._unasked = UnaskedPods(state.ledger, pods, candidates)
@@ -123,7 +135,9 @@ class StandaloneSessions:
         """Ask from the beginning; after a restart, go on with the node that was selected before."""
         attempt, before = self._pods.attempt(pod), self._scheduling(pod)
         rounds = max(attempt.standalone.rounds, before.spec.round if before is not None else 0)
-        session = StandaloneSession(demand.wanted_standalone, self._negotiation(pod, nodes, rounds), now())
+        revision = self._pods.revision(_ELIGIBILITY)
+        negotiation = self._negotiation(pod, nodes, rounds)
+        session = StandaloneSession(demand.wanted_standalone, negotiation, now(), revision)
         if before is not None and before.spec.selected_node and not attempt.standalone.resumed:
             same = {claim.resource_claim_name for claim in before.spec.claims}
             if all(claim.name in same for claim in demand.standalone):
@@ -165,9 +179,19 @@ class StandaloneSessions:
                 return await self._wait(pod, session, demand, missing)
             self._unasked.answered(pod, session, demand, self._entries(pod))
             ended = self._closed(pod, session, answers, nodes)
-            if ended is not None:
+            if ended is not None and (ended.viable or not self._widened(session, answers, nodes)):
                 return ended
             session.asked_at = now()
+
+    def _widened(self, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
+        """Whether nodes that became eligible since they were looked at are asked about now. A driver that knows of
+        no other node answers anew itself when it does."""
+        revision = self._pods.revision(_ELIGIBILITY)
+        if revision == session.nodes_revision or nowhere_else(answers):
+            return False
+        session.nodes_revision = revision
+        session.negotiation.widen(nodes)
+        return not session.negotiation.over
 
     def _closed(
         self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
@@ -335,8 +359,7 @@ class StandaloneSessions:
         """The pod waits for no standalone driver any more; others may have what it waited for."""
         self._unasked.ended(pod)
         for namespace, name in self._ledger.expect_no_more(pod):
-            topic: Topic = ("claim", namespace, name)
-            self._pods.wake(topic)
+            self._wakeups.wake(("claim", namespace, name))
 
     def end(self, pod: Pod) -> None:
         """Whatever was asked is void. A selected node is given up at once, and no driver goes on."""

@@ -184,7 +184,7 @@ def _control(base: Base, publisher: Publisher) -> _Control:
 def _doors(base: Base, pods: Pods, control: _Control) -> tuple[NativeDoor, ExtenderDoor | None]:
     client, state, settings = base.client, base.state, base.settings
     allocator, records = control.allocator, control.records
-    sessions = StandaloneSessions(state, records, pods, base.presence, settings.candidates)
+    sessions = StandaloneSessions(state, records, pods, base.wakeups, base.presence, settings.candidates)
     placement = Placement(client, state, allocator, records, control.deallocator, pods, sessions)
     preemption = ClaimPreemption(client, state, pods)
     negotiator = Negotiator(state, pods, sessions, placement, preemption, settings.candidates)

@@ -7,6 +7,7 @@ are answered meanwhile.
 """
 
 import asyncio
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,7 +73,11 @@ class SharedCheckpoint:
     async def _write(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            outcomes = await asyncio.to_thread(self._apply, batch)
+            try:
+                outcomes = await asyncio.to_thread(self._apply, batch)
+            except RuntimeError as error:  # no thread can be started
+                self.errors += 1
+                outcomes = [OSError(errno.EAGAIN, str(error))] * len(batch)
             for change, outcome in zip(batch, outcomes, strict=True):
                 _settle(change.done, outcome)
 

@@ -55,6 +55,7 @@ class ExtenderDoor:
         metrics: Metrics,
     ) -> None:
         self._cluster = state.cluster
+        self._ledger = state.ledger
         self._drivers = state.drivers
         self._pods = pods
         self._scope = scope
@@ -275,10 +276,16 @@ class ExtenderDoor:
         return await self._negotiator.negotiate(key, pod, claims, proposed)
 
     def resume(self) -> None:
-        """After the cluster was restored: pods that wait may have been refused by an earlier leader."""
+        """After the cluster was restored: pods that wait may have been refused by an earlier leader. Those without
+        claims were if they had no room beside what is reserved; nobody else looks at them."""
         for pod in self._cluster.pods():
-            if pod.spec.resource_claims and self.owns(pod) and not over(pod):
+            if not self.owns(pod) or over(pod):
+                continue
+            if pod.spec.resource_claims:
                 self._rejections.unasked(pod)
+            elif self._ledger.reserves and not pod.spec.node_name:
+                self._rejections.unasked(pod)
+                self._pods.look_again(_key(pod))
 
     @property
     def remembered(self) -> int:
