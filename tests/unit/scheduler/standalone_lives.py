@@ -1,0 +1,440 @@
+"""Random lives of pods with claims for two standalone drivers and an embedded one.
+
+Controller and drivers are killed, their watches lag, answers to their writes are lost and writes arrive late; pods
+and claims are deleted and made again under the same names, nodes fail and are cordoned. No resource is used twice
+at any moment; at the end who can run does, and nothing is left when the pods are gone.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.unit.scheduler.conftest import World
+
+from parley.api.builtin import Pod
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, PODS
+from parley.drivers.device import DeviceDriver
+from parley.drivers.tokens import TokensDriver
+from parley.kube.client import ApiError, Call, Client, OutcomeUnknown, RawEvent
+from parley.sdk import Allocation, Answer, Driver, Held, NoParameters, Request
+
+NODE_NAMES: Final = "abc"
+SEATS: Final = 2
+"""Tokens on each node."""
+
+KINDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "seat": (["seat"], []),
+    "disk": (["disk"], []),
+    "mixed": (["seat", "one"], []),
+    "both": (["seat", "disk"], []),
+    "mine": ([], ["mine"]),
+    "nas": ([], ["nas"]),
+    "common": ([], ["common"]),
+    "all": (["one"], ["mine"]),
+}
+"""Templates and named claims of pods."""
+
+NAMED: Mapping[str, tuple[str, str]] = {"mine": ("seat", "seat"), "nas": ("disk", "disk"), "common": ("seats", "")}
+"""Classes of the named claims, and what of a node they use up that others could have."""
+
+ACTIONS: Mapping[str, int] = {
+    "add": 6,
+    "delete": 3,
+    "force_delete": 1,
+    "make_again": 1,
+    "finish": 1,
+    "kill_controller": 1,
+    "kill_tokens": 1,
+    "kill_disks": 1,
+    "kill_all": 1,
+    "clear_mirror": 1,
+    "delete_mirror": 1,
+    "delete_scheduling": 1,
+    "make_claim_again": 1,
+    "cordon": 1,
+    "break_disk": 1,
+    "lose_writes": 1,
+    "lag": 1,
+    "calm": 1,
+    "wait": 3,
+}
+"""How often each is chosen."""
+
+
+@dataclass
+class Provider:
+    """Disks, one on each node. It outlives the driver's process."""
+
+    held: dict[str, str] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+
+
+class Disks(Driver[NoParameters, NoParameters]):
+    """Attaching takes `seconds`."""
+
+    name = "disks.example.com"
+    parameters = NoParameters
+    class_parameters = NoParameters
+    asynchronous = True
+
+    def __init__(self, provider: Provider, seconds: float) -> None:
+        self._provider = provider
+        self._seconds = seconds
+
+    async def consider(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        await asyncio.sleep(0.5)
+        mine = {claim.uid for claim in request.claims}
+        taken = {node for uid, node in self._provider.held.items() if uid not in mine}
+        free = [node for node in NODE_NAMES if node not in taken] if len(request.claims) == 1 else []
+        viable = tuple(node for node in nodes if node in free)
+        others = tuple(node for node in free if node not in nodes)
+        refused = {node: "no free disk" for node in nodes if node not in viable}
+        return {claim.name: Answer(viable, None if viable else others, refused) for claim in request.claims}
+
+    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        (claim,) = request.claims
+        held = self._provider.held
+        if any(other == node and uid != claim.uid for uid, other in held.items()):
+            raise RuntimeError("the disk is taken")
+        if held.get(claim.uid, node) != node:
+            raise RuntimeError("still elsewhere")
+        held[claim.uid] = node
+        request.progress("attaching")
+        await asyncio.sleep(self._seconds)
+        if node in self._provider.broken:
+            held.pop(claim.uid, None)
+            raise RuntimeError("the array is busy")
+        return {claim.name: Allocation(data={"disk": node})}
+
+    async def deallocate(self, uid: str) -> None:
+        await asyncio.sleep(0.1)
+        self._provider.held.pop(uid, None)
+
+    def restore(self, held: Held) -> None:
+        if held.node is not None:
+            assert self._provider.held.get(held.uid, held.node) == held.node
+            self._provider.held[held.uid] = held.node
+
+
+@dataclass
+class Trouble:
+    """What processes suffer from: lost and late writes, with that chance, and watches that lag, in seconds."""
+
+    chance: random.Random
+    lost: float = 0.0
+    lag: float = 0.0
+    late: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+class TroubleClient(Client):
+    """A process's connection."""
+
+    def __init__(self, inner: Client, trouble: Trouble) -> None:
+        super().__init__(inner)
+        self._trouble = trouble
+
+    async def request(self, call: Call) -> bytes:
+        chance = self._trouble.chance
+        if not call.writes or chance.random() >= self._trouble.lost:
+            return await super().request(call)
+        how = chance.choice(("never", "done", "late"))
+        if how == "done":
+            await super().request(call)
+        elif how == "late":
+            task = asyncio.create_task(self._deliver(call, chance.choice((0.5, 2, 6))))
+            self._trouble.late.add(task)
+            task.add_done_callback(self._trouble.late.discard)
+        raise OutcomeUnknown(f"no answer: {how}")
+
+    async def _deliver(self, call: Call, after: float) -> None:
+        await asyncio.sleep(after)
+        with suppress(ApiError, OutcomeUnknown):
+            await super().request(call)
+
+    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
+        async for event in super().stream(call):
+            if self._trouble.lag and self._trouble.chance.random() < 0.3:
+                await asyncio.sleep(self._trouble.chance.random() * self._trouble.lag)
+            yield event
+
+
+class Life:
+    """One random life; `log` is what happened, for whoever looks at a failure."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self._world = world
+        self._chance = random.Random(seed)
+        self._trouble = Trouble(self._chance)
+        self._provider = Provider()
+        self._tokens = TokensDriver()
+        self._seconds = self._chance.choice((0.0, 3.0, 30.0))
+        self._pods: dict[str, str] = {}
+        self._made = 0
+        self.log: list[str] = []
+
+    async def play(self, steps: int) -> None:
+        """Begin, make that many steps, come to rest, and end. Asserts on the way."""
+        await self._begin()
+        for _ in range(steps):
+            (action,) = self._chance.choices(list(ACTIONS), list(ACTIONS.values()))
+            self._note(action)
+            try:
+                await getattr(self, f"_{action}")()
+            except ApiError as error:
+                self._note(f"  {error}")
+            await asyncio.sleep(self._chance.choice((0, 0, 0.01, 0.2, 1, 3)))
+            await self._check_use()
+        await self._rest()
+        await self._check_use()
+        await self._check_waiting()
+        await self._end()
+
+    def _note(self, text: str) -> None:
+        self.log.append(f"{asyncio.get_running_loop().time():.2f} {text}")
+
+    async def _begin(self) -> None:
+        world = self._world
+        for node in NODE_NAMES:
+            await world.add_node(node, devices=1)
+        await world.add_class()
+        await world.add_template()
+        for name, driver, parameters in (
+            ("seat", TokensDriver.name, {"pool": SEATS, "scope": "Node"}),
+            ("seats", TokensDriver.name, {"pool": 1, "scope": "Node"}),
+            ("disk", Disks.name, {}),
+        ):
+            more = {"nodePart": "None", "parameters": parameters} if parameters else {}
+            await world.add_class(name, shareable=name == "seats", **more)
+            await world.client.patch(CLASSES, name, {"driverName": driver})
+        for name in ("seat", "disk"):
+            await world.add_template(name, name)
+        await self._make_claims()
+        self._start_controller()
+        self._start_tokens()
+        self._start_disks()
+        await asyncio.sleep(1)
+
+    async def _make_claims(self) -> None:
+        for name, (class_name, _) in NAMED.items():
+            with suppress(ApiError):
+                await self._world.add_claim(name, class_name)
+
+    # -- processes
+
+    def _client(self) -> Client:
+        return TroubleClient(self._world.server.client(), self._trouble)
+
+    def _start_controller(self) -> None:
+        self._controller = self._world.start_parley(self._client(), drivers=[DeviceDriver()])
+
+    def _start_tokens(self) -> None:
+        self._tokens = TokensDriver()
+        self._tokens_process = self._world.start_driver(self._tokens, self._client())
+
+    def _start_disks(self) -> None:
+        self._disks_process = self._world.start_driver(Disks(self._provider, self._seconds), self._client())
+
+    async def _kill(self, process: asyncio.Task[None], *, away: Sequence[float] = (0, 1, 5, 40)) -> None:
+        self._world.killed.add(process)
+        process.cancel()
+        await asyncio.gather(process, return_exceptions=True)
+        await asyncio.sleep(self._chance.choice(away))
+
+    async def _kill_controller(self) -> None:
+        await self._kill(self._controller, away=(0, 1, 5))
+        self._start_controller()
+
+    async def _kill_tokens(self) -> None:
+        await self._kill(self._tokens_process)
+        self._start_tokens()
+
+    async def _kill_disks(self) -> None:
+        await self._kill(self._disks_process)
+        self._start_disks()
+
+    async def _kill_all(self) -> None:
+        for process in (self._controller, self._tokens_process, self._disks_process):
+            await self._kill(process, away=(0, 1))
+        self._start_disks()
+        self._start_tokens()
+        await asyncio.sleep(self._chance.choice((0, 1, 5)))
+        self._start_controller()
+
+    async def _lose_writes(self) -> None:
+        self._trouble.lost = self._chance.choice((0.1, 0.4))
+
+    async def _lag(self) -> None:
+        self._trouble.lag = self._chance.choice((0.3, 3.0))
+
+    async def _calm(self) -> None:
+        self._trouble.lost = self._trouble.lag = 0.0
+
+    async def _wait(self) -> None:
+        await asyncio.sleep(self._chance.choice((1, 5, 40)))
+
+    # -- pods and claims
+
+    async def _add(self) -> None:
+        self._made += 1
+        await self._add_pod(f"p{self._made}")
+
+    async def _add_pod(self, name: str) -> None:
+        kind = self._chance.choice(sorted(KINDS))
+        templates, claims = KINDS[kind]
+        self._note(f"  {name} {kind}")
+        await self._world.add_pod(name, *templates, claims=claims)
+        self._pods[name] = kind
+
+    def _some(self) -> str:
+        """A pod that was added; "" if there is none."""
+        name = self._chance.choice(sorted(self._pods)) if self._pods else ""
+        self._note(f"  {name}")
+        return name
+
+    async def _delete(self) -> None:
+        if name := self._some():
+            del self._pods[name]
+            await self._world.delete_pod(name)
+
+    async def _force_delete(self) -> None:
+        if name := self._some():
+            del self._pods[name]
+            await self._world.force_delete(name)
+
+    async def _make_again(self) -> None:
+        """An unbound pod is deleted, and another one gets its name."""
+        if (name := self._some()) and not (await self._world.pod(name)).spec.node_name:
+            del self._pods[name]
+            await self._world.force_delete(name)
+            await self._add_pod(name)
+
+    async def _finish(self) -> None:
+        if (name := self._some()) and (await self._world.pod(name)).status.phase == "Running":
+            await self._world.finish_pod(name)
+
+    async def _some_mirror(self) -> str:
+        names = sorted(mirror.metadata.name for mirror in await self._world.mirrors())
+        return self._chance.choice(names) if names else ""
+
+    async def _clear_mirror(self) -> None:
+        """As a scheduler does for unbound pods."""
+        if not (name := await self._some_mirror()):
+            return
+        mirror = await self._world.client.get(BUILTIN_CLAIMS, name, "default")
+        users = [await self._world.pod(user.name) for user in mirror.status.reserved_for]
+        if not any(user.spec.node_name for user in users):
+            nothing = {"allocation": None, "reservedFor": None, "devices": None}
+            body = {"metadata": {"resourceVersion": mirror.metadata.resource_version}, "status": nothing}
+            await self._world.client.patch(BUILTIN_CLAIMS, name, body, "default", subresource="status")
+
+    async def _delete_mirror(self) -> None:
+        if name := await self._some_mirror():
+            await self._world.client.delete(BUILTIN_CLAIMS, name, "default")
+
+    async def _delete_scheduling(self) -> None:
+        if name := self._some():
+            await self._world.client.delete(POD_SCHEDULINGS, name, "default")
+
+    async def _make_claim_again(self) -> None:
+        name = self._chance.choice(sorted(NAMED))
+        with suppress(ApiError):
+            await self._world.client.delete(CLAIMS, name, "default")
+        await asyncio.sleep(self._chance.choice((0, 0.1, 2)))
+        await self._world.add_claim(name, NAMED[name][0])
+
+    # -- nodes
+
+    async def _cordon(self) -> None:
+        """Or uncordon."""
+        unschedulable = self._chance.choice((True, None))
+        await self._set_unschedulable(self._chance.choice(NODE_NAMES), unschedulable)
+
+    async def _set_unschedulable(self, node: str, value: bool | None) -> None:
+        await self._world.client.patch(NODES, node, {"spec": {"unschedulable": value}})
+
+    async def _break_disk(self) -> None:
+        """Or mend it."""
+        self._provider.broken ^= {self._chance.choice(NODE_NAMES)}
+
+    # -- what must hold
+
+    async def _living(self) -> list[Pod]:
+        pods = (await self._world.client.list(PODS, "default")).items
+        return [
+            pod
+            for pod in pods
+            if pod.metadata.name in self._pods and pod.status.phase not in ("Succeeded", "Failed")
+        ]
+
+    async def _used(self) -> Counter[tuple[str, str]]:
+        """What bound pods use: of each node, and named claims."""
+        used: Counter[tuple[str, str]] = Counter()
+        for pod in await self._living():
+            if not (node := pod.spec.node_name):
+                continue
+            templates, claims = KINDS[self._pods[pod.metadata.name]]
+            used.update((what, node) for what in templates)
+            for name in claims:
+                if what := NAMED[name][1]:
+                    used.update(((what, node), (name, "")))
+        return used
+
+    async def _check_use(self) -> None:
+        for (what, where), count in (await self._used()).items():
+            assert count <= (SEATS if what == "seat" else 1), f"{what} is used {count} times on {where!r}"
+
+    async def _rest(self) -> None:
+        """Nobody interferes any more."""
+        await self._calm()
+        self._provider.broken.clear()
+        for node in NODE_NAMES:
+            await self._set_unschedulable(node, None)
+        for _ in range(2):  # an earlier claim may be on its way out
+            await self._make_claims()
+            await self._world.settle(1500)
+
+    async def _check_waiting(self) -> None:
+        used = await self._used()
+        for claim in (await self._world.client.list(CLAIMS, "default")).items:
+            if claim.metadata.deletion_timestamp:
+                used[claim.metadata.name, ""] += 1
+        for pod in await self._living():
+            kind = self._pods[pod.metadata.name]
+            if not pod.spec.node_name and (where := self._could_run(kind, used)):
+                status = (await self._world.scheduling(pod.metadata.name)).status
+                raise AssertionError(
+                    f"{pod.metadata.name} ({kind}) could run on {where}: {status.waiting_for} {status.message}"
+                )
+
+    def _could_run(self, kind: str, used: Mapping[tuple[str, str], int]) -> list[str]:
+        """The nodes where everything that pods of the kind need is left; nowhere if another pod uses its claim,
+        or that is being deleted."""
+        templates, claims = KINDS[kind]
+        if kind == "all" or any(used.get((name, ""), 0) for name in claims):
+            return []
+        wanted = [*templates, *(NAMED[name][1] for name in claims if NAMED[name][1])]
+        return [node for node in NODE_NAMES if all(self._left(what, node, used) for what in wanted)]
+
+    @staticmethod
+    def _left(what: str, node: str, used: Mapping[tuple[str, str], int]) -> bool:
+        return used.get((what, node), 0) < (SEATS if what == "seat" else 1)
+
+    async def _end(self) -> None:
+        """All pods are deleted: nothing may be left."""
+        world = self._world
+        for pod in (await world.client.list(PODS, "default")).items:
+            await world.delete_pod(pod.metadata.name)
+        await world.settle(1500)
+        assert self._provider.held == {}
+        assert self._tokens._held == {}
+        assert {mirror.metadata.name for mirror in await world.mirrors()} <= NAMED.keys()
+        claims = (await world.client.list(CLAIMS)).items
+        assert {claim.metadata.name for claim in claims} <= NAMED.keys()
+        assert all((claim.status.allocation, claim.status.reserved_for) == (None, ()) for claim in claims)
+        assert not (await world.client.list(POD_SCHEDULINGS)).items
+        assert len(world.ledger) == 0
+        assert not world.ledger._expected
