@@ -11,6 +11,8 @@ from parley.api.names import (
     GENERATED_LABEL,
     MIRROR_LABEL,
     POD_CLAIM_NAME_ANNOTATION,
+    driver_annotation,
+    driver_finalizer,
 )
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, Resource
 
@@ -18,6 +20,10 @@ Json = dict[str, Any]
 
 TENANT, CLAIM_CONTROLLER, COLLECTOR = "tenant", "claim controller", "collector"
 NAMESPACE_CONTROLLER, PARLEY = "namespace controller", "parley"
+DRIVER = "driver"
+"""Of the account, which may act as the driver DISKS."""
+
+DISKS, SEATS = "disks.example.com", "seats.example.com"
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,12 @@ def parleys(**metadata: Any) -> Json:
     return {"metadata": dict(metadata), "spec": {"resourceClassName": "gpu"}}
 
 
+def begun(driver: str = DISKS, node: str = "n1", **metadata: Any) -> Json:
+    """A Parley claim that the driver has begun to allocate on the node."""
+    marks = {"finalizers": [driver_finalizer(driver)], "annotations": {driver_annotation(driver): node}}
+    return parleys(**{**marks, **metadata})
+
+
 def stand_in(**metadata: Any) -> Json:
     return parleys(**{"labels": {GENERATED_LABEL: "gpu"}, "ownerReferences": [OWNER], **metadata})
 
@@ -114,6 +126,26 @@ def _creations() -> list[Case]:
         ("a stand-in", TENANT, CLAIMS, stand_in(), True),
         ("a stand-in by Parley", PARLEY, CLAIMS, stand_in(), False),
         ("an empty mark", TENANT, CLAIMS, parleys(labels={GENERATED_LABEL: ""}), True),
+        ("what a driver has begun", TENANT, CLAIMS, begun(), True),
+        ("a driver's finalizer", TENANT, CLAIMS, begun(annotations=None), True),
+        ("a driver's annotation", TENANT, CLAIMS, begun(finalizers=None), True),
+        (
+            "what two drivers have begun",
+            DRIVER,
+            CLAIMS,
+            begun(finalizers=[driver_finalizer(DISKS), driver_finalizer(SEATS)]),
+            True,
+        ),
+        ("what another driver has begun", DRIVER, CLAIMS, begun(SEATS), True),
+        ("what it has begun itself", DRIVER, CLAIMS, begun(), False),
+        ("what a driver has begun as Parley", PARLEY, CLAIMS, begun(), False),
+        (
+            "other finalizers and annotations",
+            TENANT,
+            CLAIMS,
+            parleys(finalizers=["x.example.org/y"], annotations={"x.example.org/y": "z"}),
+            False,
+        ),
     ]
     cases = [Case(f"create {name}", who, kind, None, after, refused) for name, who, kind, after, refused in rows]
     for version in ("v1beta1", "v1beta2"):
@@ -163,6 +195,20 @@ def _changes() -> list[Case]:
         ("let a claim go as Parley", PARLEY, CLAIMS, parleys(finalizers=[FINALIZER]), parleys(finalizers=None),
          False),
         ("annotate a claim", TENANT, CLAIMS, parleys(), parleys(annotations={"app": "x"}), False),
+        ("begin as a driver", TENANT, CLAIMS, parleys(), begun(), True),
+        ("say that a driver has begun", TENANT, CLAIMS, begun(annotations=None), begun(), True),
+        ("say that a driver has begun elsewhere", TENANT, CLAIMS, begun(), begun(node="n2"), True),
+        ("drop a driver's annotation", TENANT, CLAIMS, begun(),
+         begun(annotations={driver_annotation(DISKS): None}), True),
+        ("drop a driver's finalizer", TENANT, CLAIMS, begun(), begun(finalizers=None), True),
+        ("label what a driver has begun", TENANT, CLAIMS, begun(), begun(labels={"app": "x"}), False),
+        ("orphan what a driver has begun", COLLECTOR, CLAIMS, begun(ownerReferences=[OWNER]),
+         begun(ownerReferences=None), False),
+        ("begin elsewhere", DRIVER, CLAIMS, begun(), begun(node="n2"), False),
+        ("end what it has begun", DRIVER, CLAIMS, begun(),
+         begun(finalizers=None, annotations={driver_annotation(DISKS): None}), False),
+        ("end what another driver has begun", DRIVER, CLAIMS, begun(SEATS), begun(SEATS, finalizers=None), True),
+        ("end what a driver has begun as Parley", PARLEY, CLAIMS, begun(), begun(finalizers=None), False),
     ]  # fmt: skip
     return [Case(name, who, kind, before, after, refused) for name, who, kind, before, after, refused in rows]
 
@@ -176,6 +222,8 @@ def _deletions() -> list[Case]:
         ("a claim with its namespace", NAMESPACE_CONTROLLER, BUILTIN_CLAIMS, generated(), True, False),
         ("a claim as its controller", CLAIM_CONTROLLER, BUILTIN_CLAIMS, generated(), True, False),
         ("a Parley claim", TENANT, CLAIMS, parleys(), False, False),
+        ("what a driver has begun", TENANT, CLAIMS, begun(), False, False),
+        ("what a driver has begun with its namespace", NAMESPACE_CONTROLLER, CLAIMS, begun(), False, False),
         ("a stand-in", TENANT, CLAIMS, stand_in(), False, True),
         ("a stand-in as the collector", COLLECTOR, CLAIMS, stand_in(), False, False),
         ("a stand-in with its namespace", NAMESPACE_CONTROLLER, CLAIMS, stand_in(), False, False),

@@ -99,6 +99,11 @@ def driver_finalizer(driver: str) -> str:
     return f"{driver}/deletion-protection"
 
 
+def driver_annotation(driver: str) -> str:
+    """Where a standalone driver notes on a claim on which node it has begun to allocate."""
+    return f"{driver}/allocating-on"
+
+
 def driver_lease(driver: str) -> str:
     """The Lease by which replicas of a standalone driver elect one that works."""
     return f"parley-driver-{driver}"

@@ -18,6 +18,8 @@ from parley.api.names import (
     GENERATED_LABEL,
     MIRROR_LABEL,
     POD_CLAIM_NAME_ANNOTATION,
+    driver_annotation,
+    driver_finalizer,
 )
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, Resource
 from parley.control.objects.mirror import is_mirror, is_shareable, owner_pod_uid
@@ -28,12 +30,14 @@ Json = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Rights:
     """What the policies ask about an account: whether it allocates (Parley), binds claims (the claim controller,
-    the garbage collector), or deletes everything (the namespace controller)."""
+    the garbage collector), or deletes everything (the namespace controller), and as which standalone drivers it
+    may act."""
 
     name: str
     allocates: bool = False
     binds: bool = False
     deletes: bool = False
+    drivers: frozenset[str] = frozenset()
 
 
 def refusal(claim: BuiltinClaim, after: Sequence[Mapping[str, str]], *, allocates: bool = False) -> str:
@@ -144,6 +148,10 @@ def _whose(mirror: Json) -> tuple[Any, ...]:
 def _claim_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
     if rights.binds:
         return ""
+    return _parleys_marks_refused(title, old, new, rights) or _drivers_marks_refused(title, old, new, rights)
+
+
+def _parleys_marks_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
     generated = GENERATED_LABEL in dict(_part(old, "labels"))
     if not new:
         if rights.deletes or not generated:
@@ -168,3 +176,32 @@ def _claim_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
 
 def _generated_for(claim: Json) -> Any:
     return dict(_part(claim, "labels")).get(GENERATED_LABEL)
+
+
+def _drivers_marks_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
+    marks = _drivers_marks(old, new) if new else []
+    drivers = [mark.partition("/")[0] for mark in marks]
+    if not drivers or (len(set(drivers)) == 1 and drivers[0] in rights.drivers):
+        return ""
+    return (
+        f"{title}: {rights.name} cannot set, change or remove {', '.join(marks)} in metadata.finalizers and "
+        f"metadata.annotations, by which driver {drivers[0]} recognises what it may hold: create the claim "
+        "without them, later leave them as they are, or grant the verb allocate on "
+        f"resourceclaims.parley.dev/driver with the resource name {drivers[0]}."
+    )
+
+
+def _drivers_marks(old: Json, new: Json) -> list[str]:
+    """Finalizers and annotations of drivers that were set, changed or removed."""
+    finalizers, before = (_ending(_part(body, "finalizers"), driver_finalizer("")) for body in (new, old))
+    notes, noted = (dict(_part(body, "annotations")) for body in (new, old))
+    changed = [*(a for a in notes if noted.get(a) != notes[a]), *(a for a in noted if a not in notes)]
+    return [
+        *(finalizer for finalizer in finalizers if finalizer not in before),
+        *(finalizer for finalizer in before if finalizer not in finalizers),
+        *_ending(changed, driver_annotation("")),
+    ]
+
+
+def _ending(names: Sequence[str], ending: str) -> list[str]:
+    return [name for name in names if name.endswith(ending)]

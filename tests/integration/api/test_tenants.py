@@ -3,16 +3,17 @@
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.admission_cases import CASES, Case, stand_in
+from tests.admission_cases import CASES, DISKS, Case, stand_in
 from tests.cluster.raw import raw
 from tests.unit.simulate.test_admission_cases import RIGHTS, completed
 
 from parley.api.names import DEVICE_CLASS
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS, Resource
-from parley.simulate.admission import Rights, refused
+from parley.simulate.admission import refused
 from parley_devcluster import Cluster, ClusterError
 
 pytestmark = pytest.mark.cluster
@@ -24,17 +25,33 @@ USERS = {
     "collector": f"{KUBE_SYSTEM}:generic-garbage-collector",
     "namespace controller": f"{KUBE_SYSTEM}:namespace-controller",
     "parley": "system:serviceaccount:parley-system:parley-controller",
+    "driver": "driver",
 }
 
 
 @pytest.fixture
 def tenancy(installed: Cluster, namespace: str) -> str:
-    """A namespace where the user "tenant" has the stock role edit, and all of Parley's claims and templates."""
-    installed.kubectl("create", "rolebinding", "edit", "--clusterrole=edit", "--user=tenant", "-n", namespace)
+    """A namespace where the user "tenant" has the stock role edit, and all of Parley's claims and templates. The
+    user "driver" has too, and may act as the driver for disks."""
+    users = ("--user=tenant", "--user=driver")
+    installed.kubectl("create", "rolebinding", "edit", "--clusterrole=edit", *users, "-n", namespace)
     kinds = "resourceclaims.parley.dev,resourceclaimtemplates.parley.dev"
     verbs = "get,list,watch,create,update,patch,delete,deletecollection"
     installed.kubectl("create", "role", "parley-user", f"--verb={verbs}", f"--resource={kinds}", "-n", namespace)
-    installed.kubectl("create", "rolebinding", "parley", "--role=parley-user", "--user=tenant", "-n", namespace)
+    installed.kubectl("create", "rolebinding", "parley", "--role=parley-user", *users, "-n", namespace)
+    own = {
+        "metadata": {"name": "driver", "namespace": namespace},
+        "rules": [
+            {
+                "apiGroups": ["parley.dev"],
+                "resources": ["resourceclaims/driver"],
+                "resourceNames": [DISKS],
+                "verbs": ["allocate"],
+            }
+        ],
+    }
+    raw(installed).post(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles", own)
+    installed.kubectl("create", "rolebinding", "driver", "--role=driver", "--user=driver", "-n", namespace)
     return namespace
 
 
@@ -105,13 +122,8 @@ def test_the_policies_refuse_what_their_model_refuses_and_in_its_words(
     for body in (before, after):
         if body is not None:
             body["metadata"]["namespace"] = tenancy
-    words = refused(case.resource, before, after, Rights(USERS[case.account], **rights(case.account)))
+    words = refused(case.resource, before, after, replace(RIGHTS[case.account], name=USERS[case.account]))
     assert words in why
-
-
-def rights(account: str) -> dict[str, bool]:
-    found = RIGHTS[account]
-    return {name: getattr(found, name) for name in ("allocates", "binds", "deletes")}
 
 
 TEMPLATE = {

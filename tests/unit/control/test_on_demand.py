@@ -68,8 +68,13 @@ def test_the_claim_goes_with_the_object_that_the_pod_s_labels_name(owner: dict[s
     ]
 
 
-def test_marks_of_parleys_own_are_not_taken_over_from_a_template() -> None:
-    marks = {"parley.dev/generated-for": "x", "parley.dev/mirror": "named", "example.com/mine": "y"}
+def test_marks_of_parley_and_of_drivers_are_not_taken_over_from_a_template() -> None:
+    marks = {
+        "parley.dev/generated-for": "x",
+        "parley.dev/mirror": "named",
+        "disks.example.com/allocating-on": "node-1",
+        "example.com/mine": "y",
+    }
     found = demanded(labelled(run="7"), "src-7", a_template(labels=marks, annotations=marks))
     assert found is not None
     assert found.body["metadata"]["labels"] == {"example.com/mine": "y"}

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.admission_cases import CASES, Case
+from tests.admission_cases import CASES, DISKS, Case
 
 from parley.simulate.admission import Rights, refused
 
@@ -13,6 +13,7 @@ RIGHTS = {
     "collector": Rights("collector", binds=True, deletes=True),
     "namespace controller": Rights("namespace controller", deletes=True),
     "parley": Rights("parley", allocates=True),
+    "driver": Rights("driver", drivers=frozenset({DISKS})),
 }
 
 

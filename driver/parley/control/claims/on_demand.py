@@ -12,7 +12,15 @@ from typing import Any
 
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaimTemplate, SharedBy
-from parley.api.names import API_VERSION, FINALIZER, GROUP, MADE_FROM_ANNOTATION, MAX_NAME, SUBDOMAIN
+from parley.api.names import (
+    API_VERSION,
+    FINALIZER,
+    GROUP,
+    MADE_FROM_ANNOTATION,
+    MAX_NAME,
+    SUBDOMAIN,
+    driver_annotation,
+)
 from parley.control.caches.indexes import Key
 from parley.negotiation.waiting import Topic
 
@@ -116,8 +124,10 @@ def _manifest(template: ResourceClaimTemplate, shared: SharedBy, pod: Pod, claim
 
 
 def _not_parleys(given: Mapping[str, str]) -> dict[str, str]:
-    """Those by which Parley knows its own objects are its alone: who makes templates must not set them."""
-    return {key: value for key, value in given.items() if not key.startswith(f"{GROUP}/")}
+    """Those by which Parley and its drivers know their own objects are theirs alone: who makes templates must not
+    set them."""
+    theirs = driver_annotation("")
+    return {k: v for k, v in given.items() if not k.startswith(f"{GROUP}/") and not k.endswith(theirs)}
 
 
 def _owners(shared: SharedBy, pod: Pod) -> list[dict[str, str]]:

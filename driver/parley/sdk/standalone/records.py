@@ -10,7 +10,7 @@ from typing import Any
 from parley.api import reasons
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim
-from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
+from parley.api.names import CONDITION_ALLOCATING, driver_annotation, driver_finalizer
 from parley.api.resources import CLAIMS
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.clock import Clock, rfc3339
@@ -38,7 +38,7 @@ class StandaloneRecords:
         self._informers = informers
         self._clock = clock
         self._finalizer = driver_finalizer(informers.driver)
-        self._annotation = f"{informers.driver}/allocating-on"
+        self._annotation = driver_annotation(informers.driver)
 
     def has_finalizer(self, claim: ResourceClaim) -> bool:
         """Whether the claim carries the driver's finalizer."""

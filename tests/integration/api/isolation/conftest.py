@@ -63,6 +63,17 @@ async def other_driver(cluster: Cluster) -> AsyncIterator[Client]:
         yield client
 
 
+@pytest.fixture
+async def user(cluster: Cluster, namespace: str) -> AsyncIterator[Client]:
+    """The API server as the account `user`, which has the role edit in the namespace, sees it."""
+    cluster.kubectl("create", "serviceaccount", "user", "-n", namespace)
+    subject = f"--serviceaccount={namespace}:user"
+    cluster.kubectl("create", "rolebinding", "user", "--clusterrole=edit", subject, "-n", namespace)
+    account = cluster.kubeconfig_for_service_account(namespace, "user")
+    async with HttpClient.from_kubeconfig(str(account), options=HttpOptions(timeout=120)) as client:
+        yield client
+
+
 def kind(resource: Any) -> Body:
     return {"apiVersion": resource.api_version, "kind": resource.kind}
 

@@ -372,3 +372,92 @@ async def test_users_label_their_claims_of_any_class(admin: Client, driver: Clie
     claim = await a_claim(driver, admin, namespace, SEATS)
     raw_claim = {"metadata": {"labels": {"a": "b"}}}
     assert (await claim.admin.patch(CLAIMS, "one", raw_claim, namespace)).metadata.labels["a"] == "b"
+
+
+@pytest.mark.parametrize("mark", ["finalizers", "annotations"])
+async def test_users_create_no_claim_that_a_driver_seems_to_have_begun(
+    user: Client, namespace: str, mark: str
+) -> None:
+    body = {"metadata": {"name": "one", mark: MARKS[mark]}, "spec": {"resourceClassName": CLASS[DISKS]}}
+    (name,) = MARKS[mark]
+
+    with pytest.raises(Forbidden) as refused:
+        await user.create(CLAIMS, body, namespace)
+    with pytest.raises(Forbidden, match="by which driver"):
+        await user.apply(CLAIMS, "one", {**kind(CLAIMS), **body}, namespace, field_manager="me", force=True)
+
+    assert (
+        f"ResourceClaim {namespace}/one: system:serviceaccount:{namespace}:user cannot set, change or remove "
+        f"{name} in metadata.finalizers and metadata.annotations, by which driver {DISKS} recognises what it may "
+        "hold: create the claim without them, later leave them as they are, or grant the verb allocate on "
+        f"resourceclaims.parley.dev/driver with the resource name {DISKS}." in str(refused.value)
+    )
+    await user.create(CLAIMS, {**body, "metadata": {"name": "one"}}, namespace)
+
+
+async def test_what_a_driver_has_begun_is_its_users_in_all_but_the_drivers_marks(
+    own: Claim, user: Client, namespace: str
+) -> None:
+    finalizers = ["parley.dev/in-use", *MARKS["finalizers"]]
+    await own.mark({**MARKS, "finalizers": finalizers})
+    note = f"{DISKS}/allocating-on"
+
+    refused: list[Body] = [
+        {"finalizers": ["parley.dev/in-use"]},
+        {"annotations": {note: "n2"}},
+        {"annotations": {note: None}},
+        {"annotations": None},
+        {"finalizers": [*finalizers, driver_finalizer(SEATS)]},
+        {"annotations": {f"{SEATS}/allocating-on": "n1"}},
+    ]
+    for metadata in refused:
+        with pytest.raises(Forbidden, match="denied request"):
+            await user.patch(CLAIMS, "one", {"metadata": metadata}, namespace)
+
+    applied = {**kind(CLAIMS), "metadata": {"labels": {"a": "b"}}, "spec": {"resourceClassName": CLASS[DISKS]}}
+    await user.apply(CLAIMS, "one", applied, namespace, field_manager="me", force=True)
+    same = {"finalizers": [*finalizers, "example.com/mine"], "annotations": {note: "n1", "example.com/mine": "x"}}
+    await user.patch(CLAIMS, "one", {"metadata": same}, namespace)
+    await own.mark({"annotations": {note: "n2"}})
+    await user.delete(CLAIMS, "one", namespace)
+    await own.mark({"finalizers": ["parley.dev/in-use", "example.com/mine"], "annotations": {note: None}})
+
+
+async def test_only_an_administrator_takes_a_driver_that_is_gone_off_a_claim(own: Claim, user: Client) -> None:
+    await own.mark({**MARKS, "finalizers": ["parley.dev/in-use", *MARKS["finalizers"]]})
+    left: Body = {"finalizers": ["parley.dev/in-use"], "annotations": {f"{DISKS}/allocating-on": None}}
+
+    with pytest.raises(Forbidden, match="by which driver"):
+        await user.patch(CLAIMS, "one", {"metadata": left}, own.namespace)
+
+    claim = await own.admin.patch(CLAIMS, "one", {"metadata": left}, own.namespace)
+    assert claim.metadata.finalizers == ("parley.dev/in-use",)
+
+
+async def test_a_driver_that_is_a_user_too_creates_none_for_another_driver(
+    cluster: Cluster, driver: Client, namespace: str
+) -> None:
+    account = f"--serviceaccount={NAMESPACE}:{account_name(DISKS)}"
+    cluster.kubectl("create", "rolebinding", "driver", "--clusterrole=edit", account, "-n", namespace)
+    body: Body = {"metadata": {"name": "one"}, "spec": {"resourceClassName": CLASS[SEATS]}}
+
+    for finalizers in ([driver_finalizer(SEATS)], [driver_finalizer(DISKS), driver_finalizer(SEATS)]):
+        with pytest.raises(Forbidden, match="by which driver"):
+            await driver.create(CLAIMS, {**body, "metadata": {"name": "one", "finalizers": finalizers}}, namespace)
+    await driver.create(CLAIMS, body, namespace)
+
+
+async def test_very_many_annotations_and_finalizers_cost_no_more_than_a_policy_may(
+    user: Client, namespace: str
+) -> None:
+    finalizers = [f"example.com/f{number}" for number in range(10_000)]
+    annotations = {f"a{number}": "" for number in range(20_000)}
+    meta = {"name": "one", "finalizers": finalizers, "annotations": annotations}
+    spec = {"resourceClassName": CLASS[DISKS]}
+    marked = {**meta, "annotations": {**annotations, **MARKS["annotations"]}}
+    with pytest.raises(Forbidden, match=f"cannot set, change or remove {DISKS}/allocating-on in"):
+        await user.create(CLAIMS, {"metadata": marked, "spec": spec}, namespace)
+
+    await user.create(CLAIMS, {"metadata": meta, "spec": spec}, namespace)
+    await user.patch(CLAIMS, "one", {"metadata": {"annotations": {"a0": "b"}}}, namespace)
+    await user.patch(CLAIMS, "one", {"metadata": {"finalizers": None}}, namespace)
