@@ -287,7 +287,11 @@ class Driver(Generic[P, C]):
         raise NotImplementedError
 
     async def consider(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, Answer]:
-        """As `viable`, for an asynchronous driver that has to ask somebody first. It has 30 s."""
+        """As `viable`, for an asynchronous driver that has to ask somebody first. It has 30 s.
+
+        After a restart it is also asked about the node where an immediate claim's allocation was begun, and goes
+        on there only if that is viable: what the claim itself holds there by then should count as free.
+        """
         return self.viable(request, nodes)
 
     def units(self, claim: ClaimRequest[P, C]) -> int:

@@ -1,13 +1,14 @@
 """What a user of one namespace changes about claims, where no admission policy keeps it from that: no device that
-a pod may use is handed to another."""
+a pod may use is handed to another, and nothing is allocated where its class excludes it."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.names import DEVICE_CLASS, GENERATED_LABEL
+from parley.api.names import DEVICE_CLASS, GENERATED_LABEL, driver_annotation, driver_finalizer
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS, TEMPLATES
 
 if TYPE_CHECKING:
@@ -235,5 +236,33 @@ def test_a_claim_of_any_name_keeps_no_device_from_being_released(play: Play) -> 
         await world.add_pod("new", "one")
         await world.settle()
         assert (await world.pod("new")).status.phase == "Running"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("forged", [False, True])
+def test_a_forged_mark_leads_to_no_node_that_the_class_excludes(play: Play, forged: bool) -> None:
+    """A claim has the finalizer and the annotation that a standalone driver sets, when the driver starts."""
+
+    async def scenario(world: World) -> None:
+        for node, pool in (("open", "open"), ("reserved", "ours")):
+            await world.add_node(node, labels={"pool": pool})
+        field = {"key": "pool", "operator": "In", "values": ["open"]}
+        suitable = {"nodeSelectorTerms": [{"matchExpressions": [field]}]}
+        await world.add_class("disk", driverName=Disks.name, nodePart="None", suitableNodes=suitable)
+        world.start_parley()
+        marks = {
+            "finalizers": [driver_finalizer(Disks.name)],
+            "annotations": {driver_annotation(Disks.name): "reserved"},
+        }
+        meta = {"name": "forged", "namespace": "default", **(marks if forged else {})}
+        spec = {"resourceClassName": "disk", "allocationMode": "Immediate"}
+        await world.create(CLAIMS, {"metadata": meta, "spec": spec})
+        driver = Disks(["open", "reserved"])
+        world.start_driver(driver)
+        await world.settle()
+
+        assert driver.tried == ["open"]
+        assert (await world.claim("forged")).status.allocation is not None
 
     play(scenario)

@@ -105,9 +105,10 @@ class ImmediateAllocations:
             return
         since = self._begun.setdefault(ref.key, asyncio.get_running_loop().time())
         question, failed = about_claim(claim, class_, since), self._failed_nodes(ref.key, claim, class_)
-        begun_on = await self._begun_on(ref)
+        rule = NodeRule(class_)
         try:
-            viable, (code, message) = await self._viable(question, NodeRule(class_), failed)
+            begun_on = await self._begun_on(ref, question, rule)
+            viable, (code, message) = await self._viable(question, rule, failed)
         except BadParameters as error:
             why = (reasons.PARAMETERS_INVALID, str(error))
             await self._wait(ref, (question.signature, error.topic), changes, *why, topic=error.topic)
@@ -129,13 +130,22 @@ class ImmediateAllocations:
             failed = self._failed[key] = FailedNodes.none(claim, class_)
         return failed
 
-    async def _begun_on(self, ref: ClaimRef) -> list[str]:
-        """Where the allocation was begun before a restart, to go on there; anything else is released."""
+    async def _begun_on(self, ref: ClaimRef, question: PodQuestion, rule: NodeRule) -> list[str]:
+        """Where the allocation was begun before a restart, to go on there if it could begin there now; anything
+        else is released. Class and node may have changed, and the annotation may not be the driver's own."""
         before = self._deps.holdings.get(ref.uid)
-        if before is not None and before.stage is AllocationStage.CARRIED and before.node:
-            return [before.node]
+        node = before.node if before is not None and before.stage is AllocationStage.CARRIED else None
+        if node and await self._is_viable(question, rule, node):
+            return [node]
         await self._deps.holdings.release(ref.uid)
         return []
+
+    async def _is_viable(self, question: PodQuestion, rule: NodeRule, node: str) -> bool:
+        known = self._deps.informers.node(node)
+        if known is None or rule.misfit(known):
+            return False
+        answers = await self._deps.evaluator.ask(question.request(self._deps.driver), [node])
+        return bool(viable_for_all([node], answers))
 
     async def _viable(
         self, question: PodQuestion, rule: NodeRule, failed: FailedNodes

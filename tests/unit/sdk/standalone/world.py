@@ -7,7 +7,7 @@ takes its time, and finds there after a restart what it left. Both put `size` di
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -99,8 +99,9 @@ class Array:
     faults: list[str] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
 
-    def free(self, node: str) -> int:
-        return self.stock.get(node, 0) - sum(size for where, size in self.volumes.values() if where == node)
+    def free(self, node: str, but_for: Collection[str] = ()) -> int:
+        taken = [size for uid, (where, size) in self.volumes.items() if where == node and uid not in but_for]
+        return self.stock.get(node, 0) - sum(taken)
 
     def attach(self, uid: str, node: str, size: int) -> None:
         """Idempotent by UID and node."""
@@ -127,7 +128,8 @@ class ArrayDriver(Driver[Disks, NoParameters]):
     async def consider(self, request: Request[Disks, NoParameters], nodes: Sequence[str]) -> Mapping[str, Answer]:
         self.array.calls["consider"] += 1
         await asyncio.sleep(1)
-        viable = tuple(node for node in nodes if self.array.free(node) >= _sum(request))
+        uids = [claim.uid for claim in request.claims]
+        viable = tuple(node for node in nodes if self.array.free(node, but_for=uids) >= _sum(request))
         return {claim.name: Answer(viable, None, {}) for claim in request.claims}
 
     async def allocate(self, request: Request[Disks, NoParameters], node: str) -> Mapping[str, Allocation]:
