@@ -21,7 +21,8 @@ from parley.conformance.stage import Patience
 from parley.conformance.subject import BadSubject, Subject
 from parley.explain.text import print_rows
 from parley.kube.faults import Unanswerable, readable_errors
-from parley.simulate.manifests import BadManifests, read_dump
+from parley.simulate.manifests import read_dump
+from parley.simulate.objects import BadManifests
 
 _DEFAULTS = Patience()
 

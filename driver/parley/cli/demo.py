@@ -17,8 +17,9 @@ from parley.cli.output import Format, NoHeaders, Output
 from parley.cli.timeline import story, summary
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
-from parley.simulate.manifests import BadManifests, read
-from parley.simulate.objects import Manifest
+from parley.simulate.manifests import read
+from parley.simulate.objects import BadManifests, Manifest
+from parley.simulate.priorities import prioritized
 from parley.simulate.recording import PodRecord
 from parley.simulate.workloads import expanded
 
@@ -42,11 +43,11 @@ def demo(
     """Negotiate the pods in FILE... in a simulated cluster; no Kubernetes needed.
 
     The files hold Nodes, ResourceSlices, ResourceClasses, ResourceClaimTemplates, ResourceClaims and Pods, or
-    workloads with pods: Deployments, StatefulSets, DaemonSets, Jobs.
+    workloads with pods: Deployments, StatefulSets, DaemonSets, Jobs. PriorityClasses count, too.
     """
     logs.configure(LogFormat.TEXT) if verbose else logs.silence()
     try:
-        manifests = expanded(read(files))
+        manifests = prioritized(expanded(read(files)))
     except BadManifests as error:
         refuse(error)
     records = virtual_time.run(negotiated(manifests, scheduler_name))

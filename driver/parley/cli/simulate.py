@@ -20,8 +20,9 @@ from parley.cli.timeline import summary
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.cluster_import import import_objects, pods_of
-from parley.simulate.manifests import BadManifests, read_dump
-from parley.simulate.objects import Manifest
+from parley.simulate.manifests import read_dump
+from parley.simulate.objects import BadManifests, Manifest
+from parley.simulate.priorities import prioritized
 from parley.simulate.recording import PodRecord, Recording
 from parley.simulate.what_if import NoSuchObject, WhatIf, changed
 from parley.simulate.workloads import expanded
@@ -87,7 +88,7 @@ def _manifests(files: Sequence[Path], changes: WhatIf, add: Sequence[Path]) -> l
     _tell_left_out(left_out)
     added, left_out = read_dump(add)
     _tell_left_out(left_out)
-    return expanded(changed(manifests, WhatIf(added, changes.removed, changes.drained)))
+    return prioritized(expanded(changed(manifests, WhatIf(added, changes.removed, changes.drained))))
 
 
 def _tell_left_out(left_out: Mapping[str, int]) -> None:

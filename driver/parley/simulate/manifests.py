@@ -29,7 +29,8 @@ from parley.api.resources import (
     TEMPLATES,
     Resource,
 )
-from parley.simulate.objects import Manifest
+from parley.simulate.objects import BadManifests, Manifest
+from parley.simulate.priorities import PRIORITY_CLASSES
 from parley.simulate.validation import Validator, name_fault
 from parley.simulate.workloads import WORKLOADS, pod_of, selector_fault, template_of
 
@@ -37,13 +38,15 @@ KINDS: tuple[Resource[Any], ...] = (
     NODES,
     RESOURCE_SLICES,
     CONFIG_MAPS,
+    PRIORITY_CLASSES,
     CLASSES,
     TEMPLATES,
     CLAIMS,
     *WORKLOADS,
     PODS,
 )
-"""What a simulated cluster can be made of, in the order in which it is created; `workloads` makes pods of some."""
+"""What a simulated cluster can be made of, in the order in which it is created. `workloads` makes pods of some,
+`priorities` puts others into pods."""
 
 DUMPED: tuple[Resource[Any], ...] = (*KINDS, BUILTIN_TEMPLATES, BUILTIN_CLAIMS, CLAIM_RELEASES)
 """What of a live cluster is taken over."""
@@ -52,14 +55,6 @@ STANDARD_INPUT = Path("-")
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Ten times faster where PyYAML was built with libyaml."""
-
-
-class BadManifests(Exception):
-    """Raised when files could not be understood; `faults` has one sentence for each thing to change."""
-
-    def __init__(self, faults: Sequence[str]) -> None:
-        super().__init__("\n".join(faults))
-        self.faults = tuple(faults)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""An object that is to be created in a simulated cluster, and where it was read."""
+"""Objects that are to be created in a simulated cluster, and what is wrong with the files that have them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,3 +21,11 @@ class Manifest:
     def title(self) -> str:
         """Kind and name, as in error messages."""
         return f"{self.resource.kind} {self.name}"
+
+
+class BadManifests(Exception):
+    """Raised when files could not be understood; `faults` has one sentence for each thing to change."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = tuple(faults)

@@ -135,8 +135,8 @@ def test_wrong_manifests_are_told_on_stderr(tmp_path: Path, monkeypatch: pytest.
     assert result.stdout == ""
     assert result.stderr == (
         "error: a.yaml, document 1: kind 'Secret' (v1) is not known to the simulated cluster; it knows Node, "
-        "ResourceSlice, ConfigMap, ResourceClass, ResourceClaimTemplate, ResourceClaim, Deployment, StatefulSet, "
-        "DaemonSet, Job, Pod\n"
+        "ResourceSlice, ConfigMap, PriorityClass, ResourceClass, ResourceClaimTemplate, ResourceClaim, "
+        "Deployment, StatefulSet, DaemonSet, Job, Pod\n"
         "error: a.yaml, document 2: apiVersion is missing; write for example apiVersion: parley.dev/v1alpha1\n"
         "error: b.yaml: cannot be read: No such file or directory; give the path of a YAML file\n"
     )
@@ -241,3 +241,52 @@ def test_a_pod_that_was_preempted_is_gone_and_not_bound(tmp_path: Path) -> None:
     assert "2 pods: 1 bound, 0 waiting, 1 gone" in text
     assert "default/low is gone" in text
     assert demo("--fail-on-waiting", file).exit_code == 10
+
+
+CLASSES = """
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: urgent}
+value: 100
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: patient}
+value: 200
+preemptionPolicy: Never
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: usual}
+value: -5
+globalDefault: true
+"""
+
+
+@pytest.mark.parametrize(
+    ("priority", "preempts"),
+    [
+        ("priorityClassName: urgent", True),
+        ("priorityClassName: system-node-critical", True),
+        ("priorityClassName: patient", False),
+        ("priority: -10", False),
+    ],
+)
+def test_pods_have_the_priority_of_their_class(tmp_path: Path, priority: str, preempts: bool) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text(PREEMPTED.replace("priority: 100", priority) + "---" + CLASSES)
+
+    assert outcome(file)["low"]["gone"] is preempts
+
+
+def test_a_priority_class_that_is_in_no_file_is_refused_as_by_the_api_server(tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text(PREEMPTED.replace("priority: 100", "priorityClassName: urgent"))
+
+    result = demo(file)
+
+    assert result.exit_code == 2
+    assert result.stderr.endswith(
+        "Pod default/urgent: spec.priorityClassName: no PriorityClass 'urgent' is in the files: add it, or set "
+        "spec.priority\n"
+    )

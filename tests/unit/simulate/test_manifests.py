@@ -7,7 +7,8 @@ from textwrap import dedent
 
 import pytest
 
-from parley.simulate.manifests import BadManifests, read, read_dump
+from parley.simulate.manifests import read, read_dump
+from parley.simulate.objects import BadManifests
 
 Write = Callable[..., Path]
 
@@ -97,8 +98,8 @@ def test_empty_documents_are_counted_and_skipped(write: Write) -> None:
         (
             "{apiVersion: v1, kind: Service, metadata: {name: web}}",
             "a.yaml, document 1: kind 'Service' (v1) is not known to the simulated cluster; it knows Node, "
-            "ResourceSlice, ConfigMap, ResourceClass, ResourceClaimTemplate, ResourceClaim, Deployment, "
-            "StatefulSet, DaemonSet, Job, Pod",
+            "ResourceSlice, ConfigMap, PriorityClass, ResourceClass, ResourceClaimTemplate, ResourceClaim, "
+            "Deployment, StatefulSet, DaemonSet, Job, Pod",
         ),
         (
             "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}",
