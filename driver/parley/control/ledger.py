@@ -27,7 +27,8 @@ class Phase(Enum):
                                                        the driver's node part has data of the claim to remove
     HELD -> LEAVING -> RELEASING -> HELD               the same of a claim that stays allocated without users
 
-    A write that fails on the way leads back to where it began. A new leader begins with LEAVING where records say
+    A write that fails on the way leads back to where it began. But if the answer to the request to deallocate is
+    lost, the holding stays LEAVING: its driver may have begun. A new leader begins with LEAVING where records say
     that nodes owe receipts and no pod uses the holding.
     """
 
@@ -140,6 +141,11 @@ class Holding:
     def joinable(self) -> bool:
         """Whether pods may come to use it."""
         return self.phase is Phase.HELD
+
+    @property
+    def may_be_unasked(self) -> bool:
+        """Whether its standalone driver is to deallocate, and the answer to the request was lost."""
+        return self.standalone and self.phase is Phase.LEAVING and not self.record_written.is_settled
 
     @property
     def path(self) -> str:

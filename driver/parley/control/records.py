@@ -192,13 +192,14 @@ class Records:
                 await self.clear_mirror(holding)
                 holding.written = Written.NO
             if holding.named:
+                # Nothing is reserved in a record that has yet to show the allocation.
                 left = {"reservedFor": users, **_kept(holding)}
-                await self._claims.write(holding, left if self._shows_allocation(holding) else {})
+                await self._claims.write(holding, left if self.shows_allocation(holding) else {})
         except NotFound:
             pass  # the claim was forced away
 
-    def _shows_allocation(self, holding: Holding) -> bool:
-        """Whether the claim's own record has come to show the allocation; nothing is reserved without it."""
+    def shows_allocation(self, holding: Holding) -> bool:
+        """Whether the claim's own record shows an allocation, as the cache has it."""
         claim = self._cluster.claim((holding.namespace, holding.claim))
         return claim is not None and claim.status.allocation is not None
 
@@ -301,7 +302,10 @@ class Records:
             pass  # deleted meanwhile, which is as good
 
     async def request_deallocation(self, holding: Holding) -> None:
-        """Ask the standalone driver to deallocate. Raises NotFound if the claim is gone."""
+        """Ask the standalone driver to deallocate, unless it has done so. Raises NotFound if the claim is gone."""
+        claim = await self._claims.current(holding)
+        if claim is not None and claim.status.allocation is None:
+            return
         await self._write_record(holding, {"reservedFor": None, "deallocationRequested": True})
 
 

@@ -96,6 +96,13 @@ class ClaimWrites:
         claim = self._cluster.claim((holding.namespace, holding.claim))
         return claim if claim is not None and claim.metadata.uid == holding.uid else None
 
+    async def current(self, holding: Holding) -> ResourceClaim | None:
+        """The claim of the holding's name: live, and NotFound is raised, if a write was not answered that may have
+        changed it."""
+        if holding.record_written.is_settled:
+            return self._cluster.claim((holding.namespace, holding.claim))
+        return await self._client.get(CLAIMS, holding.claim, holding.namespace)
+
     async def patch(self, claim: ResourceClaim, status: Mapping[str, Any]) -> None:
         """Write the claim's status. Raises Conflict if the claim is not as given any more."""
         await _patch_status(self._client, self._cluster, CLAIMS, claim, status)

@@ -109,6 +109,8 @@ class ClaimReconciler:
     async def _release_unused(self, holding: Holding) -> float:
         """Give it back if it was allocated for a pod that is gone by now, before anybody could join it, or its
         claim is being deleted, or gone, or was kept long enough. For how many seconds it is kept still."""
+        if holding.may_be_unasked:
+            await self._deallocator.ask_again(holding)
         if holding.pods or not holding.joinable or self._ledger.used_by(holding):
             return 0.0
         left = self._keeping.seconds_left(holding)

@@ -24,7 +24,7 @@ from parley.control.release.releases import Releases
 from parley.control.release.unseen_users import UnseenUsers
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
-from parley.kube.client import NotFound
+from parley.kube.client import NotFound, OutcomeUnknown
 from parley.negotiation.availability import SelectedNodes
 from parley.sdk import PodReference
 from parley.sdk.recorded import held_as_recorded
@@ -279,10 +279,26 @@ class Deallocator:
         for pod in list(holding.pods.values()):
             await self._close(pod)
         try:
+            return await self._asked(holding)
+        except OutcomeUnknown:  # the driver may have begun: nobody may use the holding any more
+            self._wakeups.wake(("claim", holding.namespace, holding.claim))
+            return False
+
+    async def _asked(self, holding: Holding) -> bool:
+        """Ask the driver, unless it has deallocated. Whether it has; if not, the cache will show when it does."""
+        try:
             await self._records.request_deallocation(holding)
         except NotFound:
             return True
-        return False
+        return not self._records.shows_allocation(holding)
+
+    async def ask_again(self, holding: Holding) -> None:
+        """Ask the standalone driver to deallocate, if the request may be lost. Raises what a client raises."""
+        async with holding.lock:
+            if not self._is_there(holding) or not holding.may_be_unasked or not await self._asked(holding):
+                return
+            self._drop(holding)
+        self._released(holding)
 
     async def pod_ended(self, pod: PodReference) -> None:
         """The pod has ended, its object stays: its stand-ins go now, with what drivers still do for them."""

@@ -4,8 +4,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from parley.api.resources import NODES
+import pytest
+from tests.support.faults import FaultClient, NumberedCall
+
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES
 from parley.drivers.tokens import TokensDriver
+from parley.kube.client import OutcomeUnknown, ServerError
 from parley.sdk import Allocation
 
 if TYPE_CHECKING:
@@ -107,3 +111,44 @@ def test_what_was_allocated_on_a_node_that_the_scheduler_refuses_by_then_is_give
 async def cordon(world: World, **nodes: bool) -> None:
     for node, cordoned in nodes.items():
         await world.client.patch(NODES, node, {"spec": {"unschedulable": cordoned}})
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_pod_is_not_bound_with_what_its_driver_may_be_deallocating(play: Any, arrives: bool) -> None:
+    """What the pod holds can't be recorded and is taken back, and the answer to that is lost."""
+
+    async def scenario(world: World) -> None:
+        refused, lost = [False], [False]
+
+        def refuse(call: NumberedCall) -> None:
+            if call.resource == BUILTIN_CLAIMS and _status(call).get("allocation") and not refused[0]:
+                refused[0] = True
+                raise ServerError(500, "InternalError", "the webhook is away")
+            if not arrives:
+                lose(call)
+
+        def lose(call: NumberedCall) -> None:
+            if call.resource == CLAIMS and _status(call).get("deallocationRequested") and not lost[0]:
+                lost[0] = True
+                raise OutcomeUnknown("connection lost")
+
+        await world.add_node("a")
+        await world.add_class("seat", driverName=TokensDriver.name, nodePart="None", parameters={"pool": 1})
+        await world.add_template("seat", "seat")
+        world.start_parley(FaultClient(world.server.client(), before=refuse, after=lose))
+        world.start_driver(TokensDriver())
+        await world.settle()
+        await world.add_pod("p", "seat")
+        await asyncio.sleep(0.5)
+        await world.add_pod("q", "seat")
+        await world.settle(300)
+        assert lost[0]
+        running = [name for name in ("p", "q") if (await world.pod(name)).status.phase == "Running"]
+        recorded = [claim for claim in (await world.client.list(CLAIMS)).items if claim.status.allocation]
+        assert (len(running), len(recorded)) == (1, 1)
+
+    play(scenario)
+
+
+def _status(call: NumberedCall) -> Any:
+    return (call.body or {}).get("status") or {}
