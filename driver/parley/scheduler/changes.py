@@ -326,9 +326,12 @@ class Changes:
             return
         meta = scheduling.metadata
         self._queues.pods.add((meta.namespace, meta.name))
-        if new is None:
-            for owner in meta.owner_references:
-                self._publisher.lost(PodReference(meta.namespace, meta.name, owner.uid))
+        for owner in meta.owner_references:
+            pod = PodReference(meta.namespace, meta.name, owner.uid)
+            if new is None:
+                self._publisher.lost(pod)
+            else:
+                self._publisher.seen(pod)
 
     def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
         if (template := new or old) is not None:

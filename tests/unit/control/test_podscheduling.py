@@ -8,7 +8,7 @@ from tests.unit.control.builders import NAMESPACE, TOKENS, World, played
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
-from parley.api.names import DRIVERS_LABEL, STANDALONE
+from parley.api.names import DRIVERS_LABEL, FIELD_MANAGER, STANDALONE
 from parley.api.resources import POD_SCHEDULINGS
 from parley.control.caches.cluster import reference
 from parley.control.publishing.podscheduling import REWRITES, Publisher, Question, Report, StandaloneClaim, body
@@ -39,7 +39,7 @@ class Published:
         self.world = world
         self.pod = reference(pod)
         self.queue: WorkQueue[PodReference] = WorkQueue()
-        self.publisher = Publisher(world.client, self.queue)
+        self.publisher = Publisher(world.client, self.queue, world.cluster.scheduling)
 
     async def publish(self, *reports: Report) -> None:
         for report in reports:
@@ -211,10 +211,106 @@ def test_a_bound_pods_selection_is_withdrawn_before_its_claims_are_taken_back(re
         assert published.publisher.bound(published.pod, "node-1")
         publisher = published.publisher
         if restarted:
-            publisher = Publisher(world.client, WorkQueue())
+            publisher = Publisher(world.client, WorkQueue(), world.cluster.scheduling)
             publisher.exists(published.pod, asked=True)
         await publisher.close(published.pod)
         shown = await published.shown()
         assert (shown.spec.selected_node, shown.spec.claims) == ("", ())
 
     played(story)
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        replace(ASKED, selected="node-2"),
+        replace(ASKED, selected=""),
+        replace(ASKED, outcome=Outcome(0, ("node-1",))),
+        replace(ASKED, question=Question()),
+    ],
+    ids=["other-node", "no-node", "earlier-round", "no-claims"],
+)
+def test_a_question_that_a_late_write_undid_is_asked_again_less_and_less_soon(late: Report) -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await published.publish(ASKED)
+        for times in (1, 2):
+            await world.seen()
+            published.publisher.seen(published.pod)
+            assert len(published.writes) == times
+            await undo(world, published, late)
+            published.publisher.seen(published.pod)
+            assert published.queue.statistics().delayed == 1
+            await published.publisher.publish(published.pod)
+            shown = await published.shown()
+            assert (shown.spec.selected_node, shown.spec.round, len(shown.spec.claims)) == ("node-1", 1, 1)
+        assert len(published.writes) == 3
+
+    played(story)
+
+
+@pytest.mark.parametrize("report", [BOUND, WAITING, "closed"], ids=["bound", "waiting", "closed"])
+def test_what_a_late_write_asks_of_a_pod_that_asks_nothing_is_taken_back(report: Report | str) -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await published.publish(ASKED)
+        if isinstance(report, Report):
+            await published.publish(replace(report, question=Question()))
+        else:
+            await published.publisher.close(published.pod)
+        await undo(world, published, ASKED)
+        published.publisher.seen(published.pod)
+        await published.publisher.publish(published.pod)
+        assert (await published.shown()).spec.claims == ()
+
+    played(story)
+
+
+@pytest.mark.parametrize("report", [BOUND, WAITING], ids=["bound", "waiting"])
+def test_a_pod_whose_classes_are_of_drivers_inside_by_now_asks_nobody_outside(report: Report) -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await published.publish(ASKED)
+        await world.seen()
+        await published.publish(report)
+        assert (await published.shown()).spec.claims == ()
+
+    played(story)
+
+
+def test_closing_goes_by_what_the_api_shows() -> None:
+    """A late write that has not been answered with another one yet."""
+
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await published.publish(replace(BOUND, question=Question()))
+        await undo(world, published, ASKED)
+        await published.publisher.close(published.pod)
+        shown = await published.shown()
+        assert (shown.spec.selected_node, shown.spec.claims) == ("", ())
+        before = len(published.writes)
+        await published.publisher.close(published.pod)  # the cache does not show it yet
+        assert len(published.writes) == before
+
+    played(story)
+
+
+def test_what_the_cache_shows_of_earlier_writes_is_not_written_over() -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await published.publish(ASKED)
+        await world.seen()
+        await published.publish(replace(BOUND, question=Question()))
+        published.publisher.seen(published.pod)
+        await published.publisher.close(published.pod)
+        assert len(published.writes) == 2
+
+    played(story)
+
+
+async def undo(world: World, published: Published, late: Report) -> None:
+    """An earlier write of the controller's arrives late; the cache shows it."""
+    await world.admin.apply(
+        POD_SCHEDULINGS, "p", body(published.pod, late), NAMESPACE, field_manager=FIELD_MANAGER, force=True
+    )
+    await world.seen()

@@ -4,6 +4,7 @@ A Parley claim and its mirror both carry a finalizer: neither goes while a pod u
 claim's condition `Accepted` shows whether it can be negotiated at all, and what to change if not.
 """
 
+import asyncio
 from typing import Any
 
 from parley.api import reasons
@@ -34,10 +35,15 @@ from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator
 from parley.control.release.keeping import Keeping
 from parley.control.state import State
+from parley.kube.backoff import Backoff, Pauses
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.kube.queue import Requeue
 from parley.sdk.immediate import is_pending
 from parley.sdk.recorded import driver_of_record
+
+UNUSED = Backoff(first=0.2, longest=60.0)
+"""Before what was allocated and nobody used is released, if it was so the last time, too: whatever has the driver
+allocate may do so again."""
 
 
 class ClaimReconciler:
@@ -65,6 +71,7 @@ class ClaimReconciler:
         self._stranding = stranding
         self._mirrored: dict[Key, str] = {}
         """UIDs of the claims whose mirrors were created."""
+        self._unused_pauses: dict[Key, Pauses] = {}
 
     async def sync(self, key: Key) -> Requeue | None:
         """Do what the claim of that name needs next. What is kept without users comes back at its deadline, and
@@ -77,6 +84,8 @@ class ClaimReconciler:
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
         if claim is None or mirror is not None:
             self._cluster.refusals.clear("ResourceClaim", key)
+        if claim is None:
+            self._unused_pauses.pop(key, None)
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)
         if claim is None or is_stand_in(claim):
@@ -111,16 +120,24 @@ class ClaimReconciler:
         claim is being deleted, or gone, or was kept long enough. For how many seconds it is kept still."""
         if holding.may_be_unasked:
             await self._deallocator.ask_again(holding)
+        key = (holding.namespace, holding.claim)
+        if holding.pods:
+            self._unused_pauses.pop(key, None)
         if holding.pods or not holding.joinable or self._ledger.used_by(holding):
             return 0.0
         left = self._keeping.seconds_left(holding)
         stays = holding.immediate or left > 0 or self._is_expected(holding)
         if stays and not (holding.stays_unused and self._ends(holding)):
             return left
+        pauses, now = self._unused_pauses.get(key), asyncio.get_running_loop().time()
+        if pauses is not None and not self._ends(holding) and (left := pauses.left(now)) > 0:
+            return left
         try:
             await self._deallocator.release_unused(holding)
         except Busy:
-            pass  # a pod was let in that is not seen yet, or one is to be taken out: either is a change
+            return 0.0  # a pod was let in that is not seen yet, or one is to be taken out: either is a change
+        if holding.standalone:
+            self._unused_pauses.setdefault(key, Pauses(UNUSED)).begin(now)
         return 0.0
 
     def _is_expected(self, holding: Holding) -> bool:

@@ -4,18 +4,23 @@ If standalone drivers are asked, this object is the question, and they write the
 
 Publishing is apart from deciding: nothing waits for it. The latest state of each pod is written once; while a
 write is under way, newer states replace each other. In the normal case that is a single create per pod.
+
+Writes name no state that they were decided on: drivers write the same object, at any time. So one whose answer was
+lost, or one of an earlier leader, may undo a later one. That shows in the object, which is then written again.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
 from msgspec import to_builtins
 
+from parley.api.models import PodScheduling
 from parley.api.names import API_VERSION, DRIVERS_LABEL, FIELD_MANAGER, STANDALONE
 from parley.api.resources import POD_SCHEDULINGS
+from parley.control.caches.indexes import Key
 from parley.kube.backoff import Backoff
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.queue import WorkQueue
@@ -25,7 +30,7 @@ from parley.sdk import PodReference
 _REASON_LIMIT = 4096
 
 REWRITES = Backoff(first=0.2, longest=60)
-"""Of a PodScheduling that keeps being deleted."""
+"""Of a PodScheduling that keeps being deleted or changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +62,15 @@ class Report:
     message: str = ""
     question: Question | None = None
 
+    @property
+    def selects(self) -> bool:
+        """Whether standalone drivers are asked to allocate."""
+        return bool(self.selected and self.question is not None and self.question.claims)
+
 
 _FINAL = Report(Outcome(), {})
-"""Stands for what was written for a bound pod: it will not change any more, so it need not be remembered."""
+"""Stands for what was written for a bound pod: it will not change any more, so it need not be remembered. Also
+what is written to close a PodScheduling."""
 
 _ASKED = Report(Outcome(), {}, "a node", question=Question((StandaloneClaim("", "", ""),)))
 """The same, where standalone drivers are asked still to allocate on a node. They have done so."""
@@ -116,14 +127,22 @@ def _claim(name: str, driver: str, outcome: Outcome) -> dict[str, Any]:
 
 
 class Publisher:
-    """Keeps the PodSchedulings of the pods up to date. Run `publish` by a few workers of `queue`."""
+    """Keeps the PodSchedulings of the pods up to date. Run `publish` by a few workers of `queue`.
 
-    def __init__(self, client: Client, queue: WorkQueue[PodReference]) -> None:
+    `shown` returns the PodScheduling of a name with which standalone drivers were asked, as the cache has it.
+    """
+
+    def __init__(
+        self, client: Client, queue: WorkQueue[PodReference], shown: Callable[[Key], PodScheduling | None]
+    ) -> None:
         self._client = client
         self._queue = queue
+        self._shown = shown
         self._locks: WeakValueDictionary[PodReference, asyncio.Lock] = WeakValueDictionary()
         self._wanted: dict[PodReference, Report] = {}
         self._written: dict[PodReference, Report] = {}
+        self._versions: dict[PodReference, int] = {}
+        """The resourceVersion of our latest write, where standalone drivers were asked."""
         self._losses: dict[PodReference, int] = {}
 
     def want(self, pod: PodReference, report: Report) -> None:
@@ -157,13 +176,41 @@ class Publisher:
 
         That of a pod that is gone, which is not seen yet, is deleted as fast as it is written.
         """
+        self._versions.pop(pod, None)
         if self._written.pop(pod, None) is not None:
             self._losses[pod] = self._losses.get(pod, 0) + 1
+
+    def seen(self, pod: PodReference) -> None:
+        """The cache shows the pod's PodScheduling anew. What was asked, if that is not what it asks, is written
+        again, at growing intervals."""
+        lock = self._locks.get(pod)
+        if pod in self._wanted or (lock is not None and lock.locked()) or not self._is_undone(pod):
+            return
+        self._losses[pod] = self._losses.get(pod, 0) + 1
+        self._wanted[pod] = self._written[pod]
+        self._queue.add_after(pod, REWRITES.delay(self._losses[pod]))
+
+    def _is_undone(self, pod: PodReference) -> bool:
+        """Whether the API asks something else than was written last, as far as the cache knows."""
+        shown, written = self._shown((pod.namespace, pod.name)), self._written.get(pod)
+        if shown is None or written is None or written is _ASKED:
+            return False
+        if all(owner.uid != pod.uid for owner in shown.metadata.owner_references):
+            return False
+        if int(shown.metadata.resource_version) < self._versions.get(pod, 0):
+            return False
+        spec = shown.spec
+        if written.question is None:
+            return bool(spec.claims and spec.selected_node)
+        asked = {StandaloneClaim(c.name, c.driver_name, c.resource_claim_name) for c in spec.claims}
+        wanted = (set(written.question.claims), written.selected, written.outcome.round)
+        return (asked, spec.selected_node, spec.round) != wanted
 
     def forget(self, pod: PodReference) -> None:
         """The pod is gone; its PodScheduling goes with it."""
         self._wanted.pop(pod, None)
         self._written.pop(pod, None)
+        self._versions.pop(pod, None)
         self._losses.pop(pod, None)
 
     async def publish(self, pod: PodReference) -> None:
@@ -177,8 +224,7 @@ class Publisher:
             except BaseException:
                 self._wanted.setdefault(pod, report)
                 raise
-            asks = report.question is not None and report.question.claims
-            self._written[pod] = report if report.waiting_for or asks else _FINAL
+        self.seen(pod)  # what came meanwhile was not compared
 
     async def close(self, pod: PodReference) -> None:
         """Return when the API asks no standalone driver to allocate for the pod any more.
@@ -187,45 +233,50 @@ class Publisher:
         """
         await self.publish(pod)
         written = self._written.get(pod)
-        if written is not None and not (written.question and written.question.claims and written.selected):
+        if written is not None and not written.selects and not self._is_undone(pod):
             return
         async with self._locks.setdefault(pod, asyncio.Lock()):
-            try:
-                await self._client.patch(
-                    POD_SCHEDULINGS,
-                    pod.name,
-                    {"spec": {"claims": [], "selectedNode": ""}},
-                    pod.namespace,
-                    field_manager=FIELD_MANAGER,
-                )
-            except NotFound:
-                pass  # nothing is asked then
-            self._written.pop(pod, None)
+            await self._write(pod, _FINAL, first=False)
+        self.seen(pod)
 
     async def _write(self, pod: PodReference, report: Report, *, first: bool) -> None:
+        asks = report.question is not None and report.question.claims
+        try:
+            meta = (await self._put(pod, report, first=first)).metadata
+        except NotFound:
+            if report is _FINAL:
+                self._written.pop(pod, None)
+                return  # nothing is asked then
+            # The namespace or the object is going, and the pod with it.
+        else:
+            if DRIVERS_LABEL in meta.labels:
+                self._versions[pod] = int(meta.resource_version)
+        self._written[pod] = report if report.waiting_for or asks else _FINAL
+
+    async def _put(self, pod: PodReference, report: Report, *, first: bool) -> PodScheduling:
+        if report is _FINAL:
+            return await self._patch(pod, {"spec": {"claims": [], "selectedNode": ""}})
         wanted = body(pod, report)
         if report.question is not None:
-            await self._apply(pod, wanted)
-            return
-        try:
-            if first:
-                try:
-                    await self._client.create(POD_SCHEDULINGS, wanted, pod.namespace, field_manager=FIELD_MANAGER)
-                    return
-                except AlreadyExists:
-                    pass  # written by an earlier run of the controller
-            await self._client.patch(
-                POD_SCHEDULINGS,
-                pod.name,
-                wanted,
-                pod.namespace,
-                field_manager=FIELD_MANAGER,
-            )
-        except NotFound:
-            pass  # the namespace or the object is going, and the pod with it
+            return await self._apply(pod, wanted)
+        if (shown := self._shown((pod.namespace, pod.name))) is not None and shown.spec.claims:
+            wanted["spec"]["claims"] = []
+        if first:
+            try:
+                return await self._client.create(
+                    POD_SCHEDULINGS, wanted, pod.namespace, field_manager=FIELD_MANAGER
+                )
+            except AlreadyExists:
+                pass  # written by an earlier run of the controller
+        return await self._patch(pod, wanted)
 
-    async def _apply(self, pod: PodReference, wanted: dict[str, Any]) -> None:
+    async def _patch(self, pod: PodReference, wanted: dict[str, Any]) -> PodScheduling:
+        return await self._client.patch(
+            POD_SCHEDULINGS, pod.name, wanted, pod.namespace, field_manager=FIELD_MANAGER
+        )
+
+    async def _apply(self, pod: PodReference, wanted: dict[str, Any]) -> PodScheduling:
         """Beside the standalone drivers, who own their entries: whatever is missing is theirs."""
-        await self._client.apply(
+        return await self._client.apply(
             POD_SCHEDULINGS, pod.name, wanted, pod.namespace, field_manager=FIELD_MANAGER, force=True
         )

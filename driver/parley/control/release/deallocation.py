@@ -6,13 +6,13 @@ it. The same holds for what a pod used that was deleted by force, until its node
 there any more. A claim whose class says so is kept for a time without users (`keeping`).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.models import ResourceClaim
+from parley.api.models import PodScheduling, ResourceClaim
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import over
 from parley.control.claims.podclaims import ROOM
@@ -276,13 +276,26 @@ class Deallocator:
         """
         if departed and not holding.named:
             return True
-        for pod in list(holding.pods.values()):
+        for pod in self._asking(holding):
             await self._close(pod)
         try:
             return await self._asked(holding)
         except OutcomeUnknown:  # the driver may have begun: nobody may use the holding any more
             self._wakeups.wake(("claim", holding.namespace, holding.claim))
             return False
+
+    def _asking(self, holding: Holding) -> Iterable[PodReference]:
+        """The pods that use it, and those for which PodSchedulings ask the driver to allocate the claim."""
+        found, key = dict(holding.pods), (holding.namespace, holding.claim)
+        claim = self._cluster.claim(key)
+        names = [pod.metadata.name for pod in self._cluster.pods_naming(key)]
+        names += [owner.name for owner in claim.metadata.owner_references] if claim is not None else []
+        for name in names:
+            scheduling = self._cluster.scheduling((holding.namespace, name))
+            if scheduling is not None and _selects_for(scheduling, holding.claim):
+                owners = scheduling.metadata.owner_references
+                found |= {owner.uid: PodReference(holding.namespace, name, owner.uid) for owner in owners}
+        return found.values()
 
     async def _asked(self, holding: Holding) -> bool:
         """Ask the driver, unless it has deallocated. Whether it has; if not, the cache will show when it does."""
@@ -323,6 +336,12 @@ class Deallocator:
         if gone or claim.status.allocation is None:
             self._drop(holding)
             self._released(holding)
+
+
+def _selects_for(scheduling: PodScheduling, claim: str) -> bool:
+    """Whether it asks a standalone driver to allocate the claim."""
+    asked = any(one.resource_claim_name == claim for one in scheduling.spec.claims)
+    return asked and bool(scheduling.spec.selected_node)
 
 
 def _nodes_of(holding: Holding) -> set[str]:
