@@ -21,6 +21,9 @@ CREATIONS = Backoff(first=1.0, longest=300.0)
 FAILURES = Backoff(first=0.1, longest=300.0)
 """After the API server refused an allocation, or a driver failed: the pod is left alone, whatever wakes it."""
 
+REPEATS = Backoff(first=0.5, longest=300.0)
+"""Before standalone drivers are asked once more about nodes that they propose, and refused before."""
+
 PATIENCE = Backoff(first=300.0, longest=4800.0)
 """For a pod that has all its claims to be bound, before they are taken back."""
 
@@ -48,13 +51,14 @@ class StandaloneSession:
     Drivers answer rounds of `negotiation` until there is a `selection`; then they allocate. `wanted` is what they
     were asked for, `final_answers` ended the last round, if there is no node left to ask about. Of the entries
     `noted` the capacity is known. `scores` are set if a node is selected without a question. `nodes_revision` is
-    that of the nodes when these were last looked at.
+    that of the nodes when these were last looked at, `repeats` the pauses before nodes are asked about once more.
     """
 
     wanted: frozenset[Hashable]
     negotiation: Negotiation
     asked_at: float
     nodes_revision: tuple[int, ...] = ()
+    repeats: Pauses = field(default_factory=lambda: Pauses(REPEATS))
     final_answers: Answers | None = None
     selection: SelectedNode | None = None
     noted: tuple[ClaimScheduling, ...] = ()

@@ -155,7 +155,7 @@ class Negotiator:
         drivers = may_take(self._state, pod, demand, claims) if own and not demand.standalone else frozenset()
         if not drivers:
             self._state.nominations.end(pod.metadata.uid)
-            return wait(blocked)
+            return wait(blocked, self._sessions.repeats_in(pod))
         evicts = may_preempt(self._state.cluster, pod)
         room = await self.preemption.make_room(Preemptor(pod, claims, demand, drivers, evicts))
         if isinstance(room, Wait):

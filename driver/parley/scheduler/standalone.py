@@ -179,9 +179,13 @@ class StandaloneSessions:
                 return await self._wait(pod, session, demand, missing)
             self._unasked.answered(pod, session, demand, self._entries(pod))
             ended = self._closed(pod, session, answers, nodes)
-            if ended is not None and (ended.viable or not self._widened(session, answers, nodes)):
+            if ended is not None and (ended.viable or not self._goes_on(pod, session, answers, nodes)):
                 return ended
             session.asked_at = now()
+
+    def _goes_on(self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
+        """Whether another question is open, though every node was asked about and none is viable."""
+        return self._widened(session, answers, nodes) or self._repeated(pod, session, answers, nodes)
 
     def _widened(self, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
         """Whether nodes that became eligible since they were looked at are asked about now. A driver that knows of
@@ -192,6 +196,24 @@ class StandaloneSessions:
         session.nodes_revision = revision
         session.negotiation.widen(nodes)
         return not session.negotiation.over
+
+    def _repeated(self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
+        """Whether nodes are asked about once more: they were not viable, and now drivers propose them. There are
+        pauses, because a driver may propose what it then refuses."""
+        proposal = agreed_alternatives(answers)
+        if proposal is None or session.repeats.left(now()) > 0:
+            return False
+        again = self._negotiation(pod, nodes, session.negotiation.outcome.round, proposal)
+        if again.over:
+            return False
+        session.repeats.begin(now())
+        session.negotiation = again
+        return True
+
+    def repeats_in(self, pod: Pod) -> float | None:
+        """In how many seconds nodes may be asked about once more; None if that has no pause."""
+        session = self._pods.attempt(pod).standalone.session
+        return (session.repeats.left(now()) or None) if session is not None else None
 
     def _closed(
         self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
