@@ -132,6 +132,7 @@ class Reconciler:
         claims = gather(self._state, pod)
         if await self._pods.reporter.looked_at(pod, claims):
             return AT_ONCE
+        await self._deallocator.delete_replaced(pod)
         if await self._release_former(pod, claims) or await self._on_demand.create(pod, claims):
             return AT_ONCE
         door = next(door for door in self._doors if door.owns(pod))

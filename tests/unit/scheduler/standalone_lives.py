@@ -399,9 +399,10 @@ class Life:
 
     async def _check_waiting(self) -> None:
         used = await self._used()
-        for claim in (await self._world.client.list(CLAIMS, "default")).items:
-            if claim.metadata.deletion_timestamp:
-                used[claim.metadata.name, ""] += 1
+        claims = (await self._world.client.list(CLAIMS, "default")).items
+        used.update((one.metadata.name, "") for one in claims if one.metadata.deletion_timestamp)
+        mirrors = await self._world.mirrors()
+        used.update((one.metadata.name, "") for one in mirrors if one.metadata.deletion_timestamp)
         for pod in await self._living():
             kind = self._pods[pod.metadata.name]
             if not pod.spec.node_name and (where := self._could_run(kind, used)):

@@ -6,6 +6,7 @@ it. The same holds for what a pod used that was deleted by force, until its node
 there any more. A claim whose class says so is kept for a time without users (`keeping`).
 """
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,8 +14,10 @@ import structlog
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import PodScheduling, ResourceClaim
+from parley.api.names import GENERATED_LABEL
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import over
+from parley.control.caches.cluster import over, reference
+from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import ROOM
 from parley.control.ledger import Holding, Phase, Written
 from parley.control.objects.mirror import owner_pod, owner_pod_uid
@@ -318,6 +321,25 @@ class Deallocator:
         for claim in self._cluster.stand_ins(pod):
             if not claim.metadata.deletion_timestamp:
                 await self._records.delete_stand_in(claim.metadata.namespace, claim.metadata.name)
+
+    async def delete_replaced(self, pod: Pod) -> None:
+        """A generated claim of the pod was recreated before anything was allocated for it, and another stand-in
+        stands for it now: the former one goes, and with it what its driver may have allocated since."""
+        stand_ins = self._cluster.stand_ins(reference(pod))
+        if len(stand_ins) < 2:
+            return
+        by_entry: defaultdict[str, dict[Key, ResourceClaim]] = defaultdict(dict)
+        for claim in stand_ins:
+            entry = claim.metadata.labels.get(GENERATED_LABEL, "")
+            by_entry[entry][claim.metadata.namespace, claim.metadata.name] = claim
+        for entry, found in by_entry.items():
+            mirror = self._cluster.generated(pod, entry)
+            if mirror is None or found.pop((mirror.metadata.namespace, mirror.metadata.name), None) is None:
+                continue
+            for key, claim in found.items():
+                is_held = self._ledger.of_claim(*key) is not None or self._ledger.expected_for(*key) is not None
+                if not is_held and not claim.metadata.deletion_timestamp:
+                    await self._records.delete_stand_in(*key)
 
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         """Another client may have changed a built-in claim of ours."""
