@@ -146,6 +146,16 @@ class PodSpec(Struct, frozen=True):
     scheduling_group: dict[str, Any] | None = None
 
 
+class ShortenedPodSpec(PodSpec, frozen=True):
+    """Of a pod that asks for more than Parley evaluates, as a cache keeps it; no server sends one.
+
+    `excess` says what is too much to compare with nodes: node selector, affinity, tolerations and volumes are left
+    out then.
+    """
+
+    excess: str = ""
+
+
 class PodResourceClaimStatus(Struct, frozen=True):
     name: str
     resource_claim_name: str | None = None

@@ -8,7 +8,7 @@ Source of the rules: the scheduler's plugins NodeUnschedulable, TaintToleration,
 NodeResourcesFit in Kubernetes 1.37.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,8 +16,11 @@ from parley.api.builtin import (
     Node,
     NodeSelector,
     Pod,
+    PodSpec,
+    ShortenedPodSpec,
     Taint,
     Toleration,
+    Volume,
 )
 from parley.api.selectors import matches
 from parley.negotiation.requests import Amounts, requested
@@ -28,14 +31,17 @@ MAX_COMPARED = 256
 MAX_VALUES = 4096
 """So many values may these requirements have together."""
 
+MAX_VOLUMES = 256
+"""So many volumes with a PersistentVolumeClaim may tie one pod to nodes."""
+
 CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """Stands for `spec.unschedulable` of a node: who tolerates it may be scheduled there all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a pod requests of a node, apart from its claims. `excess` is why that is too much to evaluate, or
-    ""."""
+    """What a pod requests of a node, apart from its claims. `excess` is why that is too much to evaluate, or "":
+    only the requests are read then."""
 
     requests: tuple[tuple[str, int], ...]
     node_selector: tuple[tuple[str, str], ...]
@@ -47,34 +53,55 @@ class Needs:
 
 def needs_of(pod: Pod) -> Needs:
     """Read from the pod's spec."""
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    requests = tuple(sorted(requested(pod).items()))
+    if excess := excess_of(pod.spec):
+        return Needs(requests, (), None, (), pod.spec.node_name, excess)
     return Needs(
-        requests=tuple(sorted(requested(pod).items())),
+        requests=requests,
         node_selector=tuple(sorted(pod.spec.node_selector.items())),
-        affinity=selector,
+        affinity=_required(pod.spec),
         tolerations=tuple(pod.spec.tolerations),
         node_name=pod.spec.node_name,
-        excess=_excess(selector, pod.spec.tolerations),
     )
 
 
-def _excess(selector: NodeSelector | None, tolerations: Sequence[Toleration]) -> str:
-    terms = selector.node_selector_terms if selector else []
-    requirements = [r for term in terms for r in (*term.match_expressions, *term.match_fields)]
-    compared = len(terms) + len(requirements) + len(tolerations)
+def _required(spec: PodSpec) -> NodeSelector | None:
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    return affinity.required_during_scheduling_ignored_during_execution if affinity else None
+
+
+def excess_of(spec: PodSpec) -> str:
+    """Why what a pod asks of nodes is too much to evaluate, "" if it is not."""
+    if isinstance(spec, ShortenedPodSpec) and spec.excess:
+        return spec.excess
+    selector = _required(spec)
+    compared, values = len(spec.tolerations) + len(spec.node_selector), 0
+    for term in selector.node_selector_terms if selector else ():
+        requirements = (*term.match_expressions, *term.match_fields)
+        compared += 1 + len(requirements)
+        for requirement in requirements:
+            values += len(requirement.values)
     if compared > MAX_COMPARED:
         return (
             f"is not considered: the pod has {compared} tolerations, node selector terms and requirements, and "
             f"Parley evaluates at most {MAX_COMPARED} with a node"
         )
-    values = sum(len(requirement.values) for requirement in requirements)
     if values > MAX_VALUES:
         return (
             f"is not considered: the pod's node affinity names {values} values, and Parley evaluates at most "
             f"{MAX_VALUES} with a node"
         )
-    return ""
+    return _too_many_volumes(spec.volumes) if len(spec.volumes) > MAX_VOLUMES else ""
+
+
+def _too_many_volumes(all_volumes: Iterable[Volume]) -> str:
+    volumes = sum(one.persistent_volume_claim is not None or one.ephemeral is not None for one in all_volumes)
+    if volumes <= MAX_VOLUMES:
+        return ""
+    return (
+        f"is not considered: the pod has {volumes} volumes with a PersistentVolumeClaim, and Parley evaluates at "
+        f"most {MAX_VOLUMES} with a node"
+    )
 
 
 def misfit(needs: Needs, node: Node, allocatable: Amounts, used: Amounts, pods: int) -> str:

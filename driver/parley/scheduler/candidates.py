@@ -58,7 +58,8 @@ class CandidateNodes(EligibleNodes):
     @cached_property
     def _volumes(self) -> tuple[tuple[str, NodeSelector], ...]:
         """Where its volumes can be used. A pod that is bound has gone by them."""
-        return self._cluster.volumes.selectors(self._pod) if not self._needs.node_name else ()
+        needs = self._needs
+        return () if needs.node_name or needs.excess else self._cluster.volumes.selectors(self._pod)
 
     @property
     def priority(self) -> int | None:
@@ -75,6 +76,7 @@ class CandidateNodes(EligibleNodes):
             needs.node_selector,
             repr(needs.affinity),
             repr(needs.tolerations),
+            needs.excess,
             needs.node_name,
             self.only,
             self._asker.classes,

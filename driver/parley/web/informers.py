@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from parley.api.builtin import Node, NodeStatus, Pod
 from parley.api.models import PodScheduling, PodSchedulingSpec, PodSchedulingStatus
-from parley.api.resources import NODES, POD_SCHEDULINGS, PODS, RESOURCE_SLICES, Resource
+from parley.api.resources import CLAIMS, NODES, POD_SCHEDULINGS, PODS, RESOURCE_SLICES, TEMPLATES, Resource
 from parley.control.caches import kept
 from parley.explain.snapshot import KINDS
 from parley.kube.client import ApiError, Client, Expired, Forbidden, Listing, NotFound, OutcomeUnknown, WatchEvent
@@ -46,6 +46,8 @@ _SHORTENED: Mapping[Resource[Any], Callable[[Any], Any]] = {
     NODES: _node,
     RESOURCE_SLICES: kept.resource_slice,
     POD_SCHEDULINGS: _scheduling,
+    CLAIMS: kept.claim,
+    TEMPLATES: kept.template,
 }
 
 

@@ -4,6 +4,7 @@ import orjson
 import pytest
 
 from parley.api.opaque import read, why_unreadable
+from parley.api.owners import MAX_OWNERS
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Undecodable
 
 
@@ -41,3 +42,29 @@ def test_a_large_claim_with_parameters_of_ordinary_size_is_read_as_it_is() -> No
 
     assert claim.spec.parameters == {"count": 2}
     assert claim.metadata.annotations == annotations
+
+
+def test_of_a_claim_that_is_large_few_owners_are_read_and_everything_else() -> None:
+    owners = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": f"uid-{n}"} for n in range(3_000)]
+    meta = {"name": "c", "ownerReferences": [*owners, {**owners[0], "uid": "last", "controller": True}]}
+    parameters = {"ownerReferences": [{"uid": str(n)} for n in range(20)]}
+    body = {
+        "metadata": {**meta, "labels": {"a": "b"}},
+        "spec": {"resourceClassName": "x", "parameters": parameters},
+    }
+
+    claim = CLAIMS.decode(orjson.dumps(body))
+
+    found = claim.metadata.owner_references
+    assert [owner.uid for owner in found] == ["last", *(f"uid-{n}" for n in range(MAX_OWNERS - 1))]
+    assert [owner.uid for owner in found if owner.controller] == ["last"]
+    assert (claim.metadata.labels, claim.spec.parameters) == ({"a": "b"}, parameters)
+
+
+def test_what_is_wrong_with_a_large_claim_is_told() -> None:
+    padding = {"labels": {f"a{n}": "b" * 60 for n in range(3_000)}}
+
+    with pytest.raises(Undecodable, match=r"metadata\.ownerReferences"):
+        CLAIMS.decode(orjson.dumps({"metadata": {**padding, "ownerReferences": 7}, "spec": {}}))
+    with pytest.raises(Undecodable, match="resourceClassName"):
+        CLAIMS.decode(orjson.dumps({"metadata": padding, "spec": {}}))

@@ -9,7 +9,7 @@ from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, a_hold
 from parley.api import reasons
 from parley.api.meta import Condition
 from parley.api.names import FINALIZER
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, Resource
 from parley.control.caches.cluster import reference
 from parley.control.objects.mirror import is_shareable, owned_by
 from parley.kube.client import Forbidden, NotFound
@@ -71,6 +71,44 @@ def test_a_finalizer_that_was_taken_off_is_put_back() -> None:
         claim, mirror = await world.the_claim(), await world.the_mirror()
         assert claim.metadata.finalizers == ("example.com/other", FINALIZER)
         assert mirror.metadata.finalizers == [FINALIZER]
+
+    played(story)
+
+
+@pytest.mark.parametrize("resource", [CLAIMS, BUILTIN_CLAIMS], ids=["claim", "mirror"])
+def test_an_object_with_very_many_owners_and_finalizers_keeps_all_of_them(resource: Resource[Any]) -> None:
+    """The cache has few of them: what is written comes from the API server's object."""
+    refers = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}
+    more: dict[str, Any] = {
+        "ownerReferences": [{**refers, "uid": f"uid-{i}"} for i in range(2_000)],
+        "labels": {f"a{i}": "b" for i in range(300)},
+        "finalizers": [f"example.com/{i}" for i in range(40)],
+    }
+
+    async def story(world: World) -> None:
+        async def live() -> Any:
+            return (await world.admin.get(resource.untyped(), "c", NAMESPACE))["metadata"]
+
+        await world.class_()
+        await world.claim()
+        await sync(world)
+        there = {**refers, "kind": "Pod", "name": "p", "uid": (await world.pod()).metadata.uid}
+        before = (await live()).get("ownerReferences", [])
+        changed = {**more, "ownerReferences": [*before, there, *more["ownerReferences"]]}
+        await world.admin.patch(resource, "c", {"metadata": changed}, NAMESPACE)
+
+        await sync(world)
+
+        meta = await live()
+        assert meta["finalizers"] == [*more["finalizers"], FINALIZER]
+        assert meta["ownerReferences"] == changed["ownerReferences"]
+        assert meta["labels"].items() >= more["labels"].items()
+
+        await world.admin.delete(resource, "c", NAMESPACE)
+        await sync(world)
+
+        meta = await live()
+        assert (meta["finalizers"], meta["ownerReferences"]) == (more["finalizers"], changed["ownerReferences"])
 
     played(story)
 

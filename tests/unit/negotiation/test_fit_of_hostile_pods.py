@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.effort import cpu_seconds
 
 from parley.api.builtin import Node, Pod
-from parley.negotiation.fit import MAX_COMPARED, MAX_VALUES, misfit, needs_of
+from parley.negotiation.fit import MAX_COMPARED, MAX_VALUES, MAX_VOLUMES, misfit, needs_of
 from parley.negotiation.requests import amounts, requested
 
 NODE = msgspec.convert(
@@ -72,6 +72,20 @@ def test_more_tolerations_and_requirements_than_are_compared_are_told() -> None:
         "evaluates at most 256 with a node"
     )
     assert misfit(needs_of(pod(tolerations=[{"operator": "Exists"}] * MAX_COMPARED)), NODE, ROOM, {}, 0) == ""
+    selective = pod(tolerations=[{"operator": "Exists"}] * MAX_COMPARED, nodeSelector={"zone": "1"})
+    assert "the pod has 257 tolerations" in misfit(needs_of(selective), NODE, ROOM, {}, 0)
+
+
+def test_more_volumes_than_are_compared_are_told() -> None:
+    def mounting(number: int) -> Pod:
+        volumes: list[dict[str, Any]] = [{"name": f"v{n}", "ephemeral": {}} for n in range(number)]
+        return pod(volumes=[*volumes, {"name": "empty"}], tolerations=[{"operator": "Exists"}])
+
+    assert misfit(needs_of(mounting(MAX_VOLUMES + 1)), NODE, ROOM, {}, 0) == (
+        "is not considered: the pod has 257 volumes with a PersistentVolumeClaim, and Parley evaluates at most "
+        "256 with a node"
+    )
+    assert misfit(needs_of(mounting(MAX_VOLUMES)), NODE, ROOM, {}, 0) == ""
 
 
 def test_more_values_than_are_compared_are_told() -> None:

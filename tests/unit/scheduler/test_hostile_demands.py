@@ -40,6 +40,27 @@ def test_a_pod_with_more_claims_than_are_judged_together_is_told_so(play: Play) 
     play(scenario)
 
 
+def test_a_pod_that_asks_more_of_its_node_than_is_compared_is_told_so(play: Play) -> None:
+    async def scenario(world: Any) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley()
+        await world.add_pod(
+            "huge", "one", tolerations=[{"key": f"a{n}", "operator": "Exists"} for n in range(257)]
+        )
+        await world.settle()
+        assert (
+            "is not considered: the pod has 257 tolerations, node selector terms and requirements, and Parley "
+            "evaluates at most 256 with a node"
+        ) in (await world.scheduling("huge")).status.message
+        await world.add_pod("small", "one")
+        await world.settle()
+        assert await world.node_of("small") == "a"
+
+    play(scenario)
+
+
 def test_a_node_that_claims_another_nodes_pool_harms_nobody(play: Play) -> None:
     async def scenario(world: Any) -> None:
         await world.add_node("a", devices=1)

@@ -123,8 +123,8 @@ class ClusterCache:
         volumes_read = WantedInformer(self._informer(VOLUMES, _ignored, kept.volume))
         self.volumes = Volumes(volume_claims_read, volumes_read)
         self._wanted: tuple[WantedInformer[Any], ...] = (self._namespaces, volume_claims_read, volumes_read)
-        self._claims = self._informer(CLAIMS, self._claim)
-        self._templates = self._informer(TEMPLATES, self._notifying(lambda to: to.template_changed))
+        self._claims = self._informer(CLAIMS, self._claim, kept.claim)
+        self._templates = self._informer(TEMPLATES, self._notifying(lambda to: to.template_changed), kept.template)
         self._schedulings = self._informer(
             POD_SCHEDULINGS,
             self._notifying(lambda to: to.scheduling_changed),

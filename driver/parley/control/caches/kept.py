@@ -3,7 +3,8 @@
 A cluster has tens of thousands of pods and devices, most of which Parley only counts. Their labels, annotations,
 conditions and probes are not read; what their containers request, or what a device is like, is the same for many.
 Parts are shared between objects, which never change: a change is a new object. Large parts are not shared: they
-would be kept when their objects are long gone, and who makes objects could fill the memory with them.
+would be kept when their objects are long gone, and who makes objects could fill the memory with them. Of what an
+object has too many of, a part is kept (`shortened`).
 """
 
 from collections.abc import Iterable
@@ -41,9 +42,12 @@ from parley.api.builtin import (
     UsedClaim,
     Volume,
 )
+from parley.api.models import ResourceClaim, ResourceClaimTemplate
 from parley.api.names import DEVICE_CLASS, GROUP, POD_CLAIM_NAME_ANNOTATION
 from parley.api.opaque import NOTHING
+from parley.api.owners import few_owners
 from parley.api.volumes import PersistentVolume, PersistentVolumeClaim
+from parley.control.caches.shortened import few_finalizers, few_gates, few_labels, shortened, shortened_metadata
 from parley.control.objects.mirror import is_mirror
 from parley.control.objects.reservation_pod import reserved_on
 from parley.negotiation.requests import Amounts, is_resized, requested
@@ -72,11 +76,11 @@ def pod(whole: Pod, *, seen: bool = False, reservations_in: str = "") -> Pod:
     seen, holds_room = seen and not counted and _waits(whole), reserved_on(whole, reservations_in)
     if spec.node_name and is_resized(whole):
         spec = _counting_for(spec, requested(whole))
-    return Pod(
+    left = Pod(
         metadata=_metadata(
             whole.metadata,
             labels=_labels(whole, seen=seen),
-            owner_references=[one for one in whole.metadata.owner_references if seen and one.controller],
+            owner_references=_controllers(whole) if seen else _BARE.owner_references,
         ),
         spec=PodSpec(
             node_name=intern(spec.node_name),
@@ -92,7 +96,7 @@ def pod(whole: Pod, *, seen: bool = False, reservations_in: str = "") -> Pod:
             overhead=spec.overhead or _NONE.overhead,
             resources=spec.resources,
             resource_claims=_one(tuple(spec.resource_claims)),
-            scheduling_gates=_one(tuple(spec.scheduling_gates)),
+            scheduling_gates=_one(few_gates(spec.scheduling_gates)),
         ),
         status=PodStatus(
             phase=intern(whole.status.phase),
@@ -101,6 +105,7 @@ def pod(whole: Pod, *, seen: bool = False, reservations_in: str = "") -> Pod:
             conditions=_UNKNOWN.conditions,
         ),
     )
+    return left if counted and not holds_room else shortened(left)
 
 
 def _claimed(volumes: Iterable[Volume]) -> list[Volume]:
@@ -122,12 +127,15 @@ def _waits(whole: Pod) -> bool:
     return whole.status.phase in ("", "Pending")
 
 
+def _controllers(whole: Pod) -> list[OwnerReference]:
+    return [one for one in whole.metadata.owner_references if one.controller]
+
+
 def _labels(whole: Pod, *, seen: bool) -> dict[str, str]:
     """By which a named claim may have to be made, before the pod runs, or which drivers see."""
-    named = any(entry.resource_claim_name for entry in whole.spec.resource_claims)
-    if not seen and not (named and _waits(whole)):
+    if not seen and not (_waits(whole) and any(one.resource_claim_name for one in whole.spec.resource_claims)):
         return _BARE.labels
-    return {intern(key): value for key, value in whole.metadata.labels.items()}
+    return {intern(key): value for key, value in few_labels(whole.metadata.labels).items()}
 
 
 def _counting_for(spec: PodSpec, amounts: Amounts) -> PodSpec:
@@ -230,8 +238,8 @@ def _claim_metadata(whole: ObjectMeta) -> ObjectMeta:
     return _metadata(
         whole,
         {POD_CLAIM_NAME_ANNOTATION: intern(entry)} if entry is not None else _BARE.annotations,
-        whole.finalizers or _BARE.finalizers,
-        whole.owner_references or _BARE.owner_references,
+        [*few_finalizers(whole.finalizers)] if whole.finalizers else _BARE.finalizers,
+        [*few_owners(whole.owner_references)] if whole.owner_references else _BARE.owner_references,
     )
 
 
@@ -290,6 +298,18 @@ def template_mirror(whole: BuiltinTemplate) -> BuiltinTemplate:
     ours = is_mirror(BuiltinClaim(spec=whole.spec.spec))
     spec = BuiltinTemplateSpec(spec=_asked(whole.spec.spec) if ours else _NO_SPEC)
     return BuiltinTemplate(metadata=_claim_metadata(whole.metadata), spec=spec)
+
+
+def claim(whole: ResourceClaim) -> ResourceClaim:
+    """The same, with no more of its metadata than is read."""
+    meta = shortened_metadata(whole.metadata)
+    return whole if meta is whole.metadata else whole.model_copy(update={"metadata": meta})
+
+
+def template(whole: ResourceClaimTemplate) -> ResourceClaimTemplate:
+    """The same, with no more of its metadata than is read."""
+    meta = shortened_metadata(whole.metadata)
+    return whole if meta is whole.metadata else whole.model_copy(update={"metadata": meta})
 
 
 def namespace(whole: Namespace) -> Namespace:

@@ -5,6 +5,7 @@ claim's condition `Accepted` shows whether it can be negotiated at all, and what
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from parley.api import reasons
@@ -16,6 +17,7 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.api.wording import listed
 from parley.control.allocation import Busy
 from parley.control.caches.indexes import Key
+from parley.control.caches.shortened import MAX_FINALIZERS
 from parley.control.claims.checks import first_problem
 from parley.control.claims.named import (
     ACCEPTED,
@@ -261,10 +263,23 @@ class ClaimReconciler:
         meta = found.metadata
         if FINALIZER in meta.finalizers:
             return False
-        finalizers = [*meta.finalizers, FINALIZER]
+        finalizers = [*await self._finalizers(resource, found), FINALIZER]
         body = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": finalizers}}
         await self._client.patch(resource, meta.name, body, meta.namespace)
         return True
+
+    async def _others(self, resource: Resource[Any], found: ResourceClaim | BuiltinClaim) -> list[str]:
+        """The object's finalizers that are not the controller's."""
+        return [name for name in await self._finalizers(resource, found) if name != FINALIZER]
+
+    async def _finalizers(self, resource: Resource[Any], found: ResourceClaim | BuiltinClaim) -> Sequence[str]:
+        """All of the object's: the cache does not keep very many. Raises NotFound."""
+        meta = found.metadata
+        if len(meta.finalizers) < MAX_FINALIZERS:
+            return meta.finalizers
+        live = await self._client.get(resource, meta.name, meta.namespace)
+        names: Sequence[str] = live.metadata.finalizers
+        return names
 
     async def _let_go(self, mirror: BuiltinClaim, *, in_use: bool) -> None:
         """Somebody deleted the mirror: it goes when no pod uses it, and is then recreated."""
@@ -273,14 +288,10 @@ class ClaimReconciler:
 
     async def _drop_finalizer(self, mirror: BuiltinClaim) -> None:
         meta = mirror.metadata
-        body = {
-            "metadata": {
-                "uid": meta.uid,
-                "resourceVersion": meta.resource_version,
-                "finalizers": [f for f in meta.finalizers if f != FINALIZER] or None,
-            }
-        }
         try:
+            left = await self._others(BUILTIN_CLAIMS, mirror)
+            known = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+            body = {"metadata": {**known, "finalizers": left or None}}
             await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace)
         except NotFound:
             pass  # gone already
@@ -307,7 +318,7 @@ class ClaimReconciler:
 
     async def _let_claim_go(self, claim: ResourceClaim) -> None:
         meta = claim.metadata
-        left = [f for f in meta.finalizers if f != FINALIZER]
+        left = await self._others(CLAIMS, claim)
         body = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": left or None}}
         await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
 

@@ -1,0 +1,52 @@
+"""Owner references of objects that have very many: which of them are read. Pure.
+
+Parley looks for the controller, and for the owner that it named itself when it made the object. Users can add
+thousands.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from parley.api.builtin import OwnerReference
+
+MAX_OWNERS: Final = 16
+
+
+class Owner(Protocol):
+    """An owner reference of Parley's kinds or of Kubernetes'."""
+
+    @property
+    def controller(self) -> bool: ...
+
+
+T = TypeVar("T", bound=Owner)
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_owners = msgspec.json.Decoder(list[OwnerReference])
+
+
+def few_owners(owners: Sequence[T]) -> Sequence[T]:
+    """All of them if they are not many; otherwise the first, and the controller wherever it is."""
+    if len(owners) <= MAX_OWNERS:
+        return owners
+    return tuple(sorted(owners, key=lambda owner: not owner.controller)[:MAX_OWNERS])
+
+
+def with_few_owners(text: bytes) -> bytes:
+    """The JSON of an object, with no other owner references than these; as it is if they can't be read."""
+    try:
+        whole = _members.decode(text)
+        meta = _members.decode(whole["metadata"])
+        owners = _owners.decode(meta["ownerReferences"])
+    except (ValueError, KeyError, RecursionError):
+        return text
+    if len(owners) <= MAX_OWNERS:
+        return text
+    meta["ownerReferences"] = _written(few_owners(owners))
+    return msgspec.json.encode({**whole, "metadata": _written(meta)})
+
+
+def _written(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))

@@ -1,0 +1,186 @@
+"""Of very large objects little is kept, and what is decided by them comes out the same."""
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import orjson
+import pytest
+from tests.unit.control.builders import NAMESPACE, World, a_pod, played
+
+from parley.api.builtin import Pod
+from parley.api.models import ResourceClaim
+from parley.api.names import FINALIZER, GENERATED_LABEL, RESERVATION_GATE
+from parley.api.owners import MAX_OWNERS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS, TEMPLATES
+from parley.control.caches import kept
+from parley.control.caches.shortened import MAX_FINALIZERS, MAX_LABELS
+from parley.control.objects.reservation_pod import is_reservation_pod
+from parley.control.objects.standin import owner_uid
+from parley.negotiation.fit import MAX_COMPARED, needs_of
+from parley.scheduler.candidates import CandidateNodes
+
+CLAIM = [{"name": "c", "resourceClaimName": "c"}]
+META = {"name": "evil", "namespace": NAMESPACE, "uid": "u", "resourceVersion": "1"}
+
+
+def pod(*, labels: dict[str, str] | None = None, **spec: Any) -> bytes:
+    whole = {"containers": [{"name": "main", "image": "none"}], "resourceClaims": CLAIM, **spec}
+    return orjson.dumps({"metadata": {**META, "labels": labels or {}}, "spec": whole})
+
+
+def required(*terms: dict[str, Any]) -> dict[str, Any]:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+
+
+def named(node: str) -> dict[str, Any]:
+    return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+
+
+def owners(number: int, *, controller: int = -1) -> list[dict[str, Any]]:
+    refers = {"apiVersion": "v1", "kind": "Pod", "name": "a"}
+    return [{**refers, "uid": f"uid-{i}", "controller": i == controller} for i in range(number)]
+
+
+def claim(spec: object, **meta: Any) -> bytes:
+    return orjson.dumps({"metadata": {**META, **meta}, "spec": spec})
+
+
+def kept_bytes(decode: Callable[[bytes], object], raw: bytes) -> int:
+    """Without what decoders remember of the object that was decoded last."""
+    tracemalloc.start()
+    try:
+        decode(raw)
+        before = tracemalloc.get_traced_memory()[0]
+        left = [decode(raw) for _ in range(3)]
+        return (tracemalloc.get_traced_memory()[0] - before) // len(left)
+    finally:
+        tracemalloc.stop()
+
+
+LARGE_PODS = {
+    "terms": pod(affinity=required(*(named(f"n{i}") for i in range(25_000)))),
+    "gated": pod(
+        affinity=required(*(named(f"n{i}") for i in range(25_000))),
+        resourceClaims=[],
+        schedulingGates=[{"name": RESERVATION_GATE}],
+    ),
+    "values": pod(
+        affinity=required({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"] * 90_000}]})
+    ),
+    "tolerations": pod(tolerations=[{"key": f"a{i}", "operator": "Exists"} for i in range(25_000)]),
+    "selector": pod(nodeSelector={f"a{i}": "b" for i in range(50_000)}),
+    "volumes": pod(
+        volumes=[{"name": f"a{i}", "persistentVolumeClaim": {"claimName": f"b{i}"}} for i in range(20_000)]
+    ),
+    "labels": pod(labels={f"a{i}": "b" for i in range(50_000)}),
+    "gates": pod(schedulingGates=[{"name": f"a/{i}"} for i in range(50_000)]),
+}
+
+
+@pytest.mark.parametrize("raw", LARGE_PODS.values(), ids=LARGE_PODS)
+def test_what_is_kept_of_a_large_pod_is_bounded(raw: bytes) -> None:
+    assert kept_bytes(PODS.read_through(kept.pod).decode, raw) < 100_000
+
+
+@pytest.mark.parametrize("raw", LARGE_PODS.values(), ids=LARGE_PODS)
+def test_a_large_pod_needs_the_same_of_a_node_as_before(raw: bytes) -> None:
+    whole = PODS.decode(raw)
+    left = kept.pod(whole)
+
+    if whole.spec.resource_claims:
+        assert needs_of(left) == needs_of(whole)
+    assert bool(left.spec.scheduling_gates) is bool(whole.spec.scheduling_gates)
+
+
+@pytest.mark.parametrize("place", [0, 40_000])
+def test_a_pod_with_very_many_gates_may_be_a_reservation_pod(place: int) -> None:
+    gates = [{"name": f"a/{i}"} for i in range(50_000)]
+    gates[place] = {"name": RESERVATION_GATE}
+
+    assert is_reservation_pod(kept.pod(PODS.decode(pod(schedulingGates=gates))))
+
+
+def test_a_pod_that_asks_for_too_much_is_not_like_one_that_asks_for_nothing() -> None:
+    """Or it would stand in the other's line, and keep it waiting."""
+
+    async def story(world: World) -> None:
+        demanding = a_pod("p", claims=["c"], tolerations=[{"operator": "Exists"}] * (MAX_COMPARED + 1))
+        modest = a_pod("q", claims=["c"])
+        alike = [CandidateNodes(world.state, kept.pod(one), (), None).alike for one in (demanding, modest)]
+        assert alike[0] != alike[1]
+
+    played(story)
+
+
+SPECS: dict[str, Any] = {
+    "claim": (CLAIMS.read_through(kept.claim), {"resourceClassName": "x"}),
+    "template": (TEMPLATES.read_through(kept.template), {"spec": {"resourceClassName": "x"}}),
+    "mirror": (BUILTIN_CLAIMS.read_through(kept.mirror), {}),
+}
+LARGE: dict[str, dict[str, Any]] = {
+    "owners": {"ownerReferences": owners(15_000)},
+    "fewer owners": {"ownerReferences": owners(1_500)},
+    "labels": {"labels": {f"a{i}": "b" for i in range(50_000)}},
+    "annotations": {"annotations": {f"a{i}": "" for i in range(20_000)}},
+    "finalizers": {"finalizers": [f"a/{i}" for i in range(50_000)]},
+}
+
+
+@pytest.mark.parametrize("meta", LARGE.values(), ids=LARGE)
+@pytest.mark.parametrize(("read", "spec"), SPECS.values(), ids=SPECS)
+def test_what_is_kept_of_a_large_claim_is_bounded(read: Any, spec: object, meta: dict[str, Any]) -> None:
+    assert kept_bytes(read.decode, claim(spec, **meta)) < 100_000
+
+
+def read_claim(**meta: Any) -> ResourceClaim:
+    return kept.claim(CLAIMS.decode(claim({"resourceClassName": "x"}, **meta)))
+
+
+@pytest.mark.parametrize("number", [MAX_OWNERS + 1, 15_000])
+def test_the_pod_of_a_stand_in_is_found_among_very_many_owners(number: int) -> None:
+    found = read_claim(labels={GENERATED_LABEL: "gpu"}, ownerReferences=owners(number, controller=number - 1))
+
+    assert owner_uid(found) == f"uid-{number - 1}"
+    assert len(found.metadata.owner_references) == MAX_OWNERS
+
+
+def test_a_stand_in_with_very_many_labels_is_one_still() -> None:
+    labels = {f"a{i}": "b" for i in range(MAX_LABELS)} | {GENERATED_LABEL: "gpu"}
+
+    assert read_claim(labels=labels).metadata.labels[GENERATED_LABEL] == "gpu"
+
+
+def test_a_claim_of_ordinary_size_is_kept_as_it_is() -> None:
+    whole = CLAIMS.decode(claim({"resourceClassName": "x"}, labels={"a": "b"}, finalizers=["a/b"]))
+
+    assert kept.claim(whole) is whole
+
+
+def test_controllers_finalizer_is_found_among_very_many() -> None:
+    names = [*(f"a/{i}" for i in range(MAX_FINALIZERS)), FINALIZER]
+
+    assert FINALIZER in read_claim(finalizers=names).metadata.finalizers
+
+
+def test_labels_by_which_a_claim_is_made_are_kept_of_a_pod_of_ordinary_size() -> None:
+    labels = {f"a{i}": "b" for i in range(MAX_LABELS)}
+    whole: Pod = PODS.decode(pod(labels=labels))
+
+    assert kept.pod(whole).metadata.labels == labels
+    more = msgspec.structs.replace(whole.metadata, labels=labels | {"z": "b"})
+    assert len(kept.pod(msgspec.structs.replace(whole, metadata=more)).metadata.labels) == MAX_LABELS
+
+
+def test_the_caches_of_claims_and_templates_keep_little() -> None:
+    labels = {f"a{i}": "b" for i in range(MAX_LABELS + 1)}
+
+    async def story(world: World) -> None:
+        await world.put(CLAIMS, {"metadata": {"name": "c", "labels": labels}, "spec": {"resourceClassName": "x"}})
+        template = {"metadata": {"name": "t", "labels": labels}, "spec": {"spec": {"resourceClassName": "x"}}}
+        await world.put(TEMPLATES, template)
+        found = world.cluster.claim((NAMESPACE, "c")), world.cluster.template((NAMESPACE, "t"))
+        assert [len(one.metadata.labels) for one in found if one is not None] == [MAX_LABELS] * 2
+
+    played(story)
