@@ -1,5 +1,6 @@
 """What a call costs."""
 
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -24,3 +25,20 @@ def peak_bytes(call: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def calls(call: Callable[[], object]) -> int:
+    """How many functions are called for it."""
+    count = 0
+
+    def called(_frame: object, event: str, _of: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return count

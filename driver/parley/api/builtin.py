@@ -150,10 +150,13 @@ class ShortenedPodSpec(PodSpec, frozen=True):
     """Of a pod that asks for more than Parley evaluates, as a cache keeps it; no server sends one.
 
     `excess` says what is too much to compare with nodes: node selector, affinity, tolerations and volumes are left
-    out then.
+    out then. `entries` is how many the pod has in `resource_claims`, if only the first are kept; `more_claims` has
+    the claims that the others name, each between two newlines.
     """
 
     excess: str = ""
+    entries: int = 0
+    more_claims: str = ""
 
 
 class PodResourceClaimStatus(Struct, frozen=True):

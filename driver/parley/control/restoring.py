@@ -12,6 +12,7 @@ from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ClaimRelease, ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_RELEASING, GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
 from parley.control.caches.cluster import ClusterCache, done, over, reference
+from parley.control.caches.entries import number_of
 from parley.control.ledger import Holding, Phase, PreparedOn, Written
 from parley.control.objects.mirror import (
     asked,
@@ -143,6 +144,8 @@ def _asks_for(pod: Pod | None, owner: PodReference, mirror: BuiltinClaim) -> boo
     if pod is None or pod.metadata.uid != owner.uid:
         return True
     entry = mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
+    if number_of(pod) > len(pod.spec.resource_claims):
+        return True  # not all of its entries are kept
     return any(e.name == entry and e.resource_claim_template_name for e in pod.spec.resource_claims)
 
 

@@ -26,6 +26,7 @@ from itertools import chain, starmap
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.wording import listed
 from parley.control.caches.cluster import over, reference
+from parley.control.caches.entries import claims_named, evaluated
 from parley.control.decision.demand import Reserving
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import asked as asked_by
@@ -60,9 +61,7 @@ class Asker:
             pod.metadata.namespace,
             pod.metadata.uid,
             {**dict(requests), **A_POD},
-            frozenset(
-                entry.resource_claim_name for entry in pod.spec.resource_claims if entry.resource_claim_name
-            ),
+            frozenset(claims_named(pod)),
             frozenset(_classes(state, pod)) if state.ledger.reserves else frozenset(),
             bool(pod.spec.node_name),
             discreet,
@@ -154,7 +153,7 @@ def _awaited(state: State, holding: Holding) -> Amounts:
 def _classes(state: State, pod: Pod) -> Iterator[str]:
     """Those of the pod's claims; of a template's, before its claim is generated."""
     cluster, namespace = state.cluster, pod.metadata.namespace
-    for entry in pod.spec.resource_claims:
+    for entry in evaluated(pod):
         if entry.resource_claim_name:
             claim = cluster.claim((namespace, entry.resource_claim_name))
             if claim is not None:

@@ -181,11 +181,16 @@ class Changes:
             or old.spec != new.spec
             or old.status.phase != new.status.phase
             or old.status.nominated_node_name != new.status.nominated_node_name
-            or any(
-                self._cluster.generated(old, e.name) != self._cluster.generated(new, e.name)
-                for e in new.spec.resource_claims
-            )
+            or self._names_other_claims(old, new)
         )
+
+    def _names_other_claims(self, old: Pod, new: Pod) -> bool:
+        """Whether a claim was generated for the pod, as its status says, that was not known before."""
+        if old.status.resource_claim_statuses == new.status.resource_claim_statuses:
+            return False
+        entries = [entry.name for entry in new.spec.resource_claims]
+        before, after = ([self._cluster.generated(pod, entry) for entry in entries] for pod in (old, new))
+        return before != after
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and not _differs(old, new):

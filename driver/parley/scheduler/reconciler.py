@@ -11,7 +11,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator, Busy
 from parley.control.caches.cluster import done, over, reference
-from parley.control.caches.indexes import Key
+from parley.control.caches.indexes import Key, named_claims
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim
 from parley.control.live import live_pod
@@ -234,8 +234,8 @@ class Reconciler:
         """A scheduler may have let the pod into what others use, and nobody has looked at it since: it leaves what
         it may have been started with like any user. `node` is where, "" if that is not known."""
         ledger = self._state.ledger
-        for entry in pod.spec.resource_claims:
-            holding = ledger.of_claim(pod.metadata.namespace, entry.resource_claim_name or "")
+        for key in named_claims(pod):
+            holding = ledger.of_claim(*key)
             if holding is None or not holding.shareable or holding.standalone or not holding.joinable:
                 continue
             if not node or holding.may_run_on(node):

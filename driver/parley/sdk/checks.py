@@ -24,6 +24,9 @@ from parley.sdk.driver import Allocation, Device, Parameters, Request, Reserve
 MAX_CLAIMS = 128
 """Of one driver in one pod, as many as a PodScheduling can hold. Kubernetes sets no limit to a pod's claims."""
 
+MAX_ENTRIES = 256
+"""Claims in one pod, of whatever drivers."""
+
 ANSWER_SECONDS = 30.0
 """So long a driver that does not answer at once may take: then its pods wait with DriverNotAnswering."""
 
@@ -137,9 +140,16 @@ def check_count(driver: str, pod: str, claims: int) -> None:
     """Raises BadParameters if the pod has more claims of the driver than are evaluated together."""
     if claims > MAX_CLAIMS:
         raise BadParameters(
-            f"pod {pod} has {claims} claims of driver {driver}, at most {MAX_CLAIMS} are allowed: "
-            f"have each claim request more, or divide the work among several pods"
+            f"pod {pod} has {claims} claims of driver {driver}, at most {MAX_CLAIMS} are allowed: {_FEWER_CLAIMS}"
         )
+
+
+def too_many_claims(pod: str, claims: int) -> str:
+    """The message about a pod with more claims than are evaluated."""
+    return f"pod {pod} has {claims} claims, at most {MAX_ENTRIES} are allowed: {_FEWER_CLAIMS}"
+
+
+_FEWER_CLAIMS = "have each claim request more, or divide the work among several pods"
 
 
 def parameters_unreadable(whose: str, why: str) -> str:

@@ -253,6 +253,28 @@ def test_a_device_that_ordinary_dra_took_is_in_use_unless_an_administrator_looks
     played(story, DeviceDriver())
 
 
+def test_a_pod_with_very_many_claims_uses_what_was_allocated_for_each_of_them() -> None:
+    """By an earlier version, which allocated for such pods if no driver had too many of the claims."""
+
+    async def story(world: World) -> None:
+        await world.class_()
+        pod = await world.pod(templates=["licence"])
+        await world.generated(pod)
+        await allocated(world, pod)
+        entries = [{"name": f"e{n}", "resourceClaimTemplateName": "licence"} for n in range(300)]
+        last = {"name": "licence", "resourceClaimTemplateName": "licence"}
+        many = await world.pod("many", resourceClaims=[*entries, last])
+        meta = {"ownerReferences": generated_metadata(many, "licence")["ownerReferences"]}
+        await world.admin.patch(BUILTIN_CLAIMS, "p-licence", {"metadata": meta}, NAMESPACE)
+        await world.seen()
+        state = restarted(world)
+        restore(state)
+        (holding,) = state.ledger
+        assert {*holding.pods} == {many.metadata.uid, pod.metadata.uid}
+
+    played(story)
+
+
 def test_an_owner_that_somebody_put_there_by_hand_uses_nothing() -> None:
     async def story(world: World) -> None:
         await world.class_()

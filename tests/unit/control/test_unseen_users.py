@@ -179,3 +179,17 @@ def test_after_another_list_the_nodes_are_asked() -> None:
         assert list(api.users.missed(api.holding)) == []
 
     played(story)
+
+
+def test_a_bound_pod_uses_a_shareable_claim_that_it_names_among_very_many() -> None:
+    async def story(world: World) -> None:
+        api = await Api(world).begin()
+        names = [*(f"other-{n}" for n in range(300)), "c"]
+        pod = await world.pod("p", claims=names, nodeName="node-1")
+        assert api.users.join_known(api.holding) == []
+        assert reference(pod) in api.holding.pods.values()
+        api.holding.unseen = {pod.metadata.uid: reference(pod)}
+        api.users.gone((world.cluster.pod((NAMESPACE, "p"))) or pod)
+        assert api.holding.unseen == {}
+
+    played(story)

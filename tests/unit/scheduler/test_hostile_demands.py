@@ -4,16 +4,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 import pytest
 from tests.support.containers import requesting
-from tests.support.effort import peak_bytes
+from tests.support.effort import calls, peak_bytes
 from tests.unit.scheduler.reserving import begin, claim, task
 
 from parley.api.names import RESERVATION_GATE
 from parley.api.resources import PODS, RESOURCE_SLICES
 from parley.api.selectors import node_selector
+from parley.control.caches import kept
 from parley.control.room import Asker, lacking, left_to_hold
 from parley.drivers.device import DeviceDriver
+from parley.kube.client import Listing
 from parley.scheduler.changes import ROOM_SECONDS
 
 Play = Callable[[Any], None]
@@ -36,6 +39,60 @@ def test_a_pod_with_more_claims_than_are_judged_together_is_told_so(play: Play) 
         assert (await world.scheduling("huge")).status.message == message
         assert await world.events_on("huge") == [("ParametersInvalid", message)]
         assert await world.node_of("small") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.doors("native", "extender")
+@pytest.mark.parametrize("kind", ["named", "generated"])
+def test_a_pod_with_more_claims_than_are_evaluated_is_told_so(play: Play, kind: str) -> None:
+    async def scenario(world: Any) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley()
+        names = [f"c{n}" for n in range(300)]
+        for name in names if kind == "named" else ():
+            await world.add_claim(name)
+        await world.add_pod("huge", *["one"] * 300 * (kind == "generated"), claims=names * (kind == "named"))
+        await world.add_pod("small", "one")
+        await world.settle()
+        message = (
+            "pod default/huge has 300 claims, at most 256 are allowed: "
+            "have each claim request more, or divide the work among several pods"
+        )
+        assert (await world.scheduling("huge")).status.message == message
+        assert await world.events_on("huge") == [("ParametersInvalid", message)]
+        assert await world.node_of("small") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("kind", ["named", "generated"])
+def test_a_change_of_a_pod_with_very_many_claims_costs_little(play: Play, kind: str) -> None:
+    """The API server limits neither how many claims a pod names, nor how often its status is changed."""
+    source = {"resourceClaimName": "c{}"} if kind == "named" else {"resourceClaimTemplateName": "t"}
+    entries = [{"name": f"e{n}", **{k: v.format(n) for k, v in source.items()}} for n in range(12_000)]
+    statuses = (
+        [{"name": f"e{n}", "resourceClaimName": f"p-{n}"} for n in range(12_000)] if kind == "generated" else []
+    )
+
+    def state(version: int) -> Any:
+        meta = {"name": "p", "namespace": "default", "uid": "u", "resourceVersion": str(version)}
+        conditions = [{"type": "PodScheduled", "status": "False", "message": str(version)}]
+        status = {"phase": "Pending", "resourceClaimStatuses": statuses, "conditions": conditions}
+        return {"metadata": meta, "spec": {"resourceClaims": entries}, "status": status}
+
+    async def scenario(world: Any) -> None:
+        world.start_parley()
+        await world.settle()
+        pods = next(cache for cache in world.controller.cluster.caches if cache.resource == PODS)
+        read = PODS.read_through(kept.pod)
+        shown = [read.decode(orjson.dumps(state(version))) for version in range(1, 3)]
+        for one in shown:
+            pods.replace(Listing((one,), "1"))
+        again = read.decode(orjson.dumps(state(3)))
+        assert calls(lambda: pods.replace(Listing((again,), "1"))) < 5_000
 
     play(scenario)
 

@@ -29,11 +29,13 @@ from parley.api.resources import (
     Resource,
 )
 from parley.control.caches import kept
+from parley.control.caches.entries import names_more
 from parley.control.caches.generated_claims import GeneratedClaims
 from parley.control.caches.indexes import (
     Key,
     claiming_on,
-    named_claims,
+    indexed_claims,
+    naming_more,
     owning_pods,
     parameters_of_claim,
     parameters_of_class,
@@ -152,7 +154,8 @@ class ClusterCache:
         self._claims.index("parameters", parameters_of_claim)
         self._classes.index("parameters", parameters_of_class)
         self._releases.index("holding", lambda release: [release.spec.holding_uid])
-        self._pods.index("claim", named_claims)
+        self._pods.index("claim", indexed_claims)
+        self._pods.index("more claims", naming_more)
         self._pods.index("node", claiming_on)
         self._pods.index("volume claim", volume_claims)
         self._pods.index("reservation", lambda pod: filter(None, [self.reserved_on(pod)]))
@@ -239,7 +242,8 @@ class ClusterCache:
 
     def pods_naming(self, claim: Key) -> Sequence[Pod]:
         """The pods whose spec names the claim."""
-        return self._pods.by_index("claim", claim)
+        more = self._pods.by_index("more claims", claim[0])
+        return *self._pods.by_index("claim", claim), *(pod for pod in more if names_more(pod, claim[1]))
 
     def pods_on(self, node: str) -> Sequence[Pod]:
         """The pods with claims that are bound to the node."""

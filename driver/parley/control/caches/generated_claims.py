@@ -1,9 +1,9 @@
 """The claims that were generated for pods, by pod and entry: known before a pod's status names them."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.builtin import BuiltinClaim, Pod, PodResourceClaimStatus
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.control.caches.indexes import Key
 from parley.control.objects.mirror import owner_pod_uid
@@ -14,15 +14,15 @@ class GeneratedClaims:
 
     def __init__(self, claim: Callable[[Key], BuiltinClaim | None]) -> None:
         self._claim = claim
+        self._names = _Names()
         self._by_pod: defaultdict[Key, dict[str, BuiltinClaim]] = defaultdict(dict)
 
     def of_entry(self, pod: Pod, entry: str) -> BuiltinClaim | None:
         """The claim that the pod's status names for the entry; otherwise the one that says it was made for it."""
-        for status in pod.status.resource_claim_statuses:
-            if status.name == entry and status.resource_claim_name:
-                claim = self._claim((pod.metadata.namespace, status.resource_claim_name))
-                if claim is not None and owner_pod_uid(claim) == pod.metadata.uid:
-                    return claim
+        if name := self._names.of(pod).get(entry):
+            claim = self._claim((pod.metadata.namespace, name))
+            if claim is not None and owner_pod_uid(claim) == pod.metadata.uid:
+                return claim
         return self._by_pod.get((pod.metadata.namespace, pod.metadata.uid), {}).get(entry)
 
     def changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
@@ -39,3 +39,19 @@ class GeneratedClaims:
                 del claims[entry]
             if not claims:
                 del self._by_pod[key]
+
+
+class _Names:
+    """What pods' statuses name for their entries. Of the pod that was asked about last it is known: often the next
+    question is about another entry of it."""
+
+    def __init__(self) -> None:
+        self._statuses: Sequence[PodResourceClaimStatus] = ()
+        self._names: Mapping[str, str | None] = {}
+
+    def of(self, pod: Pod) -> Mapping[str, str | None]:
+        statuses = pod.status.resource_claim_statuses
+        if statuses is not self._statuses:
+            self._statuses = statuses
+            self._names = {status.name: status.resource_claim_name for status in statuses}
+        return self._names

@@ -1,9 +1,10 @@
 """Index functions of the informers' caches: the keys besides its name by which an object is found. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from parley.api.builtin import Pod
+from parley.api.builtin import Pod, ShortenedPodSpec
 from parley.api.models import ResourceClaim, ResourceClass
+from parley.control.caches.entries import claims_named
 from parley.control.objects.standin import owner_uid
 from parley.negotiation.waiting import Topic
 from parley.sdk.referenced import room_topic, topic_of
@@ -12,10 +13,20 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 
-def named_claims(pod: Pod) -> Iterable[Key]:
+def named_claims(pod: Pod) -> Sequence[Key]:
     """The claims that the pod names."""
+    return [(pod.metadata.namespace, name) for name in claims_named(pod)]
+
+
+def indexed_claims(pod: Pod) -> Iterable[Key]:
+    """Those of them by which the pod is found, which are not all if it names very many."""
     entries = pod.spec.resource_claims
     return [(pod.metadata.namespace, entry.resource_claim_name) for entry in entries if entry.resource_claim_name]
+
+
+def naming_more(pod: Pod) -> Iterable[str]:
+    """The namespace of a pod that names more claims than these."""
+    return [pod.metadata.namespace] if isinstance(pod.spec, ShortenedPodSpec) and pod.spec.more_claims else []
 
 
 def claiming_on(pod: Pod) -> Iterable[Key]:

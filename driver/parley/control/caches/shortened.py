@@ -11,11 +11,13 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from parley.api.builtin import Pod, PodSpec, SchedulingGate, ShortenedPodSpec
+from parley.api.builtin import Pod, PodResourceClaim, SchedulingGate, ShortenedPodSpec
 from parley.api.meta import ObjectMeta
 from parley.api.names import FINALIZER, GENERATED_LABEL, RESERVATION_GATE
 from parley.api.owners import MAX_OWNERS, few_owners
+from parley.control.caches.entries import joined
 from parley.negotiation.fit import excess_of
+from parley.sdk.checks import MAX_ENTRIES
 
 MAX_LABELS: Final = 256
 """So many labels of a pod are kept, the first by name, as of annotations and of other objects' labels."""
@@ -29,15 +31,28 @@ T = TypeVar("T")
 
 
 def shortened(pod: Pod) -> Pod:
-    """The pod; if it asks for too much to be compared with nodes, why that is so in place of what it asks for."""
-    excess = excess_of(pod.spec)
-    return replace(pod, spec=_without_constraints(pod.spec, excess)) if excess else pod
+    """The pod; of one that asks for too much, how much that is in place of what it asks for."""
+    excess, number = excess_of(pod.spec), len(pod.spec.resource_claims)
+    if not excess and number <= MAX_ENTRIES:
+        return pod
+    fields: dict[str, Any] = {name: getattr(pod.spec, name) for name in pod.spec.__struct_fields__}
+    if excess:
+        fields |= {"node_selector": {}, "affinity": None, "tolerations": [], "volumes": [], "excess": excess}
+    if number <= MAX_ENTRIES:
+        return replace(pod, spec=ShortenedPodSpec(**fields))
+    left = pod.spec.resource_claims[:MAX_ENTRIES]
+    fields |= {"resource_claims": left, "entries": number, "more_claims": _more_claims(pod.spec.resource_claims)}
+    names = {entry.name for entry in left}
+    statuses = [status for status in pod.status.resource_claim_statuses if status.name in names]
+    return replace(
+        pod, spec=ShortenedPodSpec(**fields), status=replace(pod.status, resource_claim_statuses=statuses)
+    )
 
 
-def _without_constraints(spec: PodSpec, excess: str) -> ShortenedPodSpec:
-    fields: dict[str, Any] = {name: getattr(spec, name) for name in PodSpec.__struct_fields__}
-    nothing: dict[str, Any] = {"node_selector": {}, "affinity": None, "tolerations": [], "volumes": []}
-    return ShortenedPodSpec(**fields | nothing, excess=excess)
+def _more_claims(entries: Sequence[PodResourceClaim]) -> str:
+    known = {entry.resource_claim_name for entry in entries[:MAX_ENTRIES]}
+    names = (entry.resource_claim_name for entry in entries[MAX_ENTRIES:])
+    return joined(name for name in names if name and name not in known)
 
 
 def few_labels(labels: Mapping[str, T]) -> Mapping[str, T]:

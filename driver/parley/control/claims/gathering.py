@@ -5,11 +5,13 @@ class, claim in use, ...) is its `problem`: a stable code, a message with the re
 """
 
 from dataclasses import replace
+from itertools import islice
 
 from parley.api import reasons
 from parley.api.builtin import Pod, PodResourceClaim
 from parley.api.models import ResourceClass
 from parley.control.caches.cluster import ClusterCache, reference
+from parley.control.caches.entries import evaluated, has_too_many, number_of
 from parley.control.caches.indexes import Key
 from parley.control.claims.checks import first_problem
 from parley.control.claims.generated import GENERATED, TEMPLATED, GeneratedClaim, Templated
@@ -19,12 +21,26 @@ from parley.control.claims.podclaims import PodClaim, Problem, Topic
 from parley.control.objects.mirror import asked, is_mirror, of_spec, owner_pod
 from parley.control.objects.standin import is_stand_in
 from parley.control.state import State
+from parley.sdk.checks import too_many_claims
 
 
 def gather(state: State, pod: Pod) -> tuple[PodClaim, ...]:
-    """The pod's claims that are Parley's, in the pod's order; those of other DRA drivers are left out."""
-    found = (_gather_one(state, pod, entry) for entry in pod.spec.resource_claims)
-    return tuple(claim for claim in found if claim is not None)
+    """The pod's claims that are Parley's, in the pod's order; those of other DRA drivers are left out.
+
+    Of a pod with too many claims the first alone, with that as its problem: the others are not even looked at.
+    """
+    found = (_gather_one(state, pod, entry) for entry in evaluated(pod))
+    ours = (claim for claim in found if claim is not None)
+    if not has_too_many(pod):
+        return tuple(ours)
+    return tuple(_one_too_many(pod, claim) for claim in islice(ours, 1))
+
+
+def _one_too_many(pod: Pod, claim: PodClaim) -> PodClaim:
+    meta = pod.metadata
+    message = too_many_claims(f"{meta.namespace}/{meta.name}", number_of(pod))
+    problem = Problem(reasons.PARAMETERS_INVALID, message, (("pod", meta.namespace, meta.name),))
+    return PodClaim(claim.entry, claim.name, problem=problem)
 
 
 def _gather_one(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:

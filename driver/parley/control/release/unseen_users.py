@@ -11,6 +11,7 @@ from itertools import islice
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import ClusterCache, over, reference
+from parley.control.caches.indexes import named_claims
 from parley.control.ledger import Holding, Ledger
 from parley.control.live import live_pod
 from parley.control.objects.mirror import MAX_USERS, is_older, is_shut_out, stands_for_another
@@ -55,12 +56,13 @@ class UnseenUsers:
     def gone(self, pod: Pod) -> None:
         """The pod is gone, and the cache has shown what became of it. Its reservation may show up later."""
         time = asyncio.get_running_loop().time()
-        if any(entry.resource_claim_name for entry in pod.spec.resource_claims):
+        claims = named_claims(pod)
+        if claims:
             self._gone[pod.metadata.uid] = time
         while self._gone and next(iter(self._gone.values())) < time - _REMEMBERED:
             del self._gone[next(iter(self._gone))]
-        for entry in pod.spec.resource_claims:
-            holding = self._ledger.of_claim(pod.metadata.namespace, entry.resource_claim_name or "")
+        for key in claims:
+            holding = self._ledger.of_claim(*key)
             if holding is not None:
                 holding.unseen.pop(pod.metadata.uid, None)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from parley.api.builtin import DeviceClass, Pod
+from parley.control.caches.entries import evaluated, has_too_many
 from parley.control.claims.podclaims import PodClaim, Topic
 
 _CORE = ("kubernetes.io/", "requests.")
@@ -68,8 +69,8 @@ def unserved(pod: Pod, claims: Sequence[PodClaim]) -> str:
     if pod.spec.scheduling_group is not None:
         return f"spec.schedulingGroup: this scheduler does not place groups: {REMEDY}"
     ours = {claim.entry for claim in claims}
-    others = [entry.name for entry in pod.spec.resource_claims if entry.name not in ours]
-    if others:
+    others = [entry.name for entry in evaluated(pod) if entry.name not in ours]
+    if others and not (ours and has_too_many(pod)):
         return f"claims {', '.join(others)} are not Parley's and this scheduler allocates no others: {REMEDY}"
     return ""
 
@@ -86,6 +87,6 @@ def foreign_topics(pod: Pod, claims: Sequence[PodClaim]) -> tuple[Topic, ...]:
         ("template", namespace, entry.resource_claim_template_name)
         if entry.resource_claim_template_name
         else ("claim", namespace, entry.resource_claim_name or "")
-        for entry in pod.spec.resource_claims
+        for entry in evaluated(pod)
         if entry.name not in ours
     )

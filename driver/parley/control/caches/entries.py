@@ -1,0 +1,43 @@
+"""A pod's entries in `spec.resourceClaims`: Kubernetes allows any number, Parley evaluates so many. Pure.
+
+A pod with more is told so, and nothing is allocated for it. A scheduler may still let it into claims that others
+use, and whoever releases these has to know: the names of all its claims are kept, in little memory.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from parley.api.builtin import Pod, PodResourceClaim, ShortenedPodSpec
+from parley.sdk.checks import MAX_ENTRIES
+
+
+def number_of(pod: Pod) -> int:
+    """How many entries the pod has."""
+    spec = pod.spec
+    return spec.entries if isinstance(spec, ShortenedPodSpec) and spec.entries else len(spec.resource_claims)
+
+
+def has_too_many(pod: Pod) -> bool:
+    """Whether the pod has more than are evaluated."""
+    return number_of(pod) > MAX_ENTRIES
+
+
+def evaluated(pod: Pod) -> Sequence[PodResourceClaim]:
+    """The first of the pod's entries; all of a pod that does not have too many."""
+    return pod.spec.resource_claims[:MAX_ENTRIES]
+
+
+def claims_named(pod: Pod) -> Iterable[str]:
+    """The names of the claims that the pod names, in any of its entries."""
+    named = [entry.resource_claim_name for entry in pod.spec.resource_claims if entry.resource_claim_name]
+    return named + pod.spec.more_claims.split() if isinstance(pod.spec, ShortenedPodSpec) else named
+
+
+def names_more(pod: Pod, claim: str) -> bool:
+    """Whether the claim is named in an entry that is not kept."""
+    return isinstance(pod.spec, ShortenedPodSpec) and f"\n{claim}\n" in pod.spec.more_claims
+
+
+def joined(names: Iterable[str]) -> str:
+    """The names as `ShortenedPodSpec.more_claims` has them."""
+    lines = "".join(f"{name}\n" for name in dict.fromkeys(names))
+    return f"\n{lines}" if lines else ""
