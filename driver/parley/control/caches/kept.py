@@ -105,7 +105,7 @@ def pod(whole: Pod, *, seen: bool = False, reservations_in: str = "") -> Pod:
             conditions=_UNKNOWN.conditions,
         ),
     )
-    return left if counted and not holds_room else shortened(left)
+    return left if counted and holds_room is None else shortened(left)
 
 
 def _claimed(volumes: Iterable[Volume]) -> list[Volume]:
