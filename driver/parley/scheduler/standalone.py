@@ -200,13 +200,22 @@ class StandaloneSessions:
     def _repeated(self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
         """Whether nodes are asked about once more: they were not viable, and now drivers propose them. There are
         pauses, because a driver may propose what it then refuses."""
+        if session.repeats.left(now()) > 0 or not self._asks_about_proposed(pod, session, answers, nodes):
+            return False
+        session.repeats.begin(now())
+        return True
+
+    def _asks_about_proposed(
+        self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
+    ) -> bool:
+        """Whether a question about eligible nodes that the drivers propose is open now. These may have been asked
+        about before."""
         proposal = agreed_alternatives(answers)
-        if proposal is None or session.repeats.left(now()) > 0:
+        if proposal is None:
             return False
         again = self._negotiation(pod, nodes, session.negotiation.outcome.round, proposal)
         if again.over:
             return False
-        session.repeats.begin(now())
         session.negotiation = again
         return True
 
@@ -244,14 +253,7 @@ class StandaloneSessions:
         if changed.viable or answers == session.final_answers:
             return changed
         session.final_answers = answers
-        proposal = agreed_alternatives(answers)
-        if proposal is None:
-            return changed
-        again = self._negotiation(pod, nodes, outcome.round, proposal)
-        if again.over:
-            return changed
-        session.negotiation = again
-        return None
+        return None if self._asks_about_proposed(pod, session, answers, nodes) else changed
 
     def _answers(
         self, pod: Pod, outcome: Outcome, demand: Demand, ask: Ask

@@ -29,6 +29,14 @@ class Plain(Disks):
         return {name: Answer(answer.viable, None, answer.reasons) for name, answer in found.items()}
 
 
+async def begin(world: World, disks: Disks) -> None:
+    """The driver is yet to be started."""
+    await world.add_class("disk")
+    await world.client.patch(CLASSES, "disk", {"driverName": disks.name})
+    await world.add_template("disk", "disk")
+    world.start_parley()
+
+
 @pytest.mark.parametrize("how", ["new", "uncordoned"])
 def test_a_node_that_comes_while_the_driver_considers_is_found(play: Any, how: str) -> None:
     async def scenario(world: World) -> None:
@@ -37,10 +45,7 @@ def test_a_node_that_comes_while_the_driver_considers_is_found(play: Any, how: s
         if how == "uncordoned":
             await world.add_node("b")
             await world.client.patch(NODES, "b", {"spec": {"unschedulable": True}})
-        await world.add_class("disk")
-        await world.client.patch(CLASSES, "disk", {"driverName": disks.name})
-        await world.add_template("disk", "disk")
-        world.start_parley()
+        await begin(world, disks)
         world.start_driver(disks)
         await world.settle()
         await world.add_pod("p", "disk")
@@ -59,11 +64,8 @@ def test_a_node_that_comes_while_the_driver_is_away_is_found(play: Any) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("a")
         await world.client.patch(NODES, "a", {"metadata": {"labels": {"full": "yes"}}})
-        await world.add_class("disk")
         disks = Plain(["b"])
-        await world.client.patch(CLASSES, "disk", {"driverName": disks.name})
-        await world.add_template("disk", "disk")
-        world.start_parley()
+        await begin(world, disks)
         await world.settle()
         await world.add_pod("p", "disk")
         await asyncio.sleep(600)
