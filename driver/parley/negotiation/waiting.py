@@ -2,8 +2,8 @@
 
 A change wakes only the first pod of each line that the change may help. If that pod is served it leaves the
 line and the next one is woken; if not, the others of its line could not be served either. So one freed device
-costs one negotiation per line, however many pods wait; and where a line finds that a change on some
-nodes is of no use to it, not even that.
+costs one negotiation per line, however many pods wait; and where a line finds that a driver's change, or one on
+some nodes, is of no use to it, not even that.
 """
 
 from bisect import bisect_left, insort
@@ -17,8 +17,9 @@ from typing import Generic, NamedTuple, TypeVar
 K = TypeVar("K", bound=Hashable)
 Line = Hashable
 Topic = tuple[str, ...]
-Helps = Callable[[Collection[str]], bool]
-"""Whether what changed on these nodes, and nowhere else, may help those who wait in a line."""
+Helps = Callable[[Collection[str] | None], bool]
+"""Whether what changed on these nodes, and nowhere else, may help those who wait in a line; None: what a driver
+can allocate on whatever node."""
 
 UP_TO_DATE_SECONDS = 60.0
 """Seconds: so old may be a waiting pod's message about nodes on which something changed that does not help it."""
@@ -74,8 +75,8 @@ class WaitingLines(Generic[K]):
         """The pod waits in the line until one of the topics changes; it keeps its place if it is in it already.
 
         Without `place` (then for none) all pods are of one priority, and arrive as they begin to wait. `helps`
-        decides whether a change on some nodes may help the line; without it each may. Returns the pod to wake
-        because this one left the head of another line.
+        decides whether a driver's change, or one on some nodes, may help the line; without it each may. Returns
+        the pod to wake because this one left the head of another line.
         """
         if pod in self._place_of and (present := self._place_of[pod][0]).line == line:
             present.helps = helps
@@ -129,12 +130,14 @@ class WaitingLines(Generic[K]):
     def sort_out(self, topic: Topic, nodes: Collection[str] | None) -> tuple[list[K], list[K]]:
         """As `wake`: the pods that the change may help, and the others.
 
-        `nodes` are those on which anything changed; None is anywhere.
+        `nodes` are those on which anything changed; None is anywhere. Then lines know only of drivers whether it
+        helps them.
         """
         found: tuple[list[K], list[K]] = [], []
+        known = nodes is not None or topic[0] == "driver"
         for waiting in self._waiting_for(topic):
-            helps = waiting.helps
-            found[nodes is not None and helps is not None and not helps(nodes)].append(waiting.pods[0][1])
+            in_vain = known and waiting.helps is not None and not waiting.helps(nodes)
+            found[in_vain].append(waiting.pods[0][1])
         return found
 
     def heads(self, topic: Topic) -> list[tuple[Line, Place, K]]:

@@ -179,6 +179,14 @@ class EmbeddedDriver:
             self._failed("has_room", error)
             return True
 
+    def has_room_anywhere(self, request: Request[Any, Any]) -> bool:
+        """Whether any node may be viable for all of the request's claims; true if the driver fails over it."""
+        try:
+            return self.driver.has_room_anywhere(request)
+        except Exception as error:
+            self._failed("has_room_anywhere", error)
+            return True
+
     def score(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
         """The driver's preferences, by node; those of the claims' classes, if the driver tells what is left.
 

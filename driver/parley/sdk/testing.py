@@ -89,8 +89,10 @@ async def check_viable_means_allocatable(scenario: Scenario, wanted: Request[Any
 
 
 def check_viable_means_room(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """has_room() never denies a node that is viable: who waits for it would not be looked at."""
+    """has_room() never denies a node that is viable, nor has_room_anywhere() that there is one: who waits for it
+    would not be looked at."""
     driver = scenario.make()
+    assert driver.has_room_anywhere(wanted), "viable() and has_room_anywhere() disagree"
     for node in _viable(driver, scenario, wanted):
         assert driver.has_room(wanted, node), f"viable() and has_room() disagree about node {node}"
 

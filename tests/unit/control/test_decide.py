@@ -267,6 +267,20 @@ class TestNoneViable:
 
         played(story)
 
+    def test_what_is_given_back_anywhere_may_help_only_if_there_is_enough_for_the_request(self) -> None:
+        async def story(world: World) -> None:
+            await nodes(world, 2)
+            class_, driver = a_class(parameters={"pool": 2}), world.state.drivers[TOKENS]
+            for name in ("one", "two"):
+                driver.restore(Held(name, "node-0", (), {"pool": "licence", "node": "node-0", "count": 1}))
+            helps = blocked_at(world.state, [pending("a", class_)], everywhere(world.state, class_)).helps
+            assert helps is not None
+            assert not helps(None)
+            await driver.deallocate("one")
+            assert helps(None)
+
+        played(story)
+
     def test_of_drivers_outside_nobody_knows_what_helps_them(self) -> None:
         async def story(world: World) -> None:
             demand = wanted(world.state, pending("a", a_class(driver="outside.example.com"), standalone=True))

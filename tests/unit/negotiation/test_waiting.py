@@ -87,13 +87,23 @@ def test_a_topic_may_be_named_twice() -> None:
 def test_a_change_on_a_node_wakes_the_lines_that_it_may_help() -> None:
     lines: WaitingLines[str] = WaitingLines()
     lines.wait("anywhere", "one", [NODES])
-    lines.wait("for-a", "two", [NODES], helps=lambda nodes: "a" in nodes)
-    lines.wait("behind", "two", [NODES], helps=lambda nodes: "a" in nodes)
-    lines.wait("for-b", "three", [NODES], helps=lambda nodes: "b" in nodes)
+    lines.wait("for-a", "two", [NODES], helps=lambda nodes: "a" in (nodes or ()))
+    lines.wait("behind", "two", [NODES], helps=lambda nodes: "a" in (nodes or ()))
+    lines.wait("for-b", "three", [NODES], helps=lambda nodes: "b" in (nodes or ()))
     assert lines.sort_out(NODES, ["a"]) == (["anywhere", "for-a"], ["for-b"])
     assert lines.sort_out(NODES, ["a", "b"]) == (["anywhere", "for-a", "for-b"], [])
     assert lines.sort_out(NODES, None) == (["anywhere", "for-a", "for-b"], [])
     assert lines.sort_out(("other",), ["a"]) == ([], [])
+
+
+def test_a_driver_s_change_wakes_the_lines_that_it_may_help() -> None:
+    lines: WaitingLines[str] = WaitingLines()
+    topics = [GPU, ("class", "gpu")]
+    lines.wait("unknown", "one", topics)
+    lines.wait("has-room", "two", topics, helps=lambda nodes: nodes is None)
+    lines.wait("has-none", "three", topics, helps=lambda _: False)
+    assert lines.sort_out(GPU, None) == (["unknown", "has-room"], ["has-none"])
+    assert lines.sort_out(("class", "gpu"), None) == (["unknown", "has-room", "has-none"], [])
 
 
 def test_what_helps_a_line_is_as_its_pods_said_last() -> None:

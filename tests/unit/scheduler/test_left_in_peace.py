@@ -8,6 +8,7 @@ from typing import Any
 from parley.api.resources import NODES
 from parley.drivers.device import DeviceDriver
 from parley.drivers.device.driver import DeviceRequest
+from parley.drivers.tokens import TokensDriver
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS
 from parley.sdk import Answer
 
@@ -23,6 +24,18 @@ class Asked(DeviceDriver):
 
     def viable(self, request: DeviceRequest, nodes: Sequence[str]) -> Mapping[str, Answer]:
         self.count[request.pod.name] += 1
+        return super().viable(request, nodes)
+
+
+class Pools(TokensDriver):
+    """Counts how often it was asked about all nodes for the pods of each name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: Counter[str] = Counter()
+
+    def viable(self, request: Any, nodes: Sequence[str]) -> Mapping[str, Answer]:
+        self.count[request.pod.name] += len(nodes) > 1
         return super().viable(request, nodes)
 
 
@@ -55,6 +68,35 @@ def test_a_freed_device_wakes_who_may_have_it_and_nobody_else(play: Play) -> Non
         assert await world.node_of("one-more") == node
         assert driver.count["of-another-model"] == before["of-another-model"]
         assert driver.count["two-more"] == before["two-more"]
+
+    play(scenario)
+
+
+def test_a_freed_token_of_all_nodes_wakes_who_may_have_it_and_nobody_else(play: Play) -> None:
+    async def scenario(world: Any) -> None:
+        driver = Pools()
+        await world.add_node("a")
+        await world.add_node("b")
+        await world.add_class("seats", driverName=driver.name, nodePart="None", parameters={"pool": 6})
+        for count in (2, 3, 4, 5, 6):
+            await world.add_template(f"of-{count}", "seats", count=count)
+        world.start_parley(drivers=[driver])
+        for name in ("p", "q", "r"):
+            await world.add_pod(name, "of-2")
+        await world.settle()
+        for count in (2, 3, 4, 5, 6):
+            await world.add_pod(f"wants-{count}", f"of-{count}")
+        await world.settle()
+        before = Counter(driver.count)
+        await world.delete_pod("p")
+        await asyncio.sleep(5)
+        assert await world.node_of("wants-2")
+        others = [f"wants-{count}" for count in (3, 4, 5, 6)]
+        assert [driver.count[name] - before[name] for name in others] == [0, 0, 0, 0]
+        await world.delete_pod("q")
+        await world.delete_pod("r")
+        await asyncio.sleep(5)
+        assert await world.node_of("wants-3")
 
     play(scenario)
 

@@ -176,9 +176,8 @@ def _why_nowhere(
 
 
 def _helps(state: State, demand: Demand, search: Search) -> Helps | None:
-    """Which changes on nodes may help: every node was refused, so a change on one helps only if that node is
-    eligible and every driver has room there, or if somebody may be evicted there. Of standalone drivers nobody
-    knows: None."""
+    """Which changes may help: every node was refused, so a change on one helps only if that node is eligible and
+    every driver has room there, or if somebody may be evicted there. Of standalone drivers nobody knows: None."""
     if demand.standalone:
         return None
     asked = [(state.drivers[name], request) for name, request in demand.requests.items()]
@@ -196,8 +195,11 @@ def _helps(state: State, demand: Demand, search: Search) -> Helps | None:
     def may_do(node: str) -> bool:
         return node not in excluded and (has_room(node) or has_lower(node))
 
-    def helps(changed: Collection[str]) -> bool:
-        return any(map(may_do, changed))
+    def helps(changed: Collection[str] | None) -> bool:
+        if changed is not None:
+            return any(map(may_do, changed))
+        has_lower_anywhere = priority is not None and usage.any_below(priority)
+        return has_lower_anywhere or all(driver.has_room_anywhere(request) for driver, request in asked)
 
     return helps
 
