@@ -50,7 +50,10 @@ def run_parley(
     files = {node.name: _devices_of(node, devices or {}) for node in cluster.nodes}
     account = cluster.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
     door = _extender(cluster, deploy, extender) if extender else ()
-    cluster.add_program(CONTROLLER, [*controller, "--kubeconfig", str(account), *door, *controller_arguments])
+    identity = ("--identity", CONTROLLER, "--one-at-a-time")
+    cluster.add_program(
+        CONTROLLER, [*controller, "--kubeconfig", str(account), *identity, *door, *controller_arguments]
+    )
     for node in cluster.nodes:
         account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=node.name)
         arguments = node_plugin_arguments(node, account, files[node.name])

@@ -20,10 +20,11 @@ from parley.cli.leading import (
     Level,
     MetricsPort,
     Namespace,
+    OneAtATime,
     Options,
     api_client,
+    identities,
     run,
-    unique,
 )
 from parley.cli.logs import LogFormat, LogLevel
 from parley.control.telemetry.metrics import Metrics
@@ -73,6 +74,7 @@ def controller(
     lease_duration: LeaseDuration = Options.lease_duration,
     follow_lease: FollowLease = Options.follow_lease,
     identity: Identity = "",
+    one_at_a_time: OneAtATime = False,
     driver: EmbeddedDrivers = None,
     metrics_port: MetricsPort = None,
     extender_address: extender.Address = "",
@@ -95,7 +97,8 @@ def controller(
     classes = [driver_class(name) for name in driver or BUILT_IN]
     entry = extender.entry(extender_address, extender_tls_cert, extender_tls_key, extender_client_ca)
     page = web.place(web_address, web_host) if web_address else None
-    options = Options(unique(identity), namespace, lease_name, metrics_port, lease_duration, follow_lease)
+    own, replaced = identities(identity, one_at_a_time=one_at_a_time)
+    options = Options(own, namespace, lease_name, metrics_port, lease_duration, follow_lease, replaced)
 
     settings = ControllerSettings(
         candidates=candidates,

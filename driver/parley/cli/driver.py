@@ -18,9 +18,10 @@ from parley.cli.leading import (
     Level,
     MetricsPort,
     Namespace,
+    OneAtATime,
     Options,
+    identities,
     run,
-    unique,
 )
 from parley.cli.logs import LogFormat, LogLevel
 from parley.cli.permissions import lease_name as own_lease
@@ -52,6 +53,7 @@ def run_driver(
     ] = "",
     lease_duration: LeaseDuration = Options.lease_duration,
     identity: Identity = "",
+    one_at_a_time: OneAtATime = False,
     metrics_port: MetricsPort = None,
     log_format: Format = LogFormat.TEXT,
     log_level: Level = LogLevel.INFO,
@@ -66,7 +68,8 @@ def run_driver(
         metrics.read_caches(made.caches)
         return made
 
-    run(kubeconfig, Options(unique(identity), namespace, lease, metrics_port, lease_duration), make)
+    own, replaced = identities(identity, one_at_a_time=one_at_a_time)
+    run(kubeconfig, Options(own, namespace, lease, metrics_port, lease_duration, replaced=replaced), make)
 
 
 @app.command("permissions")

@@ -68,6 +68,14 @@ Identity = Annotated[
     str,
     typer.Option(help="Prefix of the holder's name in the lease. Default: the host name.", show_default=False),
 ]
+OneAtATime = Annotated[
+    bool,
+    typer.Option(
+        "--one-at-a-time",
+        help="At most one process at a time has this --identity, as in a container of a pod: the lease of one "
+        "that was killed is taken over when its last write has surely ended, after a quarter of --lease-duration.",
+    ),
+]
 FollowLease = Annotated[
     str,
     typer.Option(
@@ -90,7 +98,10 @@ NAMESPACE = "parley-system"
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line sets. `identity` is this process's alone; without `metrics_port` nothing is served."""
+    """What the command line sets. `identity` is this process's alone; without `metrics_port` nothing is served.
+
+    Processes whose identities begin with `replaced`, unless that is "", had ended before this one began.
+    """
 
     identity: str
     namespace: str = NAMESPACE
@@ -99,6 +110,7 @@ class Options:
     lease_duration: int = 15
     follow_lease: str = ""
     """Of which another process on this host has to be the holder for this one to lead."""
+    replaced: str = ""
 
 
 class Leader(Protocol):
@@ -121,9 +133,11 @@ Beside = Callable[[], AbstractAsyncContextManager[Any]]
 """Something that is there as long as the process is, whether it leads or not."""
 
 
-def unique(identity: str) -> str:
-    """An identity that no other process has, not even an earlier one of the same pod."""
-    return f"{identity or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+def identities(given: str, *, one_at_a_time: bool) -> tuple[str, str]:
+    """An identity that no other process has, not even an earlier one of the same pod; and what those of the
+    processes begin with that this one replaces, "" if that is not known."""
+    common = f"{given or socket.gethostname()}_"
+    return f"{common}{uuid.uuid4().hex[:8]}", common if one_at_a_time else ""
 
 
 def run(kubeconfig: Path | None, options: Options, make: Make, beside: Sequence[Beside] = ()) -> None:
@@ -192,7 +206,9 @@ async def serve(
     `fenced` makes the client of the leader: it asks before the bytes of a write leave. `beside` is entered first.
     """
     times = LeaseTimes.lasting(options.lease_duration)
-    elector = LeaseElector(client, options.namespace, options.lease_name, options.identity, times)
+    elector = LeaseElector(
+        client, options.namespace, options.lease_name, options.identity, times, replaced=options.replaced
+    )
     metrics = Metrics(process_figures())
     metrics.leader.of(lambda: {(): elector.held()})
     leading: list[Leader] = []

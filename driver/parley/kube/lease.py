@@ -10,6 +10,9 @@ may follow, and no write takes longer than that (`fencing`), so what it began is
 What stays possible is a write that the network or the API server holds up for longer: send UIDs and
 resourceVersions, which let the server refuse it.
 
+A process that replaces one that has surely ended, as in a container that restarts, waits only as long as a
+write of that one may take.
+
 A lost lease is not won back: `run` raises, and the process should end. Its successor lists everything anew.
 """
 
@@ -83,7 +86,7 @@ class LeaseElector:
     """Takes part in the election for the Lease `namespace`/`name`.
 
     `identity` must be new for every process: a process that finds its own in the object takes itself for the
-    holder.
+    holder. Processes whose identities begin with `replaced` had ended before this one began; "": not known of any.
     """
 
     def __init__(
@@ -94,12 +97,14 @@ class LeaseElector:
         identity: str,
         times: LeaseTimes | None = None,
         clock: LeaseClock = LeaseClock(),
+        replaced: str = "",
     ) -> None:
         self._client = client
         self._namespace = namespace
         self._name = name
         self._identity = identity
         self._clock = clock
+        self._replaced = replaced
         self._seen: Lease | None = None
         self._seen_at = 0.0
         self._renewed_at: float | None = None
@@ -172,7 +177,7 @@ class LeaseElector:
             if self._renewed_at is not None:
                 self._renewed_at = None  # another one holds it: at once, whatever the clock shows
                 return False
-            if self._clock.monotonic() < self._seen_at + self._duration():
+            if self._clock.monotonic() < self._seen_at + self._wait_for(holder):
                 return False
         return await self._write(holder)
 
@@ -251,10 +256,13 @@ class LeaseElector:
             return 0
         return self._renewed_at + self.times.renew_deadline - self._clock.monotonic()
 
-    def _duration(self) -> float:
-        """How long the present holder has without renewal: the longer of its and our settings."""
+    def _wait_for(self, holder: str) -> float:
+        """How long the holder has without renewal, by the longer of its and our settings; if it has ended, how
+        long its last write may take."""
         theirs = self._seen.spec.lease_duration_seconds if self._seen else 0
-        return max(self.times.lease_seconds, theirs)
+        seconds = max(self.times.lease_seconds, theirs)
+        has_ended = self._replaced and holder.startswith(self._replaced)
+        return LeaseTimes.lasting(seconds).write_seconds if has_ended else seconds
 
     @property
     def _label(self) -> str:

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from parley.api.resources import LEASES
-from parley.cli.leading import Options, serve, unique
+from parley.cli.leading import Options, identities, serve
 from parley.cli.main import app
 from parley.control.telemetry.metrics import Metrics
 from parley.drivers import built_in
@@ -114,10 +114,17 @@ def test_with_a_lease_to_follow_it_leads_when_that_is_held_on_this_host() -> Non
 
 
 def test_identities_are_never_used_twice() -> None:
-    first, second = unique("parley-controller-0"), unique("parley-controller-0")
+    (first, _), (second, _) = (identities("parley-controller-0", one_at_a_time=False) for _ in range(2))
 
     assert first != second
     assert first.startswith("parley-controller-0_")
+
+
+def test_a_container_replaces_only_processes_of_its_own_identity() -> None:
+    assert identities("pod-1", one_at_a_time=False)[1] == ""
+    _, replaced = identities("pod-1", one_at_a_time=True)
+    assert identities("pod-1", one_at_a_time=True)[0].startswith(replaced)
+    assert not identities("pod-11", one_at_a_time=True)[0].startswith(replaced)
 
 
 def test_a_kubeconfig_that_does_not_exist(tmp_path: Path) -> None:

@@ -31,7 +31,9 @@ def now() -> float:
 class Process:
     """One candidate with its own network and clocks. `led` are the times at which it began and ceased to lead."""
 
-    def __init__(self, server: MemoryServer, identity: str, client: FaultClient | None = None) -> None:
+    def __init__(
+        self, server: MemoryServer, identity: str, client: FaultClient | None = None, replaced: str = ""
+    ) -> None:
         self.asleep = 0.0
         self.wall_error = timedelta()
         self.trouble: Callable[[Call], None] = lambda _: None
@@ -47,6 +49,7 @@ class Process:
                 monotonic=lambda: now() + self.asleep,
                 jitter=lambda: 0,
             ),
+            replaced=replaced,
         )
         self.writer = LeasedClient(self.client, self.elector)
 
@@ -325,6 +328,38 @@ async def test_a_holder_with_a_longer_lease_is_given_its_time(server: MemoryServ
 
     ((_, began),) = a.led
     assert 60 <= began <= 62
+
+
+@pytest.mark.parametrize(
+    ("killed", "replaced", "begins"),
+    [("pod-1_a", "pod-1_", 4), ("pod-1_a", "", 16), ("pod-2_a", "pod-1_", 16)],
+    ids=["of the same container", "of who knows what", "of another pod"],
+)
+async def test_a_process_that_replaces_the_holder_waits_for_its_last_write_only(
+    server: MemoryServer, start: Start, killed: str, replaced: str, begins: float
+) -> None:
+    a = Process(server, killed)
+    holding = start(a)
+    await asyncio.sleep(1)
+    a.cut_off()
+    holding.cancel()
+    b = Process(server, "pod-1_b", replaced=replaced)
+    began = now()
+    start(b)
+    await asyncio.sleep(30)
+    assert b.led == [("began", began + begins)]
+    assert b.elector.times.write_seconds <= 4
+
+
+async def test_a_longer_lease_of_the_replaced_process_gave_its_writes_more_time(
+    server: MemoryServer, start: Start
+) -> None:
+    spec = {"holderIdentity": "pod-1_a", "leaseDurationSeconds": 60}
+    await server.client().create(LEASES, {"metadata": {"name": "controller"}, "spec": spec}, "parley")
+    b = Process(server, "pod-1_b", replaced="pod-1_")
+    start(b)
+    await asyncio.sleep(61)
+    assert b.led == [("began", 16)]
 
 
 async def test_a_lease_taken_by_another_is_lost_at_once(server: MemoryServer, start: Start) -> None:
