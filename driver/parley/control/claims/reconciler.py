@@ -19,6 +19,7 @@ from parley.control.allocation import Busy
 from parley.control.caches.indexes import Key
 from parley.control.caches.shortened import MAX_FINALIZERS
 from parley.control.claims.checks import first_problem
+from parley.control.claims.mirrored import MadeMirrors
 from parley.control.claims.named import (
     ACCEPTED,
     NamedClaim,
@@ -71,8 +72,7 @@ class ClaimReconciler:
         self._immediate = immediate
         self._keeping = keeping
         self._stranding = stranding
-        self._mirrored: dict[Key, str] = {}
-        """UIDs of the claims whose mirrors were created."""
+        self._mirrors = MadeMirrors(client, CLAIMS)
         self._unused_pauses: dict[Key, Pauses] = {}
 
     async def sync(self, key: Key) -> Requeue | None:
@@ -91,7 +91,7 @@ class ClaimReconciler:
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)
         if claim is None or is_stand_in(claim):
-            self._mirrored.pop(key, None)
+            self._mirrors.forget(key)
             await self._orphan(mirror)
         elif self._is_void(claim, mirror):
             await self._records.clear_unknown(claim)
@@ -230,9 +230,9 @@ class ClaimReconciler:
         meta = claim.metadata
         if await self._guarded(CLAIMS, claim):
             return  # the change comes back and calls again
-        if await self._is_gone(claim):
+        if await self._mirrors.is_gone(claim):
             return  # its deletion comes and calls again
-        self._mirrored[meta.namespace, meta.name] = meta.uid
+        self._mirrors.made(claim)
         try:
             await self._client.create(BUILTIN_CLAIMS, claim_mirror(claim, shareable=shareable), meta.namespace)
         except AlreadyExists:
@@ -240,18 +240,6 @@ class ClaimReconciler:
         except (BadRequest, Forbidden, Invalid) as error:
             self._cluster.mirror_refused(claim, error.message)
             raise  # it is tried again, after a growing pause
-
-    async def _is_gone(self, claim: ResourceClaim) -> bool:
-        """Whether the claim, whose mirror is gone, was forced away and its watch is late. The garbage collector
-        would delete another mirror at once, and so on."""
-        meta = claim.metadata
-        if self._mirrored.get((meta.namespace, meta.name)) != meta.uid:
-            return False
-        try:
-            live = await self._client.get(CLAIMS, meta.name, meta.namespace)
-        except NotFound:
-            return True
-        return live.metadata.uid != meta.uid
 
     async def _guard(self, claim: ResourceClaim, mirror: BuiltinClaim) -> None:
         """Both have had the finalizer from the start; `parley uninstall` took it off what was in use."""

@@ -4,10 +4,11 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinTemplate
 from parley.api.models import ResourceClaimTemplate
 from parley.api.names import API_VERSION
-from parley.api.resources import BUILTIN_TEMPLATES
+from parley.api.resources import BUILTIN_TEMPLATES, TEMPLATES
 from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.indexes import Key
 from parley.control.claims.messages import refused, taken
+from parley.control.claims.mirrored import MadeMirrors
 from parley.control.objects.mirror import owned_by, parameters_too_large, template_mirror
 from parley.control.publishing.events import Recorder
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid
@@ -20,6 +21,7 @@ class TemplateReconciler:
         self._client = client
         self._cluster = cluster
         self._recorder = recorder
+        self._mirrors = MadeMirrors(client, TEMPLATES)
 
     async def sync(self, key: Key) -> None:
         """Make the mirror of the template of that name if it is missing."""
@@ -27,6 +29,8 @@ class TemplateReconciler:
         mirror = self._cluster.template_mirror(key)
         if template is None or mirror is not None:
             self._cluster.refusals.clear("ResourceClaimTemplate", key)
+        if template is None:
+            self._mirrors.forget(key)
         if template is None or template.metadata.deletion_timestamp:
             return
         if mirror is None and not parameters_too_large(template.spec.spec):
@@ -35,6 +39,9 @@ class TemplateReconciler:
             await self._replace(template, mirror)
 
     async def _create(self, key: Key, template: ResourceClaimTemplate) -> None:
+        if await self._mirrors.is_gone(template):
+            return  # its deletion comes and calls again
+        self._mirrors.made(template)
         try:
             await self._client.create(BUILTIN_TEMPLATES, template_mirror(template), key[0])
         except AlreadyExists:
