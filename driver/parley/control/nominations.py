@@ -26,9 +26,10 @@ LEAST = -(2**31)
 class Nomination:
     """A node on which others leave a pod what it asks for.
 
-    `requests` are what it asks drivers for, `amounts` what it requests of the node, in thousandths. `leaving` are
-    the UIDs of the pods that leave, `freed` those of what they hold, by driver. `until` is on the event loop's
-    clock. `claims` are the pod's free named claims (`PodClaim.is_free`), which it is to get: names by UID.
+    `requests` are what it asks drivers for, `amounts` what it requests of the node, or its claims reserve there,
+    in thousandths. `leaving` are the UIDs of the pods that leave, `freed` those of what they hold, by driver.
+    `until` is on the event loop's clock. `claims` are the pod's free named claims (`PodClaim.is_free`), which it
+    is to get: names by UID.
     """
 
     pod: PodReference

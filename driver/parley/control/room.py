@@ -78,8 +78,19 @@ class Asker:
         return f"claim {reservation.claim}"
 
 
-def lacking(state: State, node: str, asker: Asker, new: Sequence[Reserving] = ()) -> str:
-    """Why the node does not have room for who asks, and for `new` reservations, beside what is reserved there.
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What is to change on a node: pods with these UIDs are `gone`, and others have come that take `beside`."""
+
+    gone: Collection[str] = ()
+    beside: Sequence[Amounts] = ()
+
+
+def lacking(
+    state: State, node: str, asker: Asker, new: Sequence[Reserving] = (), foreseen: Foreseen | None = None
+) -> str:
+    """Why the node does not have room for who asks, and for `new` reservations, beside what is reserved there, or
+    would not if what is `foreseen` had happened.
 
     "" if it has, or if nothing is reserved.
     """
@@ -95,8 +106,12 @@ def lacking(state: State, node: str, asker: Asker, new: Sequence[Reserving] = ()
     if asker.uid:
         used[asker.uid] = asker.amounts
     asked: Amounts = {} if asker.bound else asker.amounts
+    foreseen = foreseen or Foreseen()
     # of one that asks and is not bound, what it may be counted for already is free
-    free = _free(state, node, () if asker.bound else (asker.uid,))
+    free = _free(state, node, (*foreseen.gone, *(() if asker.bound else (asker.uid,))))
+    for amounts in foreseen.beside:
+        taken = {**amounts, PODS: max(amounts.get(PODS, 0), A_POD[PODS])}
+        free = {name: amount - taken.get(name, 0) for name, amount in free.items()}
     return crowded(asked, free, reservations, used, asker.name, "" if asker.bound else asker.uid)
 
 

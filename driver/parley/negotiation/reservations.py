@@ -9,7 +9,7 @@ users come before further pods that the reservation yields to, and after those t
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parley.api.wording import listed
@@ -57,6 +57,14 @@ def unused(reservations: Sequence[Reservation], pods: Mapping[str, Amounts]) -> 
     for pod in sorted(pods, key=lambda uid: (uid in guests, len(claims[uid]), uid)):
         _take(left, claims[pod], pods[pod])
     return left
+
+
+def with_reserved(requested: Amounts, reserved: Iterable[Amounts]) -> dict[str, int]:
+    """What a pod and its claims' reservations take of a node together."""
+    total = Counter[str]()
+    for amounts in reserved:
+        total.update(amounts)
+    return {name: max(requested.get(name, 0), total[name]) for name in {*requested, *total}}
 
 
 def _sources(reservations: Sequence[Reservation], pod: str) -> list[str]:

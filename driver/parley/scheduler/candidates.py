@@ -17,7 +17,7 @@ from parley.control.caches.cluster import ClusterCache, priority
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Reserving
 from parley.control.decision.eligible import EligibleNodes
-from parley.control.room import Asker, lacking, taken_by_guests
+from parley.control.room import Asker, Foreseen, lacking, taken_by_guests
 from parley.control.state import State
 from parley.negotiation.fit import misfit, needs_of, selected, unsuitable
 from parley.negotiation.nowhere import apart, in_common
@@ -122,6 +122,11 @@ class CandidateNodes(EligibleNodes):
     def crowded(self, node: str, new: Sequence[Reserving] = ()) -> str:
         reserved = new or self._state.ledger.reserving(node)
         return lacking(self._state, node, self._asker, new) if reserved else ""
+
+    def crowded_after(self, node: str, new: Sequence[Reserving], foreseen: Foreseen) -> str:
+        """Why the node would have no room for the reservations when what is foreseen has happened; "" if it would,
+        or if there are none."""
+        return lacking(self._state, node, self._asker, new, foreseen) if new else ""
 
     def misfit_beside(self, node: str, used: Amounts, pods: int) -> str:
         """Why the node would not be eligible if so many pods used that much of it; "" if it would. Nobody goes for

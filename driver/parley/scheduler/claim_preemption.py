@@ -26,6 +26,7 @@ from parley.control.nominations import Nomination
 from parley.control.state import State
 from parley.kube.client import Client, Forbidden, NotFound, ServerError, TooManyRequests
 from parley.negotiation.requests import requested
+from parley.negotiation.reservations import with_reserved
 from parley.scheduler.claim_victims import ClaimVictims, Exclusions, Plan, Preemptor
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
@@ -231,7 +232,7 @@ class ClaimPreemption:
             priority(pod),
             plan.node,
             preemptor.demand.requests,
-            requested(pod),
+            with_reserved(requested(pod), [one.amounts for one in preemptor.demand.reserving]),
             plan.leaving.union(victim.metadata.uid for victim in plan.victims),
             plan.freed,
             until,

@@ -22,6 +22,7 @@ from parley.control.decision.kept import beside, is_enough
 from parley.control.ledger import Holding
 from parley.control.nominations import Nomination
 from parley.control.objects.mirror import is_mirror
+from parley.control.room import Foreseen
 from parley.control.state import State
 from parley.negotiation.answers import viable_for_all
 from parley.negotiation.victims import Choice, Holder, choose
@@ -209,6 +210,9 @@ class ClaimVictims:
             amounts.update(one.amounts)
         if self._nodes.misfit_beside(node, amounts, pods + len(others)):
             return False
+        foreseen = Foreseen(gone, [one.amounts for one in others])
+        if self._nodes.crowded_after(node, self._demand.reserving, foreseen):
+            return False  # also where its scheduler would evict others: it does so after the allocation
         return all(self._served(name, node, victims, others) for name in self._demand.requests)
 
     def _served(self, name: str, node: str, victims: Sequence[Holder], others: list[Nomination]) -> bool:
