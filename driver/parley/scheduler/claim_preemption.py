@@ -24,7 +24,16 @@ from parley.control.claims.podclaims import PodClaim, Problem, Topic
 from parley.control.decision.decide import viability_topics
 from parley.control.nominations import Nomination
 from parley.control.state import State
-from parley.kube.client import Client, Forbidden, NotFound, ServerError, TooManyRequests
+from parley.kube.client import (
+    ApiError,
+    BadRequest,
+    Client,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+)
 from parley.negotiation.requests import requested
 from parley.negotiation.reservations import with_reserved
 from parley.scheduler.claim_victims import ClaimVictims, Exclusions, Plan, Preemptor
@@ -289,9 +298,10 @@ class ClaimPreemption:
             raise Busy  # its scheduler was let have a node meanwhile
 
     async def _post(self, victim: Pod, *, dry_run: bool, tested: bool = False) -> bool:
-        """Whether the pod is there still. Raises Forbidden, and _Spared where a disruption budget, or something
-        else that may pass, is in the way. What would have been taken a moment ago (`tested`) and fails is tried
-        again: others may have been evicted by now. Then it raises ServerError."""
+        """Whether the pod is there still. Raises Forbidden where the right is lacking, and _Spared where a
+        disruption budget, admission, or something else about this pod, or that may pass, is in the way. What would
+        have been taken a moment ago (`tested`) and fails is tried again: others may have been evicted by now. Then
+        it raises ServerError."""
         meta = victim.metadata
         options = {"preconditions": {"uid": meta.uid}, **({"dryRun": ["All"]} if dry_run else {})}
         body = {
@@ -304,8 +314,8 @@ class ClaimPreemption:
             await self._client.create_subresource(PODS, meta.name, "eviction", body, meta.namespace)
         except NotFound:
             return False
-        except (TooManyRequests, ServerError) as error:
-            if tested and isinstance(error, ServerError):
+        except (BadRequest, Forbidden, Invalid, TooManyRequests, ServerError) as error:
+            if _is_right_lacking(error) or (tested and isinstance(error, ServerError)):
                 raise
             raise _Spared(victim, error.message) from None
         return True
@@ -317,6 +327,12 @@ class ClaimPreemption:
         problem = Problem(reasons.PREEMPTING, message, topics)
         until = self._pods.attempt(pod).kept[plan.node]
         return Wait((reasons.PREEMPTING, pod.metadata.uid), problem.topics, problem, after=max(until - now(), 0.0))
+
+
+def _is_right_lacking(error: ApiError) -> bool:
+    """Whether the API server's authorizer refused: admission, which also says 403, is about the one pod, or about
+    its namespace, which may be terminating."""
+    return isinstance(error, Forbidden) and "cannot create resource" in error.message
 
 
 def _one(pod: Pod, victim: Pod) -> str:

@@ -16,7 +16,16 @@ from parley.control.ledger import Holding
 from parley.control.nominations import KEPT_SECONDS
 from parley.control.objects.mirror import consumer
 from parley.drivers.device import DeviceDriver
-from parley.kube.client import Call, Client, Forbidden, OutcomeUnknown, ServerError
+from parley.kube.client import (
+    ApiError,
+    BadRequest,
+    Call,
+    Client,
+    Forbidden,
+    Invalid,
+    OutcomeUnknown,
+    ServerError,
+)
 from parley.kube.informer import Informer
 from parley.kube.memory.evictions import BUDGETS
 from parley.negotiation.waiting import Place
@@ -508,6 +517,48 @@ def test_a_missing_right_is_told_with_its_remedy(play: Play) -> None:
             "of class gpu to Never"
         )
         assert 5 <= len(asked) <= 12
+
+    play(scenario)
+
+
+DENIED = 'admission webhook "guard.example.com" denied the request: low must not be evicted'
+TERMINATING = "unable to create new content in namespace default because it is being terminated"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Forbidden(403, "Forbidden", DENIED),
+        Forbidden(403, "Forbidden", TERMINATING),
+        BadRequest(400, "BadRequest", DENIED),
+        Invalid(422, "Invalid", "ValidatingAdmissionPolicy 'guard' denied request: low must not be evicted"),
+    ],
+    ids=["webhook, 403", "namespace", "webhook, 400", "policy"],
+)
+def test_of_a_pod_that_admission_protects_another_one_is_evicted_instead(play: Play, error: ApiError) -> None:
+    asked: list[str] = []
+
+    def deny(call: NumberedCall) -> None:
+        if call.subresource == "eviction":
+            asked.append(call.name)
+            if call.name == "low":
+                raise error
+
+    async def scenario(world: World) -> None:
+        asked.clear()
+        evicted = await begin(world, a=1, b=1, client=FaultClient(world.server.client(), before=deny))
+        await hold(world, low=1, high=2)
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle(60)
+        assert evicted == ["high"]
+        assert await world.node_of("urgent")
+        await world.add_pod("as-urgent", "one", priority=10)
+        await asyncio.sleep(600)
+        assert evicted == ["high"]
+        status = (await world.scheduling("as-urgent")).status
+        assert status.waiting_for == "NothingViable"
+        assert status.message.endswith(f"Pod default/low could not be evicted: {error.message}")
+        assert len(asked) <= 30
 
     play(scenario)
 
