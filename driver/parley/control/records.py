@@ -56,7 +56,7 @@ class Records:
         for node in {
             holding.node for _, holding in held if holding is not None and self._ledger.is_let_in(holding)
         }:
-            await self._reservation_pods.sync(node)
+            await self._reservation_pods.hand_over(node)
         await together(self._write(claim, holding) for claim, holding in held if holding is not None)
 
     async def _write(self, claim: PodClaim, holding: Holding) -> None:

@@ -26,7 +26,7 @@ from parley.control.objects.reservation_pod import ReservationPod, reservation_p
 from parley.control.publishing.events import Recorder
 from parley.control.room import left_to_hold
 from parley.control.state import State
-from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
+from parley.kube.client import AlreadyExists, ApiError, BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.kube.queue import Requeue
 from parley.negotiation.requests import requested
 from parley.sdk import PodReference
@@ -66,20 +66,36 @@ class ReservationPods:
 
     async def sync(self, node: str) -> Requeue | None:
         """Reconcile the node. Raises what a client raises; then it is to be repeated."""
+        requeue, failure = await self._sync(node)
+        if failure is not None:
+            raise failure
+        return requeue
+
+    async def hand_over(self, node: str) -> None:
+        """Let those have the node's room that are about to be placed there, also if what is missing can't be made:
+        that is left to `sync`. Raises what a client raises if the room can't be given up."""
+        await self._sync(node)
+
+    async def _sync(self, node: str) -> tuple[Requeue | None, ApiError | None]:
         lock = self._locks.setdefault(node, asyncio.Lock())
         async with lock:
-            return await self._sync(node)
+            return await self._reconcile(node)
 
-    async def _sync(self, node: str) -> Requeue | None:
+    async def _reconcile(self, node: str) -> tuple[Requeue | None, ApiError | None]:
+        """When the node is to be looked at again, and why not all that is missing could be made."""
         if not self._settings.schedulers:
             await self._warn(node, "reservation pods are not enabled (reservationPods.enabled of the chart)")
         found = self._state.cluster.reservation_pods(node)
         present = {pod.metadata.name: pod for pod in found if not pod.metadata.deletion_timestamp}
         wanted, served = self._wanted(node, present.values())
-        requeue = await self._provide(wanted, present, node)
+        requeue, failure = None, None
+        try:
+            requeue = await self._provide(wanted, present, node)
+        except ApiError as error:
+            failure = error
         if surplus := [pod for name, pod in present.items() if name not in wanted]:
             await self._give_up(surplus, node, served)
-        return requeue
+        return requeue, failure
 
     async def _provide(
         self, wanted: Mapping[str, ReservationPod], present: Mapping[str, Pod], node: str
@@ -91,7 +107,7 @@ class ReservationPods:
                     await self._create(missing)
                 elif present[name].status.nominated_node_name != node:
                     await self._nominate(reference(present[name]), node)
-        except (BadRequest, Forbidden, Invalid) as error:
+        except (BadRequest, Forbidden, Invalid, NotFound) as error:
             await self._warn(node, f"the API server refused a reservation pod: {error.message}")
             return Requeue(REFUSED_SECONDS)
         return None

@@ -14,7 +14,7 @@ from parley.api.builtin import Pod
 from parley.api.models import Hold
 from parley.api.resources import CLAIMS, NODES, PODS
 from parley.drivers.workspace import WorkspaceDriver
-from parley.kube.client import Client, Forbidden
+from parley.kube.client import ApiError, Client, Forbidden, NotFound, ServerError, TooManyRequests
 from parley.kube.transport import Call
 
 Play = Callable[[Callable[[World], Any]], None]
@@ -329,14 +329,40 @@ def test_a_quota_that_lets_no_further_pod_in_keeps_no_user_from_its_room(play: P
     play(scenario)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotFound(404, "NotFound", 'namespaces "parley-system" not found'),
+        ServerError(500, "InternalError", "failed calling webhook: connection refused"),
+        TooManyRequests(429, "TooManyRequests", "slow down"),
+    ],
+)
+def test_a_user_gets_its_room_whatever_keeps_reservation_pods_from_being_made(play: Play, error: ApiError) -> None:
+    async def scenario(world: World) -> None:
+        await disks(world, "a", hold="Nominated")
+        client = NoPods(world.server.client())
+        client.error = error
+        world.start_parley(client, drivers=[WorkspaceDriver()], reservation_schedulers=(KUBE_SCHEDULER,))
+        await claim(world, "build", {"cpu": "6"})
+        assert await task(world, "clone", "build") == "a"
+        told = reasons.ROOM_NOT_HELD in dict(await world.events_on("build"))
+        assert told == isinstance(error, NotFound)
+        client.quota = 10
+        await asyncio.sleep(600)
+        assert await held(world) == {"a": ["5"]}
+
+    play(scenario)
+
+
 class NoPods(Client):
     """An account that may make no more than a few pods."""
 
     quota = 0
+    error: ApiError = Forbidden(403, "Forbidden", "not here")
 
     async def request(self, call: Call) -> bytes:
         if call.verb == "create" and call.resource == PODS:
             if not self.quota:
-                raise Forbidden(403, "Forbidden", "not here")
+                raise self.error
             self.quota -= 1
         return await super().request(call)
