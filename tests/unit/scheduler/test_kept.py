@@ -76,6 +76,27 @@ def test_the_next_pod_runs_where_the_last_one_did_until_the_deadline(play: Play)
     play(scenario)
 
 
+def test_a_pod_that_ends_while_the_class_is_replaced_does_not_end_what_is_kept(play: Play) -> None:
+    """As `kubectl replace --force` does. It sets no new deadline either: nobody knows how long."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a", "b")
+        first = await run_pod(world, "first")
+        until = (await world.claim("disk")).status.kept_until
+        await world.add_pod("second", claims=["disk"])
+        await world.settle(10)
+        await world.client.delete(CLASSES, "gpu")
+        await asyncio.sleep(1)
+        await world.finish_pod("second")
+        await asyncio.sleep(1)
+        await world.add_class(shareable=False, whenUnused={"keepSeconds": KEEP})
+        await world.settle(10)
+        assert (await world.claim("disk")).status.kept_until == until
+        assert await run_pod(world, "third") == first
+
+    play(scenario)
+
+
 def test_without_the_field_nothing_is_kept(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, "a", keep=None)

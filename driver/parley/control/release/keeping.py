@@ -21,10 +21,12 @@ class Keeping:
         self._clock = clock
 
     def left(self, holding: Holding, *, bound: bool) -> None:
-        """A pod leaves the holding, which was `bound` or may have been."""
+        """A pod leaves the holding, which was `bound` or may have been. While its class is gone, perhaps to be
+        replaced, the deadline stays as it was."""
         if bound:
             holding.used = True
-            holding.kept_until = self._deadline(holding)
+            if self._cluster.class_(holding.class_name) is not None:
+                holding.kept_until = self._deadline(holding)
 
     def begin_anew(self, holding: Holding) -> None:
         """A pod may have used the holding until now: the time begins again."""
