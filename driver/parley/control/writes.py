@@ -151,7 +151,7 @@ async def _patch_status(
     try:
         written = await client.patch(resource, meta.name, body, meta.namespace, subresource="status")
     except NotFound:
-        cluster.own_writes.found_gone(meta)
+        cluster.found_gone(item)
         raise
     cluster.wrote(written)
     return written

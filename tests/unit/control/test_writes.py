@@ -5,10 +5,11 @@ from tests.support.faults import NumberedCall
 from tests.unit.control.allocated import fresh, generated, named
 from tests.unit.control.builders import NAMESPACE, World, played
 
+from parley.api.conditions import ConditionUpdate
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Holding, Written
-from parley.kube.client import Conflict, OutcomeUnknown
+from parley.kube.client import Conflict, NotFound, OutcomeUnknown
 
 
 def unheard(call: NumberedCall) -> None:
@@ -77,5 +78,19 @@ def test_a_record_of_unknown_outcome_is_uncertain_until_the_next_write() -> None
         world.after = lambda call: None
         await world.records.write([await fresh(world, claim)])
         assert (holding.record_written, holding.written) == (Written.NO, Written.YES)
+
+    played(story)
+
+
+def test_nothing_is_remembered_of_writes_of_what_is_gone_as_the_cache_has_shown() -> None:
+    async def story(world: World) -> None:
+        _, holding = await named(world, await world.pod())
+        claim = await world.the_claim()
+        await world.admin.patch(CLAIMS, claim.metadata.name, {"metadata": {"finalizers": None}}, NAMESPACE)
+        await world.delete(CLAIMS, claim.metadata.name)
+        await world.seen()
+        with pytest.raises(NotFound):
+            await world.records.set_conditions(claim, ConditionUpdate("Accepted", True, "Accepted", "again"))
+        assert not world.cluster.own_writes.unseen(claim.metadata)
 
     played(story)

@@ -286,10 +286,19 @@ class ClusterCache:
 
     def wrote(self, claim: BuiltinClaim | ResourceClaim) -> None:
         """A write of ours left the claim like this; the cache may show it later."""
+        if self._shows(claim):
+            self.own_writes.note(claim.metadata)
+
+    def found_gone(self, claim: BuiltinClaim | ResourceClaim) -> None:
+        """A write did not find the claim, which was like this, any more; the cache may show that later."""
+        if self._shows(claim):
+            self.own_writes.found_gone(claim.metadata)
+
+    def _shows(self, claim: BuiltinClaim | ResourceClaim) -> bool:
+        """Whether the cache has that claim still. Of what it has shown to be gone nothing is remembered."""
         key = (claim.metadata.namespace, claim.metadata.name)
         known = self.mirror(key) if isinstance(claim, BuiltinClaim) else self.claim(key)
-        if known is not None and known.metadata.uid == claim.metadata.uid:
-            self.own_writes.note(claim.metadata)
+        return known is not None and known.metadata.uid == claim.metadata.uid
 
     def mirrors(self) -> Iterable[BuiltinClaim]:
         return self._mirrors.values()
