@@ -328,7 +328,8 @@ def count_again(state: State, class_name: str) -> None:
 
 
 def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int:
-    """What the holding's driver counts for what was asked for; 1 if it can't be asked or doesn't understand."""
+    """What the holding's driver counts for what was asked for; as before, at first 1, if that is not known any
+    more, or the driver can't be asked or doesn't understand."""
     key = (holding.namespace, holding.claim)
     class_, claim, mirror = cluster.class_(holding.class_name), _claim_of(cluster, holding), cluster.mirror(key)
     by_mirror = asked(mirror) if mirror is not None and (claim is None or not holding.named) else None
@@ -337,7 +338,7 @@ def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int:
     if recorded is not None:
         return recorded
     if driver is None or class_ is None or asks is None:
-        return 1
+        return holding.units
     raw = RawClaim(
         name=holding.entry,
         uid=holding.uid,
@@ -353,7 +354,7 @@ def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int:
         (claim_request,) = driver.request(no_pod(holding.namespace), (raw,)).claims
         return driver.units(claim_request)
     except (BadParameters, NotRead, DriverFault):
-        return 1
+        return holding.units
 
 
 def _recorded_units(cluster: ClusterCache, holding: Holding) -> int | None:

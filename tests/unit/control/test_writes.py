@@ -84,7 +84,7 @@ def test_a_record_of_unknown_outcome_is_uncertain_until_the_next_write() -> None
 
 def test_nothing_is_remembered_of_writes_of_what_is_gone_as_the_cache_has_shown() -> None:
     async def story(world: World) -> None:
-        _, holding = await named(world, await world.pod())
+        await named(world, await world.pod())
         claim = await world.the_claim()
         await world.admin.patch(CLAIMS, claim.metadata.name, {"metadata": {"finalizers": None}}, NAMESPACE)
         await world.delete(CLAIMS, claim.metadata.name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart, slow
 
-from parley.api.resources import CLASSES, NAMESPACES, PODS, TEMPLATES
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES, NAMESPACES, PODS, TEMPLATES
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -327,5 +327,26 @@ def test_without_the_namespaces_labels_a_class_that_goes_by_them_gives_nothing_a
         await world.client.create(NAMESPACES, {"metadata": {"name": "default"}})
         await world.settle()
         assert await running(world) == ["p", "q"]
+
+    play(scenario)
+
+
+def test_what_a_claim_counts_for_stays_known_when_it_was_made_again_and_then_its_class(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, [{"units": 4}])
+        await world.add_template("three", "shelf", count=3)
+        await world.add_pod("p", "three")
+        await world.settle()
+        (mirror,) = await world.mirrors()
+        await world.client.delete(BUILTIN_CLAIMS, mirror.metadata.name, "default")
+        await world.settle(70)
+        assert [made.metadata.name for made in await world.mirrors()] != [mirror.metadata.name]
+        await world.client.delete(CLASSES, "shelf")
+        await asyncio.sleep(1)
+        await world.add_class("shelf", driverName=ShelfDriver.name, limits=[{"units": 4}])
+        await world.add_template("two", "shelf", count=2)
+        await world.add_pod("q", "two")
+        await world.settle()
+        assert await running(world) == ["p"]
 
     play(scenario)
