@@ -273,13 +273,19 @@ class ClaimPreemption:
                     continue
                 evicted = True
                 self._recent.append(now())
-                self._nominations.evicted([victim.metadata.uid])
+                self._note_evicted(victim)
                 log.info("evicted", pod=_name(victim), node=plan.node, preemptor=_name(pod))
                 await self._pods.reporter.preempted(victim, pod, plan.node)
             self._check_waits(pod)
         finally:
             if evicted:
                 self._pods.attempt(pod).evictions.begin(now())
+
+    def _note_evicted(self, victim: Pod) -> None:
+        """One that was gone before the answer came leaves nothing any more."""
+        known = self._state.cluster.pod((victim.metadata.namespace, victim.metadata.name))
+        if known is not None and known.metadata.uid == victim.metadata.uid:
+            self._nominations.evicted([victim.metadata.uid])
 
     def _check_nominated(self, pod: Pod, plan: Plan) -> None:
         """Raises Busy also if the pod has lost its nomination to one of higher priority: it needs another plan."""

@@ -246,6 +246,30 @@ class SlowEvictions(Client):
         return await super().request(call)
 
 
+class LateAnswers(Client):
+    """Evictions are done at once, and answered late."""
+
+    async def request(self, call: Call) -> bytes:
+        answer = await super().request(call)
+        if call.subresource == "eviction":
+            await asyncio.sleep(60)
+        return answer
+
+
+def test_nothing_is_remembered_of_a_victim_that_is_gone_before_its_eviction_is_answered(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, client=LateAnswers(world.server.client()), a=1)
+        await hold(world, low=1)
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle(100)
+        assert evicted == ["low"]
+        assert await world.node_of("urgent") == "a"
+        assert world.controller is not None
+        assert world.controller._base.state.nominations._evicted == set()
+
+    play(scenario)
+
+
 def test_nobody_is_evicted_where_the_pod_would_not_fit_all_the_same(play: Play) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1, b=1)
