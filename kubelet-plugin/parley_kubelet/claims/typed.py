@@ -3,6 +3,8 @@
 Which other claims a new one competes with is found here, too; whether it may is the driver's affair.
 """
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import structlog
@@ -46,15 +48,9 @@ class TypedEntries:
                 log.warning("entry left out", driver=self._driver.name, reason=str(refusal))
         return tuple(found)
 
-    def rivals(self, entry: CheckpointEntry, entries: Entries) -> tuple[HeldClaim[Any], ...]:
-        """What is held of the entry's devices for other claims."""
-        devices = frozenset((device.pool, device.name) for device in entry.devices)
-        found = [
-            other
-            for uid, other in entries.items()
-            if uid != entry.uid and any((device.pool, device.name) in devices for device in other.devices)
-        ]
-        return tuple(self.held(other) for other in found)
+    def rivals(self, entry: CheckpointEntry, entries: Entries) -> Sequence[HeldClaim[Any]]:
+        """What is held of the entry's devices for other claims, while the entries are these."""
+        return _Rivals(self, entry, entries)
 
     def _held(self, entry: CheckpointEntry, field: str, remedy: str) -> HeldClaim[Any]:
         try:
@@ -68,3 +64,27 @@ class TypedEntries:
         devices = tuple(DeviceName(device.pool, device.name) for device in entry.devices)
         claim = NodeClaim(entry.namespace, entry.name, entry.uid, devices, handle)
         return HeldClaim(claim, entry.state)
+
+
+class _Rivals(Sequence[HeldClaim[Any]]):
+    """Found and converted only for a driver that looks at them: thousands of claims may have one device."""
+
+    def __init__(self, typed: TypedEntries, entry: CheckpointEntry, entries: Entries) -> None:
+        self._typed = typed
+        self._entry = entry
+        self._entries = entries
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._found[index]
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @cached_property
+    def _found(self) -> tuple[HeldClaim[Any], ...]:
+        devices = frozenset((device.pool, device.name) for device in self._entry.devices)
+        return tuple(
+            self._typed.held(other)
+            for uid, other in self._entries.items()
+            if uid != self._entry.uid and any((device.pool, device.name) in devices for device in other.devices)
+        )

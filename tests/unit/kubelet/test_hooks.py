@@ -2,10 +2,11 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import structlog
+from pydantic import model_validator
 from tests.unit.kubelet.drivers import DRIVER, Port, PortNode, Ports, PortSettings
 
 from parley.api.resources import BUILTIN_CLAIMS, Resource
@@ -326,6 +327,36 @@ async def test_who_competes_for_a_device_is_told_to_the_driver_one_after_the_oth
     outcomes = await asyncio.gather(*map(node.plugin(Crowded()).prepare, [*claims, apart]), return_exceptions=True)
     assert [str(outcome) for outcome in outcomes if isinstance(outcome, Refused)] == ["two have it"]
     assert not isinstance(outcomes[-1], Exception)
+
+
+class CountedPort(Port):
+    """`conversions` are the numbers of those that were made of what a claim hands over."""
+
+    conversions: ClassVar[list[int]] = []
+
+    @model_validator(mode="after")
+    def _count(self) -> "CountedPort":
+        self.conversions.append(self.number)
+        return self
+
+
+class Roomy(Ports):
+    """Has one device for any number of claims, and looks at none of them."""
+
+    handle = CountedPort
+
+    def admit(self, claim: NodeClaim[Any], rivals: Any) -> None:
+        """All are admitted."""
+
+
+async def test_a_driver_that_lets_all_share_a_device_has_none_of_thousands_converted(node: PortNode) -> None:
+    plugin = node.plugin(Roomy())
+    for number in range(20):
+        await plugin.prepare(await node.claim(f"c{number}", number, "the-disk"))
+    last = await node.claim("last", 99, "the-disk")
+    CountedPort.conversions.clear()
+    await plugin.prepare(last)
+    assert set(CountedPort.conversions) == {99}
 
 
 async def test_what_a_driver_does_not_do(node: PortNode) -> None:
