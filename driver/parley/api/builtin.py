@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from parley.api.names import DEVICE_CLASS
 from parley.api.opaque import NOTHING
 
 Quantity = str | int | float
@@ -251,6 +252,12 @@ class DeviceRequest(Struct, frozen=True):
 class DeviceClaim(Struct, frozen=True):
     requests: list[DeviceRequest] = []
     config: list[DeviceConfig] = []
+
+    @property
+    def is_negotiated(self) -> bool:
+        """Whether only Parley may allocate it: its one request names the DeviceClass that must not exist."""
+        only = self.requests[0].exactly if len(self.requests) == 1 else None
+        return only is not None and only.device_class_name == DEVICE_CLASS
 
 
 class BuiltinClaimSpec(Struct, frozen=True):

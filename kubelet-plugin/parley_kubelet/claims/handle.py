@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.api.builtin import BuiltinClaim, DeviceResult, Node, NodeSelector, NodeSelectorTerm, ObjectMeta
+from parley.api.names import GROUP
 from parley.api.opaque import read
 from parley.api.selectors import matches
 from parley_kubelet.hooks import DeviceName, Refused
@@ -38,7 +39,7 @@ def granted(
     """What this driver granted to the claim on this node. `labels` are the node's, if it `goes_by_labels`.
 
     Raises Refused if the claim is another one of the same name, is not allocated by this driver and for this node,
-    or is reserved for nobody.
+    was allocated by others than Parley, or is reserved for nobody.
     """
     full = f"{claim.metadata.namespace}/{claim.metadata.name}"
     if claim.metadata.uid != uid:
@@ -47,6 +48,7 @@ def granted(
             " delete the pod, so that it is recreated with the new claim"
         )
     results = _results(claim, driver, full)
+    _check_allocator(claim, driver, full)
     _check_place(claim, node, labels, full)
     if not claim.status.reserved_for:
         raise Refused(
@@ -72,6 +74,15 @@ def _results(claim: BuiltinClaim, driver: str, full: str) -> tuple[DeviceResult,
             " of the driver that allocates for the claim's class"
         )
     return results
+
+
+def _check_allocator(claim: BuiltinClaim, driver: str, full: str) -> None:
+    """What a scheduler allocates for an ordinary claim has the opaque configurations that its user wrote."""
+    if not claim.spec.devices.is_negotiated:
+        raise Refused(
+            f"claim {full}: devices of {driver} were allocated by ordinary DRA, not by parley-controller: create a"
+            f" claim of {GROUP} with a class of that driver"
+        )
 
 
 def goes_by_labels(claim: BuiltinClaim) -> bool:

@@ -121,12 +121,7 @@ def _owner(kind: str, name: str, uid: str) -> dict[str, Any]:
 
 def is_mirror(claim: BuiltinClaim) -> bool:
     """Whether only Parley may allocate the claim: its request shows it, which nobody can change afterwards."""
-    requests = claim.spec.devices.requests
-    return (
-        len(requests) == 1
-        and requests[0].exactly is not None
-        and requests[0].exactly.device_class_name == DEVICE_CLASS
-    )
+    return claim.spec.devices.is_negotiated
 
 
 def is_shareable(claim: BuiltinClaim) -> bool:

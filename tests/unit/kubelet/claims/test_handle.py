@@ -14,9 +14,11 @@ from parley_kubelet.testing import allocated_status, claim_body, offered_status
 DRIVER = "device.parley.dev"
 
 
-def claim(status: dict[str, Any]) -> BuiltinClaim:
+def claim(status: dict[str, Any], *requests: dict[str, Any]) -> BuiltinClaim:
     body = claim_body("training")
     body["metadata"] |= {"namespace": "team", "uid": "u1"}
+    if requests:
+        body["spec"]["devices"]["requests"] = requests
     return BUILTIN_CLAIMS.decode(orjson.dumps({**body, "status": status}))
 
 
@@ -118,6 +120,30 @@ def test_an_allocation_by_labels_is_for_nodes_that_have_them(
 def test_an_allocation_by_names_does_not_go_by_labels() -> None:
     assert not goes_by_labels(claim(allocated_status("n1", ["gpu-0"])))
     assert not goes_by_labels(claim({}))
+
+
+ANY_DEVICE = {"deviceClassName": "any-device", "tolerations": [{"operator": "Exists"}]}
+LIKE_A_MIRROR = {"name": "exclusive", "exactly": {"deviceClassName": "being-negotiated.parley.dev"}}
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        [{"name": "exclusive", "exactly": ANY_DEVICE}],
+        [{"name": "exclusive", "firstAvailable": [{"name": "exclusive", **ANY_DEVICE}]}],
+        [{"name": "mine", "exactly": ANY_DEVICE}, LIKE_A_MIRROR],
+    ],
+)
+def test_what_the_user_of_an_ordinary_claim_wrote_is_no_handle(requests: list[dict[str, Any]]) -> None:
+    status = allocated_status(
+        "n1", ["workspaces"], driver="workspace.parley.dev", data={"workspace": "another-tenants"}
+    )
+    with pytest.raises(Refused) as error:
+        granted(claim(status, *requests), uid="u1", driver="workspace.parley.dev", node="n1")
+    assert str(error.value) == (
+        "claim team/training: devices of workspace.parley.dev were allocated by ordinary DRA, not by"
+        " parley-controller: create a claim of parley.dev with a class of that driver"
+    )
 
 
 @pytest.mark.parametrize(
