@@ -15,7 +15,8 @@ refusing what is not meant for the driver. What the plugin promises:
   at the same time.
 - Before `prepare` is called, the intention is on the disk. So a crash in the middle is followed by `prepare` again
   or by `unprepare`: both must be safe to repeat, and safe after a half-done `prepare`.
-- What `prepare` returned counts until the machine restarts; then `prepare` is called again, with the same claim.
+- What `prepare` returned counts until the machine restarts; then `prepare` is called again, for what the claim has
+  then. If that is something else, `unprepare` is called first.
 - A call that takes longer than the plugin's limit (40 s) is cancelled.
 """
 

@@ -227,18 +227,16 @@ class Preparation:
         return entry
 
     async def _intended(self, claim: ClaimName, before: CheckpointEntry | None) -> CheckpointEntry:
-        """The entry to prepare, recorded. What was prepared before the machine restarted needs no API."""
-        if before is not None and before.phase == "prepared":
-            entry = before.with_changes(phase="preparing", boot=self.boot)
-        else:
-            read, name = await self._read(claim), self.driver.node
-            labels = await self._labels(claim) if goes_by_labels(read) else None
-            found = granted(read, uid=claim.uid, driver=self.driver.name, node=name, labels=labels)
-            entry = self._entry(claim, found, before)
-            self._typed.check(entry, found.field)
-            if before is not None and before.handle != entry.handle:
-                await self._unprepare(claim)
-                entry = entry.with_changes(state=None)
+        """The entry to prepare, recorded. What was held before gives way if the claim has something else now: it
+        may have been allocated anew while this machine was down."""
+        read, name = await self._read(claim), self.driver.node
+        labels = await self._labels(claim) if goes_by_labels(read) else None
+        found = granted(read, uid=claim.uid, driver=self.driver.name, node=name, labels=labels)
+        entry = self._entry(claim, found, before)
+        self._typed.check(entry, found.field)
+        if before is not None and (before.handle, before.devices) != (entry.handle, entry.devices):
+            await self._unprepare(claim)
+            entry = entry.with_changes(state=None)
 
         def admitted(entries: Entries) -> CheckpointEntry:
             self.driver.admit(self._typed.held(entry).claim, self._typed.rivals(entry, entries))

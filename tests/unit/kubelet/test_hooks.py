@@ -16,6 +16,7 @@ from parley_kubelet.claims.preparation import ClaimName, Preparation, boot_id
 from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Prepared, Refused
 from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry
 from parley_kubelet.state.durable import Folder
+from parley_kubelet.testing import allocated_status
 
 
 @pytest.fixture
@@ -116,12 +117,11 @@ async def test_a_pod_that_comes_back_after_half_an_unprepare_is_prepared_anew(no
     assert driver.calls == ["prepare a", "unprepare a", "prepare a"]
 
 
-async def test_after_a_restart_of_the_machine_the_driver_prepares_again_without_the_api(node: PortNode) -> None:
+async def test_after_a_restart_of_the_machine_the_driver_prepares_again(node: PortNode) -> None:
     claim = await node.claim("a", 7)
     await node.plugin(Ports()).prepare(claim)
     for path in (node.folder / "cdi").iterdir():
         path.unlink()
-    await node.client.delete(BUILTIN_CLAIMS, claim.name, claim.namespace)
     driver = Ports()
     plugin = node.plugin(driver, boot="second boot")
     assert len(node.files()) == 1
@@ -129,6 +129,35 @@ async def test_after_a_restart_of_the_machine_the_driver_prepares_again_without_
         await plugin.prepare(claim)
     assert driver.calls == ["prepare a"]
     assert (await node.plugin(driver, boot="second boot").entries())[claim.uid].boot == "second boot"
+
+
+@pytest.mark.parametrize(("number", "device"), [(8, "port-7"), (7, "port-8"), (8, "port-8")])
+async def test_what_was_allocated_anew_while_the_machine_was_down_takes_the_place_of_what_was_prepared(
+    node: PortNode, number: int, device: str
+) -> None:
+    claim = await node.claim("a", 7, "port-7")
+    await node.plugin(Ports()).prepare(claim)
+    await allocate_anew(node, allocated_status("n1", [device], driver=DRIVER, data={"number": number}))
+    driver = Ports()
+    prepared = await node.plugin(driver, boot="second boot").prepare(claim)
+    assert (prepared.handle, prepared.edits.env["PORT"]) == ({"number": number}, str(number))
+    assert [held.name for held in prepared.devices] == [device]
+    assert (driver.calls, driver.states) == (["unprepare a", "prepare a"], [{"opened": 7}])
+
+
+async def test_what_is_elsewhere_since_the_machine_was_down_is_not_prepared_again(node: PortNode) -> None:
+    claim = await node.claim("a", 7)
+    await node.plugin(Ports()).prepare(claim)
+    await allocate_anew(node, allocated_status("n2", [], driver=DRIVER, data={"number": 7}))
+    driver = Ports()
+    with pytest.raises(Refused, match="names n2, and this is node 'n1'"):
+        await node.plugin(driver, boot="second boot").prepare(claim)
+    assert driver.calls == []
+
+
+async def allocate_anew(node: PortNode, status: dict[str, Any]) -> None:
+    for body in ({"allocation": None, "reservedFor": None}, status):
+        await node.client.patch(BUILTIN_CLAIMS, "a", {"status": body}, "team", subresource="status")
 
 
 async def test_a_restart_of_the_plugin_alone_asks_nothing_of_the_driver(node: PortNode) -> None:
