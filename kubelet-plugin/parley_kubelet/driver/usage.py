@@ -59,9 +59,13 @@ class DiskUsage:
         for name, one in list(self._followed.items()):
             if one.in_use and name not in in_use:
                 one.in_use, one.due = False, now
-        if self._next() is not None and not self._thread.is_alive():
+        if self._due() and not self._thread.is_alive():
             self._thread = threading.Thread(target=self._measure, name="workspace-sizes", daemon=True)
             self._thread.start()
+
+    def forget(self, name: str) -> None:
+        """It is gone, or about to go."""
+        self._followed.pop(name, None)
 
     def of(self, name: str) -> Measured | None:
         """What it used when it was last measured; None if it was not yet, or is gone."""
@@ -77,14 +81,15 @@ class DiskUsage:
         if self._thread.is_alive():
             self._thread.join(seconds)
 
-    def _next(self) -> tuple[str, _Followed] | None:
+    def _due(self) -> list[tuple[str, _Followed]]:
         now = self._clock()
-        due = [(one.due, name) for name, one in list(self._followed.items()) if one.due <= now]
-        return (name := min(due)[1], self._followed[name]) if due else None
+        due = [(name, one) for name, one in list(self._followed.items()) if one.due <= now]
+        return sorted(due, key=lambda following: following[1].due)
 
     def _measure(self) -> None:
-        while (following := self._next()) is not None:
-            self._look(*following)
+        while due := self._due():
+            for following in due:
+                self._look(*following)
 
     def _look(self, name: str, one: _Followed) -> None:
         in_use, began = one.in_use, self._clock()

@@ -248,6 +248,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     def _end(self, claim: WorkspaceClaim) -> None:
         """The claim has no directory any more: it is retained, or in the trash, and so are others in its place."""
         handle = claim.handle
+        self._usage.forget(handle.workspace)
         _detach(claim)  # again, where the checkpoint was lost: else the file keeps its room
         if handle.retain:
             with self._folder(DATA) as data, self._folder(TRASH) as trash:

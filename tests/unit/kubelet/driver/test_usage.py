@@ -3,6 +3,7 @@
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.kubelet.driver.test_measuring import unhurried
@@ -87,6 +88,25 @@ def test_one_that_nobody_uses_and_that_is_gone_is_forgotten(watch: Watch) -> Non
     assert list(watch.usage.names()) == ["a"]
     watch.follow()
     assert list(watch.usage.names()) == []
+
+
+class Looked(dict[str, Any]):
+    """Counts how often all of it is looked through."""
+
+    times = 0
+
+    def items(self) -> Any:
+        self.times += 1
+        return super().items()
+
+
+def test_whose_turn_it_is_is_not_looked_up_anew_for_each_of_thousands(watch: Watch) -> None:
+    names = [str(number) for number in range(50)]
+    for name in names:
+        (watch.folder / name).mkdir()
+    watch.usage._followed = looked = Looked()
+    assert sorted(watch.follow(*names)) == sorted(names)
+    assert looked.times < 10
 
 
 def test_one_that_is_left_while_it_is_measured_is_measured_once_more(

@@ -331,6 +331,19 @@ async def notices(node: WorkspaceNode, *held: NodeClaim[Any]) -> dict[str, tuple
     return {notice.claim.name: (notice.reason, notice.message) for notice in found}
 
 
+@pytest.mark.parametrize("more", [{}, {"generated": True}, {"retain": 1}])
+async def test_nothing_is_told_or_remembered_of_one_that_was_removed(tmp_path: Path, more: dict[str, Any]) -> None:
+    node, large = driver(tmp_path), claim("large", bytes=1024, **more)
+    await node.prepare(large)
+    (tmp_path / "data" / "id-of-large" / "file").write_bytes(bytes(100_000))
+    assert set(await notices(node, large)) == {"large"}
+    assert set(await notices(node)) == {"large"}, "it is kept, and its last user is gone"
+    await node.unprepare(HeldClaim(large, {}))
+    await node.remove_data(large)
+    assert await notices(node) == {}
+    assert (node._usage.names(), node._measured) == ((), {})
+
+
 async def test_who_uses_more_than_its_size_is_told_with_both_figures(tmp_path: Path) -> None:
     node, size = driver(tmp_path), 2 * 1024**2
     large, small = claim("large", bytes=size), claim("small", bytes=size)
