@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Final, Literal
+from weakref import WeakValueDictionary
 
 import structlog
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -54,6 +55,9 @@ _REMOVALS: Final = 2
 
 _TURN: Final = 60.0
 """Seconds for a directory that is removed, then it is the turn of others: its owner may still be filling it."""
+
+_FIRST_TURN: Final = 1.0
+"""The same for one in the trash that nobody waits for, until there is none that had no turn yet."""
 
 _SHARE: Final = 0.9
 """Of the file system is for workspaces if the settings do not say how much."""
@@ -132,6 +136,8 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         super().__init__(node, settings)
         self._sweeper = threading.Thread()
         self._removals = asyncio.Semaphore(_REMOVALS)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Of namespaces, one removal each: none waits for all that another has to remove."""
         self._retained = Retained(settings.root)
         self._usage = DiskUsage(partial(self._folder, DATA))
         self._measured: dict[str, WorkspaceClaim] = {}
@@ -199,8 +205,8 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         workspace = claim.handle.workspace
         self._end(claim)
         if discarded := [name for name in self._discarded() if name.startswith(f"{workspace}.")]:
-            async with self._removals:
-                await _in_a_thread(partial(self._remove, discarded))
+            async with self._turns.setdefault(claim.namespace, asyncio.Lock()), self._removals:
+                await _in_a_thread(partial(self._remove, discarded, _TURN))
             log.info("workspace removed", claim=str(claim), workspace=workspace)
 
     async def notices(self, held: Sequence[HeldClaim[WorkspaceHandle]]) -> Sequence[Notice[WorkspaceHandle]]:
@@ -272,10 +278,10 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         with self._folder(TRASH) as trash:
             return os.listdir(trash)  # noqa: PTH208 - a descriptor has no path
 
-    def _remove(self, discarded: Iterable[str]) -> None:
+    def _remove(self, discarded: Iterable[str], seconds: float) -> None:
         with self._folder(TRASH) as trash:
             for name in discarded:
-                trees.remove(trash, name, _TURN)
+                trees.remove(trash, name, seconds)
 
     def _sweep(self) -> None:
         """Have the trash emptied, in a thread of its own."""
@@ -284,17 +290,33 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             self._sweeper.start()
 
     def _empty_trash(self) -> None:
-        """Remove what can be removed; what cannot keeps nothing else from it."""
+        """Remove what can be removed; what cannot, or takes long, keeps nothing else from it."""
+        known: set[str] = set()
+        slow: list[str] = []
+        while True:
+            new = [name for name in self._listed() if name not in known]
+            slow += [name for name in new if not self._has_ended(name, _FIRST_TURN)]
+            known.update(new)
+            if not slow:
+                return
+            self._has_ended(slow.pop(0), _TURN)
+
+    def _listed(self) -> list[str]:
         try:
-            discarded = self._discarded()
+            return self._discarded()
         except OSError as error:
-            discarded = []
             log.warning("trash not read", root=str(self.configured.root), reason=str(error))
-        for name in discarded:
-            try:
-                self._remove((name,))
-            except OSError as error:
-                log.warning("not removed yet", path=str(self.configured.root / TRASH / name), reason=str(error))
+            return []
+
+    def _has_ended(self, name: str, seconds: float) -> bool:
+        """Remove it; False if it takes longer."""
+        try:
+            self._remove((name,), seconds)
+        except OSError as error:
+            path = self.configured.root / TRASH / name
+            log.warning("not removed yet", path=str(path), reason=str(error))
+            return not isinstance(error, TimeoutError)
+        return True
 
 
 def _detach(claim: WorkspaceClaim) -> None:

@@ -141,6 +141,57 @@ async def test_removals_leave_the_threads_that_record_calls_alone(
         await asyncio.gather(*removals)
 
 
+async def test_a_namespace_whose_removals_take_long_keeps_no_other_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, node, remove = threading.Event(), driver(tmp_path), trees.remove
+
+    def slow(parent: int, name: str, seconds: float) -> None:
+        if name.startswith("id-of-slow"):
+            go_on.wait()
+        remove(parent, name, seconds)
+
+    monkeypatch.setattr(trees, "remove", slow)
+    mine, others = [claim(f"slow{number}") for number in range(4)], replace(claim("a"), namespace="other")
+    for one in (*mine, others):
+        await node.prepare(one)
+    removals = [asyncio.create_task(node.remove_data(one)) for one in mine]
+    try:
+        async with asyncio.timeout(10):
+            await asyncio.sleep(0)
+            await node.remove_data(others)
+        assert not any(removal.done() for removal in removals)
+    finally:
+        go_on.set()
+        await asyncio.gather(*removals)
+    assert data(tmp_path) == trash(tmp_path) == []
+
+
+def test_what_comes_to_the_trash_waits_for_one_that_takes_long_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, removed, remove = driver(tmp_path), list[tuple[str, bool]](), trees.remove
+    folder = tmp_path / "trash"
+    for name in ("slow.1", "slow.2", "slow.3"):
+        (folder / name).mkdir(parents=True)
+
+    def slow(parent: int, name: str, seconds: float) -> None:
+        removed.append((name, is_long := seconds > 10))
+        if is_long:
+            (folder / f"after.{name}").mkdir()
+        if name.startswith("slow"):
+            raise TimeoutError(110, "still something in it")
+        remove(parent, name, seconds)
+
+    monkeypatch.setattr(trees, "remove", slow)
+    node.devices()
+    node._sweeper.join()
+    first, rest = removed[:3], removed[3:]
+    assert sorted(first) == [("slow.1", False), ("slow.2", False), ("slow.3", False)]
+    turns = [[(name, True), (f"after.{name}", False)] for name, _ in first]
+    assert rest == [one for turn in turns for one in turn]
+
+
 async def test_a_directory_that_is_being_made_is_not_emptied_as_trash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
