@@ -18,6 +18,9 @@ _SHOWN = ("workspace", "bytes", "owner")
 _AWAITED = 10_000
 """So many claims are remembered that views wait for. When there are more, whichever comes wakes them all."""
 
+_Claim = ClaimRequest[WorkspaceParameters, WorkspaceClass]
+_Request = Request[WorkspaceParameters, WorkspaceClass]
+
 
 class Named(NamedTuple):
     """A claim by its namespace and name."""
@@ -65,7 +68,7 @@ class Views:
         if name is not None and there is not None and there.uid == uid:  # the name may be another's by now
             del self._there[name]
 
-    def rules(self, request: Request[WorkspaceParameters, WorkspaceClass]) -> Iterator["ViewRule"]:
+    def rules(self, request: _Request) -> Iterator["ViewRule"]:
         """Where the request's views can be: where what they show is, or comes to be with the same request."""
         own = {Named(request.pod.namespace, claim.claim) for claim in request.claims if not claim.generated}
         for name in sources(request):
@@ -101,24 +104,29 @@ class ViewRule(NamedTuple):
         if self.there is None:
             return f"claim {self.claim.name}, the source, has no workspace yet"
         if self.there.handle.get("enforce", "Watch") != "Watch":
-            return f"claim {self.claim.name} has a file system of its own (enforce=Image), which can't be shown"
+            return _own_file_system(self.claim.name)
         return "" if node == self.there.node else f"claim {self.claim.name} is on node {self.there.node}"
 
 
-def sources(request: Request[WorkspaceParameters, WorkspaceClass]) -> Iterator[Named]:
+def sources(request: _Request) -> Iterator[Named]:
     """The claims that the request's views are to show."""
     for claim in request.claims:
         if claim.parameters.source is not None:
             yield Named(request.pod.namespace, claim.parameters.source.claim)
 
 
-def misused(claim: ClaimRequest[WorkspaceParameters, WorkspaceClass]) -> str:
+def _own_file_system(name: str) -> str:
+    return f"claim {name} has a file system of its own (enforce=Image), which can't be shown"
+
+
+def misused(claim: _Claim, request: _Request) -> str:
     """What a view asks for and can't have, "" if nothing."""
     asked = claim.parameters
     if asked.source is None:
         return ""
-    if asked.source.claim == claim.claim and not claim.generated:
-        return f"source.claim={asked.source.claim} of claim {claim.claim} is the claim itself: name another one"
+    of_pod = (one for one in request.claims if one.claim == asked.source.claim and not one.generated)
+    if fault := next((_not_shown(one, claim) for one in of_pod), ""):
+        return fault
     given = (("size", asked.size), ("group", asked.group), ("reserve", asked.reserve))
     fields = [name for name, value in given if value is not None]
     if asked.reclaim != "Delete":
@@ -126,6 +134,15 @@ def misused(claim: ClaimRequest[WorkspaceParameters, WorkspaceClass]) -> str:
     if not fields:
         return ""
     return f"claim {claim.claim} has a source, and no room of its own: leave out {' and '.join(fields)}, or source"
+
+
+def _not_shown(source: _Claim, view: _Claim) -> str:
+    """Why the claim of the same pod will never be shown, "" if it will."""
+    if source.uid == view.uid:
+        return f"source.claim={source.claim} of claim {view.claim} is the claim itself: name another one"
+    if source.parameters.source is not None:
+        return f"source.claim={source.claim} of claim {view.claim} is a view: name the claim that it shows"
+    return "" if source.class_parameters.enforce == "Watch" else _own_file_system(source.claim)
 
 
 def name_record(name: Named) -> Mapping[str, str]:

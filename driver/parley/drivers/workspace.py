@@ -303,7 +303,7 @@ def _groups(request: WorkspaceRequest) -> Iterator[tuple[Group, str]]:
 def _fault(request: WorkspaceRequest) -> str:
     """Why no node will ever do, "" if that is not so."""
     for claim in request.claims:
-        if fault := misused(claim):
+        if fault := misused(claim, request):
             return fault
         most = claim.class_parameters.max_size
         if most is not None and _bytes(claim) > parse(most):

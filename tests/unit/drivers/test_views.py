@@ -163,6 +163,18 @@ async def test_nobody_shows_itself_nor_what_is_a_file_system_of_its_own() -> Non
     assert set(refusals(driver, a_view("view", "work")).values()) == {why}
 
 
+async def test_nor_is_such_a_file_system_or_another_view_shown_to_the_pod_that_is_first_to_use_both() -> None:
+    driver = stocked()
+    view, limited = a_view("view", "work", mountPath="/in"), a_claim("work", class_={"enforce": "Image"})
+    driver._enforcing.update(NODES)
+    why = "claim work has a file system of its own (enforce=Image), which can't be shown"
+    assert set(refusals(driver, view, limited).values()) == {why}
+    why = "source.claim=work of claim view is a view: name the claim that it shows"
+    others = a_view("work", "view", mountPath="/other"), a_view("work", "more", mountPath="/other")
+    for other in others:
+        assert set(refusals(driver, view, other, a_claim("more")).values()) == {why}
+
+
 @pytest.mark.parametrize("name", ["", "Work", "../work", "work/other", "-work"])
 def test_a_source_is_a_claims_name(name: str) -> None:
     with pytest.raises(ValidationError):
