@@ -17,6 +17,7 @@ from parley.kube.client import Client, NotFound
 from parley_kubelet.claims import releases
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.claims.releases import Receipts
+from parley_kubelet.state.durable import Folder
 
 
 @pytest.fixture
@@ -99,6 +100,31 @@ async def test_a_request_that_comes_later_is_heard(client: Client, plugin: Prepa
         await asyncio.sleep(0.05)
         await asked(client, "u1")
         await receipt(client)
+
+
+async def test_many_that_are_still_prepared_cost_one_look_at_what_is_held(
+    client: Client, node: PortNode, plugin: Preparation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, reads, look, read = list[Receipts](), list[str](), Receipts.look, Folder.read
+    for number in range(10):
+        await plugin.prepare(await node.claim(f"c{number}", number))
+    for uid in await plugin.entries():
+        await asked(client, uid, name=uid)
+    await asked(client, "u1")
+
+    async def counted_look(receipts: Receipts) -> None:
+        looks.append(receipts)
+        await look(receipts)
+
+    def counted_read(folder: Folder, name: str) -> bytes | None:
+        reads.append(name)
+        return read(folder, name)
+
+    monkeypatch.setattr(Receipts, "look", counted_look)
+    monkeypatch.setattr(Folder, "read", counted_read)
+    async with answering(client, plugin):
+        await receipt(client)
+    assert len(reads) <= 2 * len(looks), "one for all of them, one for the receipt that is given"
 
 
 async def test_what_is_prepared_gets_it_when_it_is_unprepared(
