@@ -72,9 +72,9 @@ class DiskUsage:
         one = self._followed.get(name)
         return None if one is None else one.measured
 
-    def names(self) -> Collection[str]:
+    def names(self) -> frozenset[str]:
         """Those that are followed: in use now, or before, and there still."""
-        return tuple(self._followed)
+        return frozenset(self._followed)
 
     def wait(self, seconds: float | None = None) -> None:
         """Until nothing is to be measured now."""

@@ -215,7 +215,8 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         watched = (claim for claim, handle in handles if handle.enforce == "Watch" and not handle.source)
         in_use = {claim.handle.workspace: claim for claim in watched}
         self._usage.follow(in_use.keys())
-        self._measured = {name: claim for name, claim in self._measured.items() if name in self._usage.names()}
+        followed = self._usage.names()
+        self._measured = {name: claim for name, claim in self._measured.items() if name in followed}
         self._measured.update(in_use)
         found = ((claim, self._usage.of(name)) for name, claim in self._measured.items())
         return [notice for claim, used in found if used and (notice := self._notice(claim, used))]

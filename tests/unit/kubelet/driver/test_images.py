@@ -160,7 +160,7 @@ async def test_its_size_is_not_watched(tmp_path: Path) -> None:
     node, mine = driver(tmp_path), limited("a")
     await node.prepare(mine)
     assert await node.notices([HeldClaim(mine, {})]) == []
-    assert node._usage.names() == ()
+    assert node._usage.names() == frozenset()
 
 
 async def test_it_is_retained_as_a_whole(tmp_path: Path, attached: Loops) -> None:

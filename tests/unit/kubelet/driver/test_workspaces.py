@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from parley.drivers.workspace import DISK, WorkspaceDriver
 from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
 from parley_kubelet.driver import measuring, trees, workspaces
+from parley_kubelet.driver.usage import DiskUsage
 from parley_kubelet.driver.workspaces import WorkspaceHandle, WorkspaceNode, WorkspaceSettings
 from parley_kubelet.hooks import DeviceName, HeldClaim, NodeClaim, Refused
 from parley_kubelet.testing import NodeScenario, check_node_driver, node_claim
@@ -392,7 +393,22 @@ async def test_nothing_is_told_or_remembered_of_one_that_was_removed(tmp_path: P
     await node.unprepare(HeldClaim(large, {}))
     await node.remove_data(large)
     assert await notices(node) == {}
-    assert (node._usage.names(), node._measured) == ((), {})
+    assert (node._usage.names(), node._measured) == (frozenset(), {})
+
+
+async def test_what_is_measured_is_listed_once_for_all_of_thousands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, names, listed = driver(tmp_path), DiskUsage.names, list[int]()
+
+    def counted(usage: DiskUsage) -> frozenset[str]:
+        found = names(usage)
+        listed.append(len(found))
+        return found
+
+    monkeypatch.setattr(DiskUsage, "names", counted)
+    await notices(node, *(claim(f"c{number}") for number in range(10)))
+    assert listed == [10, 10]
 
 
 async def test_who_uses_more_than_its_size_is_told_with_both_figures(tmp_path: Path) -> None:
