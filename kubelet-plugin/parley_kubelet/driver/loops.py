@@ -83,7 +83,7 @@ def _info(path: Path) -> tuple[int | bytes, ...] | None:
     """None of a device that nothing is attached to."""
     found = bytearray(_INFO.size)
     try:
-        with _opened(path) as device:
+        with _opened(path, os.O_RDONLY) as device:  # udev probes whatever was open for writing
             fcntl.ioctl(device, _GET, found)
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.ENOENT, errno.ENODEV):
@@ -133,8 +133,8 @@ def _control() -> int:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    device = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+def _opened(path: Path, access: int = os.O_RDWR) -> Iterator[int]:
+    device = os.open(path, access | os.O_CLOEXEC)
     try:
         yield device
     finally:

@@ -1,9 +1,11 @@
 """Loop devices of this machine: found again by their labels, had back while they are in use, gone afterwards."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 import pytest
 
@@ -59,6 +61,28 @@ def test_one_that_is_in_use_goes_with_its_last_user_and_can_be_had_back(
     finally:
         subprocess.run(["umount", str(place)], check=True)
     assert attached(file) == []
+
+
+def test_other_devices_are_not_opened_for_writing(
+    file: Path, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, opened, open_ = loops.attach(file, label), list[str](), os.open
+    other = tmp_path / "other"
+    other.write_bytes(file.read_bytes())
+
+    def noted(path: Any, flags: int, *more: Any, **named: Any) -> int:
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            opened.append(str(path))
+        return open_(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", noted)
+    second = loops.attach(other, f"{label}-2")
+    loops.attach(other, f"{label}-2")
+    loops.detach(f"{label}-2")
+    loops.detach(f"{label}-3")
+    monkeypatch.undo()
+    assert device != second
+    assert {path for path in opened if path.startswith("/dev/loop")} == {"/dev/loop-control", str(second)}
 
 
 def test_another_file_of_that_label_has_a_device_of_its_own(file: Path, label: str, tmp_path: Path) -> None:
