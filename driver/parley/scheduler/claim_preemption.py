@@ -134,7 +134,7 @@ class ClaimPreemption:
                 self._nominate(preemptor, plan)
                 await self._evict(pod, plan)
             except _Spared as error:
-                self._spare(pod, error)
+                self._spare(error)
                 continue
             except Forbidden as error:
                 log.warning("eviction forbidden", pod=_name(pod), error=error.message)
@@ -186,8 +186,8 @@ class ClaimPreemption:
         if doubted:
             raise Busy
 
-    def _spare(self, pod: Pod, error: _Spared) -> None:
-        message = f"{_one(pod, error.victim)} could not be evicted: {error}"
+    def _spare(self, error: _Spared) -> None:
+        message = f"could not be evicted: {error}"
         self._spared[error.victim.metadata.uid] = _Respite(now() + SPARED_SECONDS, message)
 
     def _spared_now(self) -> Mapping[str, _Respite]:
@@ -201,7 +201,8 @@ class ClaimPreemption:
         plan = self._victims(preemptor).plan() if spared else None
         for victim in plan.victims if plan is not None else ():
             if (respite := spared.get(victim.metadata.uid)) is not None:
-                return Postponed("", respite.message, max(respite.until - now(), 0.0))
+                message = f"{_one(preemptor.pod, victim)} {respite.message}"
+                return Postponed("", message, max(respite.until - now(), 0.0))
         return None
 
     def _postponed(self, pod: Pod, plan: Plan) -> Postponed | None:

@@ -10,7 +10,7 @@ from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.grump import APART, add_grump
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, PODS, TEMPLATES
 from parley.control.caches.cluster import reference
 from parley.control.ledger import Holding
 from parley.control.nominations import KEPT_SECONDS
@@ -441,6 +441,28 @@ def test_where_a_budget_spares_all_the_pod_waits_until_it_allows_one(play: Play)
         await world.settle(SPARED_SECONDS + 5)
         assert evicted == ["low"]
         assert await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
+def test_a_pod_that_a_budget_spares_is_named_in_its_own_namespace_alone(play: Play) -> None:
+    """Also where a pod of that namespace was told first."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, a=1)
+        await hold(world, low=1)
+        await budget(world, 0, app="test")
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle(SPARED_SECONDS / 2)
+        for kind, name in ((TEMPLATES, "one"), (PODS, "urgent")):
+            like = await world.client.get(kind.untyped(), name, "default")
+            await world.client.create(kind, {"metadata": {"name": name}, "spec": like["spec"]}, "other")
+        await world.settle(SPARED_SECONDS / 4)
+
+        own, foreign = [await world.client.get(POD_SCHEDULINGS, "urgent", name) for name in ("default", "other")]
+        why = "could not be evicted: Cannot evict pod as it would violate the pod's disruption budget."
+        assert own.status.message.endswith(f"Pod default/low {why}")
+        assert foreign.status.message.endswith(f"A pod elsewhere {why}")
 
     play(scenario)
 
