@@ -1,4 +1,4 @@
-"""Numbers with their nouns or units, and lists of names, in messages that people read. Pure."""
+"""Numbers with their nouns or units, lists of names, and what others wrote, in texts that people read. Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -23,6 +23,19 @@ def listed(names: Iterable[str], most: int = 5) -> str:
     found = list(names)
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return f"{', '.join(found[:most])}{more}"
+
+
+def printable(text: str) -> str:
+    """The text in one line, with escapes for the characters that a terminal obeys instead of showing them: users,
+    drivers and containers write what they like."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same of a text that may have several lines."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def bytes_text(amount: int) -> str:

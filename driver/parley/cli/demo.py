@@ -5,16 +5,17 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
 
 from parley.api.exits import Exit
 from parley.api.resources import NODES
+from parley.api.wording import printable_lines
 from parley.cli import logs
 from parley.cli.extender import PARLEY
 from parley.cli.logs import LogFormat
 from parley.cli.outcomes import show_outcome
 from parley.cli.output import Format, NoHeaders, Output
 from parley.cli.timeline import story, summary
+from parley.explain.text import console
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.manifests import read
@@ -59,16 +60,16 @@ def demo(
 
 
 def _show(records: Sequence[PodRecord], nodes: Sequence[str]) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    out = console(soft_wrap=True)
     for record in records:
-        console.print(story(record, nodes))
-    console.print(summary(records))
+        out.print(story(record, nodes))
+    out.print(summary(records))
 
 
 def refuse(error: Exception) -> NoReturn:
     """Say what is wrong with the input, each fault on a line, and end the command."""
     for fault in getattr(error, "faults", (error,)):
-        typer.echo(f"error: {fault}", err=True)
+        typer.echo(f"error: {printable_lines(str(fault))}", err=True)
     raise typer.Exit(Exit.WRONG_INPUT) from None
 
 

@@ -9,6 +9,7 @@ from typing import NoReturn
 import typer
 
 from parley.api.exits import Exit
+from parley.api.wording import printable_lines
 
 _NO_ADDRESS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
 """Nothing can be served where it was asked for."""
@@ -16,7 +17,7 @@ _NO_ADDRESS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
 
 def end(message: object, status: Exit) -> NoReturn:
     """Say it and exit."""
-    typer.echo(f"error: {message}", err=True)
+    typer.echo(f"error: {printable_lines(str(message))}", err=True)
     raise typer.Exit(status)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from parley.api.wording import printable
 from parley.cli.asking import (
     AllNamespaces,
     As,
@@ -108,7 +109,7 @@ class _Printer:
             self._print(rows, world)
         if self._output not in (Output.JSON, Output.YAML):
             for unread in world.unread:
-                typer.echo(f"not read: {unread}", err=True)
+                typer.echo(f"not read: {printable(unread)}", err=True)
 
     async def more(self, world: Snapshot) -> None:
         """What is new; as data all of it, if anything is."""

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from parley.api.wording import printable_lines
 from parley.cli import logs
 from parley.cli.demo import FailOnWaiting, SchedulerNames, finish, refuse
 from parley.cli.extender import PARLEY
 from parley.cli.outcomes import show_outcome
 from parley.cli.output import Format, NoHeaders, Output
 from parley.cli.timeline import summary
+from parley.explain.text import console
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.cluster_import import import_objects, pods_of
@@ -142,7 +143,7 @@ def _tell(recording: Recording, pods: int, ended: threading.Event) -> None:
 
 
 def _show(records: Sequence[PodRecord]) -> None:
-    out = Console(highlight=False, soft_wrap=True)
+    out = console(soft_wrap=True)
     out.print(summary(records))
     whys: dict[str, list[str]] = {}
     for record in records:
@@ -150,6 +151,6 @@ def _show(records: Sequence[PodRecord]) -> None:
             whys.setdefault(record.reason or "waits", []).append(f"{record.namespace}/{record.name}")
     for why, names in list(whys.items())[:_WHYS]:
         shown = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-        out.print(f"\n{shown}: {why}")
+        out.print(f"\n{shown}: {printable_lines(why)}")
     if len(whys) > _WHYS:
         out.print(f"\nand {len(whys) - _WHYS} more reasons (-o json has all)")

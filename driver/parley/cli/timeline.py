@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from parley.api.models import ClaimScheduling, PodScheduling
-from parley.api.wording import counted
+from parley.api.wording import counted, printable, printable_lines
 from parley.simulate.recording import PodRecord
 
 _LABEL = 12
@@ -23,10 +23,10 @@ def story(record: PodRecord, nodes: Sequence[str]) -> Text:
     width = max([len(label) for label, _ in negotiation] + [_LABEL])
     for label, content in negotiation:
         text.append(f"  {label:<{width}}  ", style="cyan")
-        text.append(f"{content}\n")
+        text.append(f"{printable_lines(content)}\n")
     for step in record.steps:
         text.append(f"  {f'+{step.at:.1f} s':<{width}}  ", style="dim")
-        text.append(f"{step.text}\n")
+        text.append(f"{printable_lines(step.text)}\n")
     return text
 
 
@@ -78,7 +78,7 @@ def summary(records: Sequence[PodRecord]) -> Text:
     place = max((len(r.node) for r in records), default=0)
     for record in records:
         title = f"{record.namespace}/{record.name}"
-        text.append(f"  {title:<{width}}  {record.node or '-':<{place}}  {_in_short(record)}\n")
+        text.append(f"  {title:<{width}}  {record.node or '-':<{place}}  {printable(_in_short(record))}\n")
     text.rstrip()
     return text
 

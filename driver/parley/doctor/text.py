@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from parley.api.wording import counted
+from parley.api.wording import counted, printable
 from parley.doctor.diagnosing import Diagnosis
 from parley.doctor.findings import Finding, Severity
 
@@ -17,9 +17,9 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
     width = max((len(finding.check) for finding in diagnosis.findings), default=0)
     for finding in diagnosis.findings:
         about = f"{finding.about}: " if finding.about else ""
-        yield f"{finding.severity.value:<{_WIDTH}}  {finding.check:<{width}}  {about}{finding.text}"
+        yield printable(f"{finding.severity.value:<{_WIDTH}}  {finding.check:<{width}}  {about}{finding.text}")
         if finding.remedy:
-            yield f"{'':<{_WIDTH}}  {'':<{width}}  -> {finding.remedy}"
+            yield printable(f"{'':<{_WIDTH}}  {'':<{width}}  -> {finding.remedy}")
     yield ""
     yield summary(diagnosis)
 

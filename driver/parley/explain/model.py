@@ -1,10 +1,12 @@
 """An explanation as data: what `parley explain -o json` prints, in camelCase; see docs/explain.md."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from pydantic.alias_generators import to_camel
+
+from parley.api.wording import printable_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,17 @@ class Explanation:
     def title(self) -> str:
         """Namespace and name."""
         return f"{self.namespace}/{self.name}"
+
+
+def readable(value: Any) -> Any:
+    """The same value; its texts, at any depth, can be shown on a terminal."""
+    if isinstance(value, str):
+        return printable_lines(value)
+    if isinstance(value, tuple):
+        return tuple(map(readable, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: readable(getattr(value, f.name)) for f in fields(value)})
+    return value
 
 
 def wire(value: Any) -> Any:

@@ -4,6 +4,7 @@ Without a terminal nothing is wrapped and nothing is coloured, so that `grep` an
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -11,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from parley.api.reasons import NO_CANDIDATES
-from parley.api.wording import counted, listed
+from parley.api.wording import counted, listed, printable
 from parley.explain.matrix import DOES_NOT_FIT, NOT_VIABLE, SELECTED, UNKNOWN, VIABLE, grouped
-from parley.explain.model import Cell, ClaimDetails, Explanation, NodeRow, PodFinding
+from parley.explain.model import Cell, ClaimDetails, Explanation, NodeRow, PodFinding, readable
 from parley.explain.times import ago
 
 NARROW = 80
@@ -25,10 +26,12 @@ _ROWS = 20
 _STYLES = {SELECTED: "green", VIABLE: "green", NOT_VIABLE: "yellow", DOES_NOT_FIT: "dim", UNKNOWN: "cyan"}
 
 
-def console(width: int | None = None) -> Console:
-    """For stdout; as wide as what is printed if that is no terminal."""
-    made = Console(highlight=False, width=width)
-    return made if made.is_terminal or width is not None else Console(highlight=False, width=_UNLIMITED)
+def console(width: int | None = None, **options: Any) -> Console:
+    """For stdout, unless `options` say otherwise; as wide as what is printed if that is no terminal. Brackets and
+    colons of a text mean nothing else."""
+    options |= {"highlight": False, "markup": False, "emoji": False}
+    made = Console(width=width, **options)
+    return made if made.is_terminal or width is not None else Console(width=_UNLIMITED, **options)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> Table:
@@ -43,13 +46,14 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> 
 
 def print_rows(headings: Sequence[str], rows: Iterable[Sequence[str]], *, headed: bool) -> None:
     """On stdout; without the headings, where it is not to be `headed`."""
-    made = table(headings, [[Text(cell) for cell in row] for row in rows])
+    made = table(headings, [[Text(printable(cell)) for cell in row] for row in rows])
     made.show_header = headed
     print_plain(console(), made)
 
 
 def show(out: Console, explanation: Explanation, *, every_node: bool = False) -> None:
     """Print it; of nodes about which the same is said only one row, unless `every_node`."""
+    explanation = readable(explanation)
     for part in _parts(explanation, narrow=out.width < NARROW, rows=_rows(explanation, every_node=every_node)):
         print_plain(out, part)
 

@@ -6,12 +6,15 @@ from typing import Any
 
 import orjson
 import pytest
+import typer
 import yaml
 from tests.unit.cli.serving import Answers, answers_of, served
 from tests.unit.scheduler.conftest import World
 from typer.testing import CliRunner, Result
 
+from parley.api.exits import Exit
 from parley.api.resources import PODS
+from parley.cli.failures import end
 from parley.cli.main import app, plugin
 from parley.kube.client import Client
 from parley.simulate.virtual_time import run
@@ -144,3 +147,36 @@ def test_what_can_not_be_explained(explain: Explain, arguments: tuple[str, ...])
 
     assert result.exit_code == 2
     assert "only pods can be explained" in result.stderr
+
+
+@pytest.mark.parametrize("command", [("explain", "pods"), ("get", "waiting", "-o", "wide")])
+def test_what_users_wrote_into_parameters_neither_breaks_the_output_nor_commands_the_terminal(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    async def cluster() -> Answers:
+        world = World()
+        world.start_kubernetes()
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one", model="[/bold]")
+        await world.add_template("two", **{"[/bold]\x1b[2J\r": 1})
+        await world.add_pod("first", "one")
+        await world.add_pod("second", "two")
+        await world.settle()
+        await world.stop()
+        return answers_of(world.server)
+
+    with served(run(cluster()), tmp_path) as kubeconfig:
+        result = CliRunner().invoke(app, [*command, "--kubeconfig", str(kubeconfig)])
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "[/bold]\\x1b[2J\\r=1 is not a parameter" in result.stdout
+    assert [line for line in result.stdout.split("\n") if not line.isprintable()] == []
+
+
+def test_what_an_api_server_says_commands_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        end("pods is forbidden:\n\x1b]0;title\x07", Exit.FORBIDDEN)
+
+    assert capfd.readouterr().err == "error: pods is forbidden:\n\\x1b]0;title\\x07\n"

@@ -135,6 +135,25 @@ def test_a_device_less(dump: Path) -> None:
     assert [name for name, (node, _) in pods.items() if node == "b"] == []
 
 
+def test_what_users_wrote_into_parameters_changes_nothing_in_the_output(dump: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.yaml"
+    spec = {"resourceClassName": "gpu", "parameters": {"[/bold]\x1b[2J": 1}}
+    template = {"metadata": {"name": "odd"}, "spec": {"spec": spec}}
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "odd"}]
+    pod = {"metadata": {"name": "odd"}, "spec": {"resourceClaims": claims, "containers": [using("gpu")]}}
+    kinds = [("parley.dev/v1alpha1", "ResourceClaimTemplate", template), ("v1", "Pod", pod)]
+    more.write_text(yaml.safe_dump_all({"apiVersion": v, "kind": kind, **body} for v, kind, body in kinds))
+
+    result = simulate(dump, "--add", more)
+
+    assert result.exit_code == 0, result.stderr
+    assert "[/bold]\\x1b[2J=1 is not a parameter" in result.stdout
+
+
+def using(entry: str) -> dict[str, Any]:
+    return {"name": "main", "image": "none", "resources": {"claims": [{"name": entry}]}}
+
+
 def test_as_a_table(dump: Path) -> None:
     result = simulate(dump, command=plugin)
 

@@ -9,9 +9,9 @@ from tests.unit.doctor.conftest import Sick
 from tests.unit.doctor.healthy import NOW
 
 from parley.api.resources import Resource
-from parley.doctor.diagnosing import CHECKS, diagnose
+from parley.doctor.diagnosing import CHECKS, Diagnosis, diagnose
 from parley.doctor.facts import EVERYWHERE, IN_NAMESPACE
-from parley.doctor.findings import Severity
+from parley.doctor.findings import Finding, Severity
 from parley.doctor.kinds import VERSION
 from parley.doctor.text import lines
 from parley.kube.client import Call, Client, Forbidden
@@ -23,6 +23,15 @@ async def test_where_all_is_well_there_is_nothing_to_mend(cluster: Sick) -> None
     assert diagnosis.verdict is Severity.OK
     assert [finding.remedy for finding in diagnosis.findings if finding.remedy] == []
     assert list(lines(diagnosis))[-1] == f"All well: {len(diagnosis.findings)} findings, nothing to fix."
+
+
+def test_a_finding_cannot_look_like_another_one() -> None:
+    """A driver's Lease says who holds it, in that driver's words."""
+    finding = Finding(Severity.ERROR, "held by\n\x1b[2Jok       leader", about="Lease a")
+
+    assert next(lines(Diagnosis((finding,), "parley-system", "1", ""))) == (
+        "error      Lease a: held by\\n\\x1b[2Jok       leader"
+    )
 
 
 class Refusing(Client):

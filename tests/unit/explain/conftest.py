@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from io import StringIO
 
 import pytest
-from rich.console import Console
 from tests.unit.scheduler.conftest import World, played
 
 from parley.cli import logs
@@ -57,6 +56,5 @@ def said(told: Explanation, by: str) -> list[str]:
 def text_of(told: Explanation, width: int | None = None) -> str:
     """As it is printed where there is no terminal, or on one so wide."""
     written = StringIO()
-    out = console(width)
-    show(Console(file=written, highlight=False, width=out.width), told)
+    show(console(width, file=written), told)
     return written.getvalue()

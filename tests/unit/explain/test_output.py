@@ -1,17 +1,16 @@
 """How an explanation is printed: on terminals of any width, without one, and as data with documented fields."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from io import StringIO
 from pathlib import Path
 
 import orjson
 import pytest
-from rich.console import Console
 from tests.unit.explain.conftest import text_of
 
 from parley.explain.model import Cell, ClaimDetails, Explanation, NodeRow, PodFinding, Remedy, wire
-from parley.explain.text import show
+from parley.explain.text import console, show
 
 PAGE = (Path(__file__).parents[3] / "docs" / "explain.md").read_text()
 
@@ -58,9 +57,33 @@ def test_on_a_terminal_lines_fit(width: int) -> None:
 
 def test_on_a_terminal_there_is_colour() -> None:
     written = StringIO()
-    show(Console(file=written, force_terminal=True, width=100, color_system="standard"), explanation(1))
+    show(console(100, file=written, force_terminal=True, color_system="standard"), explanation(1))
 
     assert "\x1b[" in written.getvalue()
+
+
+HOSTILE = "[/red]\x1bc\x1b[\x1b[31m31m\x1b]8;;http://evil.example\x1b\\:warning:\x9b2J"
+SHOWN = HOSTILE.replace("\x1b", r"\x1b").replace("\x9b", r"\x9b")
+
+
+@pytest.mark.parametrize("width", [40, 1000], ids=["narrow", "wide"])
+def test_what_users_and_drivers_wrote_is_shown_and_changes_nothing(width: int) -> None:
+    """Neither Rich's markup nor the terminal's own, on which there is colour besides."""
+    told = replace(
+        explanation(1),
+        message=HOSTILE,
+        claims=(ClaimDetails("gpu", "template one", "p-gpu", "gpu", "d.example.com", "pending", HOSTILE + "1"),),
+        nodes=(NodeRow("a", "notViable", HOSTILE, True, (Cell("gpu", False, HOSTILE),)),),
+        findings=(PodFinding("kubelet", "Unhealthy", HOSTILE),),
+        remedies=(Remedy("advice", HOSTILE),),
+        unread=(HOSTILE,),
+    )
+    written = StringIO()
+    show(console(width, file=written, force_terminal=True, color_system="standard"), told)
+
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", written.getvalue())
+    assert [line for line in plain.split("\n") if not line.isprintable()] == []
+    assert width == 40 or plain.count(SHOWN) == 7
 
 
 def test_nodes_of_which_the_same_is_said_are_one_line() -> None:
