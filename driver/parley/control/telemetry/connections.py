@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from parley.control.telemetry.handshakes import Handshakes
+
 _SWEEP_SECONDS = 1.0
-_HANDSHAKE_SECONDS = 10.0
 _LINGERING_SECONDS = 2.0
 """So long what follows a request that was answered already is read, so that the client sees the answer."""
 
@@ -33,11 +34,12 @@ _LOG_EVERY = 10.0
 class ConnectionLimits:
     """`most` connections at a time (or half of the files that the process may open), each closed when it was
     idle for `idle` seconds. One that is idle for less than `spared` seconds is not closed for a new one, which is
-    closed instead."""
+    closed instead. Over TLS, `handshakes` more may be connections that do not count yet."""
 
     most: int = 1024
     idle: float = 30.0
     spared: float = 0.0
+    handshakes: int = 700
 
 
 ANYBODY = ConnectionLimits()
@@ -68,7 +70,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._doorkeeper.gone(self._inner, self)
-        self._inner.connection_lost(exc)
+        if self.transport is not None:  # else it was lost in the moment in which it was encrypted
+            self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self._inner.data_received(data)
@@ -230,16 +233,16 @@ async def _listening(
         assert runner.server is not None
         doorkeeper = Doorkeeper(runner.server, limits, loop.time)
         doorkeepers.append(doorkeeper)
-        handshake = _HANDSHAKE_SECONDS if context is not None else None
-        listening = await loop.create_server(
-            doorkeeper, host, port, ssl=context, ssl_handshake_timeout=handshake, backlog=_BACKLOG
-        )
+        handshakes = Handshakes(doorkeeper, context, limits.handshakes) if context is not None else None
+        listening = await loop.create_server(handshakes or doorkeeper, host, port, backlog=_BACKLOG)
         sweeping = asyncio.create_task(doorkeeper.sweeping())
         try:
             yield listening.sockets[0].getsockname()[1]
         finally:
             listening.close()
             sweeping.cancel()
+            if handshakes is not None:
+                await handshakes.end()
     finally:
         await runner.cleanup()
 

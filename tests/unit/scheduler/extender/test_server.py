@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 import structlog.testing
 
-from parley.control.telemetry.connections import allow_many_files
+from parley.control.telemetry.connections import SCHEDULER, allow_many_files
 from parley.kube.lease import LeaseLost
 from parley.scheduler.extender.certificates import Certificates
 from parley.scheduler.extender.server import serving
@@ -186,15 +186,57 @@ async def test_certificates_that_are_just_being_replaced_leave_the_known_ones_in
             assert (await ask("filter", b"{}"))[0] == 200
 
 
-async def test_a_burst_of_bindings_loses_no_connection() -> None:
+async def test_whoever_connects_without_a_word_is_given_up_for_others_before_it_has_cost_much(
+    tmp_path: Path,
+) -> None:
+    """It needs no certificate for that. The scheduler gets in meanwhile."""
+    allow_many_files()
+    made, count = authority(tmp_path / "pki"), SCHEDULER.handshakes + 100
+    async with serving(Echo, "127.0.0.1", 0, files(made).context()) as port:
+        silent = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in range(count)))
+        async with asyncio.timeout(5):
+            while over(silent) < 100:  # noqa: ASYNC110 - none of them is a particular one
+                await asyncio.sleep(0.01)
+        async with asking(port, scheduler(made)) as ask:
+            assert (await ask("filter", b"{}"))[0] == 200
+        assert over(silent) == 101
+        for _, writer in silent:
+            writer.transport.abort()
+
+
+def over(connections: Sequence[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> int:
+    """How many the other side has closed."""
+    return sum(reader.at_eof() or reader.exception() is not None for reader, _ in connections)
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    try:
+        assert await reader.read() == b""
+    except ConnectionError:
+        pass
+
+
+async def test_handshakes_that_are_under_way_do_not_hold_up_the_end_of_the_process(tmp_path: Path) -> None:
+    async with asyncio.timeout(5):
+        async with serving(Echo, "127.0.0.1", 0, files(authority(tmp_path / "pki")).context()) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            await asyncio.sleep(0.1)
+        await ended(reader)
+        writer.close()
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "over TLS"])
+async def test_a_burst_of_bindings_loses_no_connection(tmp_path: Path, tls: bool) -> None:
     """kube-scheduler opened up to 660 connections at a time; an error on one of them costs a pod its backoff."""
     allow_many_files()
-    async with serving(Echo, "127.0.0.1", 0) as port:
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
+    made = authority(tmp_path / "pki")
+    context, scheme = (files(made).context(), "https") if tls else (None, "http")
+    async with serving(Echo, "127.0.0.1", 0, context) as port:
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60, ssl=scheduler(made) if tls else True)
         async with aiohttp.ClientSession(connector=connector) as session:
 
             async def bind(number: int) -> str:
-                async with session.post(f"http://127.0.0.1:{port}/bind", data=str(number)) as answer:
+                async with session.post(f"{scheme}://127.0.0.1:{port}/bind", data=str(number)) as answer:
                     return await answer.text()
 
             expected = [f"bind {number}" for number in range(700)]
