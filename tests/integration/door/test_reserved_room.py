@@ -8,6 +8,7 @@ runs it on another Kubernetes.
 import time
 import uuid
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +157,23 @@ async def test_without_one_others_have_the_room(team: Namespace, parley: Parley)
 @pytest.fixture
 def reservation_pods(cluster: Cluster) -> Iterator[None]:
     """What the chart gives the controller for them."""
-    values = {"reservationPods": {"enabled": True}}
-    manifest = chart(DEPLOY, values, "--show-only", "templates/base/reservation-pods.yaml")
+    with granted(cluster, {"reservationPods": {"enabled": True}}, "base/reservation-pods"):
+        yield
+
+
+@pytest.fixture
+def beside_a_scheduler(cluster: Cluster) -> Iterator[None]:
+    """The same, and what it gives the second scheduler that is in the controller's pods, with the same account."""
+    values = {"reservationPods": {"enabled": True}, "secondScheduler": {"enabled": True}}
+    with granted(cluster, values, "base/reservation-pods", "extender/permissions/scheduler"):
+        yield
+
+
+@contextmanager
+def granted(cluster: Cluster, values: Mapping[str, Any], *templates: str) -> Iterator[None]:
+    """These of the chart's templates, within the block."""
+    shown = (argument for name in templates for argument in ("--show-only", f"templates/{name}.yaml"))
+    manifest = chart(DEPLOY, values, *shown)
     cluster.kubectl("apply", "-f", "-", stdin=manifest)
     deadline = time.monotonic() + LIMIT
     while not refused(cluster):
@@ -324,6 +340,18 @@ async def test_the_controllers_account_makes_no_other_pods(
         with pytest.raises(Forbidden):
             await account.patch(PODS, "mine", {"spec": {"schedulingGates": []}}, HOME)
         await account.delete(PODS, "mine", HOME)
+
+
+async def test_a_scheduler_with_the_controllers_account_preempts_and_makes_no_pods(
+    admin: Client, controller_account: Path, beside_a_scheduler: None
+) -> None:
+    unscheduled = {**PLAIN, "spec": {**CONTAINERS, "schedulerName": "nobody"}}
+    async with HttpClient.from_kubeconfig(str(controller_account)) as account:
+        for namespace in ("default", HOME):
+            await admin.create(PODS, unscheduled, namespace)
+            await account.delete(PODS, "mine", namespace)
+        with pytest.raises(Forbidden, match="can create only pods with the scheduling gate"):
+            await account.create(PODS, PLAIN, HOME)
 
 
 @pytest.fixture

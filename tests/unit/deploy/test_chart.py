@@ -204,6 +204,18 @@ def test_pods_may_be_evicted_only_where_that_is_chosen() -> None:
     assert may_evict({"preemption": {"enabled": True}})
 
 
+def test_reservation_pods_do_not_keep_a_scheduler_with_the_controllers_account_from_preempting() -> None:
+    def restricted(**scheduler: Any) -> list[str]:
+        made = objects({"reservationPods": {"enabled": True}, "secondScheduler": scheduler})
+        (rule,) = made["ValidatingAdmissionPolicy", "reservation-pods.parley.dev"]["spec"]["matchConstraints"][
+            "resourceRules"
+        ]
+        return list(rule["operations"])
+
+    assert restricted(enabled=False) == restricted(enabled=True, mode="Service") == ["CREATE", "DELETE"]
+    assert restricted(enabled=True, mode="Sidecar") == ["CREATE"]
+
+
 def test_pods_are_changed_only_where_that_is_chosen() -> None:
     def changing(values: dict[str, Any]) -> list[str]:
         return sorted(name for kind, name in objects(values) if kind == "MutatingAdmissionPolicy")

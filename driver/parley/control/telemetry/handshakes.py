@@ -1,7 +1,7 @@
 """TLS handshakes of an HTTP server of ours: at most so many at a time.
 
-Whoever can connect can begin one, whether it has a certificate or not, and each takes half a megabyte. So the oldest
-is given up for a new one: a client that is to get in needs no more than moments.
+Whoever can connect can begin one, whether it has a certificate or not, and each takes half a megabyte. So the
+oldest is given up for a new one: a client that is to get in needs no more than moments.
 """
 
 import asyncio
