@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from secrets import token_hex
 from typing import Final, NamedTuple
@@ -55,12 +55,21 @@ class Retained:
 
     def put_by(self, source: int, workspace: str, ended: Ended) -> None:
         """Take the directory of that name out of `source`, if it is there. Raises OSError."""
-        time = self._clock().astimezone(UTC).strftime(_TIME)
+        time = self._time(ended.namespace)
         name = f"{_plain(ended.claim)[:_LONGEST]}.{workspace}.{ended.bytes}.{time}"
         with trees.opened(self._folder(ended.namespace)) as folder:
             if trees.move(source, workspace, folder, name):
                 path = self._folder(ended.namespace) / name
                 log.info("workspace retained", claim=f"{ended.namespace}/{ended.claim}", path=str(path))
+
+    def _time(self, namespace: str) -> str:
+        """Now, but later than that of any in the namespace: the newest stay also where the clock was put back."""
+        now = self._clock().astimezone(UTC)
+        newest = max((one["time"] for one in self._of(_plain(namespace))), default="")
+        if newest >= now.strftime(_TIME):
+            with suppress(ValueError, OverflowError):  # somebody made that name who knows no dates
+                now = datetime.strptime(newest, _TIME).replace(tzinfo=UTC) + timedelta(microseconds=1)
+        return now.strftime(_TIME)
 
     def trim(self, namespace: str, most: int, trash: int) -> None:
         """Move the oldest of the namespace to the trash, if there are more. Raises OSError."""

@@ -343,6 +343,18 @@ async def test_of_a_namespace_the_newest_stay_and_others_are_not_touched(tmp_pat
     assert trash(tmp_path) == []
 
 
+@pytest.mark.parametrize("newest", ["20991231T235959999999Z", "99991231T235959999999Z", "99999999T999999999999Z"])
+async def test_the_newest_stay_also_where_the_clock_was_put_back(tmp_path: Path, newest: str) -> None:
+    place = tmp_path / "retained" / "team"
+    (place / f"first.id-of-first.1.{newest}").mkdir(parents=True)
+    for name in ("a", "b"):
+        one = claim(name, retain=2)
+        await driver(tmp_path).prepare(one)
+        await driver(tmp_path).remove_data(one)
+    kept = {"team": ["a", "b"]} if newest.startswith("2099") else {"team": ["b", "first"]}
+    assert retained(tmp_path) == kept
+
+
 async def test_that_of_a_generated_claim_can_be_retained_too(tmp_path: Path) -> None:
     one = claim("a", generated=True, retain=1)
     await driver(tmp_path).prepare(one)
