@@ -75,11 +75,11 @@ class Notices:
         try:
             async with asyncio.timeout(LIMIT):
                 notices = await self._driver.notices(await self._preparation.held())
+            current = frozenset((notice.claim.uid, notice.reason) for notice in notices)
         except Exception as error:
             log.warning("no notices", driver=self._driver.name, reason=str(error), kind=type(error).__name__)
             return
-        now, before = self._now(), self._current
-        self._current = frozenset((notice.claim.uid, notice.reason) for notice in notices)
+        now, before, self._current = self._now(), self._current, current
         self._told = {key: at for key, at in self._told.items() if key in self._current or now - at < AGAIN}
         for notice in notices:
             key = (notice.claim.uid, notice.reason)

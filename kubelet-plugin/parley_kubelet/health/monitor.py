@@ -78,12 +78,13 @@ class HealthMonitor:
         try:
             async with asyncio.timeout(LIMIT):
                 found = await self._driver.health(await self._preparation.held())
+            report = tuple(sorted(found, key=lambda health: health.device))
         except Exception as error:
             self._cannot_tell(str(error) or f"no answer within {LIMIT:g} s", error)
             message = f"{self._driver.name} failed to report health: {self._fault}"
             return tuple(Health(health.device, Condition.UNKNOWN, message) for health in self._report or ())
         self._fault = ""
-        return tuple(sorted(found, key=lambda health: health.device))
+        return report
 
     def _cannot_tell(self, why: str, error: Exception) -> None:
         if why != self._fault:

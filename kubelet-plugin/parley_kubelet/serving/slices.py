@@ -161,7 +161,9 @@ class SlicePublisher:
 
     def _told(self) -> Sequence[Offer]:
         try:
-            return self._devices()
+            devices = self._devices()
+            _planned(slice_specs(self._driver, self._node, devices, 1))
+            return devices
         except Exception as error:
             raise CannotTell(f"{type(error).__name__}: {error}") from error
 
@@ -174,8 +176,7 @@ class SlicePublisher:
         generation = max((item.spec.pool.generation for item in present), default=0)
         wanted = slice_specs(self._driver, self._node, devices, generation)
         shown = [_comparable(item.spec) for item in present]
-        planned = [_comparable(msgspec.convert(spec, ResourceSliceSpec)) for spec in wanted]
-        return sorted(shown, key=repr) == sorted(planned, key=repr)
+        return sorted(shown, key=repr) == sorted(_planned(wanted), key=repr)
 
     async def _write(
         self, present: Sequence[ResourceSlice], specs: Sequence[dict[str, Any]]
@@ -225,6 +226,11 @@ def _without_devices(item: ResourceSlice) -> ResourceSlice:
 
 def _versions(slices: Sequence[ResourceSlice]) -> frozenset[tuple[str, str]]:
     return frozenset((item.metadata.uid, item.metadata.resource_version) for item in slices)
+
+
+def _planned(specs: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
+    """As they will be shown. Raises ValueError or TypeError if they are none."""
+    return [_comparable(msgspec.convert(spec, ResourceSliceSpec)) for spec in specs]
 
 
 def _comparable(spec: ResourceSliceSpec) -> tuple[object, ...]:

@@ -137,6 +137,19 @@ async def test_neither_a_driver_that_fails_nor_a_right_that_is_missing_ends_it(
     assert len(await stage.look(notices.REPEAT)) == 2
 
 
+@pytest.mark.parametrize("told", [None, [None], ["too large"]])
+async def test_nor_does_one_that_says_what_is_no_notice(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, told: Any
+) -> None:
+    async def notices(_: Any) -> Any:
+        return told
+
+    monkeypatch.setattr(stage.driver, "notices", notices)
+    with structlog.testing.capture_logs() as logs:
+        assert await stage.look() == []
+    assert [log["event"] for log in logs] == ["no notices"]
+
+
 async def test_a_driver_that_has_nothing_to_say_is_not_asked(stage: Stage) -> None:
     assert stage.driver.tells_notices()
     assert not Ports().tells_notices()

@@ -97,6 +97,18 @@ async def test_a_driver_that_fails_to_tell_makes_its_devices_unknown_and_is_logg
     assert [log["event"] for log in logs] == ["health is not known", "health of a device changed"]
 
 
+@pytest.mark.parametrize("told", [None, (WELL, None), ("port-1",)])
+async def test_a_driver_that_tells_what_is_no_health_ends_nothing(
+    driver: TellingPorts, monitor: HealthMonitor, told: Any
+) -> None:
+    driver.told = (WELL,)
+    await monitor.ask()
+    driver.told = told
+    await monitor.ask()
+    (report,) = await anext(monitor.reports())
+    assert report.condition is Condition.UNKNOWN
+
+
 async def test_a_change_is_logged_and_passed_on(client: Client, folder: Path, driver: TellingPorts) -> None:
     changes: list[None] = []
     monitor = HealthMonitor(PortNode(client, folder).plugin(driver), lambda: changes.append(None))

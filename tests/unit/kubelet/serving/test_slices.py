@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -212,6 +213,14 @@ async def test_what_a_driver_that_fails_said(node: Node) -> None:
 
     with pytest.raises(CannotTell, match=r"^ValueError: two of one name$"):
         await SlicePublisher(node.client, driver=DRIVER, node="n1", devices=devices).publish()
+
+
+@pytest.mark.parametrize(
+    "odd", [Offer("a", {}, {"memory": "much"}), Offer("a", {"speed": 1.5}), Offer("a", None), "a"]
+)
+async def test_what_a_driver_says_that_is_no_device_ends_nothing(node: Node, odd: Any) -> None:
+    with pytest.raises(CannotTell):
+        await SlicePublisher(node.client, driver=DRIVER, node="n1", devices=lambda: (odd,)).publish()
 
 
 @pytest.mark.looptime
