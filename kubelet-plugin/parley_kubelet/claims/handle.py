@@ -91,6 +91,12 @@ def goes_by_labels(claim: BuiltinClaim) -> bool:
     return selector is not None and any(term.match_expressions for term in selector.node_selector_terms)
 
 
+def is_elsewhere(claim: BuiltinClaim, node: str) -> bool:
+    """Whether the claim is allocated for nodes by their names, and not for this one."""
+    selector = claim.status.allocation.node_selector if claim.status.allocation else None
+    return selector is not None and not goes_by_labels(claim) and not _names_node(selector, node)
+
+
 def _check_place(claim: BuiltinClaim, node: str, labels: Mapping[str, str] | None, full: str) -> None:
     allocation = claim.status.allocation
     selector = allocation.node_selector if allocation else None

@@ -5,7 +5,8 @@ removed while the machine was down, or the claim was deleted under it. Decides w
 asked:
 
     claim as it was                                 left alone
-    claim gone, or another of its name, or nobody's
+    claim gone, or another of its name, or nobody's,
+    or allocated on other nodes
         never fully prepared, or in an earlier
         boot of the machine                         no container has it: released
         prepared in this boot                       a container may still have it: left to the kubelet, with a
@@ -20,6 +21,7 @@ import structlog
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.backoff import Backoff
 from parley.kube.client import Client, NotFound
+from parley_kubelet.claims.handle import is_elsewhere
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.state.checkpoint import CheckpointEntry, CheckpointError
 
@@ -48,7 +50,7 @@ async def _cleaned(preparation: Preparation, client: Client) -> bool:
 async def _seen_to(entry: CheckpointEntry, preparation: Preparation, client: Client) -> bool:
     about = {"driver": preparation.driver.name, "claim": entry.full_name, "uid": entry.uid}
     try:
-        if not await _is_orphan(entry, client):
+        if not await _is_orphan(entry, preparation.driver.node, client):
             return True
         if entry.phase == "prepared" and entry.boot in (preparation.boot, ""):
             log.warning("claim is gone but prepared: left until the kubelet unprepares it", **about)
@@ -61,10 +63,10 @@ async def _seen_to(entry: CheckpointEntry, preparation: Preparation, client: Cli
     return True
 
 
-async def _is_orphan(entry: CheckpointEntry, client: Client) -> bool:
-    """Whether no pod can be given the claim any more."""
+async def _is_orphan(entry: CheckpointEntry, node: str, client: Client) -> bool:
+    """Whether no pod can be given the claim here any more."""
     try:
         claim = await client.get(BUILTIN_CLAIMS, entry.name, entry.namespace)
     except NotFound:
         return True
-    return claim.metadata.uid != entry.uid or not claim.status.reserved_for
+    return claim.metadata.uid != entry.uid or not claim.status.reserved_for or is_elsewhere(claim, node)

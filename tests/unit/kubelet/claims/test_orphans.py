@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 import structlog
-from tests.unit.kubelet.drivers import PortNode, Ports
+from tests.unit.kubelet.drivers import DRIVER, PortNode, Ports
 
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.client import Call, Client
 from parley_kubelet.claims.orphans import clean
 from parley_kubelet.claims.preparation import ClaimName
+from parley_kubelet.testing import allocated_status
 
 
 @pytest.fixture
@@ -59,6 +60,29 @@ async def test_nor_for_one_that_is_nobodys(node: PortNode) -> None:
     await prepared(node)
     await reserve(node, None)
     assert (await cleaned(node, "second boot"))[0] == ["unprepare a"]
+
+
+async def test_nor_for_one_that_is_on_another_node_since(node: PortNode) -> None:
+    claim = await prepared(node)
+    await reallocate(node, "n2")
+    with structlog.testing.capture_logs():
+        await clean(node.plugin(Ports(), boot="first boot"), node.client)
+    assert claim.uid in await node.plugin(Ports()).entries(), "a container may still have it"
+    assert (await cleaned(node, "second boot"))[0] == ["unprepare a"]
+
+
+async def test_what_is_allocated_on_this_node_again_is_left_to_the_kubelet(node: PortNode) -> None:
+    await prepared(node)
+    await reallocate(node, "n1")
+    assert await cleaned(node, "second boot") == ([], [])
+
+
+async def reallocate(node: PortNode, place: str) -> None:
+    await node.client.patch(
+        BUILTIN_CLAIMS, "a", {"status": {"allocation": None, "reservedFor": None}}, "team", subresource="status"
+    )
+    status = allocated_status(place, [], driver=DRIVER, data={"number": 8})
+    await node.client.patch(BUILTIN_CLAIMS, "a", {"status": status}, "team", subresource="status")
 
 
 async def test_in_the_same_boot_a_container_may_still_have_it(node: PortNode) -> None:
