@@ -59,6 +59,17 @@ class _Promise(NamedTuple):
     bytes: int
 
 
+class _Published(NamedTuple):
+    """What a ResourceSlice says of its node's disk; `size` is less than 0 if there is none."""
+
+    generation: int
+    size: int = -1
+    enforces: bool = False
+
+
+_NOTHING: Final = _Published(-1)
+
+
 class NoRoom(Exception):
     """Raised when the room that was there at the question is promised to others since."""
 
@@ -85,6 +96,8 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
     def __init__(self) -> None:
         self._disks = Disks()
+        self._published: defaultdict[str, dict[str, _Published]] = defaultdict(dict)
+        """What each node's slices say, by their names."""
         self._enforcing: set[str] = set()
         """Nodes that can keep a workspace to its size."""
         self._held: dict[str, _Promise] = {}
@@ -100,18 +113,26 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         return self._observe_disk(old, new)
 
     def _observe_disk(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
-        """A node may speak for itself only."""
+        """A node may speak for itself only. Two plugins of an update may make a slice each: the newer counts."""
         before = {node: self._known(node) for node in map(_node, (old, new)) if node}
         for node in before:
-            self._disks.resize(node, None)
-            self._enforcing.discard(node)
+            for slice_ in (old, new):
+                self._published[node].pop(slice_.metadata.name if slice_ is not None else "", None)
         if new is not None and (node := _node(new)) and new.spec.pool.name == node:
-            for device in new.spec.devices:
-                if device.name == DISK and "size" in device.capacity:
-                    self._disks.resize(node, int(parse(device.capacity["size"].value)))
-                    if IMAGES in device.attributes and device.attributes[IMAGES].bool_:
-                        self._enforcing.add(node)
+            self._published[node][new.metadata.name] = _published(new)
+        for node in before:
+            self._take_over(node)
         return before != {node: self._known(node) for node in before}
+
+    def _take_over(self, node: str) -> None:
+        newest = max(self._published[node].values(), default=_NOTHING)
+        self._disks.resize(node, newest.size if newest.size >= 0 else None)
+        if newest.enforces:
+            self._enforcing.add(node)
+        else:
+            self._enforcing.discard(node)
+        if not self._published[node]:
+            del self._published[node]
 
     def _known(self, node: str) -> tuple[int, bool]:
         return self._disks.size(node), node in self._enforcing
@@ -291,6 +312,15 @@ class _Search:
 def _node(slice_: ResourceSlice | None) -> str:
     """Which node's disk it is about, "" if none's."""
     return slice_.spec.node_name if slice_ is not None and slice_.spec.driver == WorkspaceDriver.name else ""
+
+
+def _published(slice_: ResourceSlice) -> _Published:
+    generation = slice_.spec.pool.generation
+    for device in slice_.spec.devices:
+        if device.name == DISK and "size" in device.capacity:
+            enforces = IMAGES in device.attributes and bool(device.attributes[IMAGES].bool_)
+            return _Published(generation, int(parse(device.capacity["size"].value)), enforces)
+    return _Published(generation)
 
 
 def _groups(request: WorkspaceRequest) -> Iterator[tuple[Group, str]]:

@@ -295,6 +295,27 @@ def test_a_claim_without_a_reservation_has_none() -> None:
     assert WorkspaceDriver().reserves(asks("p", {}).claims[0]) is None
 
 
+def a_slice(name: str, size: str, generation: int) -> ResourceSlice:
+    one = disk("a", size)
+    pool = msgspec.structs.replace(one.spec.pool, generation=generation)
+    spec = msgspec.structs.replace(one.spec, pool=pool)
+    return msgspec.structs.replace(one, metadata=ObjectMeta(name=name), spec=spec)
+
+
+def test_of_two_slices_that_two_plugins_made_at_once_the_newer_counts_and_one_may_go() -> None:
+    driver, first, second = WorkspaceDriver(), a_slice("first", "4Gi", 1), enforcing(a_slice("second", "4Gi", 1))
+    newer = a_slice("first", "6Gi", 2)
+    assert driver.observe(None, first)
+    assert driver.observe(None, second)
+    assert driver.observe(first, newer)
+    assert driver._known("a") == (6 * GI, False)
+    assert not driver.observe(second, None)
+    assert driver._known("a") == (6 * GI, False)
+    assert driver.observe(newer, None)
+    assert "a" not in driver._disks
+    assert not driver._published
+
+
 def test_a_node_speaks_for_its_own_disk_only() -> None:
     driver = WorkspaceDriver()
     assert not driver.observe(None, disk("a", pool="b"))
