@@ -20,8 +20,8 @@ from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.manifests import read
 from parley.simulate.objects import BadManifests, Manifest
+from parley.simulate.outcome import Outcome, outcome_of
 from parley.simulate.priorities import prioritized
-from parley.simulate.recording import PodRecord
 from parley.simulate.workloads import expanded
 
 FailOnWaiting = Annotated[bool, typer.Option("--fail-on-waiting", help="Exit with status 10 if a pod waits.")]
@@ -29,6 +29,11 @@ SchedulerNames = Annotated[
     list[str],
     typer.Option(help="A schedulerName whose pods a second scheduler places, with Parley as its extender."),
 ]
+
+_NO_PODS = (
+    "There are no pods in the input: add one whose spec.resourceClaims names a ResourceClaim or "
+    "ResourceClaimTemplate, or a workload with such pods."
+)
 
 
 def demo(
@@ -51,19 +56,19 @@ def demo(
         manifests = prioritized(expanded(read(files)))
     except BadManifests as error:
         refuse(error)
-    records = virtual_time.run(negotiated(manifests, scheduler_name))
+    outcome = virtual_time.run(negotiated(manifests, scheduler_name))
     if output is Output.TEXT:
-        _show(records, [manifest.name for manifest in manifests if manifest.resource == NODES])
+        _show(outcome, [manifest.name for manifest in manifests if manifest.resource == NODES])
     else:
-        show_outcome(records, output, headings=not no_headers)
-    finish(records, fail_on_waiting=fail_on_waiting)
+        show_outcome(outcome, output, headings=not no_headers)
+    finish(outcome, fail_on_waiting=fail_on_waiting)
 
 
-def _show(records: Sequence[PodRecord], nodes: Sequence[str]) -> None:
+def _show(outcome: Outcome, nodes: Sequence[str]) -> None:
     out = console(soft_wrap=True)
-    for record in records:
+    for record in outcome.pods:
         out.print(story(record, nodes))
-    out.print(summary(records))
+    out.print(summary(outcome))
 
 
 def refuse(error: Exception) -> NoReturn:
@@ -73,17 +78,18 @@ def refuse(error: Exception) -> NoReturn:
     raise typer.Exit(Exit.WRONG_INPUT) from None
 
 
-def finish(records: Sequence[PodRecord], *, fail_on_waiting: bool) -> None:
-    """End the command with a status of its own if pods wait, or are gone, and that counts as a failure."""
-    if fail_on_waiting and not all(record.node for record in records):
+def finish(outcome: Outcome, *, fail_on_waiting: bool) -> None:
+    """Say what is missing if there were no pods, and end the command with a status of its own if pods wait, or are
+    gone, and that counts as a failure."""
+    if not outcome.pods:
+        typer.echo(_NO_PODS, err=True)
+    if fail_on_waiting and not all(record.node for record in outcome.pods):
         raise typer.Exit(Exit.WAITING)
 
 
-async def negotiated(
-    manifests: Sequence[Manifest], scheduler_names: Collection[str] = (PARLEY,)
-) -> list[PodRecord]:
-    """What became of the pods, once nothing moves any more, or after an hour of the cluster's time."""
+async def negotiated(manifests: Sequence[Manifest], scheduler_names: Collection[str] = (PARLEY,)) -> Outcome:
+    """What became of the pods and claims, once nothing moves any more, or after an hour of the cluster's time."""
     async with SimulatedCluster(settings=second_schedulers(manifests, scheduler_names)) as cluster:
         await cluster.apply(manifests)
         await cluster.settle()
-        return cluster.recording.pods
+        return await outcome_of(cluster.client, cluster.recording.pods)

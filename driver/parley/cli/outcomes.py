@@ -1,25 +1,42 @@
-"""What became of the pods of a simulated cluster, as `parley demo` and `parley simulate` print it but for text."""
+"""What became of the pods and claims of a simulated cluster, as `demo` and `simulate` print it but for text."""
 
-from collections.abc import Sequence
 from typing import Any
 
+import typer
+
+from parley.api.resources import CLAIMS
 from parley.cli.output import Output, print_names, printed
 from parley.explain.text import print_rows
+from parley.simulate.outcome import ClaimOutcome, Outcome
 from parley.simulate.recording import PodRecord
 
 OUTCOME = "PodOutcomeList"
 
 _COLUMNS = ("NAMESPACE", "POD", "NODE", "HOLDS", "REASON")
+_CLAIM_COLUMNS = ("NAMESPACE", "CLAIM", "CLASS", "ALLOCATED", "HOLDS", "REASON")
 
 
-def show_outcome(records: Sequence[PodRecord], output: Output, *, headings: bool) -> None:
-    """A row for each pod (`wide`), their names, or all of it as data of kind OUTCOME."""
+def show_outcome(outcome: Outcome, output: Output, *, headings: bool) -> None:
+    """A row for each pod and each claim that no pod names (`wide`), their names, or all of it as data of kind
+    OUTCOME."""
     if output is Output.NAME:
-        print_names(f"pod/{record.name}" for record in records)
+        print_names(f"pod/{record.name}" for record in outcome.pods)
+        print_names(f"resourceclaim.{CLAIMS.group}/{claim.name}" for claim in outcome.unnamed)
     elif output is Output.WIDE:
-        print_rows(_COLUMNS, map(_cells, records), headed=headings)
+        _print_tables(outcome, headings=headings)
     else:
-        printed(OUTCOME, {"items": [_pod(record) for record in records]}, output)
+        items = [_pod(record) for record in outcome.pods]
+        printed(OUTCOME, {"items": items, "claims": [_claim(claim) for claim in outcome.unnamed]}, output)
+
+
+def _print_tables(outcome: Outcome, *, headings: bool) -> None:
+    """Of the pods and of the claims, with an empty line between them, as kubectl prints several kinds."""
+    if outcome.pods:
+        print_rows(_COLUMNS, map(_cells, outcome.pods), headed=headings)
+    if outcome.pods and outcome.unnamed:
+        typer.echo()
+    if outcome.unnamed:
+        print_rows(_CLAIM_COLUMNS, map(_claim_cells, outcome.unnamed), headed=headings)
 
 
 def _cells(record: PodRecord) -> tuple[str, ...]:
@@ -38,4 +55,20 @@ def _pod(record: PodRecord) -> dict[str, Any]:
             {"name": claim.entry, "claim": claim.claim, "driver": claim.driver, "devices": list(claim.devices)}
             for claim in record.claims.values()
         ],
+    }
+
+
+def _claim_cells(claim: ClaimOutcome) -> tuple[str, ...]:
+    allocated, holds = claim.whereabouts or "-", ", ".join(claim.devices) or "-"
+    return (claim.namespace, claim.name, claim.class_name, allocated, holds, claim.reason or "-")
+
+
+def _claim(claim: ClaimOutcome) -> dict[str, Any]:
+    return {
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "class": claim.class_name,
+        "allocated": claim.whereabouts,
+        "devices": list(claim.devices),
+        "reason": claim.reason,
     }

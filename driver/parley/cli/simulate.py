@@ -23,8 +23,9 @@ from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.cluster_import import import_objects, pods_of
 from parley.simulate.manifests import read_dump
 from parley.simulate.objects import BadManifests, Manifest
+from parley.simulate.outcome import Outcome, outcome_of
 from parley.simulate.priorities import prioritized
-from parley.simulate.recording import PodRecord, Recording
+from parley.simulate.recording import Recording
 from parley.simulate.what_if import NoSuchObject, WhatIf, changed
 from parley.simulate.workloads import expanded
 
@@ -76,12 +77,12 @@ def simulate(
     except (BadManifests, NoSuchObject) as error:
         refuse(error)
     with _rare_collections():
-        records = virtual_time.run(_simulated(manifests, scheduler_name))
+        outcome = virtual_time.run(_simulated(manifests, scheduler_name))
     if output is Output.TEXT:
-        _show(records)
+        _show(outcome)
     else:
-        show_outcome(records, output, headings=not no_headers)
-    finish(records, fail_on_waiting=fail_on_waiting)
+        show_outcome(outcome, output, headings=not no_headers)
+    finish(outcome, fail_on_waiting=fail_on_waiting)
 
 
 def _manifests(files: Sequence[Path], changes: WhatIf, add: Sequence[Path]) -> list[Manifest]:
@@ -98,7 +99,7 @@ def _tell_left_out(left_out: Mapping[str, int]) -> None:
         typer.echo(f"left out, as nothing depends on it here: {kinds}", err=True)
 
 
-async def _simulated(manifests: Sequence[Manifest], scheduler_names: Sequence[str]) -> list[PodRecord]:
+async def _simulated(manifests: Sequence[Manifest], scheduler_names: Sequence[str]) -> Outcome:
     cluster = SimulatedCluster(settings=second_schedulers(manifests, scheduler_names))
     with _progress(cluster.recording, pods_of(manifests)):
         cluster.keep_prepared(await import_objects(cluster.client, manifests))
@@ -106,7 +107,7 @@ async def _simulated(manifests: Sequence[Manifest], scheduler_names: Sequence[st
             await cluster.controller.ready.wait()
             if not await cluster.settle():
                 typer.echo("the cluster did not settle within an hour of simulated time", err=True)
-            return cluster.recording.pods
+            return await outcome_of(cluster.client, cluster.recording.pods)
 
 
 @contextmanager
@@ -142,11 +143,11 @@ def _tell(recording: Recording, pods: int, ended: threading.Event) -> None:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _show(records: Sequence[PodRecord]) -> None:
+def _show(outcome: Outcome) -> None:
     out = console(soft_wrap=True)
-    out.print(summary(records))
+    out.print(summary(outcome))
     whys: dict[str, list[str]] = {}
-    for record in records:
+    for record in outcome.pods:
         if not record.node:
             whys.setdefault(record.reason or "waits", []).append(f"{record.namespace}/{record.name}")
     for why, names in list(whys.items())[:_WHYS]:

@@ -6,6 +6,7 @@ from rich.text import Text
 
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.api.wording import counted, printable, printable_lines
+from parley.simulate.outcome import ClaimOutcome, Outcome
 from parley.simulate.recording import PodRecord
 
 _LABEL = 12
@@ -69,8 +70,17 @@ def _viable(scheduling: PodScheduling, *, other_than: str) -> list[str]:
     ]
 
 
-def summary(records: Sequence[PodRecord]) -> Text:
-    """One line for each pod: where it is and with what, or the code for why it is nowhere."""
+def summary(outcome: Outcome) -> Text:
+    """One line for each pod: where it is and with what, or the code for why it is nowhere. Then one for each claim
+    that no pod names: where it is allocated and with what, or why not."""
+    text = _pods(outcome.pods)
+    if outcome.unnamed:
+        text.append("\n\n")
+        text.append(_claims(outcome.unnamed))
+    return text
+
+
+def _pods(records: Sequence[PodRecord]) -> Text:
     bound, gone = sum(1 for record in records if record.node), sum(1 for record in records if record.gone)
     found = f"{bound} bound, {len(records) - bound - gone} waiting{f', {gone} gone' if gone else ''}"
     text = Text(f"{counted(len(records), 'pod')}: {found}\n", style="bold")
@@ -87,3 +97,19 @@ def _in_short(record: PodRecord) -> str:
     if not record.node:
         return record.reason.partition(":")[0] or "waits"
     return "; ".join(": ".join(filter(None, (c.entry, ", ".join(c.devices)))) for c in record.claims.values())
+
+
+def _claims(claims: Sequence[ClaimOutcome]) -> Text:
+    allocated = sum(1 for claim in claims if claim.whereabouts)
+    title = f"{counted(len(claims), 'claim')} that no pod names"
+    text = Text(f"{title}: {allocated} allocated, {len(claims) - allocated} waiting\n", style="bold")
+    width = max(len(f"{claim.namespace}/{claim.name}") for claim in claims)
+    for claim in claims:
+        text.append(f"  {f'{claim.namespace}/{claim.name}':<{width}}  {_claim(claim)}\n")
+    text.rstrip()
+    return text
+
+
+def _claim(claim: ClaimOutcome) -> str:
+    allocated = ": ".join(filter(None, (claim.whereabouts, ", ".join(claim.devices))))
+    return printable("; ".join(filter(None, (allocated, claim.reason))) or "waits")

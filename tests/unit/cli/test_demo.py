@@ -91,8 +91,101 @@ def test_pods_of_a_second_scheduler_are_placed_through_the_extender(examples: li
     assert outcome(nodes, manifest, "--scheduler-name=another")["gpu"]["node"] is None
 
 
-def test_nothing_to_negotiate(examples: list[Path]) -> None:
-    assert demo("examples/nodes.yaml").stdout == "0 pods: 0 bound, 0 waiting\n"
+NO_PODS = (
+    "There are no pods in the input: add one whose spec.resourceClaims names a ResourceClaim or "
+    "ResourceClaimTemplate, or a workload with such pods.\n"
+)
+
+
+def test_without_pods_it_says_what_is_missing(examples: list[Path]) -> None:
+    result = demo("examples/nodes.yaml")
+
+    assert result.stdout == "0 pods: 0 bound, 0 waiting\n"
+    assert result.stderr == NO_PODS
+    assert demo("examples/nodes.yaml", "examples/gpu.yaml").stderr == ""
+
+
+CLAIMS = """
+apiVersion: parley.dev/v1alpha1
+kind: ResourceClass
+metadata: {name: gpu}
+driverName: device.parley.dev
+---
+apiVersion: parley.dev/v1alpha1
+kind: ResourceClaim
+metadata: {name: now}
+spec: {resourceClassName: gpu, allocationMode: Immediate, parameters: {model: t4}}
+---
+apiVersion: parley.dev/v1alpha1
+kind: ResourceClaim
+metadata: {name: later}
+spec: {resourceClassName: gpu}
+---
+apiVersion: parley.dev/v1alpha1
+kind: ResourceClaim
+metadata: {name: misspelt}
+spec: {resourceClassName: gpus, allocationMode: Immediate}
+"""
+
+
+@pytest.mark.parametrize("command", ["demo", "simulate"])
+def test_claims_that_no_pod_names_are_shown(examples: list[Path], tmp_path: Path, command: str) -> None:
+    claims = tmp_path / "claims.yaml"
+    claims.write_text(CLAIMS)
+
+    def asked(*options: str) -> Result:
+        return CliRunner().invoke(app, [command, *options, "examples/nodes.yaml", str(claims)])
+
+    first = "WaitForFirstConsumer: to be allocated for the first pod that uses the claim"
+    missing = (
+        "ClassNotFound: claim default/misspelt: spec.resourceClassName='gpus' does not exist: "
+        "create that ResourceClass"
+    )
+    assert asked().stdout == (
+        "0 pods: 0 bound, 0 waiting\n"
+        "\n"
+        "3 claims that no pod names: 1 allocated, 2 waiting\n"
+        f"  default/later     {first}\n"
+        f"  default/misspelt  {missing}\n"
+        "  default/now       allocated on node node-2: gpu-2\n"
+    )
+    assert asked().stderr == NO_PODS
+    assert asked("-o", "name").stdout.split() == [
+        f"resourceclaim.parley.dev/{name}" for name in ("later", "misspelt", "now")
+    ]
+    assert asked("-o", "wide").stdout.splitlines()[-1].split("  ")[-1] == "-"
+    data = orjson.loads(asked("-o", "json").stdout)
+    assert data["items"] == []
+    assert data["claims"] == [
+        {"namespace": "default", "name": "later", "class": "gpu", "allocated": "", "devices": [], "reason": first},
+        {
+            "namespace": "default",
+            "name": "misspelt",
+            "class": "gpus",
+            "allocated": "",
+            "devices": [],
+            "reason": missing,
+        },
+        {
+            "namespace": "default",
+            "name": "now",
+            "class": "gpu",
+            "allocated": "allocated on node node-2",
+            "devices": ["gpu-2"],
+            "reason": "",
+        },
+    ]
+
+
+def test_pods_and_the_claims_that_none_of_them_names_are_two_tables(examples: list[Path], tmp_path: Path) -> None:
+    claims = tmp_path / "claims.yaml"
+    claims.write_text(CLAIMS.partition("---")[2])
+
+    result = demo("examples/nodes.yaml", "examples/gpu.yaml", claims, "-o", "wide")
+
+    pods, _, unnamed = result.stdout.partition("\n\n")
+    assert [line.split()[1] for line in pods.splitlines()] == ["POD", "gpu", "reader"]
+    assert [line.split()[1] for line in unnamed.splitlines()] == ["CLAIM", "later", "misspelt", "now"]
 
 
 PARAMETERS = Path("examples/parameters/size.yaml")

@@ -174,7 +174,11 @@ def test_json_is_read_faster_and_is_the_same(dump: Path, objects: Objects, tmp_p
 
 def test_an_immediate_claim_that_nobody_uses_keeps_what_it_has(dump: Path, objects: Objects) -> None:
     held = [body for body in objects if body["kind"] == "ResourceClaim" and body["metadata"]["name"] == "kept"]
-    assert any("allocation" in body.get("status", {}) for body in held)
+    conditions = [one for body in held for one in body.get("status", {}).get("conditions", ())]
+    (where,) = [one["message"] for one in conditions if one["type"] == "Allocated"]
+    assert where.startswith("allocated on node ")
+    (kept,) = orjson.loads(simulate(dump, "-o", "json").stdout)["claims"]
+    assert (kept["name"], kept["allocated"]) == ("kept", where)
 
     assert outcome(dump)["waits"] == (None, [])
 
@@ -298,9 +302,9 @@ def test_a_script_can_tell_that_a_pod_waits(dump: Path) -> None:
 
 def test_rows_and_names_of_what_was_simulated(dump: Path) -> None:
     names = [f"pod/{pod['name']}" for pod in orjson.loads(simulate("-o", "json", dump).stdout)["items"]]
-    bare = simulate("-o", "wide", "--no-headers", dump).stdout.splitlines()
+    bare = simulate("-o", "wide", "--no-headers", dump).stdout.partition("\n\n")[0].splitlines()
 
-    assert simulate("-o", "name", dump).stdout.split() == names
+    assert simulate("-o", "name", dump).stdout.split() == [*names, "resourceclaim.parley.dev/kept"]
     assert simulate("-o", "wide", dump).stdout.splitlines()[0].split() == [
         "NAMESPACE", "POD", "NODE", "HOLDS", "REASON",
     ]  # fmt: skip

@@ -8,6 +8,7 @@ import orjson
 from parley.api.models import PodScheduling
 from parley.api.resources import PODS
 from parley.cli.timeline import story, summary
+from parley.simulate.outcome import ClaimOutcome, Outcome
 from parley.simulate.recording import ClaimRecord, PodRecord, RecordedStep
 
 
@@ -87,8 +88,27 @@ def test_the_summary_has_a_line_for_each_pod() -> None:
         record("giant", waits="NothingViable: no node is available"),
     ]
 
-    assert summary(records).plain == dedent("""\
+    assert summary(Outcome(records, [])).plain == dedent("""\
         3 pods: 2 bound, 1 waiting
           team/trainer  n1  gpu: gpu-0, gpu-1
           team/render   n2  licence
           team/giant    -   NothingViable""")
+
+
+def test_the_summary_has_a_line_for_each_claim_that_no_pod_names() -> None:
+    claims = [
+        ClaimOutcome("team", "now", "gpu", "allocated on node n1", ("gpu-0",)),
+        ClaimOutcome("team", "licence", "licences", "allocated on every node"),
+        ClaimOutcome("team", "lost", "gpu", "allocated on node n2", ("gpu-1",), "ClaimStranded: its node is gone"),
+        ClaimOutcome("team", "later", "gpu", reason="WaitForFirstConsumer: to be allocated for the first pod"),
+    ]
+
+    assert summary(Outcome([], claims)).plain == dedent("""\
+        0 pods: 0 bound, 0 waiting
+
+        4 claims that no pod names: 3 allocated, 1 waiting
+          team/now      allocated on node n1: gpu-0
+          team/licence  allocated on every node
+          team/lost     allocated on node n2: gpu-1; ClaimStranded: its node is gone
+          team/later    WaitForFirstConsumer: to be allocated for the first pod""")
+    assert "1 claim that no pod names: 1 allocated" in summary(Outcome([], claims[:1])).plain
