@@ -80,6 +80,15 @@ def standalone(driver: str, seconds: float) -> Plant:
     return created(LEASES, {"metadata": meta, "spec": spec})
 
 
+def runs_standalone(load: str) -> dict[str, Any]:
+    pod = {"containers": [{"name": "main", "command": ["parley", "driver", "run", load]}]}
+    selector = {"matchLabels": {"app": "disks"}}
+    return {
+        "metadata": {"name": "disks", "namespace": SYSTEM},
+        "spec": {"selector": selector, "template": {"metadata": {"labels": {"app": "disks"}}, "spec": pod}},
+    }
+
+
 def waiting(pod: str, reason: str, message: str) -> Plant:
     status = {
         "conditions": [{"type": "Ready", "status": "False"}],
@@ -348,6 +357,39 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "driver disk.example.com does not run (disks-0_1 holds it, renewed 10 min ago): class disk waits",
         "start driver disk.example.com",
     ),
+    "a driver that runs in the controller and standalone": (
+        standalone("device.parley.dev", 5),
+        "drivers",
+        WARNING,
+        "driver device.parley.dev runs twice: in the controller, and standalone (disks-0_1 renewed its Lease 5 s "
+        "ago). Both allocate claims with allocationMode Immediate, so the same may be handed out twice",
+        "stop one of the two: leave it out of the controller's --driver options (drivers.embedded of the chart), "
+        "or delete the Deployment that runs it standalone, and kubectl -n parley-system delete lease "
+        "parley-driver-device.parley.dev",
+    ),
+    "a driver in the controller whose Lease of a standalone one is left": (
+        standalone("device.parley.dev", 600),
+        "drivers",
+        WARNING,
+        "driver device.parley.dev runs in the controller, and this Lease is left of a standalone one",
+        "kubectl -n parley-system delete lease parley-driver-device.parley.dev; or, if it should run standalone, "
+        "start it, and leave it out of the controller's --driver options",
+    ),
+    "a class of one's own that runs in the controller and standalone": (
+        all_of(
+            changed(
+                kinds.DEPLOYMENTS,
+                "parley-controller",
+                *("spec", "template", "spec", "containers", 0, "args"),
+                to=["--driver=device", "--driver", "disks:Disks"],
+            ),
+            created(kinds.DEPLOYMENTS, runs_standalone("disks:Disks")),
+        ),
+        "drivers",
+        WARNING,
+        "driver disks:Disks runs twice: in the controller, and here",
+        "stop one of the two",
+    ),
     "a pod that waits for an answer": (
         created(POD_SCHEDULINGS, SILENT),
         "answers",
@@ -501,6 +543,22 @@ async def test_ordinary_claims_that_are_being_deleted_are_others(cluster: Sick) 
 async def test_a_driver_that_works_standalone_is_well(cluster: Sick) -> None:
     await DISK_CLASS(cluster)
     await standalone("disk.example.com", 5)(cluster)
+
+    assert await cluster.found("drivers") == []
+
+
+async def test_a_driver_that_the_controller_leaves_out_runs_once(cluster: Sick) -> None:
+    args = ["spec", "template", "spec", "containers", 0, "args"]
+    await changed(kinds.DEPLOYMENTS, "parley-controller", *args, to=["--driver=device"])(cluster)
+    await standalone("tokens.parley.dev", 5)(cluster)
+    await created(kinds.DEPLOYMENTS, runs_standalone("disks:Disks"))(cluster)
+
+    assert await cluster.found("drivers") == []
+
+
+async def test_of_a_controller_outside_of_the_cluster_it_is_not_known_which_drivers_it_runs(cluster: Sick) -> None:
+    await deleted(kinds.DEPLOYMENTS, "parley-controller")(cluster)
+    await standalone("device.parley.dev", 5)(cluster)
 
     assert await cluster.found("drivers") == []
 

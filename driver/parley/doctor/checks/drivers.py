@@ -1,6 +1,6 @@
 """Drivers: those of the classes answer, and no Lease of a standalone one is old."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from parley.api.builtin import Lease
 from parley.api.models import PodScheduling
@@ -18,21 +18,32 @@ from parley.explain.times import span
 
 _PREFIX = driver_lease("")
 _OPTION = "--driver"
+_TWICE = "Both allocate claims with allocationMode Immediate, so the same may be handed out twice"
+_STOP_ONE = (
+    f"stop one of the two: leave it out of the controller's {_OPTION} options (drivers.embedded of the chart), "
+    "or delete the Deployment that runs it standalone"
+)
 
 
 def drivers(facts: Facts) -> Iterator[Finding]:
-    """Every class has a driver that works: one in the controller, or a standalone one that holds its Lease."""
+    """Every class has a driver that works, either in the controller or standalone with a Lease of its own."""
     by_driver: dict[str, list[str]] = {}
     for class_ in facts.all(CLASSES):
         by_driver.setdefault(class_.driver_name, []).append(class_.metadata.name)
     leases = _leases(facts)
-    embedded, others = _embedded(facts)
+    controllers = list(_lines(facts, "parley", "controller"))
+    loads = [load for _, line in controllers for load in _options(line)] or list(BUILT_IN)
+    embedded = frozenset(BUILT_IN[load].name for load in loads if load in BUILT_IN)
+    others = [load for load in loads if load not in BUILT_IN]
     for driver, classes in sorted(by_driver.items()):
-        lease = leases.get(driver)
-        if lease is None and driver not in embedded:
+        if driver not in leases and driver not in embedded:
             yield _nobody(driver, classes, others, facts.namespace)
     for driver, lease in sorted(leases.items()):
-        yield _standalone(facts, driver, lease, by_driver.get(driver, []))
+        if driver in embedded and controllers:  # one outside of the cluster may run less than the default
+            yield _both(facts, driver, lease)
+        else:
+            yield _standalone(facts, driver, lease, by_driver.get(driver, []))
+    yield from _same_class(facts, others)
     if served := sorted(set(by_driver) & set(embedded)):
         yield ok(f"{listed(served)} {'run' if len(served) > 1 else 'runs'} in the controller")
     if not by_driver:
@@ -48,15 +59,12 @@ def _leases(facts: Facts) -> Mapping[str, Lease]:
     }
 
 
-def _embedded(facts: Facts) -> tuple[frozenset[str], list[str]]:
-    """The names of the drivers in the controllers, and the Python classes of those whose names do not show."""
-    asked: list[str] = []
-    for deployment in facts.named(DEPLOYMENTS).values():
-        if runs(deployment, "parley", "controller"):
+def _lines(facts: Facts, *words: str) -> Iterator[tuple[str, list[str]]]:
+    """The Deployments with a container whose command begins with these words: their names and these commands."""
+    for name, deployment in facts.named(DEPLOYMENTS).items():
+        if runs(deployment, *words):
             for container in containers(deployment):
-                asked += _options(command(container))
-    known = [name for name in asked if name in BUILT_IN] if asked else list(BUILT_IN)
-    return frozenset(BUILT_IN[name].name for name in known), [name for name in asked if name not in BUILT_IN]
+                yield name, command(container)
 
 
 def _options(line: list[str]) -> Iterator[str]:
@@ -65,6 +73,33 @@ def _options(line: list[str]) -> Iterator[str]:
             yield following
         elif word.startswith(f"{_OPTION}="):
             yield word.partition("=")[2]
+
+
+def _both(facts: Facts, driver: str, lease: Lease) -> Finding:
+    """Of a driver that is in the controller, and has a Lease as a standalone one has it."""
+    about, holder = f"Lease {facts.namespace}/{lease.metadata.name}", lease.spec.holder_identity
+    delete = f"kubectl -n {facts.namespace} delete lease {lease.metadata.name}"
+    if not fresh(lease, facts.now):
+        return warning(
+            f"driver {driver} runs in the controller, and this Lease is left of a standalone one",
+            f"{delete}; or, if it should run standalone, start it, and leave it out of the controller's {_OPTION} "
+            "options (drivers.embedded of the chart)",
+            about,
+        )
+    seen = f"{holder} renewed its Lease {span(age(lease, facts.now) or 0.0)} ago"
+    return warning(
+        f"driver {driver} runs twice: in the controller, and standalone ({seen}). {_TWICE}",
+        f"{_STOP_ONE}, and {delete}",
+        about,
+    )
+
+
+def _same_class(facts: Facts, others: Collection[str]) -> Iterator[Finding]:
+    """Of Python classes in the controller, whose drivers' names do not show, those that run standalone, too."""
+    for name, line in _lines(facts, "parley", "driver", "run"):
+        if others and (load := next(iter(line[3:]), "")) in others:
+            about = f"Deployment {facts.namespace}/{name}"
+            yield warning(f"driver {load} runs twice: in the controller, and here. {_TWICE}", _STOP_ONE, about)
 
 
 def _nobody(driver: str, classes: list[str], others: list[str], namespace: str) -> Finding:
