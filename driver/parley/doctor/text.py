@@ -1,7 +1,7 @@
 """How a diagnosis reads on a terminal, and as data. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from parley.api.wording import counted, printable
@@ -13,15 +13,26 @@ _WIDTH = 7
 
 
 def lines(diagnosis: Diagnosis) -> Iterator[str]:
-    """Each finding, with its remedy on a line of its own, and how many there are."""
+    """Each finding on a line. Those with the same remedy stand together, where the first of them was found, with the
+    remedy once below them. Then how many there are."""
     width = max((len(finding.check) for finding in diagnosis.findings), default=0)
-    for finding in diagnosis.findings:
-        about = f"{finding.about}: " if finding.about else ""
-        yield printable(f"{finding.severity.value:<{_WIDTH}}  {finding.check:<{width}}  {about}{finding.text}")
-        if finding.remedy:
-            yield printable(f"{'':<{_WIDTH}}  {'':<{width}}  -> {finding.remedy}")
+    for findings in _together(diagnosis.findings):
+        for finding in findings:
+            about = f"{finding.about}: " if finding.about else ""
+            yield printable(f"{finding.severity.value:<{_WIDTH}}  {finding.check:<{width}}  {about}{finding.text}")
+        if remedy := findings[0].remedy:
+            number = f"for these {len(findings)}: " if len(findings) > 1 else ""
+            yield printable(f"{'':<{_WIDTH}}  {'':<{width}}  -> {number}{remedy}")
     yield ""
     yield summary(diagnosis)
+
+
+def _together(findings: Iterable[Finding]) -> Iterable[Sequence[Finding]]:
+    """Findings with the same remedy; each without one is alone."""
+    groups: dict[str | int, list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        groups.setdefault(finding.remedy or number, []).append(finding)
+    return groups.values()
 
 
 COLUMNS = ("SEVERITY", "CHECK", "ABOUT", "FINDING", "REMEDY")

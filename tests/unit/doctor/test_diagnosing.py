@@ -1,6 +1,7 @@
 """What `parley doctor` finds: nothing where all is well, and each planted fault with its remedy."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.unit.doctor.healthy import NOW
 from parley.api.resources import Resource
 from parley.doctor.diagnosing import CHECKS, Diagnosis, diagnose
 from parley.doctor.facts import EVERYWHERE, IN_NAMESPACE
-from parley.doctor.findings import Finding, Severity
+from parley.doctor.findings import Finding, Severity, error, ok, warning
 from parley.doctor.kinds import VERSION
 from parley.doctor.text import lines
 from parley.kube.client import Call, Client, Forbidden
@@ -32,6 +33,28 @@ def test_a_finding_cannot_look_like_another_one() -> None:
     assert next(lines(Diagnosis((finding,), "parley-system", "1", ""))) == (
         "error      Lease a: held by\\n\\x1b[2Jok       leader"
     )
+
+
+def test_findings_with_the_same_remedy_stand_together_with_the_remedy_once() -> None:
+    findings = (
+        replace(error("is missing", "apply the base", "Role a"), check="permissions"),
+        replace(ok("can be decoded"), check="undecodable"),
+        replace(error("is down", "see its log", "Deployment b"), check="controller"),
+        replace(warning("is missing", "apply the base", "FlowSchema c"), check="lane"),
+        replace(ok("is there"), check="cdi"),
+    )
+
+    assert list(lines(Diagnosis(findings, "parley-system", "0.1.0", ""))) == [
+        "error    permissions  Role a: is missing",
+        "warning  lane         FlowSchema c: is missing",
+        "                      -> for these 2: apply the base",
+        "ok       undecodable  can be decoded",
+        "error    controller   Deployment b: is down",
+        "                      -> see its log",
+        "ok       cdi          is there",
+        "",
+        "2 errors, 1 warning.",
+    ]
 
 
 class Refusing(Client):
