@@ -13,8 +13,8 @@ _WIDTH = 7
 
 
 def lines(diagnosis: Diagnosis) -> Iterator[str]:
-    """Each finding on a line, then how many there are. Those with the same remedy stand together, where the first was
-    found, with the remedy once below them."""
+    """Each finding on a line, then how many there are. Those with the same remedy stand together, where the first
+    of them was found, with the remedy once below them."""
     width = max((len(finding.check) for finding in diagnosis.findings), default=0)
     for findings in _together(diagnosis.findings):
         for finding in findings:

@@ -51,6 +51,8 @@ async def test_the_quickstarts_questions_about_its_pod(waiting: Reader) -> None:
     explained = await waiting(shown(QUICKSTART, "parley explain pod gpu"))
     claims = await waiting(shown(README, "kubectl get prclaims"))
 
+    headings = listed.splitlines()[0].split()
+    assert " ".join(headings) in re.sub(" +", " ", (ROOT / "docs" / "explain.md").read_text())
     assert re.search(r"(?m)^gpu .* NothingViable ", listed)
     assert "0 of 3 nodes are available: " in described
     assert explained.startswith("Pod default/gpu has been waiting for ")

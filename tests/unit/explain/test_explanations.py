@@ -3,11 +3,12 @@
 import asyncio
 from pathlib import Path
 
+from tests.support.kubectl_table import kubectl_table
 from tests.unit.explain.conftest import Play, explained, text_of
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
-from parley.api.resources import NODES
+from parley.api.resources import NODES, POD_SCHEDULINGS
 from parley.drivers import built_in
 
 GOLDEN = Path(__file__).parent / "explanations.txt"
@@ -52,6 +53,7 @@ async def a_day(world: World) -> dict[str, str]:
     await world.add_pod("silent", "shelf")
     await asyncio.sleep(100)
     await ask("a driver does not answer", "silent")
+    told["kubectl get podschedulings"] = await table(world)
     world.start_driver(ShelfDriver(Behaviour(alternatives=("c",))))
     await world.add_pod("mixed", "one", "shelf")
     await ask("a standalone driver has other ideas", "mixed")
@@ -59,6 +61,12 @@ async def a_day(world: World) -> dict[str, str]:
     await world.delete_pod("other")
     await ask("a node is cordoned", "next")
     return told
+
+
+async def table(world: World) -> str:
+    """By name, as the API server lists them."""
+    bodies = (await world.client.list(POD_SCHEDULINGS.untyped())).items
+    return kubectl_table(POD_SCHEDULINGS, sorted(bodies, key=lambda body: body["metadata"]["name"]), world.clock())
 
 
 def test_a_day(play: Play) -> None:

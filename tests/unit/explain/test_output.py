@@ -120,3 +120,11 @@ def test_the_outputs_on_the_page_are_real() -> None:
 
     assert len(shown) == 3
     assert [block for block in shown if block not in golden] == []
+
+
+def test_the_table_of_kubectl_on_the_page_is_real() -> None:
+    golden = (Path(__file__).parent / "explanations.txt").read_text()
+    (table,) = re.findall(r"```\n\$ kubectl get podschedulings\n(.*?)```", PAGE, flags=re.DOTALL)
+
+    assert table.startswith("NAME ")
+    assert f"### kubectl get podschedulings\n{table}" in golden
