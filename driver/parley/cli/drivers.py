@@ -27,9 +27,14 @@ def driver_class(text: str) -> type[Driver[Any, Any]]:
     try:
         found = getattr(importlib.import_module(module), name, None)
     except ImportError as error:
-        raise typer.BadParameter(f"{text!r}: module {module!r} cannot be imported: {error}") from None
+        raise typer.BadParameter(
+            f"{text!r}: module {module!r} cannot be imported: {error}: install it, or run this in its folder"
+        ) from None
     if not (isinstance(found, type) and issubclass(found, Driver)):
-        raise typer.BadParameter(f"{text!r}: {module} has no class {name!r} that derives from parley.sdk.Driver")
+        raise typer.BadParameter(
+            f"{text!r}: {module} has no class {name!r} that derives from parley.sdk.Driver: name the driver's "
+            "class"
+        )
     if fault := _fault(found):
         raise typer.BadParameter(f"{text!r}: {fault}")
     return found

@@ -69,12 +69,14 @@ def entry(
     files = [file for file in (certificate, key, client_ca) if file is not None]
     if not address:
         if files:
-            raise typer.BadParameter("certificates are given, but no --extender-address to use them for")
+            raise typer.BadParameter(
+                "certificates are given without --extender-address: give that too, or leave the certificates out"
+            )
         return None
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdecimal() or not 0 <= int(port) <= 65535:
-        raise typer.BadParameter(f"--extender-address {address!r} is not HOST:PORT, such as 127.0.0.1:8090")
+        raise typer.BadParameter(f"--extender-address {address!r} is not HOST:PORT: write it as in 127.0.0.1:8090")
     certificates = None
     if certificate is not None and key is not None and client_ca is not None:
         certificates = Certificates(certificate, key, client_ca)
@@ -95,7 +97,10 @@ def _usable(certificates: Certificates) -> None:
     try:
         certificates.context()
     except OSError as error:
-        raise typer.BadParameter(f"the extender's certificates can't be used: {error}") from None
+        raise typer.BadParameter(
+            f"--extender-tls-cert, --extender-tls-key or --extender-client-ca can't be used: {error}: give PEM "
+            "files that can be read, with the key of the certificate"
+        ) from None
 
 
 def _loopback(host: str) -> bool:

@@ -34,6 +34,11 @@ _EVERY = 5.0
 
 _WHYS = 20
 
+_UNSETTLED = (
+    "The cluster still changes after an hour of simulated time, as when something is tried again and again: what "
+    "follows is its state at that time. The reasons of the pods that wait say what to change."
+)
+
 
 def simulate(
     files: Annotated[
@@ -106,7 +111,7 @@ async def _simulated(manifests: Sequence[Manifest], scheduler_names: Sequence[st
         async with cluster:
             await cluster.controller.ready.wait()
             if not await cluster.settle():
-                typer.echo("the cluster did not settle within an hour of simulated time", err=True)
+                typer.echo(_UNSETTLED, err=True)
             return await outcome_of(cluster.client, cluster.recording.pods)
 
 

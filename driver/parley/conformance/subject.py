@@ -61,7 +61,7 @@ class Subject:
         if missing := sorted(set(self.nodes) - set(nodes)):
             raise BadSubject(f"the cluster has no node {missing[0]!r}: leave the nodes out of the files")
         if not nodes:
-            raise BadSubject("the cluster has no nodes")
+            raise BadSubject("the cluster has no nodes: add one, or run without --real")
         others = tuple(manifest for manifest in self.others if manifest.resource != NODES)
         return replace(self, nodes=self.nodes or tuple(nodes[:MOST_NODES]), others=others)
 

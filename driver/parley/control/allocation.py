@@ -176,7 +176,8 @@ class Allocator:
         """Why the new holding can't use the one of that UID, which is allocated `beside` it or was there."""
         used = beside.get(uid) or self._ledger.get(uid)
         if used is None or not used.joinable:
-            return f"a claim that claim {holding.path} uses is being released"
+            what = f"claim {used.path}" if used is not None else f"the claim with UID {uid}"
+            return f"claim {holding.path} needs {what}, which is being released: it is tried again after that"
         is_its_own = used.named and (used.driver, used.namespace) == (holding.driver, holding.namespace)
         in_circles = uid in beside and not beside.keys().isdisjoint(used.uses)
         if is_its_own and not in_circles:
@@ -215,7 +216,8 @@ class Allocator:
             if self._under_way.get(pod) is not scope:
                 raise Aborted from error
             raise TimeoutError(
-                f"no result within {ALLOCATE_SECONDS:g} s: a driver that takes longer must be asynchronous"
+                f"no result within {ALLOCATE_SECONDS:g} s: a driver that takes longer has to set "
+                "asynchronous = True"
             ) from error
         finally:
             if self._under_way.get(pod) is scope:
@@ -231,7 +233,10 @@ class Allocator:
         on = allocation.available_on
         if not isinstance(on, NodeLabels) or node in SelectedNodes(self._state.cluster, [on.selector]):
             return ""
-        return f"it is for {words(on)}, and was to be allocated on node {node}, which is none of them now"
+        return (
+            f"available_on selects {words(on)}, and node {node}, on which the claim was to be allocated, is none "
+            "of them now: it is tried again. If it stays so, correct the driver, or the labels of the node"
+        )
 
     def _lacking(self, pod: Pod, node: str, reserving: Sequence[Reserving]) -> str:
         """What pod and reservations lack on the node by now: drivers took their time."""

@@ -7,6 +7,8 @@ from parley.api.wording import counted
 from parley.negotiation.answers import by_reason
 from parley.negotiation.availability import Places, SelectedNodes, in_all
 
+_OF_MISFITS = "change what rules out one of these nodes, or add a node"
+
 
 def nowhere(
     total: int, misfits: Mapping[str, str], refused: Mapping[str, str], *, asked: bool, on_nodes: bool = True
@@ -17,8 +19,10 @@ def nowhere(
     `asked` is whether any driver was asked about any, `on_nodes` whether what is asked for belongs to nodes.
     """
     code = reasons.NOTHING_VIABLE if asked else reasons.NO_CANDIDATES
-    causes = by_reason({**misfits, **refused}) or _without_reasons(total)
-    remedy = _remedy(on_nodes=on_nodes) if refused else "add or free a node"
+    causes = by_reason({**misfits, **refused})
+    remedy = _remedy(on_nodes=on_nodes) if refused else _OF_MISFITS
+    if not causes:
+        causes, remedy = _without_reasons(total)
     nodes = f"{counted(total, 'node')} {'is' if total == 1 else 'are'}"
     return code, f"0 of {nodes} available: {causes}. Remedy: {remedy}"
 
@@ -40,8 +44,11 @@ def _remedy(*, on_nodes: bool) -> str:
     return "delete pods that hold some, request less, or enlarge the pool of the class"
 
 
-def _without_reasons(total: int) -> str:
-    return "no driver gave a reason" if total else "the cluster has no nodes"
+def _without_reasons(total: int) -> tuple[str, str]:
+    """What is said if nothing is known about any node, and the remedy."""
+    if total:
+        return "no driver gave a reason", "see the logs of the claims' drivers, or add a node"
+    return "the cluster has no nodes", "add a node"
 
 
 def in_common(places: Iterable[Places]) -> Set[str] | None:

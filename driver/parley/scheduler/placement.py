@@ -203,7 +203,7 @@ class Placement:
         if not isinstance(result, NotAllocated):
             return result
         self._pods.attempt(pod).pause_if_nothing_else(now())
-        await self._withdraw(pod, offered, f"nothing could be allocated on node {chosen}")
+        await self._withdraw(pod, offered, nothing_allocated(chosen))
         return result.result
 
     async def _await_choice(self, pod: Pod, offered: Sequence[PodClaim]) -> Requeue:
@@ -229,3 +229,8 @@ def chosen_node(pod: Pod, offered: Sequence[PodClaim]) -> str:
     """
     nodes = {node for claim in offered for node in claim.offered_nodes}
     return pod.spec.node_name or (nodes.pop() if len(nodes) == 1 else pod.status.nominated_node_name)
+
+
+def nothing_allocated(node: str) -> str:
+    """The message for the scheduler that chose the node; the driver's own is in an event of the pod."""
+    return f"nothing could be allocated on node {node}, see the pod's events"

@@ -33,13 +33,19 @@ def lacking() -> str:
     """What this node lacks for it, "" if nothing."""
     missing = [name for name in _PROGRAMS if not _program(name)]
     if missing:
-        return f"{' and '.join(missing)} are not in PATH: use an image with util-linux and e2fsprogs"
+        verb = "is" if len(missing) == 1 else "are"
+        return (
+            f"{' and '.join(missing)} {verb} not in PATH: run the node plugin from an image with util-linux and "
+            "e2fsprogs"
+        )
     return lacking_devices()
 
 
 def lacking_devices() -> str:
     """The same of its devices."""
-    return "" if loops.available() else "loop devices can't be used: the plugin has to be privileged"
+    if loops.available():
+        return ""
+    return "loop devices can't be used: make the plugin privileged (nodePlugin.workspaces.enforceSizes)"
 
 
 async def make(folder: Path, size: int, owner: tuple[int, int], mode: int) -> None:
@@ -49,7 +55,7 @@ async def make(folder: Path, size: int, owner: tuple[int, int], mode: int) -> No
     file.unlink(missing_ok=True)
     disk = os.statvfs(folder)
     if size > (free := disk.f_bavail * disk.f_frsize):  # fallocate would take all of it before it fails
-        raise NotMade(f"{bytes_text(free)} of the disk are free, {bytes_text(size)} wanted")
+        raise NotMade(f"the disk has {bytes_text(free)} free, and the claim's size is {bytes_text(size)}")
     uid, gid = owner
     options = f"nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner={uid}:{gid}"
     try:

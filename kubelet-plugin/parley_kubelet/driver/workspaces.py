@@ -183,8 +183,8 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             device = images.attach(self._path(handle.workspace), handle.workspace)
         except (OSError, images.NotMade) as error:
             raise Refused(
-                f"claim {claim}: its file system {self._path(handle.workspace)} cannot be created: {error}: check "
-                "whether the disk is full or read-only"
+                f"claim {claim}: its file system {self._path(handle.workspace)} cannot be created: {error}: make "
+                "room on that disk, or request a smaller size; if it is read-only, repair it"
             ) from error
         return _mounted(handle, device, type_=images.FILE_SYSTEM)
 

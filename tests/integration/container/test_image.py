@@ -59,7 +59,8 @@ def test_sizes_can_be_enforced_by_a_plugin_that_is_privileged(container_engine: 
     ask = "from parley_kubelet.driver import images; print(images.lacking())"
     as_root = ("run", "--rm", "--user=0:0")
     alone = container_engine.run(*as_root, image, "python3", "-c", ask)
-    assert alone.strip() == "loop devices can't be used: the plugin has to be privileged"
+    privileged = "make the plugin privileged (nodePlugin.workspaces.enforceSizes)"
+    assert alone.strip() == f"loop devices can't be used: {privileged}"
     container_engine.run(*as_root, "--privileged", "--volume=/dev:/dev:ro", image, "python3", "-c", LIMITED)
 
 

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import orjson
 import pytest
+from typer import BadParameter
 from typer.testing import CliRunner
 
 from parley.api.resources import LEASES
+from parley.cli.extender import entry
 from parley.cli.leading import Options, identities, serve
 from parley.cli.main import app
 from parley.control.telemetry.metrics import Metrics
@@ -183,3 +185,36 @@ def test_an_extender_that_others_could_reach_needs_certificates() -> None:
     said = CliRunner().invoke(app, ["controller", "--extender-address=0.0.0.0:8090"])
     assert said.exit_code == 2
     assert "--extender-client-ca" in said.stderr
+
+
+ALL_THREE = "--extender-tls-cert, --extender-tls-key and --extender-client-ca belong together: give all three"
+
+
+@pytest.mark.parametrize(
+    ("address", "files", "words"),
+    [
+        (
+            "",
+            3,
+            "certificates are given without --extender-address: give that too, or leave the certificates out",
+        ),
+        ("8090", 0, "--extender-address '8090' is not HOST:PORT: write it as in 127.0.0.1:8090"),
+        ("127.0.0.1:8090", 1, ALL_THREE),
+        (
+            "127.0.0.1:8090",
+            3,
+            "can't be used: .*: give PEM files that can be read, with the key of the certificate",
+        ),
+    ],
+    ids=["no-address", "no-host", "one-file", "no-certificates"],
+)
+def test_what_is_wrong_with_the_extenders_address_and_files_is_told_with_what_to_give(
+    tmp_path: Path, address: str, files: int, words: str
+) -> None:
+    given: list[Path | None] = [None, None, None]
+    for number in range(files):
+        given[number] = tmp_path / f"{number}.pem"
+        (tmp_path / f"{number}.pem").write_text("no PEM")
+
+    with pytest.raises(BadParameter, match=words):
+        entry(address, *given)

@@ -36,9 +36,19 @@ def test_a_driver_may_be_a_file_in_the_folder_at_hand(tmp_path: Path, monkeypatc
     ("text", "words"),
     [
         ("disks", "'disks' is not known: give one of device, tokens, workspace, or MODULE:CLASS"),
-        ("absent:Driver", "'absent:Driver': module 'absent' cannot be imported: No module named 'absent'"),
-        ("os:Driver", "'os:Driver': os has no class 'Driver' that derives from parley.sdk.Driver"),
-        ("os:getcwd", "'os:getcwd': os has no class 'getcwd' that derives from parley.sdk.Driver"),
+        (
+            "absent:Driver",
+            "'absent:Driver': module 'absent' cannot be imported: No module named 'absent': install it, or run "
+            "this in its folder",
+        ),
+        (
+            "os:Driver",
+            "'os:Driver': os has no class 'Driver' that derives from parley.sdk.Driver: name the driver's class",
+        ),
+        (
+            "os:getcwd",
+            "'os:getcwd': os has no class 'getcwd' that derives from parley.sdk.Driver: name the driver's class",
+        ),
     ],
 )
 def test_a_wrong_name_is_told_with_what_to_give_instead(text: str, words: str) -> None:

@@ -128,7 +128,9 @@ def test_a_driver_that_takes_too_long_is_told_to_be_asynchronous_and_holds_nothi
     async def story(world: World) -> None:
         with pytest.raises(AllocationFailed) as raised:
             await allocate(world, Allocator(world.state), pending("a", OTHER))
-        assert str(raised.value).endswith("no result within 30 s: a driver that takes longer must be asynchronous")
+        assert str(raised.value).endswith(
+            "no result within 30 s: a driver that takes longer has to set asynchronous = True"
+        )
         assert asyncio.get_running_loop().time() == pytest.approx(ALLOCATE_SECONDS, abs=1)
         assert free(world, Second.name, "other") == 4
 

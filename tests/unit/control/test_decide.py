@@ -216,7 +216,7 @@ class TestNoneViable:
             blocked = blocked_at(world.state, [pending("a")])
             assert blocked.problem.code == reasons.NO_CANDIDATES
             assert blocked.problem.message == (
-                "0 of 0 nodes are available: the cluster has no nodes. Remedy: add or free a node"
+                "0 of 0 nodes are available: the cluster has no nodes. Remedy: add a node"
             )
 
         played(story)

@@ -1,33 +1,10 @@
-"""Messages name the object and the remedy."""
+"""What is said about claims, word by word, where no test of the behaviour shows the message."""
 
-import pytest
-
-from parley.control.claims import messages
+from parley.control.claims.messages import first_in_line
 
 
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        (
-            messages.taken("ResourceClaim", "team", "c"),
-            "a resource.k8s.io ResourceClaim team/c exists that Parley did not create: "
-            "delete it, or give the parley.dev ResourceClaim another name",
-        ),
-        (
-            messages.refused("ResourceClaim", "team", "c", "exceeded quota"),
-            "the API server refused the resource.k8s.io ResourceClaim that stands for team/c: exceeded quota: "
-            "change what it names; Parley tries again",
-        ),
-        (
-            messages.too_large("claim team/c", 10_001),
-            "parameters of claim team/c have 10001 bytes as JSON, at most 10000 fit: shorten them",
-        ),
-        (
-            messages.class_not_found("gpu", "claim team/c"),
-            "claim team/c: spec.resourceClassName='gpu' does not exist: create that ResourceClass",
-        ),
-    ],
-    ids=["name-taken", "mirror-refused", "too-large", "class-not-found"],
-)
-def test_word_by_word(message: str, expected: str) -> None:
-    assert message == expected
+def test_a_pod_that_has_to_let_another_one_go_first_reads_why_and_what_to_do() -> None:
+    assert first_in_line("team", "disk") == (
+        "claim team/disk is not shareable, and a pod of higher priority, or that has waited longer, gets it "
+        "first: wait until that pod has ended, or use a template"
+    )

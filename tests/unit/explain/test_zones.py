@@ -33,7 +33,8 @@ def test_a_pod_hears_by_which_labels_its_claim_goes_and_which_nodes_have_them(pl
         ]
         assert told.code == reasons.NO_CANDIDATES  # and not ClaimStranded: a node of the zone may still come
         assert told.message == (
-            "0 of 2 nodes are available: node n0: cordoned. Remedy: add or free a node. "
+            "0 of 2 nodes are available: node n0: cordoned. "
+            "Remedy: change what rules out one of these nodes, or add a node. "
             f"Claim default/common is {where}"
         )
 

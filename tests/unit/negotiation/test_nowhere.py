@@ -18,7 +18,7 @@ from parley.negotiation.nowhere import apart, nowhere, where
             False,
             (
                 reasons.NO_CANDIDATES,
-                "0 of 0 nodes are available: the cluster has no nodes. Remedy: add or free a node",
+                "0 of 0 nodes are available: the cluster has no nodes. Remedy: add a node",
             ),
         ),
         (
@@ -28,7 +28,8 @@ from parley.negotiation.nowhere import apart, nowhere, where
             False,
             (
                 reasons.NO_CANDIDATES,
-                "0 of 2 nodes are available: nodes a, b: cordoned. Remedy: add or free a node",
+                "0 of 2 nodes are available: nodes a, b: cordoned. "
+                "Remedy: change what rules out one of these nodes, or add a node",
             ),
         ),
         (
@@ -49,7 +50,8 @@ from parley.negotiation.nowhere import apart, nowhere, where
             True,
             (
                 reasons.NOTHING_VIABLE,
-                "0 of 2 nodes are available: no driver gave a reason. Remedy: add or free a node",
+                "0 of 2 nodes are available: no driver gave a reason. "
+                "Remedy: see the logs of the claims' drivers, or add a node",
             ),
         ),
     ],

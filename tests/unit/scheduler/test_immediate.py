@@ -229,7 +229,7 @@ def test_a_new_node_serves_a_claim_that_waits(play: Any) -> None:
         assert await says(world) == (
             "False",
             "NoCandidates",
-            "0 of 0 nodes are available: the cluster has no nodes. Remedy: add or free a node",
+            "0 of 0 nodes are available: the cluster has no nodes. Remedy: add a node",
         )
         await world.add_node("a", devices=1)
         await world.settle()
@@ -409,7 +409,7 @@ def test_a_driver_that_takes_too_long_is_cut_off(play: Any) -> None:
         await asyncio.sleep(31)
         status, code, words = await says(world)
         assert (status, code) == ("False", "AllocationFailed")
-        assert words.endswith("no result within 30 s: a driver that takes longer must be asynchronous")
+        assert words.endswith("no result within 30 s: a driver that takes longer has to set asynchronous = True")
 
     play(scenario)
 

@@ -118,7 +118,7 @@ def test_a_driver_that_takes_too_long_is_told_to_be_asynchronous_and_others_go_o
         assert (reason, note) == (
             "AllocationFailed",
             f"driver shelf.example.com could not allocate on node {node}: "
-            "no result within 30 s: a driver that takes longer must be asynchronous",
+            "no result within 30 s: a driver that takes longer has to set asynchronous = True",
         )
         assert behaviour.calls["deallocate"] == 1
         behaviour.trouble = slow(0)

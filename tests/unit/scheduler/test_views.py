@@ -192,7 +192,11 @@ class Astray(WorkspaceDriver):
             lambda own: [own],
             "lets claim default/inputs use claim default/inputs: it has to be one of its own named claims",
         ),
-        (lambda own: ["elsewhere"], "a claim that claim default/inputs uses is being released"),
+        (
+            lambda own: ["elsewhere"],
+            "claim default/inputs needs the claim with UID elsewhere, which is being released: it is tried again "
+            "after that",
+        ),
     ],
 )
 def test_a_driver_that_lets_views_use_what_they_cannot_is_named(play: Play, uses: Any, words: str) -> None:

@@ -244,7 +244,11 @@ def test_a_driver_that_allocates_where_the_node_is_not_is_at_fault(play: Play) -
         assert (await world.claim("common")).status.allocation is None
         assert behaviour.calls["deallocate"] == behaviour.calls["allocate"] > 0
         told = [message for _, message in await world.events_on("p0")]
-        why = f"it is for nodes with {ZONE}=a, and was to be allocated on node n0, which is none of them now"
+        why = (
+            f"claim 'common': available_on selects nodes with {ZONE}=a, and node n0, on which the claim was to be "
+            "allocated, is none of them now: it is tried again. If it stays so, correct the driver, or the labels "
+            "of the node"
+        )
         assert any(why in message for message in told)
 
     play(scenario)

@@ -20,8 +20,11 @@ def refused(kind: str, namespace: str, name: str, why: str) -> str:
 
 
 def first_in_line(namespace: str, name: str) -> str:
-    """An exclusive claim is free, and another pod's turn."""
-    return f"claim {namespace}/{name} goes to a pod that is first in line"
+    """The message about an exclusive claim that is free, and for which it is another pod's turn."""
+    return (
+        f"claim {namespace}/{name} is not shareable, and a pod of higher priority, or that has waited longer, "
+        "gets it first: wait until that pod has ended, or use a template"
+    )
 
 
 def too_large(whose: str, size: int) -> str:

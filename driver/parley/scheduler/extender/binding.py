@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import structlog
 
 from parley.api.builtin import Pod
+from parley.api.wording import listed
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import over, priority, reference
 from parley.control.caches.indexes import Key
@@ -26,7 +27,7 @@ from parley.scheduler.extender.assumed import AssumedPods
 from parley.scheduler.extender.filtering import unusable
 from parley.scheduler.extender.notifications import Notifications
 from parley.scheduler.extender.posting import NotBound, Posting
-from parley.scheduler.placement import NotAllocated, Placement
+from parley.scheduler.placement import NotAllocated, Placement, nothing_allocated
 from parley.scheduler.pods import Pods, now
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
@@ -38,6 +39,10 @@ BIND_SECONDS = 45.0
 
 _LOOK_SECONDS = 0.5
 """At the latest after so long a bind that waits looks again, for what causes no event of its pod."""
+
+
+_AGAIN = "the scheduler tries again"
+_BEING_RELEASED = f"what the pod held is being released: {_AGAIN} when that is done"
 
 
 class BindRefused(Exception):
@@ -74,11 +79,11 @@ class Binder:
     async def bind(self, user: PodReference, node: str) -> str:
         """Bind the pod to the node; returns why it is not bound, "" if it is."""
         if busy := self.node_of(user.uid):
-            return f"the pod is being bound to node {busy}"
+            return f"the pod is being bound to node {busy}: wait until that is done"
         if user.uid in self._releasing:
-            return "what the pod held is being released"
+            return _BEING_RELEASED
         if self._cluster.node(node) is None:
-            return f"node {node} does not exist"  # the API server would take the binding
+            return f"node {node} does not exist: {_AGAIN}"  # the API server would take the binding
         self._under_way[user.uid] = node
         self._assumed.narrow(user.uid, node)
         try:
@@ -88,7 +93,7 @@ class Binder:
         except DriverFault as fault:
             return str(fault)
         except (ApiError, OutcomeUnknown) as error:
-            return f"the API server: {error}"
+            return f"not bound to node {node}: the API server: {error}: {_AGAIN}"
         finally:
             del self._under_way[user.uid]
             self._assumed.drop(user.uid)
@@ -99,7 +104,7 @@ class Binder:
         try:
             pod, claims = await self._ready(user, node, until)
             if now() >= until:
-                raise BindRefused(f"not done within {BIND_SECONDS:g} s")
+                raise BindRefused(_too_late(node, "its claims were allocated too late"))
             if not claims:
                 self._take_room(pod, node)
             await self._posting.bind(pod, node, exactly=bool(claims))
@@ -135,7 +140,7 @@ class Binder:
     async def _ready(self, user: PodReference, node: str, until: float) -> tuple[Pod, Sequence[PodClaim]]:
         """The pod, once all of its claims are allocated on the node and recorded for it."""
         key = (user.namespace, user.name)
-        waits = "the informer has not seen the pod yet"
+        waits = "Parley's watch of pods has not shown the pod yet"
         while now() < until:
             pod = self._cluster.pod(key)
             if pod is not None and pod.metadata.uid == user.uid:
@@ -145,11 +150,11 @@ class Binder:
                 try:
                     waits = await self._step(key, pod, claims, node)
                 except (Conflict, Busy):
-                    waits = "a claim is changing"
+                    waits = "one of its claims is changing"
                 if not waits and (named := self._named(key, user)) is not None:
                     return named, claims
             await self._notifications.wait(key, min(until, now() + _LOOK_SECONDS))
-        raise BindRefused(f"not done within {BIND_SECONDS:g} s: {waits}")
+        raise BindRefused(_too_late(node, waits))
 
     def _named(self, key: Key, user: PodReference) -> Pod | None:
         """The pod, once its status names all of its claims: the kubelet reads that, and it is a change of the pod,
@@ -168,10 +173,10 @@ class Binder:
                 raise BindRefused(problem.message)
             return problem.message
         if unusable(pod, claims) or any(not self._reaches(claim, node) for claim in claims):
-            raise BindRefused("what the pod held is on another node and is released first")
+            raise BindRefused(f"what the pod held can't be used on node {node} and is released first: {_AGAIN}")
         states = {claim.state(pod) for claim in claims}
         if ClaimState.STALE in states:
-            return "a claim was written, and the informer has not seen it yet"
+            return "Parley's watch of claims has not shown yet what was written to one of its claims"
         if states & {ClaimState.PENDING, ClaimState.JOINABLE}:
             return await self._allocate(key, pod, claims, node)
         if ClaimState.UNWRITTEN in states:
@@ -188,14 +193,15 @@ class Binder:
         if isinstance(demand, Blocked):
             raise BindRefused(demand.problem.message)
         if demand.standalone:
-            raise BindRefused("the driver of a class has become standalone")
+            drivers = listed(sorted({demand.drivers[claim.entry] for claim in demand.standalone}))
+            raise BindRefused(f"driver {drivers} runs standalone now: {_AGAIN}")
         kept = kept_nodes(self._state, pod.metadata.uid, priority(pod), demand)
         if node in kept:  # others were evicted for another pod since the scheduler asked
             raise BindRefused(f"node {node}: {kept[node]}")
         result = await self._placement.allocate(key, pod, claims, demand, node, offered=False)
         if isinstance(result, NotAllocated):
             self._pods.attempt(pod).pause_if_nothing_else(now())
-            raise BindRefused(f"nothing could be allocated on node {node}")
+            raise BindRefused(f"{nothing_allocated(node)}: {_AGAIN}")
         self._assumed.drop(pod.metadata.uid)
         return self._recorded(pod, claims)
 
@@ -203,7 +209,7 @@ class Binder:
         """Raises BindRefused if the pod was made to leave one of the claims, because a write was refused."""
         holdings = [self._ledger.get(claim.uid) for claim in claims]
         if any(holding is None or pod.metadata.uid not in holding.pods for holding in holdings):
-            raise BindRefused("the API server refused the allocation")
+            raise BindRefused(f"the API server refused the allocation, see the pod's events: {_AGAIN}")
         return ""
 
     async def _undo(self, user: PodReference) -> None:
@@ -230,3 +236,10 @@ class Binder:
             await self._placement.release_all(pod)
         finally:
             self._releasing.discard(user.uid)
+
+
+def _too_late(node: str, waits: str) -> str:
+    return (
+        f"not bound to node {node} within {BIND_SECONDS:g} s: {waits}: {_AGAIN}. If it stays so, see the "
+        "controller's log, and whether the API server is slow"
+    )

@@ -38,7 +38,7 @@ from parley.sdk.checks import DriverFault
 BEST_SCORE = 10
 """What an extender may give a node at most (k8s.io/kube-scheduler/extender/v1, MaxExtenderPriority)."""
 
-_SOON = "Parley: an object that the pod needs is changing right now"
+_SOON = "Parley: an object that the pod needs is changing right now; the pod is tried again after that"
 
 
 class ExtenderDoor:

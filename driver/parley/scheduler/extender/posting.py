@@ -50,11 +50,11 @@ class Posting:
             if live is None or live.spec.node_name == node:
                 return
             if live.spec.node_name:
-                raise NotBound(f"it is bound to node {live.spec.node_name} already")
+                raise NotBound(f"the pod is bound to node {live.spec.node_name} already")
             if done(live) or live.metadata.deletion_timestamp:
-                raise NotBound("it has ended or is being deleted")
+                raise NotBound("the pod has ended, or is being deleted")
             version = live.metadata.resource_version if exactly else ""
-        raise NotBound("it keeps changing")
+        raise NotBound("others keep changing the pod: the scheduler tries again")
 
     async def _post(self, pod: Pod, node: str, version: str) -> Pod | None:
         """Post once; None if that bound the pod, otherwise the pod as it is now."""
@@ -80,16 +80,16 @@ class Posting:
                 self._doubtful.add(meta.uid)
             return await self._live(pod)
         except NotFound:
-            raise NotBound("it is gone") from None
+            raise NotBound("the pod is gone") from None
         return None
 
     async def _live(self, pod: Pod) -> Pod:
         try:
             live = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
         except NotFound:
-            raise NotBound("it is gone") from None
+            raise NotBound("the pod is gone") from None
         if live.metadata.uid != pod.metadata.uid:
-            raise NotBound("it is gone, and another pod has its name")
+            raise NotBound("the pod is gone, and another pod has its name")
         return live
 
     async def settle(self, pod: PodReference, *, doubtful: bool = False) -> None:

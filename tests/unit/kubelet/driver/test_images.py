@@ -131,14 +131,17 @@ async def test_what_a_program_says_is_told_and_nothing_takes_room(
     (tools / "mkfs.ext4").write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
     (tools / "mkfs.ext4").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    with pytest.raises(Refused, match="no such luck: check whether the disk is full"):
+    with pytest.raises(Refused, match="no such luck: make room on that disk"):
         await driver(tmp_path).prepare(limited("a"))
     assert disks(tmp_path) == []
 
 
 async def test_more_than_there_is_is_refused(tmp_path: Path) -> None:
     free = os.statvfs(tmp_path)
-    with pytest.raises(Refused, match=r"cannot be created: .* of the disk are free, .* wanted"):
+    with pytest.raises(
+        Refused,
+        match=r"created: the disk has .* free, and the claim's size is .*: make room on that",
+    ):
         await driver(tmp_path).prepare(limited("a", 2 * free.f_blocks * free.f_frsize))
     assert disks(tmp_path) == []
 
@@ -149,7 +152,7 @@ async def test_a_node_that_cannot_says_so(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(loops, "available", lambda: False)
     else:
         monkeypatch.setattr(images, "_program", lambda _: "")
-    words = "has to be privileged" if lacks == "devices" else "are not in PATH"
+    words = "make the plugin privileged" if lacks == "devices" else "are not in PATH"
     (offer,) = driver(tmp_path).devices()
     assert offer.attributes == {"images": False}
     with pytest.raises(Refused, match=f"node n1 can't enforce its size .*{words}"):

@@ -134,7 +134,13 @@ def test_what_takes_longer_than_a_bind_may_is_given_back_and_nothing_is_posted_l
         assert await world.node_of("p") == ""
         assert "create pods/binding" not in writes_of(client)
         await world.settle()
-        assert world.calls.failed_binds == [("p", "not done within 45 s")]
+        assert world.calls.failed_binds == [
+            (
+                "p",
+                "not bound to node n0 within 45 s: its claims were allocated too late: the scheduler tries again. "
+                "If it stays so, see the controller's log, and whether the API server is slow",
+            )
+        ]
         assert await world.node_of("p")
         assert len(world.ledger) == 1
         assert world.calls.count["filter"] < 10
@@ -196,7 +202,9 @@ def test_no_pod_is_bound_whose_reservation_of_a_shared_claim_was_refused(play: A
         refusing = True
         await world.add_pod("q", claims=["common"])
         await asyncio.sleep(60)
-        assert {why for _, why in world.calls.failed_binds} == {"the API server refused the allocation"}
+        assert {why for _, why in world.calls.failed_binds} == {
+            "the API server refused the allocation, see the pod's events: the scheduler tries again"
+        }
         assert await world.node_of("q") == ""
         refusing = False
         await asyncio.sleep(300)
@@ -231,7 +239,9 @@ def test_no_pod_is_bound_while_what_it_held_is_given_back(play: Any) -> None:
             refused = await world.ask("bind", asked)
         await releasing
 
-        assert refused["Error"] == "what the pod held is being released"
+        assert refused["Error"] == (
+            "what the pod held is being released: the scheduler tries again when that is done"
+        )
         assert await world.node_of("q") == ""
 
     play(scenario)
