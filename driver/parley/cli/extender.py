@@ -99,7 +99,7 @@ def _usable(certificates: Certificates) -> None:
     except OSError as error:
         raise typer.BadParameter(
             f"--extender-tls-cert, --extender-tls-key or --extender-client-ca can't be used: {error}: give PEM "
-            "files that can be read, with the key of the certificate"
+            "files that can be read, with the certificate's key"
         ) from None
 
 

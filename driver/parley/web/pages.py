@@ -166,5 +166,5 @@ def _class(snapshot: Snapshot, name: str) -> _Content:
 def _node(snapshot: Snapshot, name: str) -> _Content:
     found, now = details.node_details(snapshot, name), overview.now(snapshot)
     if found is None:
-        raise _NoSuchPage(f"there is no node {name}, or nodes may not be read")
+        raise _NoSuchPage(f"there is no node {name}, or nodes may not be read: see `kubectl get nodes`")
     return _Content(f"Node {name}", lambda: {"nodes": [found]}, lambda links: node(found, now, links))

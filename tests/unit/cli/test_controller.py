@@ -203,7 +203,7 @@ ALL_THREE = "--extender-tls-cert, --extender-tls-key and --extender-client-ca be
         (
             "127.0.0.1:8090",
             3,
-            "can't be used: .*: give PEM files that can be read, with the key of the certificate",
+            "can't be used: .*: give PEM files that can be read, with the certificate's key",
         ),
     ],
     ids=["no-address", "no-host", "one-file", "no-certificates"],

@@ -404,8 +404,9 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         ),
         "node-plugin",
         ERROR,
-        "the node plugin does not work on node node-2: pod parley-kubelet-node-2: ImagePullBackOff: no such image",
-        "parley-kubelet doctor",
+        "the node plugin does not work on node node-2, so no pod gets devices there: pod parley-kubelet-node-2: "
+        "ImagePullBackOff: no such image",
+        "see the pod's log (kubectl -n parley-system logs POD), and run parley-kubelet doctor in it or on the node",
     ),
     "a node without a plugin": (
         all_of(deleted(PODS, "parley-kubelet-node-2"), deleted(RESOURCE_SLICES, "node-2-devices")),

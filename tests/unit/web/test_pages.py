@@ -179,7 +179,7 @@ def test_what_is_not_there(play: Play) -> None:
                 "pod team/far has no claims (spec.resourceClaims is empty): there is nothing to negotiate",
             ),
             ("/classes/none", "there is no class none: see `kubectl get prclasses`"),
-            ("/nodes/none", "there is no node none, or nodes may not be read"),
+            ("/nodes/none", "there is no node none, or nodes may not be read: see `kubectl get nodes`"),
             ("/pods", "there is no such page"),
             ("/pods/default/..%2Fwants", "there is no such page"),
             ("/pods/default/WANTS", "there is no such page"),

@@ -48,8 +48,9 @@ def _daemon_set(facts: Facts, daemon_set: Body, pods: Sequence[Body]) -> Iterato
         if node in served:
             continue  # an update: the old one still serves
         yield error(
-            f"the node plugin does not work on node {node}: {why}",
-            f"kubectl -n {facts.namespace} logs, and parley-kubelet doctor in that pod; no pod gets devices there",
+            f"the node plugin does not work on node {node}, so no pod gets devices there: {why}",
+            f"see the pod's log (kubectl -n {facts.namespace} logs POD), and run parley-kubelet doctor in it or "
+            "on the node",
             about,
         )
     if without:
