@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from parley_kubelet.edits import Edits, Mount
 from parley_kubelet.hooks import (
-    Condition,
+    DeviceCondition,
     DeviceName,
     Health,
     HeldClaim,
@@ -86,7 +86,7 @@ class ScratchNode(NodeDriver[Scratch, Place]):
     async def health(self, held: Sequence[HeldClaim[Scratch]]) -> Sequence[Health]:  # noqa: ARG002 - all have one disk
         """Whether files can be made."""
         fault = await asyncio.to_thread(_fault, self.configured.folder)
-        condition = Condition.UNHEALTHY if fault else Condition.HEALTHY
+        condition = DeviceCondition.UNHEALTHY if fault else DeviceCondition.HEALTHY
         return (Health(DeviceName(self.node, DISK), condition, fault),)
 
     def _folder(self, claim: NodeClaim[Scratch]) -> Path:

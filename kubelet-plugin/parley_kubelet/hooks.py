@@ -91,7 +91,7 @@ class HeldClaim(Generic[H]):
     state: Mapping[str, Any] | None
 
 
-class Condition(Enum):
+class DeviceCondition(Enum):
     """How a device is."""
 
     UNKNOWN = 0
@@ -104,7 +104,7 @@ class Health:
     """How a device is, and why, as of `checked` (Unix time)."""
 
     device: DeviceName
-    condition: Condition
+    condition: DeviceCondition
     message: str = ""
     checked: float = field(default_factory=time.time, compare=False)
 

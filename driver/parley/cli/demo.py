@@ -20,7 +20,7 @@ from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.manifests import read
 from parley.simulate.objects import BadManifests, Manifest
-from parley.simulate.outcome import Outcome, outcome_of
+from parley.simulate.outcome import SimulationOutcome, outcome_of
 from parley.simulate.priorities import prioritized
 from parley.simulate.workloads import expanded
 
@@ -64,7 +64,7 @@ def demo(
     finish(outcome, fail_on_waiting=fail_on_waiting)
 
 
-def _show(outcome: Outcome, nodes: Sequence[str]) -> None:
+def _show(outcome: SimulationOutcome, nodes: Sequence[str]) -> None:
     out = console(soft_wrap=True)
     for record in outcome.pods:
         out.print(story(record, nodes))
@@ -78,7 +78,7 @@ def refuse(error: Exception) -> NoReturn:
     raise typer.Exit(Exit.WRONG_INPUT) from None
 
 
-def finish(outcome: Outcome, *, fail_on_waiting: bool) -> None:
+def finish(outcome: SimulationOutcome, *, fail_on_waiting: bool) -> None:
     """Say what is missing if there were no pods, and end the command with a status of its own if pods wait, or are
     gone, and that counts as a failure."""
     if not outcome.pods:
@@ -87,7 +87,9 @@ def finish(outcome: Outcome, *, fail_on_waiting: bool) -> None:
         raise typer.Exit(Exit.WAITING)
 
 
-async def negotiated(manifests: Sequence[Manifest], scheduler_names: Collection[str] = (PARLEY,)) -> Outcome:
+async def negotiated(
+    manifests: Sequence[Manifest], scheduler_names: Collection[str] = (PARLEY,)
+) -> SimulationOutcome:
     """What became of the pods and claims, once nothing moves any more, or after an hour of the cluster's time."""
     async with SimulatedCluster(settings=second_schedulers(manifests, scheduler_names)) as cluster:
         await cluster.apply(manifests)

@@ -7,7 +7,7 @@ import typer
 from parley.api.resources import CLAIMS
 from parley.cli.output import Output, print_names, printed
 from parley.explain.text import print_rows
-from parley.simulate.outcome import ClaimOutcome, Outcome
+from parley.simulate.outcome import ClaimOutcome, SimulationOutcome
 from parley.simulate.recording import PodRecord
 
 OUTCOME = "PodOutcomeList"
@@ -16,7 +16,7 @@ _COLUMNS = ("NAMESPACE", "POD", "NODE", "HOLDS", "REASON")
 _CLAIM_COLUMNS = ("NAMESPACE", "CLAIM", "CLASS", "ALLOCATED", "HOLDS", "REASON")
 
 
-def show_outcome(outcome: Outcome, output: Output, *, headings: bool) -> None:
+def show_outcome(outcome: SimulationOutcome, output: Output, *, headings: bool) -> None:
     """A row for each pod and each claim that no pod names (`wide`), their names, or all of it as data of kind
     OUTCOME."""
     if output is Output.NAME:
@@ -29,7 +29,7 @@ def show_outcome(outcome: Outcome, output: Output, *, headings: bool) -> None:
         printed(OUTCOME, {"items": items, "claims": [_claim(claim) for claim in outcome.unnamed]}, output)
 
 
-def _print_tables(outcome: Outcome, *, headings: bool) -> None:
+def _print_tables(outcome: SimulationOutcome, *, headings: bool) -> None:
     """Of the pods and of the claims, with an empty line between them, as kubectl prints several kinds."""
     if outcome.pods:
         print_rows(_COLUMNS, map(_cells, outcome.pods), headed=headings)

@@ -23,7 +23,7 @@ from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.cluster_import import import_objects, pods_of
 from parley.simulate.manifests import read_dump
 from parley.simulate.objects import BadManifests, Manifest
-from parley.simulate.outcome import Outcome, outcome_of
+from parley.simulate.outcome import SimulationOutcome, outcome_of
 from parley.simulate.priorities import prioritized
 from parley.simulate.recording import Recording
 from parley.simulate.what_if import NoSuchObject, WhatIf, changed
@@ -104,7 +104,7 @@ def _tell_left_out(left_out: Mapping[str, int]) -> None:
         typer.echo(f"left out, as nothing depends on it here: {kinds}", err=True)
 
 
-async def _simulated(manifests: Sequence[Manifest], scheduler_names: Sequence[str]) -> Outcome:
+async def _simulated(manifests: Sequence[Manifest], scheduler_names: Sequence[str]) -> SimulationOutcome:
     cluster = SimulatedCluster(settings=second_schedulers(manifests, scheduler_names))
     with _progress(cluster.recording, pods_of(manifests)):
         cluster.keep_prepared(await import_objects(cluster.client, manifests))
@@ -148,7 +148,7 @@ def _tell(recording: Recording, pods: int, ended: threading.Event) -> None:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _show(outcome: Outcome) -> None:
+def _show(outcome: SimulationOutcome) -> None:
     out = console(soft_wrap=True)
     out.print(summary(outcome))
     whys: dict[str, list[str]] = {}

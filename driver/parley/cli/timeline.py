@@ -6,7 +6,7 @@ from rich.text import Text
 
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.api.wording import counted, printable, printable_lines
-from parley.simulate.outcome import ClaimOutcome, Outcome
+from parley.simulate.outcome import ClaimOutcome, SimulationOutcome
 from parley.simulate.recording import PodRecord
 
 _LABEL = 12
@@ -70,7 +70,7 @@ def _viable(scheduling: PodScheduling, *, other_than: str) -> list[str]:
     ]
 
 
-def summary(outcome: Outcome) -> Text:
+def summary(outcome: SimulationOutcome) -> Text:
     """One line for each pod: where it is and with what, or the code for why it is nowhere. Then one for each claim
     that no pod names: where it is allocated and with what, or why not."""
     text = _pods(outcome.pods)

@@ -52,12 +52,12 @@ class Groups:
             if not self._members[group]:
                 del self._members[group]
 
-    def rule(self, group: Group, topology_key: str, without: Collection[str] = ()) -> "Rule":
+    def rule(self, group: Group, topology_key: str, without: Collection[str] = ()) -> "GroupRule":
         """Where a claim of the group may go, if the members with the UIDs `without` held nothing."""
         members = self._members.get(group, {})
         nodes = {node for uid, node in members.items() if uid not in without}
         domains = {node: _domain(node, topology_key, self._labels) for node in sorted(nodes)}
-        return Rule(group, topology_key, domains, self._labels)
+        return GroupRule(group, topology_key, domains, self._labels)
 
 
 Labels = Mapping[str, Mapping[str, str]]
@@ -68,7 +68,7 @@ def _domain(node: str, key: str, labels: Labels) -> str | None:
     return node if key == HOSTNAME else labels.get(node, {}).get(key)
 
 
-class Rule(NamedTuple):
+class GroupRule(NamedTuple):
     """Where a claim may go because of its group. `domains` are those of the nodes where members are; None: the
     node has no label of that key."""
 

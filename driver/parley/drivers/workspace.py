@@ -18,7 +18,7 @@ from parley.api.quantity import parse
 from parley.api.resources import NODES, RESOURCE_SLICES, Resource
 from parley.api.wording import bytes_text
 from parley.drivers.disks import Disks
-from parley.drivers.groups import Group, Groups, Rule, record, recorded
+from parley.drivers.groups import Group, GroupRule, Groups, record, recorded
 from parley.drivers.reserves import excess
 from parley.drivers.views import Named, ViewRule, Views, misused, name_record, source_of, sources
 from parley.drivers.workspace_parameters import WorkspaceClass, WorkspaceParameters
@@ -261,7 +261,9 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
     def _search(self, request: WorkspaceRequest, without: Collection[str] = ()) -> "_Search":
         """For nodes that will do, as if the claims with the UIDs `without` held nothing."""
-        rules: list[Rule | ViewRule] = [self._groups.rule(group, key, without) for group, key in _groups(request)]
+        rules: list[GroupRule | ViewRule] = [
+            self._groups.rule(group, key, without) for group, key in _groups(request)
+        ]
         rules += self._views.rules(request)
         freed: defaultdict[str, int] = defaultdict(int)
         for promise in (self._held[uid] for uid in without if uid in self._held):
@@ -282,7 +284,7 @@ class _Search:
     disks: Disks
     fault: str
     wanted: int
-    rules: Sequence[Rule | ViewRule]
+    rules: Sequence[GroupRule | ViewRule]
     freed: Mapping[str, int]
     enforcing: Collection[str] | None
 

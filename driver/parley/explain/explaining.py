@@ -21,7 +21,7 @@ from parley.explain import matrix
 from parley.explain.claims import details, ours
 from parley.explain.errors import NothingToExplain
 from parley.explain.feasibility import PodFeasibility
-from parley.explain.findings import EVENTS, Event, findings, written_at
+from parley.explain.findings import EVENTS, TimedEvent, findings, written_at
 from parley.explain.model import Explanation
 from parley.explain.remedies import remedies
 from parley.explain.snapshot import Snapshot, read
@@ -36,7 +36,7 @@ class PodObjects:
 
     raw: Mapping[str, Any]
     scheduling: Mapping[str, Any] | None
-    events: Sequence[Event]
+    events: Sequence[TimedEvent]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -141,7 +141,7 @@ async def _scheduling(client: Client, namespace: str, name: str) -> Mapping[str,
         return None
 
 
-async def _events(client: Client, namespace: str | None, fields: str = "") -> Sequence[Event]:
+async def _events(client: Client, namespace: str | None, fields: str = "") -> Sequence[TimedEvent]:
     try:
         return (await client.list(EVENTS, namespace, field_selector=fields)).items
     except Forbidden:

@@ -27,7 +27,7 @@ class EventSource(Struct, frozen=True):
     component: str = ""
 
 
-class Event(Struct, frozen=True):
+class TimedEvent(Struct, frozen=True):
     """An event with its times: of events.k8s.io if the writer uses it, or those of the older API."""
 
     metadata: Any = None
@@ -51,7 +51,7 @@ class Event(Struct, frozen=True):
         return self.reporting_controller or self.deprecated_source.component
 
 
-EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, Event)
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, TimedEvent)
 
 
 def findings(
@@ -61,7 +61,7 @@ def findings(
     scheduling: PodScheduling | None,
     asked_at: str,
     claims: Sequence[PodClaim],
-    events: Sequence[Event],
+    events: Sequence[TimedEvent],
 ) -> tuple[PodFinding, ...]:
     """`raw` is the pod with every field, `asked_at` when the controller last wrote its PodScheduling."""
     mirrors = [claim.mirror for claim in claims if claim.mirror is not None]
@@ -157,7 +157,7 @@ def _health(raw: Mapping[str, Any]) -> Iterator[PodFinding]:
                     yield PodFinding("node plugin", str(one.get("health", "Unknown")), text)
 
 
-def _events(pod: Pod, events: Sequence[Event], reported: str) -> Iterator[PodFinding]:
+def _events(pod: Pod, events: Sequence[TimedEvent], reported: str) -> Iterator[PodFinding]:
     """Warnings about this very pod, latest first, without what is reported above."""
     mine = [event for event in events if (event.regarding or {}).get("uid") == pod.metadata.uid]
     for event in sorted(mine, key=lambda event: event.at, reverse=True):
@@ -168,18 +168,18 @@ def _events(pod: Pod, events: Sequence[Event], reported: str) -> Iterator[PodFin
         yield PodFinding(_by(event), event.reason, event.note, event.at)
 
 
-def _is_settled(pod: Pod, event: Event) -> bool:
+def _is_settled(pod: Pod, event: TimedEvent) -> bool:
     """Whether it is about a claim that could not be made at first, as when a template comes with its pod."""
     made = {status.name for status in pod.status.resource_claim_statuses}
     wanted = {entry.name for entry in pod.spec.resource_claims if entry.resource_claim_template_name}
     return event.reason == "FailedResourceClaimCreation" and wanted <= made
 
 
-def _is_scheduler(event: Event) -> bool:
+def _is_scheduler(event: TimedEvent) -> bool:
     return event.reason == "FailedScheduling"
 
 
-def _by(event: Event) -> str:
+def _by(event: TimedEvent) -> str:
     if event.writer == "parley.dev/controller":
         return "controller"
     if event.reason == "FailedPrepareDynamicResources":

@@ -24,14 +24,14 @@ class ClaimOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SimulationOutcome:
     """Records of all pods, also of those that are gone, and the claims that none of them names."""
 
     pods: Sequence[PodRecord]
     unnamed: Sequence[ClaimOutcome]
 
 
-async def outcome_of(client: Client, pods: Sequence[PodRecord]) -> Outcome:
+async def outcome_of(client: Client, pods: Sequence[PodRecord]) -> SimulationOutcome:
     """Read the claims as they are now."""
     named = {
         (record.namespace, entry.resource_claim_name)
@@ -40,7 +40,7 @@ async def outcome_of(client: Client, pods: Sequence[PodRecord]) -> Outcome:
     }
     claims = (await client.list(CLAIMS)).items
     unnamed = [claim for claim in claims if (claim.metadata.namespace, claim.metadata.name) not in named]
-    return Outcome(pods, [_outcome(claim) for claim in unnamed])
+    return SimulationOutcome(pods, [_outcome(claim) for claim in unnamed])
 
 
 def _outcome(claim: ResourceClaim) -> ClaimOutcome:

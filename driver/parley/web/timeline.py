@@ -10,7 +10,7 @@ from typing import Any
 
 from parley.api.names import FIELD_MANAGER
 from parley.explain.explaining import PodObjects
-from parley.explain.findings import Event
+from parley.explain.findings import TimedEvent
 from parley.explain.model import Explanation
 from parley.explain.times import moment
 
@@ -18,7 +18,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimelineEntry:
     """Something that `by` did, reported or observed. `code` is its reason code, if it has one."""
 
     at: str
@@ -27,7 +27,7 @@ class Moment:
     text: str
 
 
-def timeline(objects: PodObjects, explained: Explanation) -> tuple[Moment, ...]:
+def timeline(objects: PodObjects, explained: Explanation) -> tuple[TimelineEntry, ...]:
     """In order of time; of what happened within a second, in the usual order."""
     raw, scheduling = objects.raw, objects.scheduling or {}
     found = [*_made(raw), *_claims(explained), *_states(raw), *_negotiation(scheduling), *_events(objects)]
@@ -35,13 +35,13 @@ def timeline(objects: PodObjects, explained: Explanation) -> tuple[Moment, ...]:
     return tuple(one for _, one in sorted(timed, key=lambda pair: pair[0]))
 
 
-def _made(raw: Json) -> Iterator[Moment]:
+def _made(raw: Json) -> Iterator[TimelineEntry]:
     meta = raw.get("metadata", {})
-    yield Moment(meta.get("creationTimestamp") or "", "API server", "", "the pod was created")
-    yield Moment(meta.get("deletionTimestamp") or "", "API server", "", "the pod's graceful deletion ends")
+    yield TimelineEntry(meta.get("creationTimestamp") or "", "API server", "", "the pod was created")
+    yield TimelineEntry(meta.get("deletionTimestamp") or "", "API server", "", "the pod's graceful deletion ends")
 
 
-def _states(raw: Json) -> Iterator[Moment]:
+def _states(raw: Json) -> Iterator[TimelineEntry]:
     status = raw.get("status", {})
     for condition in status.get("conditions") or ():
         yield from _condition(condition, raw.get("spec", {}).get("nodeName", ""))
@@ -55,51 +55,51 @@ _GOOD = {
 }
 
 
-def _condition(condition: Json, node: str) -> Iterator[Moment]:
+def _condition(condition: Json, node: str) -> Iterator[TimelineEntry]:
     at, kind, good = condition.get("lastTransitionTime") or "", condition.get("type"), condition.get("status")
     if kind == "PodScheduled" and good == "True":
-        yield Moment(at, "scheduler", "", f"bound the pod to node {node}")
+        yield TimelineEntry(at, "scheduler", "", f"bound the pod to node {node}")
     elif kind == "PodScheduled":
-        yield Moment(at, "scheduler", condition.get("reason", ""), condition.get("message", ""))
+        yield TimelineEntry(at, "scheduler", condition.get("reason", ""), condition.get("message", ""))
     elif kind in _GOOD and good == "True":
-        yield Moment(at, "kubelet", "", _GOOD[kind])
+        yield TimelineEntry(at, "kubelet", "", _GOOD[kind])
 
 
-def _container(status: Json) -> Iterator[Moment]:
+def _container(status: Json) -> Iterator[TimelineEntry]:
     name, state = status.get("name", ""), status.get("state") or {}
     if running := state.get("running"):
-        yield Moment(running.get("startedAt") or "", "kubelet", "", f"container {name} runs")
+        yield TimelineEntry(running.get("startedAt") or "", "kubelet", "", f"container {name} runs")
     if ended := state.get("terminated"):
-        yield Moment(ended.get("startedAt") or "", "kubelet", "", f"container {name} runs")
+        yield TimelineEntry(ended.get("startedAt") or "", "kubelet", "", f"container {name} runs")
         text = f"container {name} ended with exit code {ended.get('exitCode')}"
-        yield Moment(ended.get("finishedAt") or "", "kubelet", ended.get("reason") or "", text)
+        yield TimelineEntry(ended.get("finishedAt") or "", "kubelet", ended.get("reason") or "", text)
 
 
-def _negotiation(scheduling: Json) -> Iterator[Moment]:
+def _negotiation(scheduling: Json) -> Iterator[TimelineEntry]:
     meta = scheduling.get("metadata", {})
     made = meta.get("creationTimestamp") or ""
-    yield Moment(made, "controller", "", "recorded the negotiation for the first time")
+    yield TimelineEntry(made, "controller", "", "recorded the negotiation for the first time")
     for entry in meta.get("managedFields") or ():
         at, manager = entry.get("time") or "", entry.get("manager", "")
         if manager != FIELD_MANAGER:
-            yield Moment(at, f"driver ({manager})", "", "last wrote an answer or allocation")
+            yield TimelineEntry(at, f"driver ({manager})", "", "last wrote an answer or allocation")
         elif at != made:
             round_ = scheduling.get("spec", {}).get("round", 0)
-            yield Moment(at, "controller", "", f"last updated the negotiation (round {round_})")
+            yield TimelineEntry(at, "controller", "", f"last updated the negotiation (round {round_})")
 
 
-def _claims(explained: Explanation) -> Iterator[Moment]:
+def _claims(explained: Explanation) -> Iterator[TimelineEntry]:
     for claim in explained.claims:
         held = f": {', '.join(claim.holds)}" if claim.holds else ""
-        yield Moment(claim.since, f"driver {claim.driver}", "", f"claim {claim.entry} was allocated{held}")
+        yield TimelineEntry(claim.since, f"driver {claim.driver}", "", f"claim {claim.entry} was allocated{held}")
 
 
-def _events(objects: PodObjects) -> Iterator[Moment]:
+def _events(objects: PodObjects) -> Iterator[TimelineEntry]:
     uid = objects.raw.get("metadata", {}).get("uid")
     for event in objects.events:
         if (event.regarding or {}).get("uid") == uid:
-            yield Moment(event.at, _writer(event), event.reason, event.note)
+            yield TimelineEntry(event.at, _writer(event), event.reason, event.note)
 
 
-def _writer(event: Event) -> str:
+def _writer(event: TimedEvent) -> str:
     return "controller" if event.writer == "parley.dev/controller" else event.writer or "unknown"

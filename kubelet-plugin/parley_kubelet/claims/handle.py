@@ -19,7 +19,7 @@ from parley.api.opaque import read
 from parley.api.selectors import matches
 from parley_kubelet.hooks import DeviceName, Refused
 from parley_kubelet.names import PLACEHOLDER
-from parley_kubelet.state.checkpoint import Result
+from parley_kubelet.state.checkpoint import ReportedDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Granted:
     """What this driver granted: devices, each once; what the kubelet gets, by request; the handle and the field
     that it was found in."""
 
-    results: tuple[Result, ...]
+    results: tuple[ReportedDevice, ...]
     devices: tuple[DeviceName, ...]
     handle: Any
     field: str
@@ -58,7 +58,7 @@ def granted(
     field, handle = _handle(claim, results, driver, full)
     named = _named(results) or _of_handle(results, handle)
     devices = tuple(dict.fromkeys(DeviceName(result.pool, result.device) for result in named))
-    reported = named or tuple(Result(request=r.request, pool=r.pool, device=r.device) for r in results)
+    reported = named or tuple(ReportedDevice(request=r.request, pool=r.pool, device=r.device) for r in results)
     return Granted(reported, devices, handle, field)
 
 
@@ -163,21 +163,21 @@ def _is_placeholder(result: DeviceResult) -> bool:
     return (result.pool, result.device) == PLACEHOLDER
 
 
-def _named(results: tuple[DeviceResult, ...]) -> tuple[Result, ...]:
+def _named(results: tuple[DeviceResult, ...]) -> tuple[ReportedDevice, ...]:
     return tuple(
-        Result(request=result.request, pool=result.pool, device=result.device)
+        ReportedDevice(request=result.request, pool=result.pool, device=result.device)
         for result in results
         if not _is_placeholder(result)
     )
 
 
-def _of_handle(results: tuple[DeviceResult, ...], handle: Any) -> tuple[Result, ...]:
+def _of_handle(results: tuple[DeviceResult, ...], handle: Any) -> tuple[ReportedDevice, ...]:
     """The devices behind a placeholder, if the handle lists any: the kubelet gets them, not the
     placeholder, so that their health is theirs."""
     listed = handle.get("devices") if isinstance(handle, dict) else None
     found = [_device(item) for item in listed] if isinstance(listed, list) else []
     devices = dict.fromkeys(device for device in found if device is not None)
-    return tuple(Result(request=results[0].request, pool=d.pool, device=d.device) for d in devices)
+    return tuple(ReportedDevice(request=results[0].request, pool=d.pool, device=d.device) for d in devices)
 
 
 def _device(item: Any) -> DeviceName | None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from parley_kubelet.configuration import Configuration, HealthCheck
 from parley_kubelet.driver.devices import NodeDevice, checks
-from parley_kubelet.hooks import Condition, DeviceName, Health
+from parley_kubelet.hooks import DeviceCondition, DeviceName, Health
 
 AT_ONCE: Final = 8
 """So many checks run at the same time."""
@@ -44,9 +44,11 @@ class Checks:
     def health(self, device: DeviceName) -> Health:
         """The last check as the device's health."""
         if device.device not in self._faults:
-            return Health(device, Condition.UNKNOWN, "not checked yet")
+            return Health(device, DeviceCondition.UNKNOWN, "not checked yet")
         fault, at = self._faults[device.device]
-        return Health(device, Condition.HEALTHY if fault is None else Condition.UNHEALTHY, fault or "", at)
+        return Health(
+            device, DeviceCondition.HEALTHY if fault is None else DeviceCondition.UNHEALTHY, fault or "", at
+        )
 
     async def run(self, devices: Iterable[NodeDevice]) -> None:
         """Run the checks of these devices that are due; returns when they are done."""

@@ -17,7 +17,7 @@ from parley_kubelet.configuration import DEFAULT_DRIVER, Configuration
 from parley_kubelet.driver.checks import Checks
 from parley_kubelet.driver.devices import NameTaken, NodeDevice, discover, edits_of, missing_node, named, present
 from parley_kubelet.hooks import (
-    Condition,
+    DeviceCondition,
     DeviceName,
     Health,
     HeldClaim,
@@ -103,12 +103,12 @@ class DeviceNodeDriver(NodeDriver[DeviceHandle, Configuration]):
     def _judged(self, device: NodeDevice) -> Health:
         where = DeviceName(self.node, device.name)
         if (node := missing_node(device)) is not None:
-            return Health(where, Condition.UNHEALTHY, f"device node {node} is missing", time.time())
+            return Health(where, DeviceCondition.UNHEALTHY, f"device node {node} is missing", time.time())
         if self._checks.has(device.name):
             return self._checks.health(where)
         if device.device_nodes:
-            return Health(where, Condition.HEALTHY, "", time.time())
-        return Health(where, Condition.UNKNOWN, "no device node or check reports its health", time.time())
+            return Health(where, DeviceCondition.HEALTHY, "", time.time())
+        return Health(where, DeviceCondition.UNKNOWN, "no device node or check reports its health", time.time())
 
     def _known(self, claim: DeviceClaim) -> Mapping[str, NodeDevice]:
         try:

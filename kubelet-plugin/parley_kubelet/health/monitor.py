@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from parley_kubelet.claims.preparation import Preparation
-from parley_kubelet.hooks import Condition, Health
+from parley_kubelet.hooks import DeviceCondition, Health
 
 REPEAT: Final = 5.0
 """Seconds after which health is sent to the kubelet again."""
@@ -82,7 +82,7 @@ class HealthMonitor:
         except Exception as error:
             self._cannot_tell(str(error) or f"no answer within {LIMIT:g} s", error)
             message = f"{self._driver.name} failed to report health: {self._fault}"
-            return tuple(Health(health.device, Condition.UNKNOWN, message) for health in self._report or ())
+            return tuple(Health(health.device, DeviceCondition.UNKNOWN, message) for health in self._report or ())
         self._fault = ""
         return report
 
@@ -95,7 +95,7 @@ class HealthMonitor:
         before = {health.device: health.condition for health in self._report or ()}
         for health in report:
             was = before.get(health.device)
-            if health.condition is not was and (was or health.condition is Condition.UNHEALTHY):
+            if health.condition is not was and (was or health.condition is DeviceCondition.UNHEALTHY):
                 log.warning(
                     "health of a device changed",
                     driver=self._driver.name,

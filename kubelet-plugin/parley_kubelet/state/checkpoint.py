@@ -28,7 +28,7 @@ class CheckpointError(Exception):
     """Raised when the checkpoint is damaged or from a newer version; nothing may be prepared then."""
 
 
-class Result(msgspec.Struct, frozen=True):
+class ReportedDevice(msgspec.Struct, frozen=True):
     """A device of the claim as reported to the kubelet, with the claim's request that it serves."""
 
     request: str
@@ -54,7 +54,7 @@ class _Often(msgspec.Struct, frozen=True):
     name: str
     phase: Phase
     boot: str
-    results: tuple[Result, ...]
+    results: tuple[ReportedDevice, ...]
     devices: tuple[HeldDevice, ...]
 
 
@@ -84,7 +84,7 @@ class CheckpointEntry(_Often, frozen=True):
         name: str,
         phase: Phase,
         boot: str,
-        results: Sequence[Result],
+        results: Sequence[ReportedDevice],
         devices: Sequence[HeldDevice],
         handle: Any,
         edits: Edits | None = None,

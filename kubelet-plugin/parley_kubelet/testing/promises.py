@@ -15,7 +15,7 @@ from parley_kubelet.cdi.specifications import specification
 from parley_kubelet.cdi.validation import faults
 from parley_kubelet.configuration import label
 from parley_kubelet.hooks import DeviceName, HeldClaim, NodeClaim, NodeDriver, Prepared
-from parley_kubelet.state.checkpoint import CheckpointEntry, HeldDevice, Result
+from parley_kubelet.state.checkpoint import CheckpointEntry, HeldDevice, ReportedDevice
 
 INTERRUPTIONS: Final = 25
 """After so many steps of the event loop, at most, `prepare` is interrupted."""
@@ -150,7 +150,7 @@ def _checked(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], prepared: Prep
         name=claim.name,
         phase="prepared",
         boot="",
-        results=tuple(Result(request="", pool=d.pool, device=d.device) for d in claim.devices),
+        results=tuple(ReportedDevice(request="", pool=d.pool, device=d.device) for d in claim.devices),
         devices=tuple(HeldDevice(pool=d.pool, name=d.device) for d in claim.devices),
         handle=claim.handle.model_dump(mode="json", by_alias=True),
         edits=prepared.edits,

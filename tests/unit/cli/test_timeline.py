@@ -8,7 +8,7 @@ import orjson
 from parley.api.models import PodScheduling
 from parley.api.resources import PODS
 from parley.cli.timeline import story, summary
-from parley.simulate.outcome import ClaimOutcome, Outcome
+from parley.simulate.outcome import ClaimOutcome, SimulationOutcome
 from parley.simulate.recording import ClaimRecord, PodRecord, RecordedStep
 
 
@@ -88,7 +88,7 @@ def test_the_summary_has_a_line_for_each_pod() -> None:
         record("giant", waits="NothingViable: no node is available"),
     ]
 
-    assert summary(Outcome(records, [])).plain == dedent("""\
+    assert summary(SimulationOutcome(records, [])).plain == dedent("""\
         3 pods: 2 bound, 1 waiting
           team/trainer  n1  gpu: gpu-0, gpu-1
           team/render   n2  licence
@@ -103,7 +103,7 @@ def test_the_summary_has_a_line_for_each_claim_that_no_pod_names() -> None:
         ClaimOutcome("team", "later", "gpu", reason="WaitForFirstConsumer: to be allocated for the first pod"),
     ]
 
-    assert summary(Outcome([], claims)).plain == dedent("""\
+    assert summary(SimulationOutcome([], claims)).plain == dedent("""\
         0 pods: 0 bound, 0 waiting
 
         4 claims that no pod names: 3 allocated, 1 waiting
@@ -111,4 +111,4 @@ def test_the_summary_has_a_line_for_each_claim_that_no_pod_names() -> None:
           team/licence  allocated on every node
           team/lost     allocated on node n2: gpu-1; ClaimStranded: its node is gone
           team/later    WaitForFirstConsumer: to be allocated for the first pod""")
-    assert "1 claim that no pod names: 1 allocated" in summary(Outcome([], claims[:1])).plain
+    assert "1 claim that no pod names: 1 allocated" in summary(SimulationOutcome([], claims[:1])).plain

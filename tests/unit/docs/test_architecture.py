@@ -1,6 +1,8 @@
 """The page about the architecture names files that exist, and every folder of the code."""
 
+import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -24,3 +26,19 @@ def test_every_file_that_it_names_exists(name: str) -> None:
 def test_it_names_every_package() -> None:
     packages = {path.parent.name for path in CODE.glob("*/__init__.py")}
     assert {name for name in packages if f"`{name}`" not in PAGE and f"/{name}`" not in PAGE} == set()
+
+
+PROGRAMS = (CODE, ROOT / "kubelet-plugin" / "parley_kubelet", ROOT / "devcluster" / "parley_devcluster")
+NAMED_AS_IN_THE_API = {"Affinity", "Allocation", "Device", "Node", "Pod", "PodSpec", "Pool", "Reserve"}
+"""What drivers call as the API does, and parts of objects that are decoded in only one place."""
+
+
+def test_no_name_of_a_class_means_two_things() -> None:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for path in (path for folder in PROGRAMS for path in folder.rglob("*.py") if "proto" not in path.parts):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                module = "parley.api" if path.is_relative_to(CODE / "api") else str(path.relative_to(ROOT))
+                found[node.name].append(module)
+    twice = {name: modules for name, modules in found.items() if len(set(modules)) > 1}
+    assert {name: modules for name, modules in twice.items() if name not in NAMED_AS_IN_THE_API} == {}

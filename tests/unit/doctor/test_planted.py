@@ -406,7 +406,8 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         ERROR,
         "the node plugin does not work on node node-2, so no pod gets devices there: pod parley-kubelet-node-2: "
         "ImagePullBackOff: no such image",
-        "see the pod's log (kubectl -n parley-system logs POD), and run parley-kubelet doctor in it or on the node",
+        "see the pod's log (kubectl -n parley-system logs POD), and run parley-kubelet doctor in it or on the "
+        "node",
     ),
     "a node without a plugin": (
         all_of(deleted(PODS, "parley-kubelet-node-2"), deleted(RESOURCE_SLICES, "node-2-devices")),
@@ -549,7 +550,7 @@ async def test_a_driver_that_works_standalone_is_well(cluster: Sick) -> None:
 
 
 async def test_a_driver_that_the_controller_leaves_out_runs_once(cluster: Sick) -> None:
-    args = ["spec", "template", "spec", "containers", 0, "args"]
+    args = ("spec", "template", "spec", "containers", 0, "args")
     await changed(kinds.DEPLOYMENTS, "parley-controller", *args, to=["--driver=device"])(cluster)
     await standalone("tokens.parley.dev", 5)(cluster)
     await created(kinds.DEPLOYMENTS, runs_standalone("disks:Disks"))(cluster)

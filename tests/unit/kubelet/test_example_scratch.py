@@ -19,7 +19,7 @@ from parley.api.builtin import (
 from parley.sdk.testing import Scenario as ControllerScenario
 from parley.sdk.testing import check_driver, request
 from parley_kubelet.configuration import load, settings_of
-from parley_kubelet.hooks import Condition, DeviceName, HeldClaim, NodeClaim, Refused
+from parley_kubelet.hooks import DeviceCondition, DeviceName, HeldClaim, NodeClaim, Refused
 from parley_kubelet.testing import NodeScenario, check_node_driver, node_claim
 
 FILES = Path(__file__).parents[3] / "examples" / "scratch"
@@ -70,8 +70,8 @@ async def test_a_disk_without_its_folder_is_ill(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (well,) = await driver(tmp_path / "new").health(())
     (ill,) = await driver(tmp_path / "file").health(())
-    assert (well.device, well.condition) == (DISK, Condition.HEALTHY)
-    assert (ill.condition, ill.message) == (Condition.UNHEALTHY, f"{tmp_path}/file: File exists")
+    assert (well.device, well.condition) == (DISK, DeviceCondition.HEALTHY)
+    assert (ill.condition, ill.message) == (DeviceCondition.UNHEALTHY, f"{tmp_path}/file: File exists")
 
 
 def published(node: str, size: str) -> ResourceSlice:

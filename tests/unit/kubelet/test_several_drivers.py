@@ -15,7 +15,7 @@ from parley.api.resources import NODES, RESOURCE_SLICES
 from parley.kube.client import Client
 from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
-from parley_kubelet.hooks import Condition, Health
+from parley_kubelet.hooks import DeviceCondition, Health
 from parley_kubelet.loading import LoadError, load_driver
 from parley_kubelet.plugin import make_drivers, run_plugin
 from parley_kubelet.serving.driver_server import GRACE
@@ -37,7 +37,7 @@ class ServedPorts(TellingPorts):
         return await super().prepare(claim)
 
     async def health(self, held: Any) -> Any:
-        return (Health(port("port-1"), Condition.UNHEALTHY, f"base {self.configured.base}"),)
+        return (Health(port("port-1"), DeviceCondition.UNHEALTHY, f"base {self.configured.base}"),)
 
 
 class Nameless(TellingPorts):

@@ -10,7 +10,7 @@ from parley.explain.overview import ClassRow, UseRow, WaitRow
 from parley.web.details import ClassDetails, PodRow
 from parley.web.links import Links, address
 from parley.web.markup import html
-from parley.web.timeline import Moment
+from parley.web.timeline import TimelineEntry
 from parley.web.views.holders import class_
 from parley.web.views.home import home
 from parley.web.views.pod import pod
@@ -52,7 +52,7 @@ def said(words: Callable[[int], str], verdict: Callable[[int], str] = lambda _: 
 
 
 def shown(told: Explanation, **query: str) -> str:
-    moments = [Moment(NOW, "kubelet", "Pulled", "words " * 20) for _ in range(1_000)]
+    moments = [TimelineEntry(NOW, "kubelet", "Pulled", "words " * 20) for _ in range(1_000)]
     return html(pod(told, moments, Links(address("/pods/team/p", query))))
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from parley.explain.explaining import PodObjects
-from parley.explain.findings import Event, EventSource
+from parley.explain.findings import EventSource, TimedEvent
 from parley.explain.model import ClaimDetails, Explanation
 from parley.web.timeline import timeline
 
@@ -56,11 +56,11 @@ SCHEDULING: dict[str, Any] = {
     "spec": {"round": 2},
 }
 EVENTS = (
-    Event(
+    TimedEvent(
         regarding={"uid": "u"}, reason="Pulled", note="image is there", event_time=time(13, ".5"), type="Normal"
     ),
-    Event(regarding={"uid": "other"}, reason="Pulled", note="of another pod", event_time=time(13)),
-    Event(
+    TimedEvent(regarding={"uid": "other"}, reason="Pulled", note="of another pod", event_time=time(13)),
+    TimedEvent(
         regarding={"uid": "u"},
         reason="NothingViable",
         note="no node",

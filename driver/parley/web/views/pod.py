@@ -7,7 +7,7 @@ from parley.explain.model import ClaimDetails, Explanation, PodFinding, Remedy
 from parley.explain.text import claim_state, headline
 from parley.web.links import Links
 from parley.web.markup import Element, Node, h
-from parley.web.timeline import Moment
+from parley.web.timeline import TimelineEntry
 from parley.web.views.matrix import matrix
 from parley.web.views.parts import few, link, mark, section, short, since, table
 
@@ -15,7 +15,7 @@ MOMENTS = 200
 """So many are on the page, the latest."""
 
 
-def pod(explanation: Explanation, moments: Sequence[Moment], links: Links) -> list[Node]:
+def pod(explanation: Explanation, moments: Sequence[TimelineEntry], links: Links) -> list[Node]:
     """The sections."""
     return [
         _summary(explanation, links),
@@ -88,7 +88,7 @@ def _reports(findings: Sequence[PodFinding], now: str) -> Element:
     return table(("By", "Since", "Code", "Message"), rows, "Reports")
 
 
-def _timeline(moments: Sequence[Moment], now: str) -> Node:
+def _timeline(moments: Sequence[TimelineEntry], now: str) -> Node:
     left = len(moments) - MOMENTS
     rows: list[list[Node]] = [
         [since(one.at, now), one.by, one.code or "-", one.text] for one in moments[-MOMENTS:]

@@ -18,11 +18,11 @@ from parley.kube.client import Client
 from parley_kubelet.configuration import Configuration
 from parley_kubelet.driver.device_driver import DeviceClaim, DeviceNodeDriver
 from parley_kubelet.health.monitor import HealthMonitor
-from parley_kubelet.hooks import Condition, Health, HeldClaim
+from parley_kubelet.hooks import DeviceCondition, Health, HeldClaim
 from parley_kubelet.testing.promises import node_claim
 
-WELL = Health(port("port-1"), Condition.HEALTHY)
-ILL = Health(port("port-1"), Condition.UNHEALTHY, "the cable is out")
+WELL = Health(port("port-1"), DeviceCondition.HEALTHY)
+ILL = Health(port("port-1"), DeviceCondition.UNHEALTHY, "the cable is out")
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ async def test_a_driver_that_fails_to_tell_makes_its_devices_unknown_and_is_logg
             await monitor.ask()
     (report,) = await anext(monitor.reports())
     assert (report.condition, report.message) == (
-        Condition.UNKNOWN,
+        DeviceCondition.UNKNOWN,
         "ports.example.com failed to report health: no route to the switch",
     )
     assert [log["event"] for log in logs] == ["health is not known", "health of a device changed"]
@@ -140,7 +140,7 @@ def checked(name: str, *command: str, **options: float) -> dict[str, Any]:
     return {"name": name, "model": "m", "check": {"command": command, **options}}
 
 
-async def told(driver: DeviceNodeDriver, *held: HeldClaim[Any]) -> dict[str, tuple[Condition, str]]:
+async def told(driver: DeviceNodeDriver, *held: HeldClaim[Any]) -> dict[str, tuple[DeviceCondition, str]]:
     return {health.device.device: (health.condition, health.message) for health in await driver.health(held)}
 
 
@@ -155,11 +155,11 @@ def make_node(path: Path) -> Path:
 async def test_a_device_whose_node_disappears_is_ill_until_it_is_back(tmp_path: Path) -> None:
     node = make_node(tmp_path / "gpu")
     driver = devices({"name": "gpu-0", "model": "m", "deviceNodes": [str(node)]})
-    assert await told(driver) == {"gpu-0": (Condition.HEALTHY, "")}
+    assert await told(driver) == {"gpu-0": (DeviceCondition.HEALTHY, "")}
     node.unlink()
-    assert await told(driver) == {"gpu-0": (Condition.UNHEALTHY, f"device node {node} is missing")}
+    assert await told(driver) == {"gpu-0": (DeviceCondition.UNHEALTHY, f"device node {node} is missing")}
     make_node(node)
-    assert await told(driver) == {"gpu-0": (Condition.HEALTHY, "")}
+    assert await told(driver) == {"gpu-0": (DeviceCondition.HEALTHY, "")}
 
 
 async def test_a_device_of_a_glob_that_a_claim_holds_is_told_of_when_its_node_is_gone(tmp_path: Path) -> None:
@@ -170,13 +170,13 @@ async def test_a_device_of_a_glob_that_a_claim_holds_is_told_of_when_its_node_is
     prepared = await driver.prepare(claim)
     node.unlink()
     assert await told(driver) == {}
-    missing = (Condition.UNHEALTHY, f"device node {node} is missing")
+    missing = (DeviceCondition.UNHEALTHY, f"device node {node} is missing")
     assert await told(driver, HeldClaim(claim, prepared.state)) == {"gpu-7": missing}
 
 
 async def test_a_device_without_node_and_check_is_unknown() -> None:
     assert await told(devices({"name": "licence", "model": "cad"})) == {
-        "licence": (Condition.UNKNOWN, "no device node or check reports its health")
+        "licence": (DeviceCondition.UNKNOWN, "no device node or check reports its health")
     }
 
 
@@ -194,7 +194,7 @@ FAILS = (sys.executable, "-c", "print('first'); print('ECC errors: 7'); raise Sy
     ],
 )
 async def test_what_a_check_says(command: tuple[str, ...], options: dict[str, float], message: str | None) -> None:
-    expected = (Condition.HEALTHY, "") if message is None else (Condition.UNHEALTHY, message)
+    expected = (DeviceCondition.HEALTHY, "") if message is None else (DeviceCondition.UNHEALTHY, message)
     assert await told(devices(checked("gpu-0", *command, **options))) == {"gpu-0": expected}
 
 

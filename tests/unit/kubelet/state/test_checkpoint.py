@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley_kubelet.edits import DeviceNode, Edits
-from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry, CheckpointError, HeldDevice, Result
+from parley_kubelet.state.checkpoint import (
+    Checkpoint,
+    CheckpointEntry,
+    CheckpointError,
+    HeldDevice,
+    ReportedDevice,
+)
 from parley_kubelet.state.durable import Folder
 
 CLAIM = CheckpointEntry.of(
@@ -21,7 +27,7 @@ CLAIM = CheckpointEntry.of(
     name="training",
     phase="prepared",
     boot="b1",
-    results=(Result(request="exclusive", pool="n1", device="gpu-0"),),
+    results=(ReportedDevice(request="exclusive", pool="n1", device="gpu-0"),),
     devices=(HeldDevice(pool="n1", name="gpu-0"),),
     handle={"devices": [{"pool": "n1", "device": "gpu-0"}], "shared": True},
     edits=Edits(env={"A": "b"}, device_nodes=(DeviceNode(path="/dev/null"),)),

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.kubelet.drivers import Port, PortSettings, port
 
 from parley_kubelet.edits import Edits, Mount
-from parley_kubelet.hooks import Condition, Health, HeldClaim, NodeClaim, NodeDriver, Offer, Prepared
+from parley_kubelet.hooks import DeviceCondition, Health, HeldClaim, NodeClaim, NodeDriver, Offer, Prepared
 from parley_kubelet.testing import NodeScenario, check_node_driver, node_claim
 
 
@@ -31,7 +31,7 @@ class Files(NodeDriver[Port, PortSettings]):
         self.file(held.claim).unlink(missing_ok=True)
 
     async def health(self, held: Sequence[HeldClaim[Port]]) -> Sequence[Health]:
-        return [Health(device, Condition.HEALTHY) for one in held for device in one.claim.devices]
+        return [Health(device, DeviceCondition.HEALTHY) for one in held for device in one.claim.devices]
 
     def file(self, claim: NodeClaim[Port]) -> Path:
         return self.folder / claim.uid
