@@ -106,7 +106,7 @@ async def test_a_driver_that_tells_what_is_no_health_ends_nothing(
     driver.told = told
     await monitor.ask()
     (report,) = await anext(monitor.reports())
-    assert report.condition is Condition.UNKNOWN
+    assert report.condition is DeviceCondition.UNKNOWN
 
 
 async def test_a_change_is_logged_and_passed_on(client: Client, folder: Path, driver: TellingPorts) -> None:
