@@ -165,7 +165,7 @@ async def test_a_namespace_whose_removals_take_long_keeps_no_other_waiting(
     finally:
         go_on.set()
         await asyncio.gather(*removals)
-    assert data(tmp_path) == trash(tmp_path) == []
+    assert (data(tmp_path), trash(tmp_path)) == ([], [])
 
 
 def test_what_comes_to_the_trash_waits_for_one_that_takes_long_at_most(

@@ -215,10 +215,12 @@ async def test_what_a_driver_that_fails_said(node: Node) -> None:
         await SlicePublisher(node.client, driver=DRIVER, node="n1", devices=devices).publish()
 
 
-@pytest.mark.parametrize(
-    "odd", [Offer("a", {}, {"memory": "much"}), Offer("a", {"speed": 1.5}), Offer("a", None), "a"]
-)
-async def test_what_a_driver_says_that_is_no_device_ends_nothing(node: Node, odd: Any) -> None:
+ODD: tuple[Any, ...] = ({"capacity": {"memory": "much"}}, {"attributes": {"speed": 1.5}}, {"attributes": None})
+
+
+@pytest.mark.parametrize("said", ODD)
+async def test_what_a_driver_says_that_is_no_device_ends_nothing(node: Node, said: dict[str, Any]) -> None:
+    odd = Offer("a", **said)
     with pytest.raises(CannotTell):
         await SlicePublisher(node.client, driver=DRIVER, node="n1", devices=lambda: (odd,)).publish()
 
