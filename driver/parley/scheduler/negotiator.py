@@ -29,7 +29,7 @@ from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common
 from parley.scheduler.claim_preemption import ClaimPreemption
 from parley.scheduler.claim_victims import Preemptor, may_take
 from parley.scheduler.placement import NotAllocated, Placement
-from parley.scheduler.pods import Pods, now
+from parley.scheduler.pods import TURN_SECONDS, Pods, now
 from parley.scheduler.result import Result, Wait, wait
 from parley.scheduler.standalone import Failure, StandaloneSessions
 
@@ -67,8 +67,8 @@ class Negotiator:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
         if isinstance(demand, Blocked):
-            self._state.nominations.end(pod.metadata.uid)
-            return wait(demand)
+            return self._not_admitted(pod, attempt, demand)
+        attempt.turn_kept_until = None
         own = nodes is None
         if own and not pod.spec.node_name and not self._state.cluster.volumes.known(pod):
             return Requeue(READING_SECONDS)
@@ -90,6 +90,18 @@ class Negotiator:
         if outcome.viable:
             return await self._proceed(key, pod, claims, demand, search, exact=exact)
         return await self._nothing_viable(pod, claims, demand, search, own=own)
+
+    def _not_admitted(self, pod: Pod, attempt: Attempt, blocked: Blocked) -> Wait:
+        """While its parameters are being read again the pod keeps what others leave it, and its turn, though not
+        for long: what it waited for may just have come free."""
+        if not blocked.problem.transient:
+            self._state.nominations.end(pod.metadata.uid)
+            attempt.turn_kept_until = None
+            return wait(blocked)
+        if attempt.turn_kept_until is None:
+            attempt.turn_kept_until = now() + TURN_SECONDS
+        left = attempt.turn_kept_until - now()
+        return replace(wait(blocked, left if left > 0 else None), keeps_turn=left > 0)
 
     def _with_evictions(
         self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, outcome: Outcome
@@ -175,8 +187,7 @@ class Negotiator:
     ) -> Result:
         attempt = self._pods.attempt(pod)
         if not pod.spec.node_name and not demand.standalone and self._pods.overtakes(pod, demand.requests):
-            self._pods.give_way(key, pod)
-            return None
+            return self._pods.give_way(key, pod)
         viable = [node for node in attempt.outcome.viable if not demand.standalone or search.nodes.fits(node)]
         if not viable:
             self._sessions.end(pod)

@@ -18,6 +18,9 @@ from parley.scheduler.result import Result, Wait
 from parley.scheduler.revisions import Revisions
 from parley.sdk import PodReference
 
+TURN_SECONDS = 1.0
+"""So long pods of lower priority, or that came later, give way to one that can't go on at the moment."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeptOut:
@@ -113,12 +116,14 @@ class Pods:
             return True
         return attempt.gave_way < GIVES_WAY and self._precedence.someone_came_above(attempt.place.rank)
 
-    def give_way(self, key: Key, pod: Pod) -> None:
-        """The pod is looked at again after those that it would overtake; nobody overtakes it meanwhile."""
+    def give_way(self, key: Key, pod: Pod) -> Requeue | None:
+        """The pod is looked at again after those that it would overtake; nobody overtakes it meanwhile. If some of
+        these keep their turn it is not left until there are none: more may come all the time."""
         self.attempt(pod).gave_way += 1
         if _is_kept_out(self._lines.line_of(key)):
             self.leave_line(key)
         self._precedence.give_way(key)
+        return Requeue(TURN_SECONDS) if self._precedence.waits_for_turns else None
 
     def _stands_before(self, key: Key, place: Place, drivers: Collection[str]) -> bool:
         pod = self._cluster.pod(key)
@@ -197,6 +202,8 @@ class Pods:
             self.stay(key, result.line, result.topics, result.helps)
         else:
             self.line_up(key, result.line, result.topics, result.helps)
+        if result.keeps_turn:
+            self._precedence.keep_turn(key)
         if result.problem is not None:
             await self.reporter.waits(pod, self.attempt(pod), result.problem.code, result.problem.message)
         return Requeue(result.after) if result.after is not None else None

@@ -19,6 +19,7 @@ class Precedence:
 
     def __init__(self) -> None:
         self._woken: set[Key] = set()
+        self._keep_turns: set[Key] = set()
         self._gave_way: dict[Key, None] = {}
         self._came: dict[Key, int] = {}
         """Each with its negated priority."""
@@ -32,6 +33,16 @@ class Precedence:
     def wake(self, key: Key) -> None:
         """A change may help the pod, or it starts over."""
         self._woken.add(key)
+
+    def keep_turn(self, key: Key) -> None:
+        """The pod is looked at again in a moment, and may be served then."""
+        self._woken.add(key)
+        self._keep_turns.add(key)
+
+    @property
+    def waits_for_turns(self) -> bool:
+        """Whether it may take a while until all are looked at that others give way to."""
+        return bool(self._keep_turns)
 
     def came(self, key: Key, rank: int) -> None:
         """The pod, or a claim that was made for it, is there now. `rank` is its negated priority."""
@@ -47,6 +58,7 @@ class Precedence:
     def looking_at(self, key: Key) -> None:
         """The pod is reconciled now, or is gone."""
         self._woken.discard(key)
+        self._keep_turns.discard(key)
         self._gave_way.pop(key, None)
         if (rank := self._came.pop(key, None)) is not None:
             self._ranks -= Counter((rank,))

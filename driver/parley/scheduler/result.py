@@ -14,7 +14,7 @@ class Wait:
     """The pod waits in `line` until one of the topics changes, and for `after` seconds at most if that is given.
 
     `problem`: what its user has to know. `helps` as in `Blocked`. `stay`: it keeps its place if it waits for these
-    topics already, for whatever reason.
+    topics already, for whatever reason. `keeps_turn`: nobody overtakes it before it is looked at again.
     """
 
     line: Hashable
@@ -23,6 +23,7 @@ class Wait:
     helps: Helps | None = None
     after: float | None = None
     stay: bool = False
+    keeps_turn: bool = False
 
 
 def wait(blocked: Blocked, after: float | None = None) -> Wait:

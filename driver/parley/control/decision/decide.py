@@ -76,6 +76,8 @@ def admit(state: State, pod: PodReference, pending: Sequence[PodClaim], since: f
         return Blocked(problem, str(error))
     except NotRead as error:
         topics = (*class_topics(pending), *own, error.topic)
+        if error.transient:  # it waits for what its drivers have meanwhile
+            topics += tuple(("driver", name) for name in _drivers(pending))
         return Blocked(Problem(error.code, str(error), topics, transient=error.transient), str(error))
     counts = units(state.drivers, demand.requests)
     for class_ in {claim.class_name: claim.class_ for claim in pending}.values():
@@ -86,6 +88,11 @@ def admit(state: State, pod: PodReference, pending: Sequence[PodClaim], since: f
             line = (reasons.LIMIT_REACHED, *topics, tuple(sorted(wanted.values())))
             return Blocked(Problem(reasons.LIMIT_REACHED, message, topics), line)
     return demand
+
+
+def _drivers(pending: Sequence[PodClaim]) -> Sequence[str]:
+    """Those of the claims' classes."""
+    return list(dict.fromkeys(claim.class_.driver_name for claim in pending if claim.class_ is not None))
 
 
 def _unchanged(plain: Ask) -> Ask:

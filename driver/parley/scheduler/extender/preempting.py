@@ -74,6 +74,8 @@ class Preemptors:
             return None
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
+        if isinstance(demand, Blocked) and demand.problem.transient:
+            return Postponed("", "", READING_SECONDS)  # its parameters are read again; what is kept for it stays
         drivers = frozenset[str]()
         if not isinstance(demand, Blocked) and not demand.standalone:
             drivers = may_take(self._state, pod, demand, claims)
