@@ -78,14 +78,11 @@ async def _harden(_: web.Request, response: web.StreamResponse) -> None:
 def own_name(host: str, known: Collection[str]) -> bool:
     """Whether a Host header is an address, localhost, or a known name. A name that an attacker's server resolves
     to this machine is none of these."""
-    name = (urlsplit(f"//{host}").hostname or "").lower()
-    if name == "localhost" or name in known:
-        return True
     try:
-        ip_address(name)
+        name = (urlsplit(f"//{host}").hostname or "").lower()
+        return name == "localhost" or name in known or bool(ip_address(name))
     except ValueError:
         return False
-    return True
 
 
 class _Server:

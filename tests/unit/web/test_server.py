@@ -143,6 +143,7 @@ async def test_data_for_programs(cluster: MemoryServer) -> None:
         ("localhost.evil.example", False),
         ("127.0.0.1.evil.example", False),
         ("", False),
+        ("[::1", False),
     ],
 )
 def test_a_name_that_somebody_made_point_here_is_refused(host: str, known: bool) -> None:
