@@ -60,9 +60,13 @@ class TokensDriver(Driver[Wanted, Pool]):
     def viable(self, request: Request[Wanted, Pool], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """A node is viable if every pool has enough for all claims of the request together."""
         lacking = {node: reason for node in nodes if (reason := self._lacking(request, node))}
-        no_node_will_do = self._lacking(request, UNTOUCHED)
+        alternatives = None if self.has_room_anywhere(request) else ()
         viable = tuple(node for node in nodes if node not in lacking)
-        return {claim.name: Answer(viable, () if no_node_will_do else None, lacking) for claim in request.claims}
+        return {claim.name: Answer(viable, alternatives, lacking) for claim in request.claims}
+
+    def has_room_anywhere(self, request: Request[Wanted, Pool]) -> bool:
+        """Whether the pools that are for all nodes have enough, and the others would on a node of their own."""
+        return not self._lacking(request, UNTOUCHED)
 
     async def allocate(self, request: Request[Wanted, Pool], node: str) -> Mapping[str, Allocation]:
         """Hold the tokens. Raises NotEnough if another request was faster."""

@@ -160,6 +160,10 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         """Whether the node is viable for all claims."""
         return not self._search(request).lacking(node)
 
+    def has_room_anywhere(self, request: WorkspaceRequest) -> bool:
+        """Whether a node is viable for all claims."""
+        return next(self.fullest(request), None) is not None
+
     def alike(self, request: WorkspaceRequest) -> Hashable:
         """A group of another namespace is another one, and so is a claim that is shown."""
         return tuple(_groups(request)), tuple(sources(request))

@@ -25,7 +25,7 @@ from pydantic.alias_generators import to_camel
 from parley.api.models import Hold
 from parley.api.quantity import thousandths
 from parley.api.resources import Resource
-from parley.negotiation.answers import Answer, nowhere_else
+from parley.negotiation.answers import Answer
 from parley.negotiation.availability import AvailableOn
 from parley.negotiation.preference import Prefer
 from parley.negotiation.stranded import Cause
@@ -269,10 +269,10 @@ class Driver(Generic[P, C]):
     def has_room_anywhere(self, request: Request[P, C]) -> bool:
         """Whether any node may be viable for all of the request's claims. In doubt one is: then `viable` is asked.
 
-        Asked for all that wait whenever something that is tied to no node was given back. By default there is none
-        if `viable`, asked about no node, has `()` as alternatives.
+        Asked for all that wait whenever something that is tied to no node was given back: write one of your own if
+        you hand out such things.
         """
-        return not nowhere_else(self.viable(request, ()))
+        return True
 
     def alike(self, request: Request[P, C]) -> Hashable:
         """What the answers to the request depend on beside the classes and parameters of its claims, its pod's
