@@ -382,3 +382,24 @@ def test_an_allocation_without_progress_leaves_the_conditions_of_the_one_before(
             await world.settle()
 
     play(scenario)
+
+
+def test_who_waits_for_a_claim_does_not_end_its_allocation_for_another_pod(play: Any) -> None:
+    """The first pod lacks a device, and hears of the claim whenever the driver writes it."""
+
+    async def scenario(world: World) -> None:
+        disks = Disks(["a", "b"], seconds=5)
+        await prepare(world, disks, nodes="ab", devices=0)
+        await world.add_claim("mine", "disk")
+        await world.add_pod("first", "one", claims=["mine"])
+        await world.settle()
+        await world.add_pod("second", claims=["mine"])
+        await asyncio.sleep(20)
+        assert await world.node_of("second") in ("a", "b")
+        assert len(disks.tried) == 1
+        await world.delete_pod("second")
+        await world.publish("b", ["gpu-0"])
+        await world.settle()
+        assert await world.node_of("first") == "b"
+
+    play(scenario)

@@ -86,7 +86,7 @@ class NativeDoor:
 
     async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         problem = next((claim.problem for claim in claims if claim.problem is not None), None)
-        problem = problem or out_of_turn(self._pods, self._allocator, self._state.nominations, pod, claims)
+        problem = problem or out_of_turn(self._pods, self._allocator, self._state, pod, claims)
         if problem is not None:
             return await self._stuck(pod, problem)
         step = next_step((claim.state(pod) for claim in claims), bound=bool(pod.spec.node_name))

@@ -2,7 +2,8 @@
 highest priority, of equal ones the one that came first; before these a pod that others are evicted for.
 
 A claim that comes free wakes the first pod that waits for it. Whoever is looked at by chance before that one, or
-while a driver allocates for it, waits behind. A pod that is first but can't have the claim now (no node will do,
+while a driver allocates for it, waits behind. A pod for which a standalone driver allocates the claim has its turn
+until that is done, whoever comes. A pod that is first but can't have the claim now (no node will do,
 a limit, a driver that failed) waits for that, not for the claim, and keeps nobody out.
 """
 
@@ -14,16 +15,18 @@ from parley.control.allocation import Allocator
 from parley.control.caches.cluster import priority
 from parley.control.claims.messages import first_in_line
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
-from parley.control.nominations import Nominations
+from parley.control.state import State
 from parley.scheduler.pods import Pods
 
 
 def out_of_turn(
-    pods: Pods, allocator: Allocator, nominations: Nominations, pod: Pod, claims: Sequence[PodClaim]
+    pods: Pods, allocator: Allocator, state: State, pod: Pod, claims: Sequence[PodClaim]
 ) -> Problem | None:
     """What keeps the pod from a free claim of its own: another pod's turn. That pod is looked at."""
+    nominations = state.nominations
     for claim in claims:
-        if not claim.is_free:
+        expected = state.ledger.expected_for(pod.metadata.namespace, claim.name)
+        if not claim.is_free or (expected is not None and expected.uid == pod.metadata.uid):
             continue
         topic: Topic = ("claim", pod.metadata.namespace, claim.name)
         preempts = nominations.has_claim(pod.metadata.uid, claim.uid)
