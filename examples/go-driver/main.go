@@ -244,10 +244,11 @@ func (d *driver) hold(c *object, h handle) error {
 	return d.setStatus(c, map[string]any{"driverName": driverName, "allocation": allocation})
 }
 
-// 3. Deallocate. A claim that has nothing, and that no pod is about to get, needs no protection either.
+// 3. Deallocate. A claim that has nothing of ours, and that no pod is about to get from us, needs no protection either.
 func (d *driver) takeBack(c *object) error {
 	unwanted := c.goes() && len(c.Status.ReservedFor) == 0
-	idle := c.Status.Allocation == nil && !d.selected(c)
+	anothers := c.Status.Allocation != nil && !c.holds()
+	idle := anothers || c.Status.Allocation == nil && !d.selected(c)
 	if !slices.Contains(c.Metadata.Finalizers, finalizer) || !unwanted && !idle {
 		return nil
 	}

@@ -44,7 +44,7 @@ class RoomTaken(AllocationFailed):
 
 
 class Busy(Exception):
-    """Raised when one of the claims is being allocated for another pod, or released, at this moment."""
+    """Raised when one of the claims is being allocated by others, or released, at this moment."""
 
 
 class Aborted(Busy):
@@ -95,6 +95,9 @@ class Allocator:
                     raise
                 raise AllocationFailed(name, node, error) from error
             results.update({entry: (name, allocation) for entry, allocation in allocations.items()})
+        if self._is_recorded(*(claim.uid for claim in claims)):
+            await self._back_out(claims, requests, results)
+            raise Busy
         if why := self._lacking(pod, node, _reserving(requests, results)):
             await self._back_out(claims, requests, results)
             raise RoomTaken(node, why)
@@ -116,7 +119,7 @@ class Allocator:
     ) -> Holding:
         """The driver allocates a claim on the node for no pod yet; the ledger has it afterwards, the API not yet.
 
-        Raises AllocationFailed, with nothing held.
+        Raises AllocationFailed or Busy, with nothing held.
         """
         meta, driver, (asked,) = claim.metadata, class_.driver_name, request.claims
         taken = self._drivers[driver].units(asked)
@@ -124,12 +127,15 @@ class Allocator:
         try:
             allocations = await self._ask(driver, request, node)
         except Exception as error:
-            self._ledger.limits.forget(meta.uid)
+            self._count_no_more(meta.uid)
             raise AllocationFailed(driver, node, error) from error
         allocated = {asked.name: (driver, allocations[asked.name])}
+        if self._is_recorded(meta.uid):
+            await self._undo({driver: request}, allocated)
+            raise Busy
         if why := lacking(self._state, node, Asker(meta.namespace), _reserving({driver: request}, allocated)):
             await self._undo({driver: request}, allocated)
-            self._ledger.limits.forget(meta.uid)
+            self._count_no_more(meta.uid)
             raise RoomTaken(node, why)
         holding = Holding(
             uid=meta.uid,
@@ -151,10 +157,21 @@ class Allocator:
         holding.shareable = self._is_shareable(holding)
         if why := self._goes([holding]):
             await self._undo({driver: request}, allocated)
-            self._ledger.limits.forget(meta.uid)
+            self._count_no_more(meta.uid)
             raise RoomTaken(node, why)
         self._ledger.add(holding)
         return holding
+
+    def _is_recorded(self, *uids: str) -> bool:
+        """Whether a standalone driver, which the class had before, recorded an allocation of one of these claims
+        while the driver worked: that counts, and others may use it."""
+        holdings = map(self._ledger.get, uids)
+        return any(holding is not None and holding.standalone for holding in holdings)
+
+    def _count_no_more(self, uid: str) -> None:
+        """Nothing came of the allocation: the claim does not count for limits, unless it is allocated anyway."""
+        if self._ledger.get(uid) is None:
+            self._ledger.limits.forget(uid)
 
     def _is_shareable(self, holding: Holding) -> bool:
         """By class and built-in claim as they are now: either may have changed while the driver worked."""
@@ -249,7 +266,7 @@ class Allocator:
     ) -> None:
         await self._undo(requests, results)
         for claim in claims:
-            self._ledger.limits.forget(claim.uid)
+            self._count_no_more(claim.uid)
 
     async def _undo(self, requests: Requests, results: Mapping[str, tuple[str, Allocation]]) -> None:
         for entry, (driver, _) in results.items():

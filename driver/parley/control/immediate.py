@@ -17,7 +17,7 @@ from typing import Any
 from parley.api import reasons
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.control.allocation import AllocationFailed, Allocator
+from parley.control.allocation import AllocationFailed, Allocator, Busy
 from parley.control.caches.indexes import Key
 from parley.control.claims.named import without_pod
 from parley.control.claims.podclaims import Topic
@@ -37,6 +37,7 @@ from parley.negotiation.waiting import UP_TO_DATE_SECONDS, WaitingLines
 from parley.sdk import PermanentError, Request
 from parley.sdk.checks import DriverFault
 from parley.sdk.immediate import FailedNodes, no_pod
+from parley.sdk.recorded import driver_of_record
 
 PAUSES = Backoff(first=0.1, longest=300.0)
 """Before a claim is tried again whose allocation failed."""
@@ -163,6 +164,9 @@ class ImmediateClaims:
             permanent = isinstance(failure.__cause__, PermanentError)
             await self._failed(claim, class_, node, str(failure), permanent=permanent)
             return
+        except Busy:
+            self._queue.retry(_key(claim))
+            return
         self._leave_line(_key(claim))
         await self._record(claim, class_, holding)
 
@@ -186,12 +190,12 @@ class ImmediateClaims:
         The write names the state of the claim that it was decided on. So one of unknown outcome is settled as soon
         as the cache shows a newer state: either it is there, or it will never come.
         """
-        if claim.status.allocation is not None or self._cluster.own_writes.unseen(claim.metadata):
+        if driver_of_record(claim) == holding.driver or self._cluster.own_writes.unseen(claim.metadata):
             return
         try:
             await self._records.record(claim, holding)
-        except Conflict:
-            self._queue.retry(_key(claim))  # the cache is behind
+        except (Conflict, Busy):
+            self._queue.retry(_key(claim))  # the cache is behind, or another driver has to deallocate first
         except (BadRequest, Forbidden, Invalid) as error:
             await self._deallocator.release_unused(holding)
             message = f"the API server refused the allocation: {error.message}"

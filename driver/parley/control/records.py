@@ -26,7 +26,7 @@ from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
 from parley.sdk.claim_conditions import with_conditions
-from parley.sdk.recorded import NOTHING_ALLOCATED, allocation_record
+from parley.sdk.recorded import NOTHING_ALLOCATED, allocation_record, driver_of_record
 
 T = TypeVar("T")
 
@@ -90,6 +90,8 @@ class Records:
         return body
 
     async def _write_claim(self, holding: Holding) -> None:
+        if (claim := self._claims.own(holding)) is not None and await self._asks_back(claim, holding):
+            raise Busy
         status = {"reservedFor": _users(holding)}
         await self._write_record(
             holding, status if holding.standalone else {**allocation_status(holding), **status}
@@ -104,9 +106,25 @@ class Records:
             status = with_conditions(claim, status, rfc3339(self._clock()), without=without)
         await self._claims.write(holding, status)
 
+    async def _asks_back(self, claim: ResourceClaim, holding: Holding) -> bool:
+        """Whether the named claim shows the allocation of a standalone driver of which its class was before, and
+        which heard of that too late: it is asked to deallocate."""
+        if holding.standalone or driver_of_record(claim) in ("", holding.driver):
+            return False
+        asked = {"reservedFor": None, "deallocationRequested": True}
+        try:
+            if not claim.status.deallocation_requested:
+                await self._claims.patch(claim, with_conditions(claim, asked, rfc3339(self._clock())))
+        except NotFound:
+            pass  # forced away, with its record
+        return True
+
     async def record(self, claim: ResourceClaim, holding: Holding) -> None:
-        """Record what a named claim holds. Raises Conflict if the claim is not as given any more."""
+        """Record what a named claim holds. Raises Conflict if the claim is not as given any more, and Busy if
+        another driver has to deallocate first."""
         async with holding.lock:
+            if await self._asks_back(claim, holding):
+                raise Busy
             status = {**allocation_status(holding), "reservedFor": _users(holding)}
             await self._claims.patch(claim, with_conditions(claim, status, rfc3339(self._clock())))
 
@@ -172,6 +190,22 @@ class Records:
             await self._client.delete(CLAIMS, name, namespace)
         except NotFound:
             pass  # deleted meanwhile, which is as good
+
+    async def delete_unused(self, stand_in: ResourceClaim) -> bool:
+        """Delete the stand-in in which no standalone driver is to record anything any more, unless that was done.
+
+        Returns whether it was done now. Raises Conflict if the stand-in is not as given any more.
+        """
+        meta = stand_in.metadata
+        if meta.deletion_timestamp or self._cluster.own_writes.unseen(meta):
+            return False
+        try:
+            version = meta.resource_version
+            await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid, resource_version=version)
+        except NotFound:
+            pass  # deleted meanwhile, which is as good
+        self._cluster.own_writes.found_gone(meta)
+        return True
 
     async def delete_scheduling(self, scheduling: PodScheduling) -> None:
         """One that an earlier pod of the same name left behind."""
@@ -270,8 +304,10 @@ class Records:
                 raise Busy
 
     async def clear_claim(self, holding: Holding) -> None:
-        """The named claim's record shows no allocation."""
-        await self._released(holding, _NOTHING, CONDITION_STRANDED)
+        """The named claim's record does not show the allocation."""
+        claim = self._claims.own(holding)
+        if claim is None or not await self._asks_back(claim, holding):
+            await self._released(holding, _NOTHING, CONDITION_STRANDED)
 
     async def keep_without_users(self, holding: Holding) -> None:
         """The claim stays allocated, for the next pod: its nodes have confirmed that it is not prepared there."""

@@ -22,6 +22,7 @@ from parley.kube.queue import Requeue
 from parley.scheduler.claims_on_demand import ClaimsOnDemand
 from parley.scheduler.pods import Pods
 from parley.scheduler.result import AT_ONCE, Result
+from parley.scheduler.withdrawal import Withdrawal
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
 
@@ -68,6 +69,7 @@ class Reconciler:
         pods: Pods,
         deallocator: Deallocator,
         allocator: Allocator,
+        withdrawal: Withdrawal,
         doors: Sequence[Door],
     ) -> None:
         self._client = client
@@ -75,6 +77,7 @@ class Reconciler:
         self._pods = pods
         self._deallocator = deallocator
         self._allocator = allocator
+        self._withdrawal = withdrawal
         self._doors = doors
         self._on_demand = ClaimsOnDemand(client, pods)
         self._unconfirmed: set[str] = set()
@@ -133,6 +136,8 @@ class Reconciler:
         if await self._pods.reporter.looked_at(pod, claims):
             return AT_ONCE
         await self._deallocator.delete_replaced(pod)
+        if await self._withdrawal.withdraw(pod, claims):
+            return AT_ONCE
         if await self._release_former(pod, claims) or await self._on_demand.create(pod, claims):
             return AT_ONCE
         door = next(door for door in self._doors if door.owns(pod))

@@ -95,6 +95,11 @@ class PodReporter:
         shown = ("", "") if quiet else (code, message)
         self._publisher.want(reference(pod), Report(attempt.outcome, attempt.drivers, selected, *shown, question))
 
+    async def withdrawn(self, pod: Pod) -> bool:
+        """Standalone drivers are not asked any more: return when the PodScheduling shows that they are not to
+        allocate, and whether it was written for that. Raises what a client raises."""
+        return await self._publisher.close(reference(pod))
+
     async def written(self, pod: Pod) -> None:
         """Return when the PodScheduling shows the latest state. Raises what a client raises."""
         await self._publisher.publish(reference(pod))

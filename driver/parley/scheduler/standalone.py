@@ -99,7 +99,7 @@ class StandaloneSessions:
             mine.claims = tuple(
                 StandaloneClaim(c.entry, demand.drivers[c.entry], c.name) for c in demand.standalone
             )
-            may_be_unasked = self._scheduling(pod) is None and self._unasked.may_be(pod, demand)
+            may_be_unasked = self.scheduling(pod) is None and self._unasked.may_be(pod, demand)
             if may_be_unasked and (left := self._unasked.held(pod, demand)):
                 return Requeue(left)
             mine.session = self._begin(pod, demand, nodes)
@@ -133,7 +133,7 @@ class StandaloneSessions:
 
     def _begin(self, pod: Pod, demand: Demand, nodes: EligibleNodes) -> StandaloneSession:
         """Ask from the beginning; after a restart, go on with the node that was selected before."""
-        attempt, before = self._pods.attempt(pod), self._scheduling(pod)
+        attempt, before = self._pods.attempt(pod), self.scheduling(pod)
         rounds = max(attempt.standalone.rounds, before.spec.round if before is not None else 0)
         revision = self._pods.revision(_ELIGIBILITY)
         negotiation = self._negotiation(pod, nodes, rounds)
@@ -155,7 +155,7 @@ class StandaloneSessions:
         limit = self._candidates
         return Negotiation(nodes, first=limit, limit=limit, enough=enough, round=rounds, start=start)
 
-    def _scheduling(self, pod: Pod) -> PodScheduling | None:
+    def scheduling(self, pod: Pod) -> PodScheduling | None:
         """The pod's PodScheduling as the API has it."""
         found = self._cluster.scheduling((pod.metadata.namespace, pod.metadata.name))
         owners = found.metadata.owner_references if found is not None else ()
@@ -164,7 +164,7 @@ class StandaloneSessions:
     def _left_over(self, pod: Pod) -> PodScheduling | None:
         """The PodScheduling of an earlier pod of that name: its answers must not count for this one."""
         found = self._cluster.scheduling((pod.metadata.namespace, pod.metadata.name))
-        return found if found is not None and self._scheduling(pod) is None else None
+        return found if found is not None and self.scheduling(pod) is None else None
 
     async def _listen(
         self, pod: Pod, session: StandaloneSession, demand: Demand, nodes: EligibleNodes, ask: Ask
@@ -273,7 +273,7 @@ class StandaloneSessions:
         return answers, sorted(set(missing))
 
     def _entries(self, pod: Pod) -> Sequence[ClaimScheduling]:
-        scheduling = self._scheduling(pod)
+        scheduling = self.scheduling(pod)
         return scheduling.status.claims if scheduling is not None else ()
 
     async def _wait(self, pod: Pod, session: StandaloneSession, demand: Demand, missing: Sequence[str]) -> Wait:

@@ -46,6 +46,7 @@ from parley.scheduler.reconciler import Reconciler
 from parley.scheduler.reporting import PodReporter
 from parley.scheduler.settings import ControllerSettings
 from parley.scheduler.standalone import StandaloneSessions
+from parley.scheduler.withdrawal import Withdrawal
 from parley.sdk.embedded import EmbeddedDriver
 
 
@@ -136,13 +137,15 @@ def parts(base: Base) -> Parts:
     )
     base.wakeups.subscribe(pods.wake)
     base.wakeups.subscribe(queues.wake)
-    native, extender = _doors(base, pods, control)
+    sessions = StandaloneSessions(state, control.records, pods, base.wakeups, base.presence, settings.candidates)
+    native, extender = _doors(base, pods, control, sessions)
     reconciler = Reconciler(
         client,
         state,
         pods,
         control.deallocator,
         control.allocator,
+        Withdrawal(control.records, pods, sessions),
         doors=(native,) if extender is None else (extender, native),
     )
     immediate = ImmediateClaims(
@@ -181,10 +184,11 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     return _Control(Allocator(state), records, releases, deallocator, keeping, reservation_pods)
 
 
-def _doors(base: Base, pods: Pods, control: _Control) -> tuple[NativeDoor, ExtenderDoor | None]:
+def _doors(
+    base: Base, pods: Pods, control: _Control, sessions: StandaloneSessions
+) -> tuple[NativeDoor, ExtenderDoor | None]:
     client, state, settings = base.client, base.state, base.settings
     allocator, records = control.allocator, control.records
-    sessions = StandaloneSessions(state, records, pods, base.wakeups, base.presence, settings.candidates)
     placement = Placement(client, state, allocator, records, control.deallocator, pods, sessions)
     preemption = ClaimPreemption(client, state, pods)
     negotiator = Negotiator(state, pods, sessions, placement, preemption, settings.candidates)

@@ -129,6 +129,10 @@ class Seats:
             asked_back = meta["uid"] in self._asked_back  # an edge that it missed
         if not status.get("deallocationRequested"):
             self._asked_back.add(meta["uid"])
+        if _is_anothers(claim):
+            if FINALIZER in meta.get("finalizers", ()) and not self.breaks("allocation-of-another"):
+                await self._remove_finalizer(claim)
+            return
         unasked = self.breaks("allocation-stays") and _allocation(claim) and not self._named(claim)
         if FINALIZER in meta.get("finalizers", ()) and (deleted or asked_back or unasked or self._idle(claim)):
             await self._take_back(claim)
@@ -167,8 +171,11 @@ class Seats:
                 await self._write(claim, {"status": {"allocation": None, "deallocationRequested": None}}, "status")
             await self._write(claim, {"status": CLEARED}, "status")
         if not self.breaks("finalizer-removed"):
-            left = [f for f in claim["metadata"].get("finalizers", ()) if f != FINALIZER]
-            await self._write(claim, {"metadata": {"finalizers": left}})
+            await self._remove_finalizer(claim)
+
+    async def _remove_finalizer(self, claim: Object) -> None:
+        left = [f for f in claim["metadata"].get("finalizers", ()) if f != FINALIZER]
+        await self._write(claim, {"metadata": {"finalizers": left}})
 
     async def _immediate(self, claim: Object) -> None:
         if self.breaks("immediate"):
@@ -369,6 +376,10 @@ def _was_answered(question: Mapping[str, Any]) -> bool:
 def _allocation(claim: Mapping[str, Any]) -> Object:
     found: Object = (claim.get("status") or {}).get("allocation") or {}
     return found
+
+
+def _is_anothers(claim: Mapping[str, Any]) -> bool:
+    return any(handle["driverName"] != NAME for handle in _allocation(claim).get("handles") or ())
 
 
 def _entries(question: Mapping[str, Any]) -> Sequence[Object]:

@@ -150,6 +150,25 @@ def test_what_a_driver_allocates_for_a_pod_that_ended_is_given_back() -> None:
     played(story, TokensDriver(), Second(seconds=20))
 
 
+def test_what_a_standalone_driver_recorded_meanwhile_counts() -> None:
+    """The class was that driver's before; others may use the claim by now."""
+
+    async def story(world: World) -> None:
+        limited = a_class("other", Second.name, limits=[{"claims": 1}])
+        allocator, claim = Allocator(world.state), pending("a", limited)
+        allocating = asyncio.create_task(allocate(world, allocator, claim))
+        await asyncio.sleep(1)
+        recorded = a_holding(claim.name, uid=claim.uid, standalone=True, class_name="other")
+        world.ledger.add(recorded)
+        with pytest.raises(Busy):
+            await allocating
+        assert world.ledger.get(claim.uid) is recorded
+        assert free(world, Second.name, "other") == 4
+        assert world.ledger.limits.excess(limited, NAMESPACE, {"uid-new": 1})
+
+    played(story, Second(seconds=5))
+
+
 def test_a_timeout_of_the_drivers_own_is_a_failure_like_others() -> None:
     async def story(world: World) -> None:
         with pytest.raises(AllocationFailed, match="could not allocate on node node-1: the provider's"):

@@ -7,6 +7,7 @@ from tests.unit.control import allocated
 from tests.unit.control.allocated import OTHERS, Given, gathered
 from tests.unit.control.builders import (
     NAMESPACE,
+    TOKENS,
     World,
     generated_metadata,
     played,
@@ -70,8 +71,9 @@ async def stand_in_taken(world: World, pod: Pod) -> None:
     await world.claim("p-licence")
 
 
-async def stand_in_going(world: World, pod: Pod) -> None:
-    await generated(world, pod)
+async def stand_in_going(world: World, pod: Pod, driver: str = "outside.example.com") -> None:
+    await world.class_(driver=driver)
+    await world.generated(pod)
     await world.put(CLAIMS, stand_in(pod, "licence", "p-licence", ClassRequest("licence", {})))
     await world.patch_status(
         CLAIMS, "p-licence", {"driverName": "outside.example.com", "allocation": {"shareable": False}}
@@ -155,6 +157,16 @@ CASES = [
     ),
     Case(stand_in_going, reasons.CLAIM_NOT_FOUND, "claim team/p-licence is being released", passes=True),
 ]
+
+
+def test_a_driver_in_here_does_not_wait_for_one_that_the_class_had_before() -> None:
+    async def story(world: World) -> None:
+        pod = await world.pod(templates=["licence"])
+        await stand_in_going(world, pod, driver=TOKENS)
+        (claim,) = gather(world.state, pod)
+        assert (claim.problem, claim.standalone) == (None, False)
+
+    played(story)
 
 
 def test_what_a_driver_in_here_allocated_needs_no_name() -> None:

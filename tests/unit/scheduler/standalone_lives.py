@@ -1,8 +1,9 @@
-"""Random lives of pods with claims for two standalone drivers and an embedded one.
+"""Random lives of pods with claims for standalone drivers and embedded ones.
 
 Controller and drivers are killed, their watches lag, answers to their writes are lost and writes arrive late; pods
-and claims are deleted and made again under the same names, nodes fail and are cordoned. No resource is used twice
-at any moment; at the end who can run does, and nothing is left when the pods are gone.
+and claims are deleted and made again under the same names, nodes fail and are cordoned, a class is given
+to another driver. No resource is used twice at any moment; at the end who can run does, only what runs is held,
+and nothing is left when the pods are gone.
 """
 
 import asyncio
@@ -35,11 +36,25 @@ KINDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "nas": ([], ["nas"]),
     "common": ([], ["common"]),
     "all": (["one"], ["mine"]),
+    "loan": (["loan"], []),
+    "lent": ([], ["lent"]),
+    "lent with others": (["one", "loan", "seat"], ["lent"]),
 }
 """Templates and named claims of pods."""
 
-NAMED: Mapping[str, tuple[str, str]] = {"mine": ("seat", "seat"), "nas": ("disk", "disk"), "common": ("seats", "")}
+BORROWERS: Final = ("loan", "lent", "lent with others")
+"""Kinds of pods that need the class which gets another driver."""
+
+NAMED: Mapping[str, tuple[str, str]] = {
+    "mine": ("seat", "seat"),
+    "nas": ("disk", "disk"),
+    "common": ("seats", ""),
+    "lent": ("loan", "loan"),
+}
 """Classes of the named claims, and what of a node they use up that others could have."""
+
+ENOUGH: Final = 1000
+"""Loans that each node has: nobody waits for one."""
 
 ACTIONS: Mapping[str, int] = {
     "add": 6,
@@ -50,6 +65,9 @@ ACTIONS: Mapping[str, int] = {
     "kill_controller": 1,
     "kill_tokens": 1,
     "kill_disks": 1,
+    "kill_lenders": 1,
+    "change_class": 2,
+    "replace_class": 1,
     "kill_all": 1,
     "clear_mirror": 1,
     "delete_mirror": 1,
@@ -120,6 +138,53 @@ class Disks(Driver[NoParameters, NoParameters]):
             self._provider.held[held.uid] = held.node
 
 
+class Lender(Driver[NoParameters, NoParameters]):
+    """Has enough for everybody. What it lent, by UID, outlives its process; lending takes `seconds`."""
+
+    name = "lender.example.com"
+    parameters = NoParameters
+    class_parameters = NoParameters
+    asynchronous = True
+
+    def __init__(self, lent: dict[str, set[str]], seconds: float) -> None:
+        self._lent = lent.setdefault(self.name, set())
+        self._seconds = seconds
+
+    async def consider(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        return self.viable(request, nodes)
+
+    def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        return {claim.name: Answer(tuple(nodes)) for claim in request.claims}
+
+    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        self._lent.update(claim.uid for claim in request.claims)
+        await asyncio.sleep(self._seconds)
+        return {claim.name: Allocation() for claim in request.claims}
+
+    async def deallocate(self, uid: str) -> None:
+        self._lent.discard(uid)
+
+    def restore(self, held: Held) -> None:
+        self._lent.add(held.uid)
+
+
+class OtherLender(Lender):
+    """A second one."""
+
+    name = "other-lender.example.com"
+
+
+class EmbeddedLender(Lender):
+    """One in the controller: what it lent is known by the API alone."""
+
+    name = "embedded-lender.example.com"
+    asynchronous = False
+
+    def __init__(self, lent: dict[str, set[str]]) -> None:
+        lent.pop(self.name, None)
+        super().__init__(lent, 0.0)
+
+
 @dataclass
 class Trouble:
     """What processes suffer from: lost and late writes, with that chance, and watches that lag, in seconds."""
@@ -170,6 +235,7 @@ class Life:
         self._chance = random.Random(seed)
         self._trouble = Trouble(self._chance)
         self._provider = Provider()
+        self._lent: dict[str, set[str]] = {}
         self._tokens = TokensDriver()
         self._seconds = self._chance.choice((0.0, 3.0, 30.0))
         self._pods: dict[str, str] = {}
@@ -191,6 +257,7 @@ class Life:
         await self._rest()
         await self._check_use()
         await self._check_waiting()
+        await self._check_lent()
         await self._end()
 
     def _note(self, text: str) -> None:
@@ -206,16 +273,18 @@ class Life:
             ("seat", TokensDriver.name, {"pool": SEATS, "scope": "Node"}),
             ("seats", TokensDriver.name, {"pool": 1, "scope": "Node"}),
             ("disk", Disks.name, {}),
+            ("loan", Lender.name, {}),
         ):
-            more = {"nodePart": "None", "parameters": parameters} if parameters else {}
-            await world.add_class(name, shareable=name == "seats", **more)
+            more = {"nodePart": "None"} if parameters or name == "loan" else {}
+            await world.add_class(name, shareable=name == "seats", parameters=parameters, **more)
             await world.client.patch(CLASSES, name, {"driverName": driver})
-        for name in ("seat", "disk"):
+        for name in ("seat", "disk", "loan"):
             await world.add_template(name, name)
         await self._make_claims()
         self._start_controller()
         self._start_tokens()
         self._start_disks()
+        self._start_lenders()
         await asyncio.sleep(1)
 
     async def _make_claims(self) -> None:
@@ -229,7 +298,9 @@ class Life:
         return TroubleClient(self._world.server.client(), self._trouble)
 
     def _start_controller(self) -> None:
-        self._controller = self._world.start_parley(self._client(), drivers=[DeviceDriver()])
+        self._controller = self._world.start_parley(
+            self._client(), drivers=[DeviceDriver(), EmbeddedLender(self._lent)]
+        )
 
     def _start_tokens(self) -> None:
         self._tokens = TokensDriver()
@@ -237,6 +308,10 @@ class Life:
 
     def _start_disks(self) -> None:
         self._disks_process = self._world.start_driver(Disks(self._provider, self._seconds), self._client())
+
+    def _start_lenders(self) -> None:
+        lenders = (Lender(self._lent, self._seconds), OtherLender(self._lent, 1.0))
+        self._lenders = [self._world.start_driver(lender, self._client()) for lender in lenders]
 
     async def _kill(self, process: asyncio.Task[None], *, away: Sequence[float] = (0, 1, 5, 40)) -> None:
         self._world.killed.add(process)
@@ -255,6 +330,11 @@ class Life:
     async def _kill_disks(self) -> None:
         await self._kill(self._disks_process)
         self._start_disks()
+
+    async def _kill_lenders(self) -> None:
+        for process in self._lenders:
+            await self._kill(process)
+        self._start_lenders()
 
     async def _kill_all(self) -> None:
         for process in (self._controller, self._tokens_process, self._disks_process):
@@ -278,12 +358,33 @@ class Life:
 
     # -- pods and claims
 
+    async def _change_class(self) -> None:
+        """It is another driver's from now on, perhaps while the former one lends."""
+        await self._borrow()
+        await self._world.client.patch(CLASSES, "loan", {"driverName": self._some_lender()})
+
+    async def _replace_class(self) -> None:
+        await self._borrow()
+        await self._world.client.delete(CLASSES, "loan")
+        await asyncio.sleep(self._chance.choice((0, 0.1, 2)))
+        await self._world.add_class("loan", driverName=self._some_lender(), nodePart="None")
+
+    async def _borrow(self) -> None:
+        self._made += 1
+        await self._add_pod(f"p{self._made}", self._chance.choice(BORROWERS))
+        await asyncio.sleep(self._chance.choice((0.1, 1, 3)))
+
+    def _some_lender(self) -> str:
+        name = self._chance.choice((Lender.name, OtherLender.name, EmbeddedLender.name))
+        self._note(f"  {name}")
+        return name
+
     async def _add(self) -> None:
         self._made += 1
         await self._add_pod(f"p{self._made}")
 
-    async def _add_pod(self, name: str) -> None:
-        kind = self._chance.choice(sorted(KINDS))
+    async def _add_pod(self, name: str, kind: str = "") -> None:
+        kind = kind or self._chance.choice(sorted(KINDS))
         templates, claims = KINDS[kind]
         self._note(f"  {name} {kind}")
         await self._world.add_pod(name, *templates, claims=claims)
@@ -385,7 +486,7 @@ class Life:
 
     async def _check_use(self) -> None:
         for (what, where), count in (await self._used()).items():
-            assert count <= (SEATS if what == "seat" else 1), f"{what} is used {count} times on {where!r}"
+            assert count <= _there(what), f"{what} is used {count} times on {where!r}"
 
     async def _rest(self) -> None:
         """Nobody interferes any more."""
@@ -411,6 +512,11 @@ class Life:
                     f"{pod.metadata.name} ({kind}) could run on {where}: {status.waiting_for} {status.message}"
                 )
 
+    async def _check_lent(self) -> None:
+        """Every loan is one that a pod uses."""
+        used = sum(count for (what, _), count in (await self._used()).items() if what == "loan")
+        assert sum(map(len, self._lent.values())) == used, f"{used} loans are used of {self._lent}"
+
     def _could_run(self, kind: str, used: Mapping[tuple[str, str], int]) -> list[str]:
         """The nodes where everything that pods of the kind need is left; nowhere if another pod uses its claim,
         or that is being deleted."""
@@ -422,7 +528,7 @@ class Life:
 
     @staticmethod
     def _left(what: str, node: str, used: Mapping[tuple[str, str], int]) -> bool:
-        return used.get((what, node), 0) < (SEATS if what == "seat" else 1)
+        return used.get((what, node), 0) < _there(what)
 
     async def _end(self) -> None:
         """All pods are deleted: nothing may be left."""
@@ -432,6 +538,7 @@ class Life:
         await world.settle(1500)
         assert self._provider.held == {}
         assert self._tokens._held == {}
+        assert not any(self._lent.values())
         assert {mirror.metadata.name for mirror in await world.mirrors()} <= NAMED.keys()
         claims = (await world.client.list(CLAIMS)).items
         assert {claim.metadata.name for claim in claims} <= NAMED.keys()
@@ -439,3 +546,8 @@ class Life:
         assert not (await world.client.list(POD_SCHEDULINGS)).items
         assert len(world.ledger) == 0
         assert not world.ledger._expected
+
+
+def _there(what: str) -> int:
+    """How much of it a node has, or of a named claim there is."""
+    return {"seat": SEATS, "loan": ENOUGH}.get(what, 1)

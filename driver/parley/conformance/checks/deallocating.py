@@ -64,10 +64,27 @@ async def _deallocates_what_is_deleted(stage: Stage) -> None:
     await stage.until_claim(held.claim, lambda claim: not claim, "it to be gone, deleted and used by nobody")
 
 
+async def _leaves_anothers(stage: Stage) -> None:
+    """What another driver allocated is left alone, and the driver's own finalizer goes."""
+    claim, other = await stage.claim(), "another.example.com"
+    allocation = {"handles": [{"driverName": other, "data": {}}], "shareable": False}
+    await stage.write_claim(claim, {"status": {"driverName": other, "allocation": allocation}}, "status")
+    await stage.write_claim(claim, {"metadata": {"finalizers": [stage.finalizer]}})
+    found = await stage.until_claim(
+        claim,
+        lambda now: stage.finalizer not in now["metadata"].get("finalizers", ()),
+        f"finalizer {stage.finalizer} removed, as driver {other} has allocated the claim",
+    )
+    await stage.settle()
+    if (await stage.get_claim(claim)).get("status", {}).get("driverName") != other:
+        raise Unmet(stage.about(claim), f"the allocation of driver {other} there", claim_text(found))
+
+
 BASIC = (Check("deallocates", _SECTION, _deallocates, basic=True),)
 CHECKS = (
     Check("deallocated-in-one-write", _SECTION, _one_write),
     Check("finalizer-removed", _SECTION, _removes_finalizer),
     Check("deleted", _SECTION, _deallocates_what_is_deleted, ("finalizer-removed",)),
     Check("deleted-in-use", _SECTION, _waits_for_users),
+    Check("allocation-of-another", _SECTION, _leaves_anothers),
 )

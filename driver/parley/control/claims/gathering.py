@@ -100,15 +100,17 @@ def _generated(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | No
         return None
     key, request = (mirror.metadata.namespace, mirror.metadata.name), asked(mirror)
     holding, stand_in = ledger.of_entry(reference(pod), entry.name), cluster.claim(key)
+    class_ = cluster.class_(request.class_name) if request is not None else None
     facts = GeneratedClaim(
         pod,
         entry.name,
         mirror,
         request,
-        class_=cluster.class_(request.class_name) if request is not None else None,
+        class_=class_,
         stand_in=stand_in,
         holding=holding,
         former=ledger.of_claim(*key),
+        embedded=class_ is not None and class_.driver_name in state.drivers,
     )
     if (problem := first_problem(GENERATED, facts)) is not None:
         return PodClaim(entry.name, key[1], problem=problem)

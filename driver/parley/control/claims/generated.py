@@ -77,7 +77,8 @@ TEMPLATED: Sequence[Check[Templated]] = (
 class GeneratedClaim:
     """The claim that Kubernetes made for a pod's `entry`, and what decides whether it can be negotiated now.
 
-    `former` is what is still held under the claim's name, perhaps for an earlier claim.
+    `former` is what is still held under the claim's name, perhaps for an earlier claim. `embedded` is set if a
+    driver in this process is to allocate it, which needs no stand-in.
     """
 
     pod: Pod
@@ -88,6 +89,7 @@ class GeneratedClaim:
     stand_in: ResourceClaim | None
     holding: Holding | None
     former: Holding | None
+    embedded: bool = False
 
     @property
     def path(self) -> str:
@@ -114,10 +116,11 @@ def generated_deleted(facts: GeneratedClaim) -> Problem | None:
 
 
 def generated_leaving(facts: GeneratedClaim) -> Problem | None:
-    """What was allocated under its name is being released."""
+    """What was allocated under its name is being released, or the stand-in that it needs is one that goes."""
     stand_in = facts.stand_in
     former = facts.former is not None and not facts.former.joinable
-    if not former and not (facts.holding is None and stand_in is not None and being_deallocated(stand_in)):
+    going = stand_in is not None and being_deallocated(stand_in) and not facts.embedded
+    if not former and not (facts.holding is None and going):
         return None
     return Problem(reasons.CLAIM_NOT_FOUND, f"claim {facts.path} is being released", (), transient=True)
 

@@ -226,18 +226,20 @@ class Publisher:
                 raise
         self.seen(pod)  # what came meanwhile was not compared
 
-    async def close(self, pod: PodReference) -> None:
-        """Return when the API asks no standalone driver to allocate for the pod any more.
+    async def close(self, pod: PodReference) -> bool:
+        """Return when the API asks no standalone driver to allocate for the pod any more, and whether that had to
+        be written.
 
         Ahead of asking one to take back: it would allocate again at once what is still selected.
         """
         await self.publish(pod)
         written = self._written.get(pod)
         if written is not None and not written.selects and not self._is_undone(pod):
-            return
+            return False
         async with self._locks.setdefault(pod, asyncio.Lock()):
             await self._write(pod, _FINAL, first=False)
         self.seen(pod)
+        return True
 
     async def _write(self, pod: PodReference, report: Report, *, first: bool) -> None:
         asks = report.question is not None and report.question.claims

@@ -58,7 +58,7 @@ class Deallocator:
         records: Records,
         unseen_users: UnseenUsers,
         releases: Releases,
-        close: Callable[[PodReference], Awaitable[None]],
+        close: Callable[[PodReference], Awaitable[object]],
         wakeups: Wakeups,
         keeping: Keeping,
     ) -> None:

@@ -2,7 +2,8 @@
 
 Deallocated is what has to be by its record (`parley.sdk.recorded`), and what is unused: the driver may hold
 something, or has its finalizer on the claim, but no allocation is recorded, no PodScheduling selects a node for
-the claim, and it is not allocated without a pod. What pods need is allocated elsewhere (`pod_allocations`).
+the claim, and it is not allocated without a pod; or another driver has allocated the claim, because its class was
+changed. What pods need is allocated elsewhere (`pod_allocations`).
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import asyncio
 from parley.api.models import ResourceClaim
 from parley.kube.cache import Key
 from parley.kube.queue import WorkQueue
+from parley.sdk.immediate import is_pending
 from parley.sdk.recorded import driver_of_record, must_be_deallocated
 from parley.sdk.standalone.holdings import Holdings
 from parley.sdk.standalone.immediate import ImmediateAllocations
@@ -52,6 +54,8 @@ class StandaloneClaimReconciler:
             self._marked.pop(key, None)
         if claim is None or not self._immediate.serves(claim):
             self._immediate.forget(key)
+            if claim is not None and is_pending(claim):
+                self._operations.stop(claim.metadata.uid)  # its class is another driver's now, or gone
         if claim is None or not self._operations.free(claim.metadata.uid):
             return
         if (must_be_deallocated(claim) and self._may_hold(claim)) or self._unused(claim):
@@ -69,14 +73,16 @@ class StandaloneClaimReconciler:
     def _may_be_selected(self, key: Key, claim: ResourceClaim) -> float:
         """For how many seconds a node may have been selected for the claim that is not known yet."""
         uid, now = claim.metadata.uid, asyncio.get_running_loop().time()
-        held = self._holdings.get(uid) is not None
-        if held or claim.metadata.deletion_timestamp or not self._records.is_marked(claim):
+        settled = self._holdings.get(uid) is not None or claim.status.allocation is not None
+        if settled or claim.metadata.deletion_timestamp or not self._records.is_marked(claim):
             return 0.0
         if self._marked.get(key, ("", 0.0))[0] != uid:
             self._marked[key] = uid, now
         return max(self._marked[key][1] + MARKED_SECONDS - now, 0.0)
 
     def _unused(self, claim: ResourceClaim) -> bool:
+        if self._records.is_anothers(claim):
+            return self._may_hold(claim)
         if claim.status.allocation is not None or not self._may_hold(claim) or self._immediate.serves(claim):
             return False
         meta = claim.metadata

@@ -15,7 +15,7 @@ from parley.api.resources import CLAIMS
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk.claim_conditions import with_conditions
-from parley.sdk.recorded import NOTHING_ALLOCATED
+from parley.sdk.recorded import NOTHING_ALLOCATED, driver_of_record
 from parley.sdk.standalone import conditions
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.operations import ClaimRef
@@ -26,7 +26,7 @@ _TRIES = 10
 
 
 class Gone(Exception):
-    """Raised when the claim is not there any more, or about to go."""
+    """Raised when the claim is not there any more, about to go, or allocated by another driver."""
 
 
 class StandaloneRecords:
@@ -43,6 +43,10 @@ class StandaloneRecords:
     def has_finalizer(self, claim: ResourceClaim) -> bool:
         """Whether the claim carries the driver's finalizer."""
         return self._finalizer in claim.metadata.finalizers
+
+    def is_anothers(self, claim: ResourceClaim) -> bool:
+        """Whether another driver has allocated the claim, by its record: its class was this driver's before."""
+        return driver_of_record(claim) not in ("", self._informers.driver)
 
     def begun_on(self, claim: ResourceClaim) -> str | None:
         """The node where an allocation was begun."""
@@ -62,7 +66,7 @@ class StandaloneRecords:
         after a restart; otherwise a finalizer will do, and it begins anew."""
 
         def change(claim: ResourceClaim) -> Body | None:
-            if claim.metadata.deletion_timestamp:
+            if claim.metadata.deletion_timestamp or self.is_anothers(claim):
                 raise Gone
             if self.has_finalizer(claim) and self.begun_on(claim) in ((node,) if resumes else (node, None)):
                 return None
@@ -93,6 +97,8 @@ class StandaloneRecords:
         """
 
         def change(claim: ResourceClaim) -> Body | None:
+            if self.is_anothers(claim):
+                raise Gone
             if claim.status.allocation is not None:
                 return None
             if claim.metadata.deletion_timestamp:
@@ -107,6 +113,8 @@ class StandaloneRecords:
         """Change the claim, so that no lost write of an allocation arrives any more; returns it. Raises Gone."""
 
         def change(claim: ResourceClaim) -> Body | None:
+            if self.is_anothers(claim):
+                raise Gone
             if claim.status.allocation is not None:
                 return None
             changed = None if self.begun_on(claim) is not None else ""
@@ -128,9 +136,12 @@ class StandaloneRecords:
         return await self._write(ref, change, subresource="status")
 
     async def cleared(self, ref: ClaimRef) -> None:
-        """No allocation, no request to deallocate, nothing in progress. Raises Gone."""
+        """No allocation, no request to deallocate, nothing in progress; what another driver allocated stays.
+        Raises Gone."""
 
         def change(claim: ResourceClaim) -> Body | None:
+            if self.is_anothers(claim):
+                return None
             before, status = claim.status, dict[str, Any]()
             if before.allocation is not None or before.deallocation_requested:
                 status = dict(NOTHING_ALLOCATED)

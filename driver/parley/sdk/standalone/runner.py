@@ -187,7 +187,7 @@ class StandaloneDriver:
         if not self._running or (claim := new or old) is None:
             return
         uid, key = claim.metadata.uid, identity(claim).key
-        if new is None or new.metadata.deletion_timestamp:
+        if new is None or new.metadata.deletion_timestamp or self._records.is_anothers(new):
             self._operations.stop(uid)
         if new is None:
             self._operations.forget(uid)

@@ -161,6 +161,26 @@ def test_claims_of_other_drivers_are_left_alone(play: Play) -> None:
     play(scenario)
 
 
+def test_a_claim_that_was_meant_for_the_driver_and_that_another_one_allocated_is_let_go(play: Play) -> None:
+    """The controller made it with the driver's finalizer, then its class became the other's."""
+
+    async def scenario(world: World) -> None:
+        world.start(ShelfDriver())
+        await world.add_claim("other")
+        status = {
+            "driverName": "gpus.example.com",
+            "allocation": {"handles": [{"driverName": "gpus.example.com"}]},
+        }
+        await world.client.patch(CLAIMS, "other", {"status": status}, NAMESPACE, subresource="status")
+        await world.client.patch(CLAIMS, "other", {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
+        await world.settle()
+
+        claim = await world.claim("other")
+        assert (claim.metadata.finalizers, claim.status.driver_name) == ((), "gpus.example.com")
+
+    play(scenario)
+
+
 class Leaky(ShelfDriver):
     """Can't deallocate at first."""
 

@@ -89,6 +89,32 @@ def test_an_allocation_that_is_recorded_already_stays() -> None:
     recording(scenario)
 
 
+def test_what_another_driver_allocated_is_neither_taken_for_the_drivers_own_nor_cleared() -> None:
+    """The class is that driver's by now."""
+
+    async def scenario(world: World, records: StandaloneRecords, ref: ClaimRef) -> None:
+        await records.add_finalizer(ref, "a", resumes=True)
+        others = allocation_record("other.example.com", Allocation(data={}), "b", shareable=False)
+        status = {"driverName": "other.example.com", "allocation": others}
+        await world.client.patch(CLAIMS, "disk", {"status": status}, NAMESPACE, subresource="status")
+        assert records.is_anothers(await world.claim("disk"))
+        for write in (
+            records.allocated(ref, ON_A, live=False),
+            records.settle(ref),
+            records.add_finalizer(ref, "b", resumes=True),
+        ):
+            with pytest.raises(Gone):
+                await write
+        await records.cleared(ref)
+        await records.remove_finalizer(ref)
+        claim = await world.claim("disk")
+        assert claim.status.allocation is not None
+        assert claim.status.allocation.handles[0].driver_name == "other.example.com"
+        assert claim.metadata.finalizers == (FOREIGN,)
+
+    recording(scenario)
+
+
 def test_once_settled_no_earlier_write_is_accepted() -> None:
     async def scenario(world: World, records: StandaloneRecords, ref: ClaimRef) -> None:
         known = (await world.claim("disk")).metadata.resource_version

@@ -1,0 +1,61 @@
+"""Withdraws what standalone drivers were asked where an embedded driver allocates now: a class was changed.
+
+The PodScheduling asks them no more, and the stand-ins go in which they were to record something: what they began
+they take back, also if they are away now. Nobody waits for that. What they have recorded for a pod that holds
+nothing else is used like any other allocation.
+"""
+
+from collections.abc import Sequence, Set
+
+from parley.api.builtin import Pod
+from parley.control.caches.cluster import reference
+from parley.control.claims.podclaims import PodClaim
+from parley.control.objects.standin import owner_uid
+from parley.control.records import Records
+from parley.scheduler.attempts import StandaloneAttempt
+from parley.scheduler.pods import Pods
+from parley.scheduler.standalone import StandaloneSessions
+
+
+class Withdrawal:
+    """Looks at pods of all doors, by what is asked and what the claims' classes say now."""
+
+    def __init__(self, records: Records, pods: Pods, sessions: StandaloneSessions) -> None:
+        self._records = records
+        self._pods = pods
+        self._sessions = sessions
+
+    async def withdraw(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+        """Do so for the pod, if it has to be done. Returns whether anything was written. Raises what a client
+        raises; Conflict if a driver has written meanwhile."""
+        inside = [claim for claim in claims if _is_embedded(claim)]
+        if not inside:
+            return False
+        closed = await self._ask_no_more(pod, {claim.entry for claim in inside})
+        return await self._delete_stand_ins(pod, inside) or closed
+
+    async def _ask_no_more(self, pod: Pod, entries: Set[str]) -> bool:
+        """About these of the pod's claims. What else drivers are asked about is a new question."""
+        attempt = self._pods.known(reference(pod))
+        mine = attempt.standalone if attempt is not None else StandaloneAttempt()
+        before = None if mine.resumed else self._sessions.scheduling(pod)  # an earlier leader's
+        asked = {claim.name for claim in before.spec.claims} if before is not None else set[str]()
+        if entries.isdisjoint(asked.union(claim.entry for claim in mine.claims)):
+            return False
+        self._sessions.give_up(reference(pod))
+        self._pods.attempt(pod).standalone = StandaloneAttempt(rounds=mine.rounds, resumed=True)
+        return await self._pods.reporter.withdrawn(pod) or bool(mine.claims)
+
+    async def _delete_stand_ins(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+        deleted = False
+        for claim in claims:
+            stand_in = claim.written if claim.claim is None else None
+            if stand_in is not None and owner_uid(stand_in) == pod.metadata.uid:
+                deleted = await self._records.delete_unused(stand_in) or deleted
+        return deleted
+
+
+def _is_embedded(claim: PodClaim) -> bool:
+    """Whether a driver in this process allocates the claim, or has done so."""
+    standalone = claim.holding.standalone if claim.holding is not None else claim.standalone
+    return claim.problem is None and not standalone
