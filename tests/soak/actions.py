@@ -45,6 +45,7 @@ from parley.kube.memory.watch_cache import Stored
 
 Json = dict[str, Any]
 MOST_PODS = 14
+OTHERS_FINALIZER = "soak.example.com/held"
 MORE_PODS = 20
 """How often pods are added besides where they have priorities, so that something is lacking."""
 
@@ -72,7 +73,15 @@ class Actions:
         if world.plan.yielding:
             self._classes.update(kinds.YIELDING_CLASS_KINDS)
             self._pod_kinds.update(kinds.YIELDING_POD_KINDS)
+        if world.plan.standing:
+            self._classes.update(kinds.STANDING_CLASS_KINDS)
+            self._pod_kinds.update(kinds.STANDING_POD_KINDS)
+        if world.plan.on_demand:
+            self._classes.update(kinds.ON_DEMAND_CLASS_KINDS)
+            self._pod_kinds.update(kinds.ON_DEMAND_POD_KINDS)
         self._claims = kinds.claim_kinds(self._classes)
+        self._made_by_users = [name for name in self._claims if not kinds.is_on_demand(name)]
+        self._making = kinds.MAKING_TEMPLATES if world.plan.on_demand else {}
         self._actions: list[tuple[int, Callable[[], Awaitable[None] | None]]] = [
             (34, self._add_pod),
             (16, self._delete_pod),
@@ -99,6 +108,18 @@ class Actions:
                 (2, self._force_claim),
                 (1, self._force_mirror),
             ]
+        if world.plan.replacing:
+            self._actions += [
+                (3, self._replace_node),
+                (3, self._replace_class),
+                (4, self._replace_claim),
+                (5, self._hold_pod),
+                (4, self._let_pod_go),
+                (2, self._hold_claim),
+                (4, self._let_claim_go),
+            ]
+        if world.plan.on_demand:
+            self._actions.append((2, self._change_template))
         if world.plan.meddling and world.plan.reserving == "Nominated":
             self._actions.append((4, self._disturb_reservation_pod))
         self._priorities: Priorities | None = None
@@ -123,7 +144,9 @@ class Actions:
         guests = kinds.YIELDING_TEMPLATE_KINDS if self._world.plan.yielding else ()
         for name in (*kinds.TEMPLATE_KINDS, *kept, *views, *guests):
             self._create(TEMPLATES, kinds.template(name))
-        for name in self._claims:
+        for name in self._making:
+            self._create(TEMPLATES, kinds.making_template(name))
+        for name in self._made_by_users:
             self._create(CLAIMS, kinds.claim(name))
         if self._priorities is not None:
             self._priorities.begin()
@@ -150,8 +173,13 @@ class Actions:
             self._set_class(name)
         if self._priorities is not None:
             self._priorities.mend()
+        for name in self._making:
+            self._ensure(TEMPLATES, kinds.making_template(name))
+        while self._held(PODS) or self._held(CLAIMS):
+            self._let_pod_go()
+            self._let_claim_go()
         await self._world.let_pass(60)
-        for name in self._claims:
+        for name in self._made_by_users:
             self._ensure(CLAIMS, kinds.claim(name))
 
     def delete_pods(self) -> None:
@@ -209,17 +237,17 @@ class Actions:
         cordoned = self._chance.random() < 0.5
         self._patch(NODES, self._some_node(), {"spec": {"unschedulable": cordoned or None}})
 
-    def _remove_node(self) -> None:
+    def _remove_node(self, name: str = "") -> None:
         """The node, its devices, and its pods are gone, as after the removal of a machine."""
-        name = self._some_node()
+        name = name or self._some_node()
         self._delete(NODES, name)
         self._delete(RESOURCE_SLICES, f"{name}-devices")
         for stored in self._all(PODS):
             if stored.body["spec"].get("nodeName") == name:
                 self._delete(PODS, stored.meta["name"], grace=0)
 
-    def _add_node(self) -> None:
-        name = self._some_node()
+    def _add_node(self, name: str = "") -> None:
+        name = name or self._some_node()
         self._ensure(NODES, kinds.node(name))
         self._set_slice(name)
 
@@ -275,8 +303,63 @@ class Actions:
     def _change_claim(self) -> None:
         """A named claim is deleted, or made again."""
         name = self._chance.choice(sorted(self._claims))
-        if not self._delete(CLAIMS, name):
+        if not self._delete(CLAIMS, name) and name in self._made_by_users:
             self._create(CLAIMS, kinds.claim(name))
+
+    # -- what is replaced by another one of its name at once, and what others hold by finalizers
+
+    def _replace_node(self) -> None:
+        """A machine is made anew; its pods are gone a moment later, or have gone."""
+        name = self._some_node()
+        if self._there(NODES, name):
+            self._remove_node(name)
+            self._add_node(name)
+
+    def _replace_class(self) -> None:
+        name = self._chance.choice(sorted(self._classes))
+        if self._delete(CLASSES, name):
+            self._create(CLASSES, kinds.class_(name, self._classes[name]))
+
+    def _replace_claim(self) -> None:
+        """Where nobody holds it."""
+        name = self._chance.choice(sorted(self._claims))
+        if self._delete(CLAIMS, name) and self._chance.random() < 0.3:
+            self._patch(CLAIMS, name, {"metadata": {"finalizers": None}})
+        if not self._there(CLAIMS, name):
+            self._create(CLAIMS, kinds.claim(name))
+
+    def _hold(self, resource: Resource[Any], found: Stored | None) -> None:
+        if found is not None and not found.meta.get("deletionTimestamp"):
+            held = [*(found.meta.get("finalizers") or ()), OTHERS_FINALIZER]
+            self._patch(resource, found.meta["name"], {"metadata": {"finalizers": held}})
+
+    def _held(self, resource: Resource[Any]) -> list[Stored]:
+        return [one for one in self._all(resource) if OTHERS_FINALIZER in (one.meta.get("finalizers") or ())]
+
+    def _let_go(self, resource: Resource[Any]) -> None:
+        if found := self._held(resource):
+            chosen = self._chance.choice(found)
+            left = [name for name in chosen.meta["finalizers"] if name != OTHERS_FINALIZER]
+            self._patch(resource, chosen.meta["name"], {"metadata": {"finalizers": left or None}})
+
+    def _hold_pod(self) -> None:
+        """As the controller of Jobs does until it has counted the pod."""
+        self._hold(PODS, self._some(PODS))
+
+    def _let_pod_go(self) -> None:
+        self._let_go(PODS)
+
+    def _hold_claim(self) -> None:
+        self._hold(CLAIMS, self._some(CLAIMS))
+
+    def _let_claim_go(self) -> None:
+        self._let_go(CLAIMS)
+
+    def _change_template(self) -> None:
+        """One that makes claims goes, or comes."""
+        name = self._chance.choice(sorted(self._making))
+        if not self._delete(TEMPLATES, name):
+            self._create(TEMPLATES, kinds.making_template(name))
 
     # -- meddlers
 

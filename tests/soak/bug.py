@@ -16,7 +16,7 @@ class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
     meddlers, pods for the extender door, lost responses to bindings, a hostile tenant, classes that keep claims
     or pods that leave data on nodes, or claims that reserve room there (and yield it), or allocations that need
-    another one; and what there is of priorities."""
+    another one, or claims that are immediate or made on demand; and what there is of priorities."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -32,6 +32,8 @@ class Bug:
     reserving: Hold | None = None
     yielding: bool = False
     viewing: bool = False
+    standing: bool = False
+    on_demand: bool = False
 
 
 async def nothing(*_: Any, **__: Any) -> None:

@@ -12,9 +12,9 @@ from itertools import combinations
 from typing import Any
 
 from tests.soak.invariants import Hold, Invariants, Source
-from tests.soak.keeping import allocation, is_kept
+from tests.soak.keeping import allocation, is_immediate, is_kept
 from tests.soak.mirrors import Device, Json, is_parleys, read
-from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS
+from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, is_on_demand
 from tests.soak.reservations import Room
 from tests.soak.views import SOURCE, VIEW
 
@@ -207,6 +207,12 @@ class Judge:
                 continue
             name = entry.resource_claim_name or ""
             claim, record = self.claims.get(name), self._records.get(name)
+            if claim is None and name in CLAIM_KINDS and is_on_demand(name) and name not in self._records:
+                wants.append(_want(CLAIM_KINDS[name][1]))  # it would be made
+                reserving.append(name)
+                continue
+            if claim is not None and is_immediate(claim) and not allocation(claim):
+                return None
             stays = claim is not None and self._stays(claim)
             if (
                 claim is None
@@ -231,6 +237,21 @@ class Judge:
                 wants.append(_want(CLAIM_KINDS[name][1]))
                 reserving.append(name)
         return wants if self.room is None or self.room.serves(pod, reserving, node) else None
+
+    def allocatable_immediately(self) -> Iterator[str]:
+        """Claims that are to be allocated without a pod, and are not, though some node has what they ask for."""
+        for name, claim in self.claims.items():
+            if name not in CLAIM_KINDS or not is_immediate(claim) or allocation(claim):
+                continue
+            record = self._records.get(name)
+            if record is None or record.identity[0] != claim["metadata"]["uid"] or self.room is not None:
+                continue  # it, or an earlier claim of its name, is on its way out
+            want = _want(CLAIM_KINDS[name][1])
+            if any(self._takes_pods(node) and self._fits([want], node, {}) for node in self._nodes):
+                yield name
+
+    def _takes_pods(self, node: str) -> bool:
+        return not self._nodes[node].node.spec.unschedulable
 
     def _runs_with(self, claim: Json) -> Set[str]:
         """The living pods that use the claim by the leader's memory."""

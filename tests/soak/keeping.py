@@ -88,14 +88,21 @@ def allocation(claim: Json) -> Allocation | None:
 def is_kept(claim: Json) -> bool:
     """Whether the claim is allocated, with a deadline for when nobody uses it."""
     status = claim.get("status") or {}
-    return bool(status.get("allocation") and status.get("keptUntil"))
+    return bool(status.get("allocation") and (status.get("keptUntil") or is_immediate(claim)))
+
+
+def is_immediate(claim: Json) -> bool:
+    """Whether it is allocated without a pod."""
+    found: bool = claim["spec"].get("allocationMode") == "Immediate"
+    return found
 
 
 def kept_too_long(claims: Iterable[Json], now: datetime) -> Iterator[str]:
     """Which claims nobody uses, and nobody gave back at their deadline."""
     for body in claims:
         status: dict[str, Any] = body.get("status") or {}
-        if is_kept(body) and not status.get("reservedFor"):
+        needed = any(one["type"] == "Needed" and one["status"] == "True" for one in status.get("conditions") or ())
+        if is_kept(body) and not is_immediate(body) and not needed and not status.get("reservedFor"):
             until = datetime.fromisoformat(status["keptUntil"])
             if until + timedelta(seconds=SLACK) < now:
                 yield f"claim {body['metadata']['name']}, until {status['keptUntil']}, and it is {now:%H:%M:%S}"

@@ -64,6 +64,8 @@ def caught(bug: str, seed: int, most: int, first: int = 0) -> str:
             reserving=broken.reserving,
             yielding=broken.yielding,
             viewing=broken.viewing,
+            standing=broken.standing,
+            on_demand=broken.on_demand,
         )
         for number in sorted(range(most), key=lambda number: number != first):
             try:

@@ -20,10 +20,13 @@ from parley.api.resources import BUILTIN_CLAIMS
 from parley.api.selectors import node_selector
 from parley.control import restoring, room
 from parley.control.allocation import Allocator
+from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.own_writes import OwnWrites
 from parley.control.claims import gathering, named
+from parley.control.claims.mirrored import MadeMirrors
 from parley.control.claims.podclaims import PodClaim
 from parley.control.claims.reconciler import ClaimReconciler
+from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Holding, Ledger
 from parley.control.objects import mirror as mirrors
 from parley.control.publishing import podscheduling
@@ -50,6 +53,10 @@ from parley.sdk import claim_conditions
 from parley.sdk import recorded as sdk_records
 from parley.sdk.embedded import EmbeddedDriver
 from parley.simulate import admission
+
+
+async def _never(*_: Any) -> bool:
+    return False
 
 
 def _leave_only(self: Ledger, holding: Holding) -> None:
@@ -359,6 +366,15 @@ BUGS = {
         meddling=True,
         reserving="Nominated",
         lasting=True,
+    ),
+    "mirrors of templates that are gone are made again": Bug(
+        ((MadeMirrors, "is_gone", _never),), ("in circles",), on_demand=True
+    ),
+    "nothing wakes immediate claims": Bug(
+        ((ImmediateClaims, "wake", lambda *_, **__: None),), ("waits in vain: immediate claim",), standing=True
+    ),
+    "writes of what is gone are remembered": Bug(
+        ((ClusterCache, "_shows", lambda *_: True),), ("left over: own writes",), trouble=True, meddling=True
     ),
 }
 

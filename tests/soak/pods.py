@@ -38,8 +38,22 @@ CLAIM_KINDS: Mapping[str, tuple[str, Json]] = {
     "common": ("shareable", {}),
     "cache": ("lasting", {}),
     "workspace": ("lasting-shared", {"shared": True}),
+    "standing": ("standing", {}),
+    "standing-shared": ("standing-shared", {"shared": True}),
+    "run-1": ("run", {}),
+    "run-2": ("run", {}),
+    "task-1": ("run-shared", {"shared": True}),
 }
-"""Named claims: the class, and what is asked for. The last two are there only where classes keep claims."""
+"""Named claims: the class, and what is asked for. Some are there only where their classes are."""
+
+STANDING_CLASS_KINDS: Mapping[str, Json] = {"standing": {}, "standing-shared": {"shareable": True}}
+"""Classes of claims that are allocated without a pod."""
+
+ON_DEMAND_CLASS_KINDS: Mapping[str, Json] = {"run": {}, "run-shared": {"shareable": True}}
+"""Classes of claims that are made when pods name them."""
+
+MAKING_TEMPLATES: Mapping[str, str] = {"run": "run", "task": "run-shared"}
+"""Templates that make these, and their classes."""
 
 LASTING_CLASS_KINDS: Mapping[str, Json] = {
     "lasting": {"whenUnused": {"keepSeconds": 240}},
@@ -105,6 +119,19 @@ LASTING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] 
     "both-lasting": (4, (), ("cache", "workspace"), {}),
 }
 
+STANDING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
+    "standing": (10, (), ("standing",), {}),
+    "standing-shared": (10, (), ("standing-shared",), {}),
+    "standing-both": (4, ("one",), ("standing", "standing-shared"), {}),
+}
+
+ON_DEMAND_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
+    "run-1": (8, (), ("run-1",), {}),
+    "run-2": (6, (), ("run-2",), {}),
+    "task": (14, (), ("task-1",), {}),
+    "run-task": (4, (), ("run-1", "task-1"), {}),
+}
+
 VIEW_CLASS_KINDS: Mapping[str, Json] = {"view": {}}
 VIEW_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"view": ("view", {})}
 VIEW_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
@@ -132,7 +159,15 @@ YIELDING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]]
 }
 """What else there is where reserved room yields: pods that request of it, and may have it or not."""
 
-ALL_POD_KINDS = {**POD_KINDS, **KEPT_POD_KINDS, **LASTING_POD_KINDS, **VIEW_POD_KINDS, **YIELDING_POD_KINDS}
+ALL_POD_KINDS = {
+    **POD_KINDS,
+    **KEPT_POD_KINDS,
+    **LASTING_POD_KINDS,
+    **STANDING_POD_KINDS,
+    **ON_DEMAND_POD_KINDS,
+    **VIEW_POD_KINDS,
+    **YIELDING_POD_KINDS,
+}
 ALL_TEMPLATE_KINDS = {**TEMPLATE_KINDS, **KEPT_TEMPLATE_KINDS, **VIEW_TEMPLATE_KINDS, **YIELDING_TEMPLATE_KINDS}
 
 
@@ -159,11 +194,17 @@ def pod(
     more = {"labels": {}, "annotations": {}, "spec": {}, **(wishes or {})}
     entries: list[Json] = [{"name": f"gpu-{i}", "resourceClaimTemplateName": t} for i, t in enumerate(templates)]
     entries += [{"name": claim, "resourceClaimName": claim} for claim in claims]
+    numbers = {claim.rpartition("-")[0]: claim.rpartition("-")[2] for claim in claims if is_on_demand(claim)}
     body: Json = {
         "metadata": {
             "name": name,
             "namespace": NAMESPACE,
-            "labels": {"group": "apart" if "affinity" in spec else "other", "kind": kind, **more["labels"]},
+            "labels": {
+                "group": "apart" if "affinity" in spec else "other",
+                "kind": kind,
+                **numbers,
+                **more["labels"],
+            },
             "annotations": {**({RUN_SECONDS: str(seconds)} if seconds is not None else {}), **more["annotations"]},
         },
         "spec": {
@@ -191,9 +232,27 @@ def template(name: str) -> Json:
     return typed(TEMPLATES, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"spec": spec}})
 
 
+def is_on_demand(claim: str) -> bool:
+    """Whether a template makes the claim."""
+    return CLAIM_KINDS[claim][0] in ON_DEMAND_CLASS_KINDS
+
+
+def making_template(name: str) -> Json:
+    class_name = MAKING_TEMPLATES[name]
+    parameters = next(parameters for kind, parameters in CLAIM_KINDS.values() if kind == class_name)
+    spec = {"resourceClassName": class_name, "parameters": parameters}
+    shared = {"podLabel": name}
+    return typed(
+        TEMPLATES,
+        {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"sharedBy": shared, "spec": spec}},
+    )
+
+
 def claim(name: str) -> Json:
     class_name, parameters = CLAIM_KINDS[name]
     spec = {"resourceClassName": class_name, "parameters": parameters}
+    if class_name in STANDING_CLASS_KINDS:
+        spec["allocationMode"] = "Immediate"
     return typed(CLAIMS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
 
 

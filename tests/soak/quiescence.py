@@ -4,10 +4,10 @@ Whether a pod can run is decided independently, from the API's state alone, by t
 with the negotiation but the filters of the simulated scheduler, which decide what a pod can run on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tests.soak.judge import Judge, bodies, done
-from tests.soak.keeping import kept_too_long
+from tests.soak.keeping import is_immediate, kept_too_long
 from tests.soak.mirrors import Json
 from tests.soak.pods import CLAIM_KINDS
 from tests.soak.priorities import Preemption
@@ -23,6 +23,7 @@ from parley.api.resources import (
     PODS,
 )
 from parley.control.caches.cluster import reference
+from parley.scheduler.controller import Controller
 from parley.scheduler.pods import Pods
 from parley.simulate.anti_affinity import Pod
 
@@ -62,8 +63,11 @@ async def nothing_is_left(world: World) -> None:
 
 
 def _left(world: World) -> Iterator[str]:
+    immediate = {body["metadata"]["uid"] for body in bodies(world.server, CLAIMS) if is_immediate(body)}
     for body in bodies(world.server, PODS):
-        yield f"pod {body['metadata']['name']} ({body['metadata'].get('deletionTimestamp')})"
+        meta = body["metadata"]
+        if (meta.get("labels") or {}).get("parley.dev/reserved-claim") not in immediate:
+            yield f"pod {meta['name']} ({meta.get('deletionTimestamp')})"
     for body in bodies(world.server, POD_SCHEDULINGS):
         yield f"PodScheduling {body['metadata']['name']}"
     for body in bodies(world.server, CLAIM_RELEASES):
@@ -72,7 +76,8 @@ def _left(world: World) -> Iterator[str]:
         yield from _left_of(body, "built-in claim", body["metadata"]["name"] not in CLAIM_KINDS)
     for body in bodies(world.server, CLAIMS):
         yield from _left_of(body, "Parley claim", False)
-    yield from (f"data of claim {claim} on node {node}" for claim, node in world.invariants.data.places)
+    places = [place for place in world.invariants.data.places if place[0] not in immediate]
+    yield from (f"data of claim {claim} on node {node}" for claim, node in places)
     yield from _left_in_memory(world)
 
 
@@ -82,8 +87,9 @@ def _left_of(body: Json, kind: str, generated: bool) -> Iterator[str]:
         yield f"{kind} {name}, generated"
     if body["metadata"].get("deletionTimestamp"):
         yield f"{kind} {name}, being deleted, with finalizers {body['metadata'].get('finalizers')}"
+    may_stay = ("allocation", "driverName") if is_immediate(body) else ()
     for field in ("allocation", "reservedFor", "deallocationRequested", "keptUntil", "devices", "driverName"):
-        if status.get(field):
+        if status.get(field) and field not in may_stay:
             yield f"{kind} {name}: status.{field} = {status[field]}"
 
 
@@ -92,11 +98,54 @@ def _left_in_memory(world: World) -> Iterator[str]:
     if leader is None or leader.controller is None:
         yield "no controller: none leads"
         return
+    immediate = {body["metadata"]["uid"] for body in bodies(world.server, CLAIMS) if is_immediate(body)}
     for holding in leader.controller.ledger:
+        if holding.uid in immediate and not holding.pods:
+            continue
         yield f"holding of {holding.claim} for {[pod.name for pod in holding.pods.values()]} in the ledger"
     yield from _kept_for_nobody(world)
+    yield from _remembered(leader.controller)
     for uid, devices in leader.driver.held().items():
+        if uid in immediate:
+            continue
         yield f"devices {devices} of claim {uid} in the driver"
+
+
+def _remembered(controller: Controller) -> Iterator[str]:
+    """What the controller has in memory of pods and claims that are gone."""
+    parts, ledger, cluster = controller._parts, controller.ledger, controller.cluster
+    there = {claim.metadata.uid for claim in cluster.claims()} | {
+        claim.metadata.uid for claim in cluster.mirrors()
+    }
+    pods = {pod.metadata.uid for pod in cluster.pods()}
+    held = {holding.uid for holding in ledger}
+    reconciler = parts.reconciler
+    remembered: dict[str, Collection[object]] = {
+        "claims counted in limits": ledger.limits._place.keys() - held,
+        "claims by pod in the ledger": [
+            uid for found in ledger._by_pod.values() for uid, one in found.items() if not one.pods
+        ],
+        "claims by name in the ledger": [key for key, one in ledger._by_claim.items() if one.uid not in held],
+        "superseded claims in the ledger": [
+            uid for found in ledger._superseded.values() for uid in found if uid not in held
+        ],
+        "claims by node in the ledger": [
+            uid for found in ledger._by_node.values() for uid in found if uid not in held
+        ],
+        "claims that others use": [uid for uid in ledger._used_by if uid not in held],
+        "expected claims": ledger._expected,
+        "attempts": [user for user in reconciler._pods._attempts if user.uid not in pods],
+        "pods in lines": [key for key in reconciler._pods._lines._place_of if cluster.pod(key) is None],
+        "pods that count for nodes": cluster.usage._shares.keys() - pods,
+        "evicted pods": controller._base.state.nominations._evicted - pods,
+        "pods of unknown end": reconciler._unconfirmed - pods,
+        "pods that were deleted by force": reconciler._forced.keys() - pods,
+        "unbound pods": reconciler._unbound - pods,
+        "own writes": cluster.own_writes._versions.keys() - there,
+    }
+    for what, found in remembered.items():
+        if found:
+            yield f"{what}, remembered: {list(found)}"
 
 
 def _faults(world: World) -> Iterator[str]:
@@ -127,6 +176,7 @@ def _faults(world: World) -> Iterator[str]:
     yield from (f"room not held: {what}" for what in held)
     for body in judge.claims.values():
         yield from (f"conditions disagree: {what}" for what in _disagreeing(body, stranded=judge.strands(body)))
+    yield from (f"waits in vain: immediate claim {name}" for name in judge.allocatable_immediately())
     yield from (f"kept too long: {what}" for what in kept_too_long(judge.claims.values(), world.clock()))
 
 

@@ -26,10 +26,20 @@ RESOURCE = "example.com/room"
 ON_A_NODE = 4
 """So much of it has each node."""
 
-RESERVED: Mapping[str, int] = {"disk": 3, "tape": 2, "common": 2, "cache": 3, "workspace": 2}
+RESERVED: Mapping[str, int] = {
+    "disk": 3,
+    "tape": 2,
+    "common": 2,
+    "cache": 3,
+    "workspace": 2,
+    "standing": 1,
+    "run-1": 2,
+    "task-1": 1,
+}
 """What named claims reserve, by their names."""
 
 
+REMOVING = ("Releasing", "True", "RemovingData")
 HOME = "parley-system"
 """Where reservation pods are."""
 
@@ -111,6 +121,12 @@ def _nominated(claims: Iterable[Json], nodes: Collection[str]) -> Iterator[tuple
             yield claim["metadata"]["uid"], node, amount
 
 
+def only_data_is_left(claim: Json) -> bool:
+    """Whether the claim has ended, and its node has yet to remove what pods left there: it reserves nothing."""
+    conditions = (claim.get("status") or {}).get("conditions") or ()
+    return any((one["type"], one["status"], one["reason"]) == REMOVING for one in conditions)
+
+
 def _recorded(claim: Json) -> tuple[str, int]:
     """Where it reserves how much, by its record."""
     found, body = allocation(claim), (claim.get("status") or {}).get("allocation") or {}
@@ -187,7 +203,7 @@ class Reservations:
     def _claim(self, change: Change) -> None:
         uid = change.last.meta["uid"]
         self._by_claim.pop(uid, None)
-        if change.new is None:
+        if change.new is None or only_data_is_left(change.new.body):
             return
         node, amount = self._by_claim[uid] = _recorded(change.new.body)
         if amount and self._reserved(node) > ON_A_NODE:

@@ -157,6 +157,18 @@ class ViewingDriver(CountedDriver):
         return [held.data["uses"]] if held.data and "uses" in held.data else []
 
 
+def driver_kind(plan: "Plan") -> type[CountedDriver]:
+    """A driver that does all that the plan says."""
+    kinds: dict[type[CountedDriver], bool] = {
+        LeavingDriver: plan.data,
+        ReservingDriver: plan.reserving == "Ledger",
+        NominatingDriver: plan.reserving == "Nominated",
+        ViewingDriver: plan.viewing,
+    }
+    wanted = [kind for kind, is_wanted in kinds.items() if is_wanted]
+    return type("PlannedDriver", (*wanted, CountedDriver), {})
+
+
 def _is_source(claim: Any) -> bool:
     return claim.claim == SOURCE and not claim.generated
 
@@ -167,8 +179,9 @@ class Plan:
     allocations, meddlers and mistakes of administrators, which part of the pods goes through the extender door
     (0 to 1), trouble of schedulers with bindings, whether a hostile tenant edits the namespace, whether some
     classes keep claims without users, whether pods leave data on nodes for named claims or these reserve room on
-    them, whether that yields to pods of a class, whether some allocations need another one, and what there is of
-    priorities."""
+    them, whether that yields to pods of a class, whether some allocations need another one, what there is of
+    priorities, whether nodes, classes and claims are replaced by others of their names at once and pods are held
+    by finalizers, whether some claims are immediate, and whether some are made on demand."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -183,6 +196,9 @@ class Plan:
     reserving: Hold | None = None
     yielding: bool = False
     viewing: bool = False
+    replacing: bool = False
+    standing: bool = False
+    on_demand: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -192,7 +208,7 @@ class Plan:
         priorities, claims reserve room, which yields in half of them, and in two others some allocations need
         another one."""
         hold = _hold(number) if Preemption.of_world(number) is Preemption.NONE else None
-        return cls(
+        drawn = cls(
             lease=chance.random() < 0.33,
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
             failing=0.05 if chance.random() < 0.3 else 0.0,
@@ -205,6 +221,24 @@ class Plan:
             reserving=hold,
             yielding=hold is not None and number // 7 % 2 == 1,
             viewing=number % 7 in (3, 5) and Preemption.of_world(number) is Preemption.NONE,
+        )
+        return drawn.together(chance) if number % 11 == 8 else drawn
+
+    def together(self, chance: random.Random) -> "Plan":
+        """The same, with all that is in worlds of its own otherwise, each at random."""
+        holds: list[Hold | None] = [None, "Ledger", "Nominated"]
+        hold = chance.choice(holds)
+        return replace(
+            self,
+            preemption=Preemption.NONE,
+            lasting=chance.random() < 0.7,
+            data=chance.random() < 0.5,
+            reserving=hold,
+            yielding=hold is not None and chance.random() < 0.5,
+            viewing=chance.random() < 0.4,
+            replacing=chance.random() < 0.7,
+            standing=chance.random() < 0.7,
+            on_demand=chance.random() < 0.7,
         )
 
 
@@ -219,14 +253,7 @@ class Process:
 
     def __init__(self, world: "World", name: str, plan: Plan) -> None:
         self.name = name
-        kinds = {
-            LeavingDriver: plan.data,
-            ReservingDriver: plan.reserving == "Ledger",
-            NominatingDriver: plan.reserving == "Nominated",
-            ViewingDriver: plan.viewing,
-        }
-        kind = next((kind for kind, is_wanted in kinds.items() if is_wanted), CountedDriver)
-        self.driver = kind(world.chance)
+        self.driver = driver_kind(plan)(world.chance)
         self.driver.failing = plan.failing
         self.driver.allocating = world.turns.allocating
         if isinstance(self.driver, ReservingDriver) and plan.yielding:

@@ -32,10 +32,10 @@ async def begin(world: World, **plain: int) -> None:
     await world.add_claim("disk")
     for node, cpu in plain.items():
         await world.add_node(node, devices=2)
-        where = {"nodeSelector": {"kubernetes.io/hostname": node}}
+        where: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": node}}
         await world.add_pod(f"plain-{node}", containers=requesting(cpu=cpu), priority=100, **where)
         for priority in (1, 2):
-            more = {"containers": requesting(cpu=1)} if priority == 1 else {}
+            more: dict[str, Any] = {"containers": requesting(cpu=1)} if priority == 1 else {}
             await world.add_pod(f"{node}-{priority}", "one", priority=priority, **where, **more)
         await world.settle(5)
 

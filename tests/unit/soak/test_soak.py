@@ -39,6 +39,9 @@ FOUND_BY = {
     "neither the preemptor's policy nor its class is looked at": 1,
     "what others need is released with its last user": 1,
     "a restart forgets what allocations need": 1,
+    "mirrors of templates that are gone are made again": 2,
+    "nothing wakes immediate claims": 1,
+    "writes of what is gone are remembered": 1,
 }
 """Where world 0 does not show the bug, the first that did when this was written, to be played before the others.
 Worlds change with the code: another one may have to be found, which takes longer and is no failure."""
