@@ -141,6 +141,7 @@ def _remembered(controller: Controller) -> Iterator[str]:
         "pods of unknown end": reconciler._unconfirmed - pods,
         "pods that were deleted by force": reconciler._forced.keys() - pods,
         "unbound pods": reconciler._unbound - pods,
+        "pods that are gone": reconciler._noted,
         "own writes": cluster.own_writes._versions.keys() - there,
     }
     for what, found in remembered.items():

@@ -4,6 +4,7 @@
 It reads caches and ledger, and does what comes next. What goes wrong on the way is raised; the queue calls again.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
@@ -87,6 +88,8 @@ class Reconciler:
         """Nodes of pods that were deleted before their kubelet reported that they ended, by the pods' UIDs."""
         self._unbound: set[str] = set()
         """UIDs of pods that are gone, hold something, and were never bound."""
+        self._noted: defaultdict[Key, set[str]] = defaultdict(set)
+        """UIDs of pods that are gone and of which any of that is known, by their names."""
 
     def resume(self, unconfirmed: Collection[str]) -> None:
         """The state was restored. `unconfirmed` are the UIDs of pods that hold something by the API's record, and
@@ -184,10 +187,14 @@ class Reconciler:
                 bound = bool(pod.spec.node_name) if pod is not None and same else user.uid not in self._unbound
                 departure = Departure(departed=True, bound=bound, prepared_on=nodes)
                 await self._deallocator.release(user, [holding], departure)
-        for uid in departed:
+        held = {uid for holding in self._state.ledger.of_pod_name(*key) for uid in holding.pods}
+        noted = self._noted.get(key, set())
+        for uid in departed | (noted - held):  # of some others may have released all
             self._forced.pop(uid, None)
             self._unconfirmed.discard(uid)
             self._unbound.discard(uid)
+        if not noted & held:
+            self._noted.pop(key, None)
 
     def pod_seen(self, pod: Pod) -> None:
         """The informer shows the pod anew, or changed in any way."""
@@ -224,6 +231,7 @@ class Reconciler:
         if running_on or unwatched:
             self._count_in(pod, running_on)
         if self._state.ledger.of_pod(user):
+            self._noted[user.namespace, user.name].add(user.uid)
             if running_on:
                 self._forced[user.uid] = running_on
             if unwatched:

@@ -1,0 +1,33 @@
+"""Nothing is remembered of pods that are gone, whoever released what they held."""
+
+from typing import Any
+
+import pytest
+from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.killed import Play
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_nothing_is_remembered_of_a_pod_whose_claims_others_released_when_it_went(play: Play, bound: bool) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley()
+        scheduler: dict[str, Any] = {} if bound else {"schedulerName": "nobody"}
+        await world.add_pod("p", "one", **scheduler)
+        await world.settle()
+        assert world.controller is not None
+        reconciler = world.controller._parts.reconciler
+        pod = world.controller.cluster.pod(("default", "p"))
+        assert pod is not None
+        assert bool(pod.spec.node_name) is bound
+        reconciler.pod_gone(pod)
+        for holding in list(world.ledger):
+            world.ledger.drop(holding)
+        await world.force_delete("p")
+        await world.settle()
+        assert reconciler._forced == {}
+        assert reconciler._unbound == set()
+
+    play(scenario)
