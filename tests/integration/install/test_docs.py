@@ -19,9 +19,12 @@ EXTENDER, INSTALL, WORKSPACES = ((ROOT / "docs" / page).read_text() for page in 
 COMMANDS = [command for command, _ in commands(EXTENDER) if not command.startswith("helm")]
 (HELM,) = (command for command, _ in commands(EXTENDER) if command.startswith("helm"))
 (CERTIFICATES,) = re.findall(r"```sh\n(.*?)```", EXTENDER, flags=re.DOTALL)
-_, _, _, CHECK, UNINSTALL, RELEASE = below(INSTALL, "Remove")
+_, _, _, CHECK, UNINSTALL, RELEASE, ELSEWHERE = below(INSTALL, "Remove")
 APPLY, *REMOVE = below(INSTALL, "With kustomize")
 UPGRADES = [command for command, _ in commands(WORKSPACES) if command.startswith("helm upgrade")]
+INSTALLS = shown(
+    INSTALL, f"helm install parley deploy/chart/parley --namespace {manifests.NAMESPACE}"
+).removesuffix(" --wait")
 VALUES = re.findall(r"```yaml\n(# values\.yaml\n.*?)```", INSTALL, flags=re.DOTALL)[0]
 
 
@@ -68,7 +71,7 @@ async def test_its_command_of_helm(administrator: Reader) -> None:
 
 
 async def test_workspaces_are_enabled_in_a_release_which_is_then_removed_by_hand(administrator: Reader) -> None:
-    await administrator(f"{shown(INSTALL, 'helm install').removesuffix(' --wait')}")
+    await administrator(INSTALLS)
     await administrator("kubectl create namespace ci")
 
     for upgrade in UPGRADES:
@@ -85,6 +88,20 @@ async def test_workspaces_are_enabled_in_a_release_which_is_then_removed_by_hand
     for command in (CHECK, UNINSTALL, RELEASE):
         await administrator(command)
     assert await administrator("kubectl get clusterroles -o name | grep parley || true") == ""
+
+
+async def test_the_kinds_that_a_removed_release_left_serve_one_in_another_namespace(
+    administrator: Reader,
+) -> None:
+    await administrator(INSTALLS)
+    await administrator(UNINSTALL)
+    with pytest.raises(AssertionError, match="invalid ownership metadata"):
+        await administrator(ELSEWHERE.removesuffix(" --take-ownership"))
+
+    assert "STATUS: deployed" in await administrator(ELSEWHERE)
+    accounts = await administrator("kubectl get clusterrolebinding parley-controller -o yaml")
+    assert "namespace: allocation" in accounts
+    await administrator("helm uninstall parley --namespace allocation --no-hooks")
 
 
 async def test_its_kustomizations_are_applied_and_removed(administrator: Reader) -> None:
