@@ -83,7 +83,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Decisions:
-    """Counts samples in which the door decides."""
+    """Counts samples in which a scheduling path decides."""
 
     def __init__(self) -> None:
         self.taken = 0

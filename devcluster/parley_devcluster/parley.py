@@ -49,10 +49,10 @@ def run_parley(
     install(cluster, deploy)
     files = {node.name: _devices_of(node, devices or {}) for node in cluster.nodes}
     account = cluster.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
-    door = _extender(cluster, deploy, extender) if extender else ()
+    options = _extender(cluster, deploy, extender) if extender else ()
     identity = ("--identity", CONTROLLER, "--one-at-a-time")
     cluster.add_program(
-        CONTROLLER, [*controller, "--kubeconfig", str(account), *identity, *door, *controller_arguments]
+        CONTROLLER, [*controller, "--kubeconfig", str(account), *identity, *options, *controller_arguments]
     )
     for node in cluster.nodes:
         account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=node.name)

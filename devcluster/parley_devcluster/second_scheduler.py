@@ -32,7 +32,7 @@ def free_address() -> str:
 
 
 def grant(cluster: Cluster, deploy: Path) -> None:
-    """Apply the permissions that the extender door needs; `deploy` is the folder with Parley's manifests."""
+    """Apply the permissions that the extender path needs; `deploy` is the folder with Parley's manifests."""
     folder = _shipped(deploy) / "permissions"
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(folder))
 

@@ -14,7 +14,7 @@ Patch = tuple[Any, str, Any]
 @dataclass(frozen=True, slots=True)
 class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
-    meddlers, pods for the extender door, lost responses to bindings, a hostile tenant, classes that keep claims
+    meddlers, pods for the extender path, lost responses to bindings, a hostile tenant, classes that keep claims
     or pods that leave data on nodes, or claims that reserve room there (and yield it), or allocations that need
     another one, or claims that are immediate or made on demand; and what there is of priorities."""
 

@@ -48,7 +48,7 @@ from parley.scheduler.changes import Changes
 from parley.scheduler.extender.binding import Binder
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.rejections import Rejections
-from parley.scheduler.native import door
+from parley.scheduler.native import path
 from parley.sdk import claim_conditions
 from parley.sdk import recorded as sdk_records
 from parley.sdk.embedded import EmbeddedDriver
@@ -205,7 +205,7 @@ BUGS: Mapping[str, Bug] = {
         ((ClaimReconciler, "_drop_finalizer", nothing),), ("left over", "waits in vain", "conditions disagree")
     ),
     "a bound pod's claims are freed like any": Bug(
-        ((door, "next_step", lambda states, *, bound: next_step(states, bound=False)),),
+        ((path, "next_step", lambda states, *, bound: next_step(states, bound=False)),),
         ("moved under a pod", "handed out twice", "not reserved"),
         meddling=True,
     ),
@@ -230,7 +230,7 @@ BUGS: Mapping[str, Bug] = {
         ("left over", "waits in vain", "conditions disagree"),
         trouble=True,
     ),
-    "the extender door binds before it allocates": Bug(
+    "the extender path binds before it allocates": Bug(
         ((Binder, "_ready", _ready_at_once),), ("bound too early",), extender=True
     ),
     "a binding may land after its claims are released": Bug(

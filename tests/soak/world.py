@@ -1,6 +1,6 @@
 """The cluster of a soak: an observed API server, models of Kubernetes' parts, and one or two real controllers.
 
-Where the plan has pods for the extender door, a second scheduler asks whichever controller leads.
+Where the plan has pods for the extender path, a second scheduler asks whichever controller leads.
 
 The controllers are processes that can be killed, stopped, cut off and troubled; what ends by losing its lease is
 started again, as a Deployment would do. What users and meddlers do to this cluster is in `actions`.
@@ -176,7 +176,7 @@ def _is_source(claim: Any) -> bool:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a world is like: whether there are two controllers with a lease, trouble of the network, failing
-    allocations, meddlers and mistakes of administrators, which part of the pods goes through the extender door
+    allocations, meddlers and mistakes of administrators, which part of the pods goes through the extender path
     (0 to 1), trouble of schedulers with bindings, whether a hostile tenant edits the namespace, whether some
     classes keep claims without users, whether pods leave data on nodes for named claims or these reserve room on
     them, whether that yields to pods of a class, whether some allocations need another one, what there is of
@@ -202,7 +202,7 @@ class Plan:
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
-        """Half of the worlds have trouble, a third two controllers; three of five use the extender door. In every
+        """Half of the worlds have trouble, a third two controllers; three of five use the extender path. In every
         third schedulers do not hear of all bindings, in every fourth there is a hostile tenant, in two of seven
         some claims are kept, and in one of these pods leave data; in two of seven, as far as they have no
         priorities, claims reserve room, which yields in half of them, and in two others some allocations need
@@ -326,7 +326,7 @@ class Process:
         self._world.turns.memory_lost()
 
     async def answer(self, verb: str, body: bytes) -> bytes:
-        """The response of its extender door; the connection breaks when it ends."""
+        """The response of its extender path; the connection breaks when it ends."""
         assert self.controller is not None
         assert self.controller.extender is not None
         with acting_as(self.name):

@@ -32,7 +32,7 @@ from parley.drivers import BUILT_IN
 from parley.kube.client import Client
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, MAX_CANDIDATES
 from parley.scheduler.controller import Controller
-from parley.scheduler.extender.door import ExtenderDoor
+from parley.scheduler.extender.path import ExtenderPath
 from parley.scheduler.reporting import PodSchedulings
 from parley.scheduler.settings import ControllerSettings
 
@@ -116,7 +116,7 @@ def controller(
         made.append(Controller(client, [driver() for driver in classes], settings, metrics=metrics))
         return made[0]
 
-    def leading() -> ExtenderDoor | None:
+    def leading() -> ExtenderPath | None:
         return made[0].extender if made and made[0].ready.is_set() else None
 
     beside: list[Beside] = [partial(entry.serving, leading)] if entry is not None else []

@@ -5,8 +5,8 @@ allocated enters the ledger first and then the claim's status, together with the
 until the claim is deleted. What stands in the way is that condition's reason: the claim waits in line with those
 that want the same, and a change requeues the first of them; what failed is tried again after a growing pause.
 
-Leaves to others: mirror and finalizers (`claims`), pods' use of the claim (the doors), claims of standalone
-drivers, which allocate them by themselves by the same rules (`parley.sdk.immediate`).
+Leaves to others: mirror and finalizers (`claims`), pods' use of the claim (the scheduling paths), claims of
+standalone drivers, which allocate them by themselves by the same rules (`parley.sdk.immediate`).
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What both doors keep about unbound pods: each one's attempt, and the lines in which they wait."""
+"""What both paths keep about unbound pods: each one's attempt, and the lines in which they wait."""
 
 import asyncio
 from collections.abc import Collection, Hashable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Reconciles one pod: releases what a pod that is gone held, or hands it to the door that negotiates for it.
+"""Reconciles one pod: releases what a pod that is gone held, or hands it to the path that negotiates for it.
 
 `sync` is called for a pod whenever something about it may have changed, never twice at a time for the same pod.
 It reads caches and ledger, and does what comes next. What goes wrong on the way is raised; the queue calls again.
@@ -28,7 +28,7 @@ from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
 
 
-class Door(Protocol):
+class SchedulingPath(Protocol):
     """One way in which pods get a node: the native way, or a scheduler's extender calls."""
 
     def owns(self, pod: Pod) -> bool:
@@ -61,7 +61,7 @@ class Door(Protocol):
 
 
 class Reconciler:
-    """Reconciles pods. Each pod belongs to the first of the `doors` that owns it; the last owns all."""
+    """Reconciles pods. Each pod belongs to the first of the `paths` that owns it; the last owns all."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Reconciler:
         deallocator: Deallocator,
         allocator: Allocator,
         withdrawal: Withdrawal,
-        doors: Sequence[Door],
+        paths: Sequence[SchedulingPath],
     ) -> None:
         self._client = client
         self._state = state
@@ -79,7 +79,7 @@ class Reconciler:
         self._deallocator = deallocator
         self._allocator = allocator
         self._withdrawal = withdrawal
-        self._doors = doors
+        self._paths = paths
         self._on_demand = ClaimsOnDemand(client, pods)
         self._unconfirmed: set[str] = set()
         """UIDs of pods that hold something and of which it is not known what became of them: by the record, but
@@ -95,8 +95,8 @@ class Reconciler:
         """The state was restored. `unconfirmed` are the UIDs of pods that hold something by the API's record, and
         that the informer has not shown yet."""
         self._unconfirmed = set(unconfirmed)
-        for door in self._doors:
-            door.resume()
+        for path in self._paths:
+            path.resume()
 
     async def sync(self, key: Key) -> Requeue | None:
         """Reconcile the pod of that name. Raises what a client raises; then it is to be repeated."""
@@ -133,7 +133,7 @@ class Reconciler:
             if pod is not None:
                 await self._terminal(pod)
             return None
-        if any(door.busy_with(pod) for door in self._doors):
+        if any(path.busy_with(pod) for path in self._paths):
             return None
         claims = gather(self._state, pod)
         if await self._pods.reporter.looked_at(pod, claims):
@@ -143,8 +143,8 @@ class Reconciler:
             return AT_ONCE
         if await self._release_former(pod, claims) or await self._on_demand.create(pod, claims):
             return AT_ONCE
-        door = next(door for door in self._doors if door.owns(pod))
-        requeue = await self._pods.arrange(key, pod, await door.reconcile(key, pod, claims))
+        path = next(path for path in self._paths if path.owns(pod))
+        requeue = await self._pods.arrange(key, pod, await path.reconcile(key, pod, claims))
         return requeue or self._on_demand.again(pod, claims)
 
     async def _release_former(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
@@ -165,8 +165,8 @@ class Reconciler:
     async def _terminal(self, pod: Pod) -> None:
         self._state.nominations.end(pod.metadata.uid)
         self._pods.reporter.ended(pod)
-        for door in self._doors:
-            door.terminal(pod)
+        for path in self._paths:
+            path.terminal(pod)
         await self._deallocator.pod_ended(reference(pod))
 
     async def _release_departed(self, key: Key, pod: Pod | None) -> None:
@@ -199,8 +199,8 @@ class Reconciler:
     def pod_seen(self, pod: Pod) -> None:
         """The informer shows the pod anew, or changed in any way."""
         self._unconfirmed.discard(pod.metadata.uid)
-        for door in self._doors:
-            door.seen(pod)
+        for path in self._paths:
+            path.seen(pod)
         if over(pod):
             self._allocator.abort(pod.metadata.uid)
 
@@ -239,8 +239,8 @@ class Reconciler:
             elif not pod.spec.node_name:
                 self._unbound.add(user.uid)
         self._deallocator.pod_gone(pod)
-        for door in self._doors:
-            door.gone(user)
+        for path in self._paths:
+            path.gone(user)
         self._pods.gone(user)
 
     def _count_in(self, pod: Pod, node: str) -> None:

@@ -13,7 +13,7 @@ class ControllerSettings:
 
     `candidates` is how many nodes a round asks about at most (1 to 128), the workers how many objects of a kind
     are reconciled at once, `instance` the name in events. Pods that name one of `scheduler_names`, or request one
-    of `managed_resources`, are negotiated for by the extender door, which is there if any are given.
+    of `managed_resources`, are negotiated for by the extender path, which is there if any are given.
     `pod_schedulings`: whether there is a PodScheduling for every pod, or only for those that had to wait.
     `namespace` is where standalone drivers have their Leases, and where reservation pods are made: they keep out
     pods of `reservation_schedulers`, and have the PriorityClass `reservation_priority`, or the cluster's default.

@@ -35,10 +35,10 @@ from parley.kube.client import Client
 from parley.kube.clock import Clock
 from parley.scheduler.changes import Changes, Queues
 from parley.scheduler.claim_preemption import ClaimPreemption
-from parley.scheduler.extender.door import ExtenderDoor
+from parley.scheduler.extender.path import ExtenderPath
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.scope import Scope
-from parley.scheduler.native.door import NativeDoor
+from parley.scheduler.native.path import NativePath
 from parley.scheduler.negotiator import Negotiator
 from parley.scheduler.placement import Placement
 from parley.scheduler.pods import Pods
@@ -77,7 +77,7 @@ class Parts:
     publisher: Publisher
     deallocator: Deallocator
     reconciler: Reconciler
-    extender: ExtenderDoor | None
+    extender: ExtenderPath | None
     changes: Changes
     classes: ClassStatuses
     reservation_pods: ReservationPods
@@ -138,7 +138,7 @@ def parts(base: Base) -> Parts:
     base.wakeups.subscribe(pods.wake)
     base.wakeups.subscribe(queues.wake)
     sessions = StandaloneSessions(state, control.records, pods, base.wakeups, base.presence, settings.candidates)
-    native, extender = _doors(base, pods, control, sessions)
+    native, extender = _paths(base, pods, control, sessions)
     reconciler = Reconciler(
         client,
         state,
@@ -146,7 +146,7 @@ def parts(base: Base) -> Parts:
         control.deallocator,
         control.allocator,
         Withdrawal(control.records, pods, sessions),
-        doors=(native,) if extender is None else (extender, native),
+        paths=(native,) if extender is None else (extender, native),
     )
     immediate = ImmediateClaims(
         state, control.allocator, control.records, control.deallocator, queues.claims, settings.candidates
@@ -184,17 +184,17 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     return _Control(Allocator(state), records, releases, deallocator, keeping, reservation_pods)
 
 
-def _doors(
+def _paths(
     base: Base, pods: Pods, control: _Control, sessions: StandaloneSessions
-) -> tuple[NativeDoor, ExtenderDoor | None]:
+) -> tuple[NativePath, ExtenderPath | None]:
     client, state, settings = base.client, base.state, base.settings
     allocator, records = control.allocator, control.records
     placement = Placement(client, state, allocator, records, control.deallocator, pods, sessions)
     preemption = ClaimPreemption(client, state, pods)
     negotiator = Negotiator(state, pods, sessions, placement, preemption, settings.candidates)
-    native = NativeDoor(state, allocator, records, pods, sessions, placement, negotiator)
+    native = NativePath(state, allocator, records, pods, sessions, placement, negotiator)
     scope = Scope(frozenset(settings.scheduler_names), frozenset(settings.managed_resources))
     if not scope:
         return native, None
     posting = Posting(client, base.clock)
-    return native, ExtenderDoor(state, placement, pods, scope, posting, negotiator, base.metrics)
+    return native, ExtenderPath(state, placement, pods, scope, posting, negotiator, base.metrics)

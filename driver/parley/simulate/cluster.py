@@ -49,7 +49,7 @@ def second_schedulers(manifests: Iterable[Manifest], names: Collection[str]) -> 
 class SimulatedCluster:
     """Runs within `async with`. A part that fails ends the block with an ExceptionGroup.
 
-    For each of the settings' `scheduler_names` there is one more scheduler, which speaks to the extender door.
+    For each of the settings' `scheduler_names` there is one more scheduler, which speaks to the extender path.
     """
 
     def __init__(

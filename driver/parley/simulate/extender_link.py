@@ -1,4 +1,4 @@
-"""The way from a simulated kube-scheduler to Parley's extender door, as the connection between two containers.
+"""The way from a simulated kube-scheduler to Parley's extender path, as the connection between two containers.
 
 Requests of a controller that ends are never answered; the scheduler sees at once that the connection broke.
 """
@@ -12,17 +12,17 @@ from parley.simulate.extender_calls import ExtenderUnavailable
 
 
 class ExtenderEndpoint(Protocol):
-    """What answers a call: Parley's door, or what a test puts before it."""
+    """What answers a call: Parley's extender, or what a test puts before it."""
 
     async def answer(self, verb: str, body: bytes) -> bytes: ...
 
 
 Leading = Callable[[], ExtenderEndpoint | None]
-"""The door of a process that leads and has begun to act."""
+"""The extender path of a process that leads and has begun to act."""
 
 
 def leading(controller: Controller) -> Leading:
-    """The controller's own door, as `parley.scheduler.extender.server` asks for it."""
+    """The controller's own, as `parley.scheduler.extender.server` asks for it."""
     return lambda: controller.extender if controller.ready.is_set() else None
 
 
@@ -44,10 +44,10 @@ class ExtenderLink:
             task.cancel()
 
     async def __call__(self, verb: str, body: bytes) -> bytes:
-        door = self._leading()
-        if door is None:
+        extender = self._leading()
+        if extender is None:
             raise ExtenderUnavailable
-        task = asyncio.ensure_future(door.answer(verb, body))
+        task = asyncio.ensure_future(extender.answer(verb, body))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         try:

@@ -21,7 +21,7 @@ class SchedulerCache:
 
     `extended`: as with an extender and without the DynamicResources plugin. Claims are not looked at then, and all
     pods that wait are worth an attempt at every event of pods and nodes: it is not known what matters to the
-    extender. Upstream also at events of claims, which Parley's door must not count on.
+    extender. Upstream also at events of claims, which Parley's extender must not count on.
     """
 
     def __init__(self, client: Client, name: str, retry: Callable[[Key], None], *, extended: bool = False) -> None:

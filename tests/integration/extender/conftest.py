@@ -1,4 +1,4 @@
-"""The extender door at a real control plane: a controller, and a second, stock kube-scheduler as it is shipped.
+"""The extender path at a real control plane: a controller, and a second, stock kube-scheduler as it is shipped.
 
 The scheduler calls the controller by way of what stands for a Service: tests can cut the way and count the calls.
 Nodes are objects only. Most tests share one controller; those that end controllers bring their own.

@@ -1,4 +1,4 @@
-"""The kustomizations of the extender door, and what their accounts may do, asked of the real API server."""
+"""The kustomizations of the extender path, and what their accounts may do, asked of the real API server."""
 
 import json
 import os

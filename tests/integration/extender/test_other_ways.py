@@ -1,4 +1,4 @@
-"""The other ways to set the door up, as docs/extender.md tells: over TLS, and in the cluster's own scheduler."""
+"""The other ways to set up the extender, as in docs/extender.md: over TLS, and in the cluster's own scheduler."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""The manifests of the extender door: its two sides agree, and each line that a trap taught is there."""
+"""The manifests of the extender path: its two sides agree, and each line that a trap taught is there."""
 
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,10 @@ def controller(variant: str) -> dict[str, Any]:
 
 
 def arguments(variant: str) -> dict[str, str]:
-    """The options that the controller gets for the door."""
+    """The options that the controller gets for the extender."""
     given = dict(argument.removeprefix("--").split("=", 1) for argument in controller(variant)["args"])
-    doors = ("extender-", "scheduler-name", "follow-lease")
-    return {name: value for name, value in given.items() if name.startswith(doors)}
+    options = ("extender-", "scheduler-name", "follow-lease")
+    return {name: value for name, value in given.items() if name.startswith(options)}
 
 
 def scheduler_container(variant: str) -> dict[str, Any]:

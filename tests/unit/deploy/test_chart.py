@@ -255,7 +255,7 @@ def test_a_digest_goes_before_the_tag_in_all_containers() -> None:
     assert len(images) == 3
 
 
-def test_certificates_of_the_door_are_made_where_they_are_mounted() -> None:
+def test_certificates_of_the_path_are_made_where_they_are_mounted() -> None:
     made = objects(CHART / "ci" / "everything-values.yaml")
     for workload, certificate in (("parley-controller", "server"), ("parley-scheduler", "client")):
         secrets = [

@@ -115,20 +115,20 @@ def test_commands_exist(command: str, output: str) -> None:
         assert [name for name in files if "/" in name and not (ROOT / name).exists()] == []
 
 
-DOOR = "tests/integration/door/test_docs.py"
+NATIVE = "tests/integration/native/test_docs.py"
 USER = "tests/e2e/test_as_a_user.py"
 INSTALL = "tests/integration/install/test_docs.py"
 INSTALL_PAGE = "tests/e2e/test_install_page.py"
 SIGNING = "tests/unit/tools/test_signing.py"
 ELSEWHERE: tuple[tuple[str, str, str], ...] = (
     ("README.md", r"parley explain pod render-3", "tests/unit/docs/test_readme.py"),
-    ("README.md", r"parley (controller|driver run|explain pod gpu|get classes|web|doctor)", DOOR),
+    ("README.md", r"parley (controller|driver run|explain pod gpu|get classes|web|doctor)", NATIVE),
     ("README.md", r"make cluster|export |kubectl ", USER),
     ("", r"make demo", "tests/unit/docs/test_commands.py"),
     ("docs/cli.md", r"source ", "tests/unit/docs/test_commands.py"),
     ("docs/doctor.md", r"kubectl parley doctor", "tests/integration/doctor/test_doctor.py"),
     ("docs/driver-protocol.md", r"parley driver conformance", "tests/integration/driver/test_conformance.py"),
-    ("docs/explain.md", r"kubectl get (nodes,|podschedulings)|parley explain", DOOR),
+    ("docs/explain.md", r"kubectl get (nodes,|podschedulings)|parley explain", NATIVE),
     ("docs/explain.md", r"parley get classes", "tests/unit/cli/test_get.py"),
     ("docs/extender.md", r"(kubectl|helm) ", INSTALL),
     ("docs/releasing.md", r"export PATH|mike ", "tests/integration/docs/test_versions.py"),
@@ -137,13 +137,13 @@ ELSEWHERE: tuple[tuple[str, str, str], ...] = (
     ("docs/install.md", r"helm uninstall .* --no-hooks|parley uninstall|kubectl (apply|delete) .*-k ", INSTALL),
     ("docs/node-driver.md", r"parley-kubelet ", "tests/e2e/test_tutorials.py"),
     ("docs/quickstart.md", r"make cluster|export ", USER),
-    ("docs/quickstart.md", r"kubectl |parley (explain|driver run)", DOOR),
+    ("docs/quickstart.md", r"kubectl |parley (explain|driver run)", NATIVE),
     ("docs/releasing.md", r"python -m tools.release ", "tests/unit/tools/test_release.py"),
     ("docs/releasing.md", r"python -m tools.signing .* --verify|ssh-keygen|sha256sum", SIGNING),
     ("docs/runbook.md", r"", INSTALL_PAGE),
     ("docs/testing.md", r"python -m tests.soak", "tests/unit/soak/test_soak.py"),
-    ("docs/tokens-driver.md", r"parley driver run tokens", DOOR),
-    ("docs/web.md", r"parley web", DOOR),
+    ("docs/tokens-driver.md", r"parley driver run tokens", NATIVE),
+    ("docs/web.md", r"parley web", NATIVE),
     ("docs/web.md", r"kubectl -n parley-system port-forward", "tests/e2e/test_chart.py"),
     ("docs/workspaces.md", r"", INSTALL),
 )

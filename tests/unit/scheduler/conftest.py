@@ -1,4 +1,4 @@
-"""A world for the door: the in-memory API server, models of Kubernetes' parts, and Parley's real controller.
+"""A world for both scheduling paths: API server in memory, models of Kubernetes' parts, Parley's real controller.
 
 `play(scenario)` runs a scenario in virtual time: minutes pass at once, and the same scenario always takes the
 same course. The controller talks through a client of its own, so that a test can cut it off or kill it.
@@ -48,14 +48,14 @@ from parley.simulate.virtual_time import run
 
 NAMESPACE = "default"
 SECOND_SCHEDULER = "parley"
-"""The scheduler that speaks to the extender door."""
+"""The scheduler that speaks to the extender path."""
 AWAY = "parley-away"
-"""A scheduler of the extender door that does nothing: a test says what it would."""
+"""A scheduler of the extender path that does nothing: a test says what it would."""
 
 
 @dataclass
 class Calls:
-    """What schedulers asked the extender door, and the binds that it did not do."""
+    """What schedulers asked the extender path, and the binds that it did not do."""
 
     count: Counter[str] = field(default_factory=Counter)
     failed_binds: list[tuple[str, str]] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Calls:
 
 
 class Listener:
-    """A controller's door as its scheduler meets it: every call is counted, and a killed process answers none."""
+    """A controller's extender as its scheduler meets it: calls are counted, and a killed process answers none."""
 
     def __init__(self, controller: Controller, process: asyncio.Task[None], calls: Calls) -> None:
         self._leading = leading(controller)
@@ -79,11 +79,11 @@ class Listener:
         return self if self._leading() is not None else None
 
     async def answer(self, verb: str, body: bytes) -> bytes:
-        door = self._leading()
-        assert door is not None
+        extender = self._leading()
+        assert extender is not None
         self._calls.count[verb] += 1
         try:
-            answer = await door.answer(verb, body)
+            answer = await extender.answer(verb, body)
         except (Exception, asyncio.CancelledError):
             raise
         except BaseException:
@@ -96,11 +96,11 @@ class Listener:
 class World:
     """The cluster, as a user and its administrator see it.
 
-    `door` is "native" or "extender": whose scheduler places the pods that do not say.
+    `scheduling_path` is "native" or "extender": whose scheduler places the pods that do not say.
     """
 
-    def __init__(self, door: str = "native") -> None:
-        self.door = door
+    def __init__(self, scheduling_path: str = "native") -> None:
+        self.scheduling_path = scheduling_path
         self.link = ExtenderLink()
         self.calls = Calls()
         self.clock = loop_clock()
@@ -143,7 +143,7 @@ class World:
         return task
 
     async def ask(self, verb: str, question: Any) -> Any:
-        """Ask the extender door as a scheduler does."""
+        """Ask the extender path as a scheduler does."""
         return orjson.loads(await self.link(verb, orjson.dumps(question)))
 
     async def question(self, pod: str, *nodes: str) -> dict[str, Any]:
@@ -256,7 +256,7 @@ class World:
         """Entries are named gpu-0, gpu-1, ... for templates and as the claim for named claims."""
         entries = [{"name": f"gpu-{i}", "resourceClaimTemplateName": t} for i, t in enumerate(templates)]
         entries += [{"name": claim, "resourceClaimName": claim} for claim in claims]
-        if self.door == "extender":
+        if self.scheduling_path == "extender":
             spec = {"schedulerName": SECOND_SCHEDULER, **spec}
         spec = {"resourceClaims": entries, "containers": [{"name": "main", "image": "none"}], **spec}
         spec["containers"] = using(spec["containers"], spec["resourceClaims"])
@@ -357,11 +357,11 @@ class Watcher:
 Scenario = Callable[[World], Awaitable[None]]
 
 
-def played(scenario: Scenario, door: str = "native") -> None:
+def played(scenario: Scenario, scheduling_path: str = "native") -> None:
     """Run the scenario against a new world with Kubernetes' parts, in virtual time."""
 
     async def main() -> None:
-        world = World(door)
+        world = World(scheduling_path)
         world.start_kubernetes()
         try:
             await scenario(world)
@@ -373,26 +373,27 @@ def played(scenario: Scenario, door: str = "native") -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "doors(*names): whose behaviour a test speaks about, native or extender; else the native door's"
+        "markers",
+        "scheduling_paths(*names): whose behaviour a test speaks about, native or extender; else that of native",
     )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    marker = metafunc.definition.get_closest_marker("doors")
-    if marker is not None and "door" in metafunc.fixturenames:
-        metafunc.parametrize("door", marker.args, indirect=True)
+    marker = metafunc.definition.get_closest_marker("scheduling_paths")
+    if marker is not None and "scheduling_path" in metafunc.fixturenames:
+        metafunc.parametrize("scheduling_path", marker.args, indirect=True)
 
 
 @pytest.fixture
-def door(request: pytest.FixtureRequest) -> str:
+def scheduling_path(request: pytest.FixtureRequest) -> str:
     """Whose scheduler places the world's pods."""
     return str(getattr(request, "param", "native"))
 
 
 @pytest.fixture
-def play(door: str) -> Callable[[Scenario], None]:
+def play(scheduling_path: str) -> Callable[[Scenario], None]:
     """Runs a scenario against a new world with Kubernetes' parts, in virtual time."""
-    return lambda scenario: played(scenario, door)
+    return lambda scenario: played(scenario, scheduling_path)
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ else:
 
 Play = Callable[[Callable[[World], Any]], None]
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 WATCHING: set[asyncio.Task[None]] = set()
 
@@ -354,7 +354,7 @@ def test_what_a_victim_gives_up_is_kept_for_the_preemptor(play: Play) -> None:
         await world.delete_pod("low")
         await world.settle()
         # The second scheduler asks about both by itself, about one of them before the device is released.
-        assert await world.node_of("patient") == "a" or world.door == "extender"
+        assert await world.node_of("patient") == "a" or world.scheduling_path == "extender"
 
     play(scenario)
 
@@ -766,7 +766,7 @@ def test_what_victims_request_of_a_node_is_counted_as_free_and_a_pod_that_needs_
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_where_ordinary_pods_have_the_cpu_the_scheduler_evicts_these_afterwards(play: Play) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1, b=1)
@@ -790,7 +790,7 @@ def test_where_ordinary_pods_have_the_cpu_the_scheduler_evicts_these_afterwards(
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_the_node_that_others_left_for_it_comes_before_one_where_it_would_fit_at_once(play: Play) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1, b=1)
@@ -1126,7 +1126,7 @@ def test_the_pause_between_evictions_for_a_pod_doubles() -> None:
     assert attempt.evictions.left(5000.0) == 0
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_what_the_scheduler_refuses_a_preemptor_is_not_kept_for_it(play: Play) -> None:
     """Parley does not know what keeps the pod from the node. On the other one a pod of higher priority has all."""
 

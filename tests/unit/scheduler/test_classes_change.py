@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 class OtherShelfDriver(ShelfDriver):
@@ -189,7 +189,7 @@ def test_a_class_that_changes_while_the_scheduler_chooses(play: Any, after: dict
     play(scenario)
 
 
-@pytest.mark.doors("native")  # a scheduler with an extender has an order of its own
+@pytest.mark.scheduling_paths("native")  # a scheduler with an extender has an order of its own
 def test_a_class_becomes_shareable(play: Any) -> None:
     """A claim in use stays exclusive until it is free; then several pods may use it."""
 

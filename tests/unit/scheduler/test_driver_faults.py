@@ -19,7 +19,7 @@ else:
     World = Any
 
 NAMESPACE = "default"
-BOTH = pytest.mark.doors("native", "extender")
+BOTH = pytest.mark.scheduling_paths("native", "extender")
 AT_ONCE = ("viable", "score", "units")
 
 
@@ -82,7 +82,7 @@ async def with_tokens(world: World, driver: Failing) -> None:
 @BOTH
 @pytest.mark.parametrize("method", AT_ONCE)
 def test_pods_of_a_driver_that_fails_are_told_and_go_on_when_it_works_again(
-    play: Any, door: str, method: str
+    play: Any, scheduling_path: str, method: str
 ) -> None:
     async def scenario(world: World) -> None:
         driver = Failing(method)
@@ -92,7 +92,7 @@ def test_pods_of_a_driver_that_fails_are_told_and_go_on_when_it_works_again(
         await world.settle(quiet=1.0)
 
         assert await world.node_of("q")
-        if door == "extender" and method == "score":
+        if scheduling_path == "extender" and method == "score":
             return  # asked once the filter is answered: any of its nodes will do
         scheduling = await world.scheduling("p")
         words = f"driver tokens.parley.dev failed in {method}: KeyError: '{method}'"
@@ -108,7 +108,9 @@ def test_pods_of_a_driver_that_fails_are_told_and_go_on_when_it_works_again(
 
 
 @BOTH
-def test_a_driver_that_fails_to_give_back_is_asked_again_and_hands_nothing_out_twice(play: Any, door: str) -> None:
+def test_a_driver_that_fails_to_give_back_is_asked_again_and_hands_nothing_out_twice(
+    play: Any, scheduling_path: str
+) -> None:
     async def scenario(world: World) -> None:
         driver = Failing()
         await with_tokens(world, driver)

@@ -13,7 +13,7 @@ from parley.drivers.workspace import DISK, WorkspaceDriver
 
 Play = Callable[[Callable[[World], Any]], None]
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 async def begin(world: World, *nodes: str, size: str = "10Gi") -> None:
@@ -103,7 +103,7 @@ def test_a_group_of_another_namespace_does_not_hold_up_who_asks_for_the_same(pla
             "spec": {
                 "resourceClaims": [{"name": "work", "resourceClaimName": "mine"}],
                 "containers": [{"name": "main", "image": "none"}],
-                **({"schedulerName": SECOND_SCHEDULER} if world.door == "extender" else {}),
+                **({"schedulerName": SECOND_SCHEDULER} if world.scheduling_path == "extender" else {}),
             },
         }
         await world.client.create(PODS, pod, "other")

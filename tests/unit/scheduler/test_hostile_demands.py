@@ -22,7 +22,7 @@ from parley.scheduler.changes import ROOM_SECONDS
 Play = Callable[[Any], None]
 
 
-@pytest.mark.doors("native", "extender")
+@pytest.mark.scheduling_paths("native", "extender")
 def test_a_pod_with_more_claims_than_are_judged_together_is_told_so(play: Play) -> None:
     async def scenario(world: Any) -> None:
         await world.add_node("a", devices=1)
@@ -43,7 +43,7 @@ def test_a_pod_with_more_claims_than_are_judged_together_is_told_so(play: Play) 
     play(scenario)
 
 
-@pytest.mark.doors("native", "extender")
+@pytest.mark.scheduling_paths("native", "extender")
 @pytest.mark.parametrize("kind", ["named", "generated"])
 def test_a_pod_with_more_claims_than_are_evaluated_is_told_so(play: Play, kind: str) -> None:
     async def scenario(world: Any) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 NAMESPACE = "default"
 
@@ -147,7 +147,7 @@ def test_the_allocation_outlives_its_pods(play: Any, end: str) -> None:
     play(scenario)
 
 
-@pytest.mark.doors("native")  # a scheduler with an extender has an order of its own
+@pytest.mark.scheduling_paths("native")  # a scheduler with an extender has an order of its own
 def test_pods_use_an_exclusive_claim_one_at_a_time_in_the_order_of_their_arrival(play: Any) -> None:
     async def scenario(world: World) -> None:
         await gpus(world, a=1, b=1)
@@ -466,7 +466,7 @@ def apart() -> dict[str, Any]:
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-@pytest.mark.doors("native")  # the extender door knows what its scheduler refuses before
+@pytest.mark.scheduling_paths("native")  # the extender path knows what its scheduler refuses before
 def test_a_pod_that_the_scheduler_refuses_waits_and_the_claim_stays(play: Any) -> None:
     async def scenario(world: World) -> None:
         await gpus(world, a=1, b=0)

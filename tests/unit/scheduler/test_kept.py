@@ -17,7 +17,7 @@ from parley.kube.clock import moment
 KEEP = 600
 """Seconds."""
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 async def begin(world: World, *nodes: str, shareable: bool = False, keep: int | None = KEEP) -> None:
@@ -119,7 +119,7 @@ def test_the_device_of_a_kept_claim_is_for_nobody_else(play: Play) -> None:
     play(scenario)
 
 
-@pytest.mark.doors("native")  # a scheduler with an extender asks before anything is allocated
+@pytest.mark.scheduling_paths("native")  # a scheduler with an extender asks before anything is allocated
 def test_what_a_pod_that_was_never_bound_had_is_not_kept(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, "a")
@@ -135,7 +135,7 @@ def test_what_a_pod_that_was_never_bound_had_is_not_kept(play: Play) -> None:
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_a_pod_that_was_never_bound_ends_nothing_that_is_kept(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, "a")
@@ -154,7 +154,7 @@ def test_a_pod_that_was_never_bound_ends_nothing_that_is_kept(play: Play) -> Non
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_it_is_kept_for_a_pod_whose_whole_life_was_seen_at_once(play: Play) -> None:
     """kube-scheduler let it in, and it ended, before anybody looked at it; the last known user was never bound."""
 
@@ -349,7 +349,7 @@ def test_it_stays_exclusive_though_its_class_becomes_shareable(play: Play) -> No
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_it_is_kept_too_if_it_was_used_while_nobody_led_and_its_last_known_user_was_never_bound(
     play: Play,
 ) -> None:

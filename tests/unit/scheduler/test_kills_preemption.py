@@ -10,7 +10,7 @@ from tests.unit.scheduler.killed import Play, Watch, killed_at_every_write
 
 from parley.api.resources import PODS
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 async def story(world: World) -> None:
@@ -70,7 +70,7 @@ async def check_crowded(world: World) -> None:
     assert await world.devices() == {("a", "gpu-0"): 1}
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_nor_does_one_where_the_scheduler_evicts_ordinary_pods_too(
     play: Play, watcher: Watch, after: bool

@@ -17,7 +17,7 @@ else:
 
 T = TypeVar("T")
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 def allocates(call: Call) -> bool:
@@ -74,7 +74,7 @@ class BindingRefused(Client):
         return await super().request(call)
 
 
-@pytest.mark.doors("extender")
+@pytest.mark.scheduling_paths("extender")
 @pytest.mark.parametrize("shareable", [False, True], ids=["exclusive", "shareable"])
 @pytest.mark.parametrize("named", [False, True], ids=["generated", "named"])
 def test_a_pod_is_not_bound_with_what_a_late_write_may_clear(play: Any, named: bool, shareable: bool) -> None:
@@ -260,7 +260,7 @@ async def cut_off(world: World, which: Which, **class_: Any) -> LateClient:
     return client
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 @pytest.mark.parametrize(
     ("which", "class_"),
     [(allocates, {}), (answers_an_offer, {"placement": "Exact"})],
@@ -285,7 +285,7 @@ def test_an_allocation_of_a_leader_that_was_cut_off_is_refused(
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_what_a_former_leader_wrote_at_the_last_moment_counts(play: Any) -> None:
     """Between the new leader's list and its own change of the claim."""
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 TWO_CLAIMS = [{"claims": 2}]
 
@@ -59,7 +59,7 @@ def test_the_pod_over_the_limit_waits_and_its_words_say_what_to_do(play: Any) ->
     play(scenario)
 
 
-@pytest.mark.doors("native")  # a scheduler with an extender has an order of its own
+@pytest.mark.scheduling_paths("native")  # a scheduler with an extender has an order of its own
 @pytest.mark.parametrize("end", ["delete_pod", "finish_pod"])
 def test_when_a_pod_ends_the_next_one_gets_its_part_of_the_limit(play: Any, end: str) -> None:
     async def scenario(world: World) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.grump import APART, add_grump
 
-pytestmark = pytest.mark.doors("native")
+pytestmark = pytest.mark.scheduling_paths("native")
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 def test_a_pod_whose_claim_is_made_anew_with_good_parameters_is_bound(play: Any) -> None:

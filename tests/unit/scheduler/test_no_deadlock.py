@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 T = TypeVar("T")
 EXCLUSIVE = ("x", "y", "z")

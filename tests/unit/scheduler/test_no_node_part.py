@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 async def begin(world: World, scope: str = "Cluster", pool: int = 3) -> None:
@@ -129,7 +129,7 @@ def test_the_scheduler_may_prefer_another_node_for_tokens_of_the_cluster(play: A
     play(scenario)
 
 
-@pytest.mark.doors("native")  # a scheduler with an extender asks before anything is allocated
+@pytest.mark.scheduling_paths("native")  # a scheduler with an extender asks before anything is allocated
 def test_what_can_be_used_everywhere_is_allocated_once_for_a_pod_that_the_scheduler_refuses(play: Any) -> None:
     async def scenario(world: World) -> None:
         behaviour = Behaviour(other=1, everywhere=True)

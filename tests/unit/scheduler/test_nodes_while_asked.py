@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 class Plain(Disks):

@@ -24,7 +24,7 @@ async def add_shared(world: World, name: str = "src", class_name: str = "common"
 
 async def add_task(world: World, name: str, claim: str, labels: dict[str, str], **spec: Any) -> None:
     """A pod that names the claim and has the labels."""
-    if world.door == "extender":
+    if world.scheduling_path == "extender":
         spec["schedulerName"] = "parley"
     entries = [{"name": "work", "resourceClaimName": claim}]
     body = {"resourceClaims": entries, "containers": [{"name": "main", "image": "none"}], **spec}
@@ -48,7 +48,7 @@ async def names(world: World) -> list[str]:
     return sorted(claim.metadata.name for claim in (await world.client.list(CLAIMS, NAMESPACE)).items)
 
 
-@pytest.mark.doors("native", "extender")
+@pytest.mark.scheduling_paths("native", "extender")
 def test_all_pods_of_a_run_share_the_claim_that_the_first_of_them_had_made(play: Play) -> None:
     async def scenario(world: World) -> None:
         world.start_parley()
@@ -70,7 +70,7 @@ def test_all_pods_of_a_run_share_the_claim_that_the_first_of_them_had_made(play:
     play(scenario)
 
 
-@pytest.mark.doors("native", "extender")
+@pytest.mark.scheduling_paths("native", "extender")
 def test_the_template_may_come_after_the_pod(play: Play) -> None:
     async def scenario(world: World) -> None:
         world.start_parley()

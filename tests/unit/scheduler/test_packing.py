@@ -17,7 +17,7 @@ else:
 
 Play = Callable[[Callable[[World], Any]], None]
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 async def begin(world: World, nodes: Mapping[str, int], **class_: Any) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 ROOT = Path(__file__).parents[3]
 BROKEN = PermanentError("the firmware is too old")

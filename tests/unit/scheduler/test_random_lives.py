@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     World = Watcher = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 NODE_NAMES = ("a", "b", "c")
 KINDS = {

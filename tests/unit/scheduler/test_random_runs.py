@@ -92,7 +92,7 @@ class Lives:
         if self._chance.random() < 0.2:
             del labels[self._chance.choice((RUN, UID))]
         spec: dict[str, Any] = {"containers": [{"name": "main", "image": "none"}]}
-        if self._world.door == "extender":
+        if self._world.scheduling_path == "extender":
             spec["schedulerName"] = "parley"
         spec["resourceClaims"] = [{"name": "work", "resourceClaimName": f"src-{run}"}]
         meta = {"name": f"task-{self._made}", "namespace": NAMESPACE, "labels": labels}
@@ -130,7 +130,7 @@ class Lives:
         self._world.start_parley()
 
 
-@pytest.mark.doors("native", "extender")
+@pytest.mark.scheduling_paths("native", "extender")
 @pytest.mark.parametrize("seed", range(12))
 def test_at_rest_every_task_of_a_present_run_that_has_its_labels_runs(play: Play, seed: int) -> None:
     async def scenario(world: World) -> None:

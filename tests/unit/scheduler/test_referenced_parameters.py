@@ -21,7 +21,7 @@ from parley.api import reasons
 from parley.api.resources import CLAIMS, CONFIG_MAPS, TEMPLATES, Resource
 from parley.drivers.tokens import TokensDriver
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 Play = Callable[[Scenario], None]
 
@@ -310,7 +310,7 @@ def test_a_server_that_does_not_answer_about_one_object_stops_nobody_else(play: 
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_a_tenant_who_names_hundreds_of_missing_objects_is_kept_to_its_share(play: Play) -> None:
     async def scenario(world: World) -> None:
         client = Refusing(world)

@@ -68,8 +68,8 @@ async def begin(world: World, quota: Quota) -> None:
     world.start_parley(client, drivers=[DeviceDriver(), TokensDriver()])
 
 
-@pytest.mark.doors("native", "extender")
-def test_a_template_whose_mirror_is_refused(play: Any, door: str) -> None:
+@pytest.mark.scheduling_paths("native", "extender")
+def test_a_template_whose_mirror_is_refused(play: Any, scheduling_path: str) -> None:
     async def scenario(world: World) -> None:
         quota = Quota(BUILTIN_TEMPLATES)
         await begin(world, quota)
@@ -113,8 +113,8 @@ def test_a_template_that_is_refused_in_other_words_each_time_is_tried_less_and_l
     play(scenario)
 
 
-@pytest.mark.doors("native", "extender")
-def test_a_named_claim_whose_mirror_is_refused(play: Any, door: str) -> None:
+@pytest.mark.scheduling_paths("native", "extender")
+def test_a_named_claim_whose_mirror_is_refused(play: Any, scheduling_path: str) -> None:
     async def scenario(world: World) -> None:
         quota = Quota(BUILTIN_CLAIMS)
         await begin(world, quota)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 T = TypeVar("T")
 
@@ -294,7 +294,7 @@ class SlowAnswers(Client):
         return answer
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_who_looks_while_a_receipt_is_asked_for_is_told_of_it(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_device(world)
@@ -532,7 +532,7 @@ def test_a_named_claim_goes_when_it_is_deleted_and_the_receipt_is_there(play: Pl
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 @pytest.mark.parametrize("driver", ["device", "shelf"])
 def test_what_was_offered_on_several_nodes_waits_for_its_node_though_its_pod_is_gone(
     play: Play, driver: str

@@ -55,7 +55,7 @@ async def begin(world: World, *nodes: str, keep: int | None = None, **class_: An
     return Removals(world)
 
 
-@pytest.mark.doors("native", "extender")
+@pytest.mark.scheduling_paths("native", "extender")
 @pytest.mark.parametrize("gone", [True, False], ids=["deleted", "done"])
 def test_data_is_removed_once_when_the_last_pod_is_gone(play: Play, gone: bool) -> None:
     async def scenario(world: World) -> None:

@@ -17,7 +17,7 @@ else:
 Play = Callable[[Callable[[World], Any]], None]
 
 
-@pytest.mark.doors("native", "extender")
+@pytest.mark.scheduling_paths("native", "extender")
 def test_what_comes_of_that_is_given_back(play: Play) -> None:
     async def scenario(world: World) -> None:
         behaviour = Behaviour(other=1, trouble=slow(10))

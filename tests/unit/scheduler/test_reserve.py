@@ -15,7 +15,7 @@ from parley.sdk import Allocation
 
 Play = Callable[[Callable[[World], Any]], None]
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 class Slow(WorkspaceDriver):

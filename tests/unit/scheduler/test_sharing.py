@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 MOST = 256
 
@@ -77,7 +77,7 @@ def test_256_pods_share_a_claim_and_the_next_gets_in_when_one_leaves(play: Any) 
     play(scenario)
 
 
-@pytest.mark.doors("native")  # a scheduler with an extender has an order of its own
+@pytest.mark.scheduling_paths("native")  # a scheduler with an extender has an order of its own
 @pytest.mark.parametrize("restarts", [False, True], ids=["", "after-restarts"])
 def test_an_exclusive_claim_is_handed_on_in_the_order_of_arrival(play: Any, restarts: bool) -> None:
     async def scenario(world: World) -> None:
@@ -143,7 +143,7 @@ def test_the_turn_passes_to_the_next_if_the_first_in_line_can_not_use_it(play: A
     play(scenario)
 
 
-@pytest.mark.doors("native")  # a scheduler with an extender has an order of its own
+@pytest.mark.scheduling_paths("native")  # a scheduler with an extender has an order of its own
 def test_handing_on_costs_as_much_however_many_wait(play: Any) -> None:
     def writes(waiting: int) -> int:
         counts: list[int] = []
@@ -181,7 +181,7 @@ class SlowToRead(Client):
         return answer
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 @pytest.mark.parametrize("slow", [False, True], ids=["", "put right while the pod is read"])
 def test_a_pod_that_is_let_in_again_after_its_claim_was_cleared_stays_in(play: Any, slow: bool) -> None:
     """Its scheduler may have bound it by then: what another pod runs with is put right for both."""
@@ -212,7 +212,7 @@ def test_a_pod_that_is_let_in_again_after_its_claim_was_cleared_stays_in(play: A
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_what_such_a_pod_has_beside_the_claim_stays_its_own(play: Any) -> None:
     async def scenario(world: World) -> None:
         client = SlowToRead(world.server.client(), "second")
@@ -261,7 +261,7 @@ def test_a_pod_that_waits_with_a_claim_hears_that_another_pod_has_got_the_claim(
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_a_pod_that_its_user_put_on_a_node_without_the_claim_gets_it_there_after_the_others(play: Any) -> None:
     """Kubernetes let it in, so it counts as one that uses the claim."""
 

@@ -11,7 +11,7 @@ FIRST, SEEDS = int(os.environ.get("FIRST_SEED", "0")), int(os.environ.get("SEEDS
 STEPS = 40
 
 
-@pytest.mark.doors("native", "extender")
+@pytest.mark.scheduling_paths("native", "extender")
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
 def test_no_resource_is_used_twice_and_nothing_is_left(play: Callable[..., None], seed: int) -> None:
     lives: list[Life] = []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 def asks(call: Call) -> bool:
@@ -82,7 +82,7 @@ def test_a_claim_is_free_again_for_the_next_pod(play: Any, way: str, end: str) -
     play(scenario)
 
 
-@pytest.mark.doors("native")  # at the other door a pod has joined by then
+@pytest.mark.scheduling_paths("native")  # at the other path a pod has joined by then
 @pytest.mark.parametrize("way", ["arrives", "lost", "late"])
 def test_what_was_allocated_for_a_pod_that_is_gone_by_then_is_free_for_others(play: Any, way: str) -> None:
     """Nobody has used the claim, so that no pod's end brings it back to mind."""

@@ -12,7 +12,7 @@ from parley.api.meta import Condition
 from parley.api.models import ResourceClaim
 from parley.api.resources import NODES
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 FULL_CPU = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "8"}}}]
 
@@ -144,7 +144,7 @@ CONDITIONS: Mapping[str, tuple[Change, Change, str, str]] = {
 }
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 @pytest.mark.parametrize(("strand", "mend", "reason", "text"), CONDITIONS.values(), ids=CONDITIONS)
 def test_the_claim_itself_shows_that_its_node_takes_no_pods(
     play: Play, strand: Change, mend: Change, reason: str, text: str
@@ -176,7 +176,7 @@ def test_the_claim_itself_shows_that_its_node_takes_no_pods(
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_what_is_not_allocated_any_more_is_not_stranded(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, "a", "b")
@@ -189,7 +189,7 @@ def test_what_is_not_allocated_any_more_is_not_stranded(play: Play) -> None:
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_a_node_writes_nothing_about_claims_that_are_elsewhere(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, "a", "b")

@@ -69,7 +69,7 @@ async def is_kept_on(world: World, node: str) -> bool:
     return claim.status.allocation is not None and said is not None and said.message == f"allocated on node {node}"
 
 
-@pytest.mark.doors("native", "extender")
+@pytest.mark.scheduling_paths("native", "extender")
 def test_pods_that_wait_for_a_claim_that_failed_fail_if_the_class_asks_for_it(play: Play) -> None:
     """Then whoever made them need not wait for a claim that nobody can use any more. Who runs with it runs on."""
 

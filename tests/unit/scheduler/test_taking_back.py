@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 TEN_MINUTES = 600.0
 
@@ -209,7 +209,7 @@ def test_an_allocation_that_the_api_server_refuses_is_given_back_and_tried_ever_
     play(scenario)
 
 
-@pytest.mark.doors("native")  # offers are made by the native door alone
+@pytest.mark.scheduling_paths("native")  # offers are made by the native path alone
 @pytest.mark.parametrize("claims", [1, 2, 3])
 def test_an_offer_that_the_scheduler_takes_back_claim_by_claim_is_made_again(play: Any, claims: int) -> None:
     async def scenario(world: World) -> None:
@@ -230,7 +230,7 @@ def test_an_offer_that_the_scheduler_takes_back_claim_by_claim_is_made_again(pla
     play(scenario)
 
 
-@pytest.mark.doors("native")  # only its scheduler clears an allocation
+@pytest.mark.scheduling_paths("native")  # only its scheduler clears an allocation
 def test_a_pod_that_is_refused_while_a_retry_is_due_is_offered_again_nevertheless(play: Any) -> None:
     async def scenario(world: World) -> None:
         await world.add_class(placement="Exact")
@@ -258,7 +258,7 @@ def test_a_pod_that_is_refused_while_a_retry_is_due_is_offered_again_nevertheles
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 @pytest.mark.parametrize("class_", [{}, {"nodePart": "None"}], ids=str)
 def test_others_get_what_a_pod_has_that_its_scheduler_does_not_place(play: Any, class_: dict[str, Any]) -> None:
     """The scheduler takes it back only where another node would do but for the claims: here there is none."""
@@ -284,7 +284,7 @@ def test_others_get_what_a_pod_has_that_its_scheduler_does_not_place(play: Any, 
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_a_pod_that_is_not_placed_anywhere_is_tried_again_less_and_less_often(play: Any) -> None:
     async def scenario(world: World) -> None:
         behaviour = await begin(world, "a")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 else:
     World, NAMESPACE = Any, "default"
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 def value(world: World, name: str, **labels: str) -> float | None:
@@ -73,7 +73,7 @@ def test_a_pod_with_a_claim_that_no_container_uses_has_an_event_once(play: Any) 
 
 async def add_idle_pod(world: World, name: str) -> None:
     entry = {"name": "gpu-0", "resourceClaimTemplateName": "one"}
-    scheduler = {"schedulerName": "parley"} if world.door == "extender" else {}
+    scheduler = {"schedulerName": "parley"} if world.scheduling_path == "extender" else {}
     spec = {"resourceClaims": [entry], "containers": IDLE, **scheduler}
     await world.create(PODS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
 
@@ -159,7 +159,7 @@ def test_a_pod_seen_after_it_was_bound_does_not_count_again(play: Any) -> None:
     play(scenario)
 
 
-@pytest.mark.doors("native")  # the extender door knows what its scheduler refuses before
+@pytest.mark.scheduling_paths("native")  # the extender path knows what its scheduler refuses before
 def test_a_node_that_the_scheduler_refuses_is_a_line(play: Any) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("without-devices")

@@ -50,7 +50,7 @@ async def meddle(world: World) -> None:
         await asyncio.sleep(0.1)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_a_claim_that_comes_and_goes_keeps_no_drivers_question_of_others_back(play: Play) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("a")

@@ -22,7 +22,7 @@ else:
 
 Play = Callable[[Callable[[World], Any]], None]
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 class Seats(TokensDriver):

@@ -44,7 +44,7 @@ class LaggingClient(Client):
             yield event
 
 
-@pytest.mark.doors("extender")
+@pytest.mark.scheduling_paths("extender")
 def test_a_pod_whose_reservation_was_taken_out_is_not_bound_with_it(play: Any) -> None:
     """It was let in, its binding failed, it was taken out, and its scheduler tries again before that is seen."""
 
@@ -76,7 +76,7 @@ def test_a_pod_whose_reservation_was_taken_out_is_not_bound_with_it(play: Any) -
     play(scenario)
 
 
-@pytest.mark.doors("native", "extender")
+@pytest.mark.scheduling_paths("native", "extender")
 def test_pods_that_go_before_their_claim_was_recorded_leave_nothing(play: Any) -> None:
     """Two share a claim whose record nobody could write, and both go: there is no reservation to take out."""
 
@@ -110,7 +110,7 @@ def test_pods_that_go_before_their_claim_was_recorded_leave_nothing(play: Any) -
     play(scenario)
 
 
-@pytest.mark.doors("extender")
+@pytest.mark.scheduling_paths("extender")
 def test_what_was_recorded_in_a_claim_that_was_made_anew_is_cleared_there(play: Any, watcher: Any) -> None:
     """The first built-in claim was deleted before the allocation was in it, and the pod's binding fails."""
 

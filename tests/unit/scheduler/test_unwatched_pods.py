@@ -85,7 +85,7 @@ async def waits_for_the_node(world: World, name: str) -> None:
     assert await world.node_of(name) == "a"
 
 
-@pytest.mark.doors("native", "extender")
+@pytest.mark.scheduling_paths("native", "extender")
 @pytest.mark.parametrize("claims", [(), ("disk",)], ids=["generated", "named"])
 def test_a_pod_whose_binding_fell_between_two_lists_is_asked_about(play: Any, claims: tuple[str, ...]) -> None:
     async def scenario(world: World) -> None:

@@ -21,7 +21,7 @@ else:
 
 Play = Callable[[Callable[[World], Any]], None]
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 VIEW: Any = {"source": {"claim": "work"}, "mountPath": "/inputs"}
 

@@ -17,7 +17,7 @@ from parley.drivers.workspace import WorkspaceDriver
 
 Play = Callable[[Callable[[World], Any]], None]
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 async def begun(world: World, *yields_to: str) -> None:
@@ -108,7 +108,7 @@ def test_a_guest_comes_when_the_user_that_waited_is_gone(play: Play) -> None:
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_the_reason_names_whose_pods_are_in_the_room(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begun(world, NIGHT)

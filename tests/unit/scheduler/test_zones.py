@@ -12,7 +12,7 @@ from parley.api.resources import NODES
 
 Play = Callable[[Callable[[World], Any]], None]
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 IN_ZONE_A = {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}]}
 
@@ -204,7 +204,7 @@ def test_what_a_node_that_left_the_zone_gets_back_serves_a_waiting_pod_though_no
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_a_pod_that_is_waiting_is_told_by_which_labels_the_claim_goes(play: Play) -> None:
     async def scenario(world: World) -> None:
         behaviour = await begin(world)
@@ -230,7 +230,7 @@ def test_a_pod_that_is_waiting_is_told_by_which_labels_the_claim_goes(play: Play
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_a_driver_that_allocates_where_the_node_is_not_is_at_fault(play: Play) -> None:
     async def scenario(world: World) -> None:
         behaviour = Behaviour(other=9)

@@ -333,7 +333,7 @@ def test_a_cluster_that_never_comes_to_rest_is_left_after_a_while() -> None:
     assert virtual_time.run(story()) == (False, 600)
 
 
-def test_pods_of_a_second_scheduler_get_their_node_through_the_extender_door(play: Play) -> None:
+def test_pods_of_a_second_scheduler_get_their_node_through_the_extender_path(play: Play) -> None:
     settings = ControllerSettings(scheduler_names=("parley",))
     objects = [node("a"), devices("a", "gpu-0"), class_(), template()]
     pods = [pod(name, "one", schedulerName="parley") for name in ("first", "second")]

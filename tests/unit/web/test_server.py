@@ -1,4 +1,4 @@
-"""The door: what is answered to whom, over real sockets."""
+"""The server: what is answered to whom, over real sockets."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Named claims: their mirrors, finalizers and conditions. Pods' use of them is the doors' business.
+"""Named claims: their mirrors, finalizers and conditions. Pods' use of them is left to the scheduling paths.
 
 A Parley claim and its mirror both carry a finalizer: neither goes while a pod uses what was allocated. The
 claim's condition `Accepted` shows whether it can be negotiated at all, and what to change if not.

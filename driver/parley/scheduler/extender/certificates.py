@@ -1,5 +1,5 @@
-"""The door's certificates, for a scheduler that does not run beside it: only one whose certificate is signed by
-`client_ca` gets in. The files are looked at in each handshake, so that renewed ones hold at once.
+"""The extender's certificates, for a scheduler that does not run beside it: only one whose certificate is signed
+by `client_ca` gets in. The files are looked at in each handshake, so that renewed ones hold at once.
 """
 
 import ssl
@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Certificates:
-    """PEM files: the door's own certificate and key, and who signs those of its schedulers."""
+    """PEM files: the extender's own certificate and key, and who signs those of its schedulers."""
 
     certificate: Path
     key: Path

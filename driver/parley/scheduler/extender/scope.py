@@ -1,6 +1,6 @@
-"""Which pods are this door's, and what it does not serve: of that the native door's scheduler knows more.
+"""Which pods are this path's, and what it does not serve: of that the native path's scheduler knows more.
 
-A pod is this door's if it names one of its schedulers, or requests a resource by which an entry in the cluster's
+A pod is this path's if it names one of its schedulers, or requests a resource by which an entry in the cluster's
 own scheduler is limited (`managedResources`). Its scheduler runs without the DynamicResources plugin, so whatever
 needs that plugin would be bound without its device: such pods are refused.
 """
@@ -22,7 +22,7 @@ REMEDY = "leave schedulerName out, so that the cluster's own scheduler places th
 
 @dataclass(frozen=True)
 class Scope:
-    """The names by which pods come to this door; without any it has none."""
+    """The names by which pods come to this path; without any it has none."""
 
     scheduler_names: frozenset[str] = frozenset()
     managed_resources: frozenset[str] = frozenset()
@@ -31,7 +31,7 @@ class Scope:
         return bool(self.scheduler_names or self.managed_resources)
 
     def owns(self, pod: Pod) -> bool:
-        """Whether the pod is negotiated for by this door and not by the native one."""
+        """Whether the pod is negotiated for by this path and not by the native one."""
         if pod.spec.scheduler_name in self.scheduler_names:
             return True
         return bool(self.managed_resources) and not self.managed_resources.isdisjoint(_requested(pod))
@@ -65,7 +65,7 @@ def _requested(pod: Pod) -> Iterator[str]:
 
 
 def unserved(pod: Pod, claims: Sequence[PodClaim]) -> str:
-    """What of the pod this door can't serve on any node, as a message; "" if nothing. `claims` are Parley's."""
+    """What of the pod this path can't serve on any node, as a message; "" if nothing. `claims` are Parley's."""
     if pod.spec.scheduling_group is not None:
         return f"spec.schedulingGroup: this scheduler does not place groups: {REMEDY}"
     ours = {claim.entry for claim in claims}

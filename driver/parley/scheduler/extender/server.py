@@ -29,7 +29,7 @@ can only be given up."""
 
 
 class Answering(Protocol):
-    """What answers calls; see ExtenderDoor."""
+    """What answers calls; see ExtenderPath."""
 
     @property
     def verbs(self) -> Sequence[str]: ...
@@ -39,7 +39,7 @@ class Answering(Protocol):
 _JSON = {"Content-Type": "application/json"}
 
 Leading = Callable[[], Answering | None]
-"""The door of a process that leads and has begun to act."""
+"""The extender path of a process that leads and has begun to act."""
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
@@ -67,24 +67,24 @@ class _Calls:
         return web.Response(text=f"there is no {request.method} {request.path}", status=404)
 
     async def _verb(self, name: str, request: web.BaseRequest) -> web.Response:
-        door = self._leading()
-        if door is None:
+        extender = self._leading()
+        if extender is None:
             return _not_yet()
-        if name not in door.verbs:
-            return web.Response(text=f"there is no verb {name}: {', '.join(door.verbs)}", status=404)
+        if name not in extender.verbs:
+            return web.Response(text=f"there is no verb {name}: {', '.join(extender.verbs)}", status=404)
         try:
             async with asyncio.timeout(READING_SECONDS):
                 body = await request.read()
         except TimeoutError:
             return web.Response(text=f"the call was not complete within {READING_SECONDS:g} s", status=408)
         try:
-            return web.Response(body=await door.answer(name, body), headers=_JSON)
+            return web.Response(body=await extender.answer(name, body), headers=_JSON)
         except BadCall as error:
             return web.Response(text=str(error), status=400)
         except LeaseLost:
             return web.Response(text=NO_MORE, status=503)
         except Exception as error:  # a driver's, above all: it must not be silent, and stops nothing else
-            if self._leading() is not door:
+            if self._leading() is not extender:
                 return web.Response(text=NO_MORE, status=503)
             log.error("a scheduler's call failed", verb=name, error=str(error), exc_info=error)
             return web.Response(text=f"{name} failed: {error}", status=500)

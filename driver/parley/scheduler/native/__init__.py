@@ -1,6 +1,6 @@
-"""The native door: any unmodified kube-scheduler of Kubernetes 1.36 or newer.
+"""The native path: any unmodified kube-scheduler of Kubernetes 1.36 or newer.
 
 Parley proposes the candidates itself, selects the best viable node and allocates there; the scheduler binds. If
-it refuses that node, Parley offers all viable nodes and lets the scheduler choose. `door` takes one pod's next
+it refuses that node, Parley offers all viable nodes and lets the scheduler choose. `path` takes one pod's next
 step, `turns` decides whose turn it is with an exclusive named claim.
 """

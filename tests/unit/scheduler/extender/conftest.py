@@ -1,9 +1,9 @@
-"""Pods of these tests go to the scheduler that speaks to the extender door, if they do not say otherwise."""
+"""Pods of these tests go to the scheduler that speaks to the extender path, if they do not say otherwise."""
 
 import pytest
 
 
 @pytest.fixture
-def door() -> str:
-    """See the fixture of the same name for all doors."""
+def scheduling_path() -> str:
+    """See the fixture of the same name for all paths."""
     return "extender"

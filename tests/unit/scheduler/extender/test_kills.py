@@ -1,4 +1,4 @@
-"""The controller is killed at every write of a scenario at the extender door, before and after the server did it.
+"""The controller is killed at every write of a scenario at the extender path, before and after the server did it.
 
 The scheduler hears that the connection broke, and asks the next controller. Always every pod that can run ends up
 bound once, every claim allocated once, no device held twice at any moment, and nothing left over at the end.
@@ -12,7 +12,7 @@ from parley.api.resources import CLAIMS
 
 
 async def story(world: World) -> None:
-    """Two claims for one pod, a named claim, a plain pod, one of the other door, one that waits for another's."""
+    """Two claims for one pod, a named claim, a plain pod, one of the other path, one that waits for another's."""
     await world.add_node("a", devices=1)
     await world.add_node("b", devices=2)
     await world.add_node("c", devices=1)

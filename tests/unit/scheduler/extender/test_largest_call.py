@@ -10,7 +10,7 @@ from parley.scheduler.extender.server import LARGEST_CALL, serving
 
 
 class Measuring:
-    """A door that says how large a call is."""
+    """An extender that says how large a call is."""
 
     verbs: Sequence[str] = ("filter",)
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.extender.test_unknown_pods import door_of
+from tests.unit.scheduler.extender.test_unknown_pods import extender_of
 
 from parley.kube.client import Client
 from parley.kube.lease import LeaseLost
@@ -35,6 +35,6 @@ def test_no_call_is_answered_without_the_lease(play: Any, verb: str) -> None:
         await world.settle()
         client.lost = True
         with pytest.raises(LeaseLost):
-            await door_of(world).answer(verb, b"{}")
+            await extender_of(world).answer(verb, b"{}")
 
     play(scenario)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("extender")
+pytestmark = pytest.mark.scheduling_paths("extender")
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -1,4 +1,4 @@
-"""What this door does not serve: such pods are refused with words that name the way that does, and never bound."""
+"""What this path does not serve: such pods are refused with words that name the way that does, and never bound."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,7 @@ def condition(pod: Any) -> tuple[str, str]:
     ],
     ids=["gang", "mixed", "other driver", "extended resource", "plain extended resource"],
 )
-def test_what_this_door_does_not_serve_is_refused_and_told_where_to_go(
+def test_what_this_path_does_not_serve_is_refused_and_told_where_to_go(
     play: Any, templates: tuple[str, ...], claims: tuple[str, ...], spec: Mapping[str, Any], named: str
 ) -> None:
     async def scenario(world: World) -> None:
@@ -92,7 +92,7 @@ def test_an_extended_resource_that_nodes_have_themselves_is_served(play: Any) ->
     play(scenario)
 
 
-def test_a_pod_that_was_refused_is_served_by_the_other_door_under_another_scheduler(play: Any) -> None:
+def test_a_pod_that_was_refused_is_served_by_the_other_path_under_another_scheduler(play: Any) -> None:
     async def scenario(world: World) -> None:
         await begin(world)
         await world.add_pod("gang", "one", **GROUP)

@@ -22,7 +22,7 @@ from parley_devcluster.certificates import Authority
 
 
 class Echo:
-    """A door that says what it was asked."""
+    """An extender that says what it was asked."""
 
     verbs: Sequence[str] = ("filter", "bind")
 
@@ -78,16 +78,16 @@ async def test_who_does_not_lead_answers_nothing_and_is_not_ready() -> None:
 
 
 class Broken(Echo):
-    """A door with a driver that breaks its promises."""
+    """An extender with a driver that breaks its promises."""
 
     async def answer(self, verb: str, body: bytes) -> bytes:
         raise DriverFault("driver x gave no answer for claim 'gpu'")
 
 
 async def test_a_call_that_fails_is_logged_and_answered_with_what_went_wrong() -> None:
-    door = Broken()
+    extender = Broken()
     with structlog.testing.capture_logs() as lines:
-        async with serving(lambda: door, "127.0.0.1", 0) as port, asking(port) as ask:
+        async with serving(lambda: extender, "127.0.0.1", 0) as port, asking(port) as ask:
             answered = await ask("filter", b"{}")
     assert answered == (500, "filter failed: driver x gave no answer for claim 'gpu'")
     (line,) = [line for line in lines if line["log_level"] == "error"]
@@ -103,7 +103,7 @@ async def test_a_call_that_fails_because_the_process_leads_no_more_is_no_error()
 
 
 class Slow(Echo):
-    """A door whose answers never come."""
+    """An extender whose answers never come."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -115,26 +115,26 @@ class Slow(Echo):
 
 
 async def test_a_call_that_waits_does_not_hold_up_the_end_of_the_process() -> None:
-    door = Slow()
+    extender = Slow()
     async with asyncio.timeout(60):
-        async with serving(lambda: door, "127.0.0.1", 0) as port, asking(port) as ask:
+        async with serving(lambda: extender, "127.0.0.1", 0) as port, asking(port) as ask:
             call = asyncio.create_task(ask("bind", b"{}"))
-            await door.asked.wait()
+            await extender.asked.wait()
         with pytest.raises(aiohttp.ClientError):
             await call
 
 
 def authority(folder: Path) -> Authority:
-    """A new one, with certificates for the door and for a scheduler."""
+    """A new one, with certificates for the extender and for a scheduler."""
     now = datetime.now(UTC)
     made = Authority.create(folder, now)
-    made.serving("door", ["127.0.0.1"], now)
+    made.serving("extender", ["127.0.0.1"], now)
     made.client("scheduler", "system:kube-scheduler", [], now)
     return made
 
 
 def files(made: Authority) -> Certificates:
-    return Certificates(made.named("door").certificate, made.named("door").key, made.pair.certificate)
+    return Certificates(made.named("extender").certificate, made.named("extender").key, made.pair.certificate)
 
 
 def scheduler(made: Authority, *, known: bool = True) -> ssl.SSLContext:
@@ -176,7 +176,7 @@ async def test_renewed_certificates_hold_from_the_next_connection_on(tmp_path: P
 async def test_certificates_that_are_just_being_replaced_leave_the_known_ones_in_force(tmp_path: Path) -> None:
     made = authority(tmp_path / "pki")
     async with serving(Echo, "127.0.0.1", 0, files(made).context()) as port:
-        key = made.named("door").key
+        key = made.named("extender").key
         whole = key.read_bytes()
         key.write_bytes(whole[:20])
         async with asking(port, scheduler(made)) as ask:

@@ -1,4 +1,4 @@
-"""Standalone drivers at this door: asked about the scheduler's candidates, in the background."""
+"""Standalone drivers at this path: asked about the scheduler's candidates, in the background."""
 
 import asyncio
 from collections.abc import Mapping

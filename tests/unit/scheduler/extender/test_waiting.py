@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.conftest import AWAY
-from tests.unit.scheduler.extender.test_unknown_pods import door_of
+from tests.unit.scheduler.extender.test_unknown_pods import extender_of
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
 from parley.api import reasons
@@ -136,7 +136,7 @@ def test_a_pod_gets_in_within_a_second_once_a_device_is_free(play: Any) -> None:
 
 
 def test_a_pod_gets_in_when_only_its_driver_knows_that_something_changed(play: Any) -> None:
-    """No event of a pod or node tells the scheduler: the door has to."""
+    """No event of a pod or node tells the scheduler: the path has to."""
 
     async def scenario(world: World) -> None:
         await begin(world, nodes=1)
@@ -280,9 +280,9 @@ def test_a_pod_that_was_put_off_for_a_moment_is_tried_again_though_something_els
         await begin(world)
         await world.add_pod("p", claims=["none"], schedulerName=AWAY)
         await world.settle()
-        pod, door = await world.pod("p"), door_of(world)
+        pod, extender = await world.pod("p"), extender_of(world)
         problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being released", (), True)
-        door._rejections.add(pod, Rejection(door._sets.of(["n0"]), b"{}", problem, ()))
+        extender._rejections.add(pod, Rejection(extender._sets.of(["n0"]), b"{}", problem, ()))
         await world.settle(10)
         assert (await world.pod("p")).metadata.resource_version != pod.metadata.resource_version
 

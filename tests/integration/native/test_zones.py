@@ -4,7 +4,7 @@ import pytest
 from tests.cluster.manifests import claim, pod, resource_class
 from tests.cluster.namespace import Namespace
 from tests.cluster.zones import ZONE, ZoneTokens, place
-from tests.integration.door.conftest import Parley
+from tests.integration.native.conftest import Parley
 
 from parley.api.resources import NODES, PODS
 from parley_devcluster import Cluster

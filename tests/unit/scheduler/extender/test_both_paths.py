@@ -1,4 +1,4 @@
-"""Both doors at work on one cluster: they share devices and claims, and each pod belongs to one of them."""
+"""Both paths at work on one cluster: they share devices and claims, and each pod belongs to one of them."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -90,7 +90,7 @@ def test_an_exclusive_claim_goes_from_hand_to_hand_between_the_schedulers(play: 
     play(scenario)
 
 
-def test_the_native_door_leaves_this_doors_pods_alone(play: Any) -> None:
+def test_the_native_path_leaves_this_paths_pods_alone(play: Any) -> None:
     async def scenario(world: World) -> None:
         world.link.cut()
         shelf = await begin(world)

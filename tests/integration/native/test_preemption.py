@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.manifests import Manifest, container, pod, resource_class, template
 from tests.cluster.namespace import Namespace, devices_of
 from tests.cluster.preemption import ends, holds, may_evict, priority_class, spared
-from tests.integration.door.conftest import NODES, Devices, Parley
+from tests.integration.native.conftest import NODES, Devices, Parley
 
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, PODS

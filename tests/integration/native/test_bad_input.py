@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.cluster.manifests import claim, ordinary_claim, ordinary_class, pod, resource_class, template
 from tests.cluster.namespace import Namespace
-from tests.integration.door.conftest import Devices
+from tests.integration.native.conftest import Devices
 
 from parley.api import reasons
 from parley.api.models import ResourceClaim

@@ -3,7 +3,7 @@
 import pytest
 from tests.cluster.manifests import apart_from, pod, resource_class, template
 from tests.cluster.namespace import Namespace, devices_of
-from tests.integration.door.conftest import Devices
+from tests.integration.native.conftest import Devices
 
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim

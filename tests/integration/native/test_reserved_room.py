@@ -1,6 +1,6 @@
 """Room that is reserved for the users of a claim, under the real scheduler: a late big task fits beside others.
 
-    PARLEY_KUBERNETES=v1.36.3 pytest tests/integration/door/test_reserved_room.py
+    PARLEY_KUBERNETES=v1.36.3 pytest tests/integration/native/test_reserved_room.py
 
 runs it on another Kubernetes.
 """
@@ -18,7 +18,7 @@ from tests.cluster.manifests import Manifest, claim, container, pod, resource_cl
 from tests.cluster.namespace import Namespace
 from tests.cluster.starting import DEPLOY
 from tests.cluster.watching import LIMIT, until
-from tests.integration.door.conftest import Parley
+from tests.integration.native.conftest import Parley
 
 from parley.api import reasons
 from parley.api.builtin import Pod

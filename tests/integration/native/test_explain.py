@@ -8,7 +8,7 @@ import orjson
 import pytest
 from tests.cluster.manifests import pod, resource_class, template
 from tests.cluster.namespace import Namespace
-from tests.integration.door.conftest import Devices, was_refused
+from tests.integration.native.conftest import Devices, was_refused
 from typer.testing import CliRunner
 
 from parley.api import reasons

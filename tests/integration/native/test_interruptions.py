@@ -3,7 +3,7 @@
 import pytest
 from tests.cluster.manifests import claim, ordinary_claim, ordinary_class, pod, template
 from tests.cluster.namespace import Namespace
-from tests.integration.door.conftest import Devices, Parley
+from tests.integration.native.conftest import Devices, Parley
 
 from parley.api import reasons
 from parley.api.resources import PODS

@@ -41,7 +41,7 @@ BEST_SCORE = 10
 _SOON = "Parley: an object that the pod needs is changing right now; the pod is tried again after that"
 
 
-class ExtenderDoor:
+class ExtenderPath:
     """Negotiates for the pods in `scope`. The `negotiator` asks standalone drivers for them, in the background."""
 
     def __init__(

@@ -3,7 +3,7 @@
 import pytest
 from tests.cluster.manifests import Manifest, apart_from, claim, pod, template
 from tests.cluster.namespace import Namespace, devices_of
-from tests.integration.door.conftest import Devices, Parley
+from tests.integration.native.conftest import Devices, Parley
 from tests.support.conditions import ready
 
 from parley.api import reasons

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.cluster.manifests import pod
 from tests.cluster.namespace import Namespace
-from tests.integration.door.conftest import Devices, Parley
+from tests.integration.native.conftest import Devices, Parley
 
 from parley.api import reasons
 from parley.api.resources import CONFIG_MAPS, TEMPLATES, Resource

@@ -1,4 +1,4 @@
-"""What the native door does for pods, told on the in-memory cluster."""
+"""What the native path does for pods, told on the in-memory cluster."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 NAMESPACE = "default"
 
@@ -120,7 +120,7 @@ def test_a_node_that_the_scheduler_refuses_is_left_and_the_scheduler_chooses(pla
     play(scenario)
 
 
-@pytest.mark.doors("native")  # offers are made by the native door alone
+@pytest.mark.scheduling_paths("native")  # offers are made by the native path alone
 def test_a_class_may_ask_that_the_scheduler_chooses_from_the_start(play: Any) -> None:
     async def scenario(world: World) -> None:
         await two_nodes(world)
@@ -260,7 +260,7 @@ def test_a_mirror_that_somebody_deletes_is_made_anew(play: Any) -> None:
     play(scenario)
 
 
-@pytest.mark.doors("native")  # the words about nodes that a scheduler of its own filters
+@pytest.mark.scheduling_paths("native")  # the words about nodes that a scheduler of its own filters
 def test_resources_taints_and_suitable_nodes_decide_about_candidates(play: Any) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("a", devices=1)
@@ -288,7 +288,7 @@ def test_resources_taints_and_suitable_nodes_decide_about_candidates(play: Any) 
     play(scenario)
 
 
-@pytest.mark.doors("native")  # waits 30 s for standalone drivers
+@pytest.mark.scheduling_paths("native")  # waits 30 s for standalone drivers
 def test_bad_input_is_told_and_the_pod_goes_on_once_it_is_mended(play: Any) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("a", devices=9)
@@ -452,7 +452,7 @@ def test_pods_that_want_the_same_beside_different_shared_claims_do_not_wait_in_o
     play(scenario)
 
 
-@pytest.mark.doors("native")  # only its scheduler clears an allocation
+@pytest.mark.scheduling_paths("native")  # only its scheduler clears an allocation
 def test_a_claim_that_could_not_be_taken_back_is_still_put_right_later(play: Any) -> None:
     failed = asyncio.Event()
 

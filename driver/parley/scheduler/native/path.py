@@ -1,4 +1,4 @@
-"""The native door: pods of any unmodified scheduler. Look at what is, take the one step that comes first, repeat.
+"""The native path: pods of any unmodified scheduler. Look at what is, take the one step that comes first, repeat.
 
 Everything is decided at once from caches and ledger: there is no await between a look and what is held by it.
 """
@@ -29,8 +29,8 @@ from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk import PodReference
 
 
-class NativeDoor:
-    """Negotiates for pods that no other door owns, and puts right what bound pods of all doors hold."""
+class NativePath:
+    """Negotiates for pods that no other path owns, and puts right what bound pods of all paths hold."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class NativeDoor:
         self._placement = placement
         self._negotiator = negotiator
 
-    def owns(self, pod: Pod) -> bool:  # noqa: ARG002 - a Door's
+    def owns(self, pod: Pod) -> bool:  # noqa: ARG002 - a SchedulingPath's
         """Whatever is left."""
         return True
 
-    def busy_with(self, pod: Pod) -> bool:  # noqa: ARG002 - a Door's
+    def busy_with(self, pod: Pod) -> bool:  # noqa: ARG002 - a SchedulingPath's
         """Never: the next step is always one from the present state."""
         return False
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.cluster.manifests import pod, template
 from tests.cluster.namespace import Namespace
-from tests.integration.door.conftest import Devices
+from tests.integration.native.conftest import Devices
 
 from parley.api import reasons
 from parley.api.resources import PODS

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.manifests import pod, resource_class, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.reader import ROOT, Reader, line
-from tests.integration.door.conftest import Devices, Parley
+from tests.integration.native.conftest import Devices, Parley
 from tests.support.shown import commands, shown
 
 from parley.kube.client import Client

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.cluster.manifests import claim, pod, resource_class
 from tests.cluster.namespace import Namespace, devices_of
-from tests.integration.door.conftest import Devices
+from tests.integration.native.conftest import Devices
 
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim

@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.manifests import claim, pod, resource_class, template
 from tests.cluster.namespace import NAMESPACES, Namespace
 from tests.cluster.watching import until
-from tests.integration.door.conftest import Devices, Parley
+from tests.integration.native.conftest import Devices, Parley
 from tests.support.conditions import ready
 
 from parley.api import reasons

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.manifests import Manifest, claim, pod, template
 from tests.cluster.namespace import Namespace, devices_of
 from tests.cluster.receipts import receipts_given
-from tests.integration.door.conftest import Devices, Parley
+from tests.integration.native.conftest import Devices, Parley
 
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim

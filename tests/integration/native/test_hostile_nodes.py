@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.manifests import pod, resource_slice, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.raw import raw
-from tests.integration.door.conftest import Devices
+from tests.integration.native.conftest import Devices
 
 from parley.api.resources import PODS, RESOURCE_SLICES
 from parley.kube.client import Client

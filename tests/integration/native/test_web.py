@@ -14,7 +14,7 @@ import pytest
 from tests.cluster.manifests import pod, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.watching import LIMIT
-from tests.integration.door.conftest import Devices, was_refused
+from tests.integration.native.conftest import Devices, was_refused
 
 from parley.api import reasons
 from parley.cli.web import ServingAddress, serving

@@ -8,7 +8,7 @@ import yaml
 from tests.cluster.bridge import OPTED_IN, bridge, tekton_pods
 from tests.cluster.manifests import resource_class
 from tests.cluster.namespace import NAMESPACES, Namespace
-from tests.integration.door.conftest import Devices
+from tests.integration.native.conftest import Devices
 
 from parley.api.resources import CLAIMS, Resource
 from parley_devcluster import Cluster

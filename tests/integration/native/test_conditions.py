@@ -6,7 +6,7 @@ import pytest
 from tests.cluster.manifests import claim, pod, resource_class, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.raw import raw
-from tests.integration.door.conftest import Devices, Parley
+from tests.integration.native.conftest import Devices, Parley
 from tests.support.conditions import condition, ready
 
 from parley.api.resources import CLAIMS, PODS

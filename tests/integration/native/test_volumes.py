@@ -4,7 +4,7 @@ import pytest
 from tests.cluster.manifests import Manifest, pod, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.watching import until_one
-from tests.integration.door.conftest import Devices, Parley
+from tests.integration.native.conftest import Devices, Parley
 
 from parley.api.resources import VOLUME_CLAIMS
 

@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.manifests import Manifest, pod, resource_class, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.watching import until_one
-from tests.integration.door.conftest import Devices
+from tests.integration.native.conftest import Devices
 
 from parley.api import reasons
 from parley.api.resources import CLAIMS, CONFIG_MAPS, PODS, Resource
