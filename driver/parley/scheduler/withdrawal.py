@@ -18,7 +18,7 @@ from parley.scheduler.standalone import StandaloneSessions
 
 
 class Withdrawal:
-    """Looks at pods of all doors, by what is asked and what the claims' classes say now."""
+    """Looks at pods of both scheduling paths, by what is asked and what the claims' classes say now."""
 
     def __init__(self, records: Records, pods: Pods, sessions: StandaloneSessions) -> None:
         self._records = records

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     World = Any
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 SECONDS = 40.0
 """So long the disks are attached."""
@@ -420,7 +420,7 @@ def test_an_embedded_driver_that_has_begun_goes_on_when_the_class_becomes_a_stan
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 @pytest.mark.parametrize("to", [ShelfDriver.name, Tapes.name], ids=["embedded", "standalone"])
 @pytest.mark.parametrize("away", [False, True], ids=["", "the-driver-is-away"])
 def test_an_immediate_claim_is_allocated_by_the_driver_that_its_class_has_now(
@@ -456,7 +456,7 @@ def test_an_immediate_claim_is_allocated_by_the_driver_that_its_class_has_now(
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 @pytest.mark.parametrize("to", [ShelfDriver.name, Tapes.name], ids=["embedded", "standalone"])
 def test_of_an_immediate_claim_the_first_record_counts(play: Any, to: str) -> None:
     """The former driver has not heard of the change."""

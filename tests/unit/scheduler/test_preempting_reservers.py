@@ -13,7 +13,7 @@ from parley.sdk import Reserve
 
 Play = Callable[[Callable[[World], Any]], None]
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 
 class Reserving(DeviceDriver):

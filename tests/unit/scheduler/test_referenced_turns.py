@@ -11,7 +11,7 @@ from parley.api.resources import CONFIG_MAPS, TEMPLATES
 from parley.kube.client import Call, Client
 from parley.scheduler.pods import TURN_SECONDS
 
-pytestmark = pytest.mark.doors("native", "extender")
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
 Play = Callable[[Scenario], None]
 
@@ -31,7 +31,10 @@ async def begin(world: World, **class_: str) -> None:
     await world.settle(5)
 
 
-@pytest.mark.doors("native")  # a scheduler with an extender serves another pod while one's parameters are read
+# a scheduler with an extender serves another pod while parameters of one are read
+@pytest.mark.scheduling_paths("native")
+    "native"
+)  # a scheduler with an extender serves another pod while one's parameters are read
 @pytest.mark.parametrize("seconds", [10, 300])
 def test_a_pod_is_served_before_those_of_lower_priority_however_long_it_waited(play: Play, seconds: float) -> None:
     async def scenario(world: World) -> None:
@@ -68,7 +71,7 @@ def test_what_evicted_pods_leave_is_kept_however_long_they_take(play: Play, seco
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_a_pod_whose_parameters_can_not_be_read_keeps_others_waiting_for_a_moment_only(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world)
@@ -88,7 +91,7 @@ def test_a_pod_whose_parameters_can_not_be_read_keeps_others_waiting_for_a_momen
     play(scenario)
 
 
-@pytest.mark.doors("native")
+@pytest.mark.scheduling_paths("native")
 def test_pods_whose_parameters_are_never_read_can_not_stop_others_by_coming_all_the_time(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world)
