@@ -7,7 +7,7 @@ filled in by whoever creates the objects.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parley.api.names import API_VERSION, NEGOTIATED_TAINT
+from parley.api.names import API_VERSION, NEGOTIATED_TAINT, NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.drivers.workspace import DISK, WorkspaceDriver
 
 Manifest = dict[str, Any]
@@ -115,7 +115,7 @@ def resource_slice(node: str, devices: Sequence[str], driver: str = DRIVER, slic
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
-        "metadata": {"name": f"{node}-{driver}"},
+        "metadata": {"name": f"{node}-{driver}", "labels": {PUBLISHED_BY_LABEL: NODE_PLUGIN}},
         "spec": {
             "driver": driver,
             "nodeName": node,
@@ -140,7 +140,7 @@ def workspace_disk(node: str) -> Manifest:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
-        "metadata": {"name": f"{node}-disk"},
+        "metadata": {"name": f"{node}-disk", "labels": {PUBLISHED_BY_LABEL: NODE_PLUGIN}},
         "spec": {"driver": WorkspaceDriver.name, "nodeName": node, "pool": pool, "devices": [device]},
     }
 

@@ -15,6 +15,7 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.nodes import registrations, wait_for_registration
 from tests.cluster.watching import until
 
+from parley.api.names import GROUP
 from parley.api.resources import BUILTIN_CLAIMS, RESOURCE_SLICES
 from parley.drivers.workspace import WorkspaceDriver
 from parley.kube.client import Client
@@ -47,6 +48,7 @@ def plugin(
 
     `state` is its state folder, Parley's own if not given; `python` how it is started.
     """
+    may_publish(cluster, *yaml.safe_load(configuration.read_text()).get("drivers", {}))
     known = f"{name}-{node.name}" in cluster.component_names
     before = registrations(cluster, node.name, program=name) if known else 0
     arguments = {
@@ -70,6 +72,20 @@ def plugin(
     finally:
         component.stop(limit=_STOPS)
     assert "Forbidden" not in component.log.read_text()
+
+
+def may_publish(cluster: Cluster, *drivers: str) -> None:
+    """Parley's own account of node plugins speaks for these drivers too."""
+    name = f"{NODE_PLUGIN}-drivers"
+    rule = {"apiGroups": [GROUP], "resources": ["resourceclaims/driver"], "verbs": ["publish"]}
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subject = {"kind": "ServiceAccount", "name": NODE_PLUGIN, "namespace": NAMESPACE}
+    objects = [
+        {**rbac, "kind": "ClusterRole", "rules": [{**rule, "resourceNames": list(drivers)}] if drivers else []},
+        {**rbac, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": [subject]},
+    ]
+    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
 
 
 @contextmanager

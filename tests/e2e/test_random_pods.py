@@ -24,7 +24,7 @@ from tests.cluster.disturbances import Disturbances, kept_running
 from tests.cluster.handouts import nothing_handed_out_twice
 from tests.cluster.in_use import no_device_in_two_pods
 from tests.cluster.namespace import Namespace
-from tests.cluster.node_plugins import SCRATCH, SCRATCH_DRIVER
+from tests.cluster.node_plugins import SCRATCH, SCRATCH_DRIVER, may_publish
 from tests.cluster.nodes import configure, wait_for_registration
 from tests.cluster.patience import PatientClient
 from tests.cluster.starting import DEPLOY, directory, require_machine, settle
@@ -74,6 +74,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory, folders: Path) -> Iterator
         Cluster.start(place, nodes=[NodeOptions(name) for name in DEVICES]) as started,
     ):
         environment.setenv("PYTHONPATH", str(EXAMPLE), prepend=os.pathsep)
+        may_publish(started, SCRATCH)
         run_parley(
             started,
             deploy=DEPLOY,

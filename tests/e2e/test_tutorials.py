@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.cluster.node_plugins import may_publish
 from tests.cluster.starting import directory, require_machine
 from tests.support.pages import ROOT, Command, File, follow, steps, take
 from tests.support.shown import shown
@@ -83,6 +84,7 @@ def start_both_parts(cluster: Cluster, folder: Path) -> None:
     this machine's folders.
     """
     node = cluster.node("node-1")
+    may_publish(cluster, SCRATCH)
     account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=node.name)
     places = {
         "PLUGINS_DIR": node.plugins_dir,

@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.support.containers import requesting, using
 
+from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.api.resources import (
     CLAIMS,
     CLASSES,
@@ -272,7 +273,8 @@ def slice_(node_name: str, generation: int, missing: frozenset[int] = frozenset(
     ]
     pool = {"name": node_name, "generation": generation, "resourceSliceCount": 1}
     spec = {"driver": DRIVER, "nodeName": node_name, "pool": pool, "devices": devices}
-    return typed(RESOURCE_SLICES, {"metadata": {"name": f"{node_name}-devices"}, "spec": spec})
+    metadata = {"name": f"{node_name}-devices", "labels": {PUBLISHED_BY_LABEL: NODE_PLUGIN}}
+    return typed(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
 
 
 def typed(resource: Resource[Any], body: Json) -> Json:

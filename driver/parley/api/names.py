@@ -49,6 +49,13 @@ STANDALONE: Final = "standalone"
 NEGOTIATED_TAINT: Final = "parley.dev/negotiated"
 """NoSchedule taint on every device that Parley's node plugin publishes: ordinary DRA leaves it alone."""
 
+PUBLISHED_BY_LABEL: Final = "parley.dev/published-by"
+"""On a ResourceSlice of a driver whose node plugin publishes one wherever it runs: a node without a slice of the
+driver is one without the plugin. A policy guards the label, because what it says concerns all nodes."""
+
+NODE_PLUGIN: Final = "node-plugin"
+"""The value of that label."""
+
 CONDITION_ALLOCATED: Final = "parley.dev/allocated"
 """Binding condition of a provisional allocation: True once the drivers allocated on the nominated node."""
 

@@ -6,7 +6,8 @@ wiped them, as it does at its own start. Who uses the devices is not its affair.
 
 The node has one pool of its own name. All its slices are of one generation, which rises with each change, so
 that a reader in the middle of it knows that the pool is incomplete. Also a driver without devices has a slice: it
-is the sign that the driver serves on this node, and the kubelet removes it when the driver is gone for a while.
+is the sign that the driver serves on this node, and the kubelet removes it when the driver is gone for a while. A
+label says that this holds for all nodes of the driver.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ import msgspec
 import structlog
 
 from parley.api.builtin import ResourceSlice, ResourceSliceSpec
-from parley.api.names import NEGOTIATED_TAINT
+from parley.api.names import NEGOTIATED_TAINT, NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.api.quantity import parse
 from parley.api.resources import NODES, RESOURCE_SLICES
 from parley.kube.backoff import Backoff
@@ -37,6 +38,8 @@ PAUSE: Final = 2.0
 configuration) do not chase each other."""
 
 RETRIES: Final = Backoff(first=1.0, longest=60.0, jitter=0.3)
+
+LABELS: Final = {PUBLISHED_BY_LABEL: NODE_PLUGIN}
 
 log = structlog.get_logger(__name__)
 
@@ -176,14 +179,16 @@ class SlicePublisher:
         generation = max((item.spec.pool.generation for item in present), default=0)
         wanted = slice_specs(self._driver, self._node, devices, generation)
         shown = [_comparable(item.spec) for item in present]
-        return sorted(shown, key=repr) == sorted(_planned(wanted), key=repr)
+        labelled = all(LABELS.items() <= item.metadata.labels.items() for item in present)
+        return labelled and sorted(shown, key=repr) == sorted(_planned(wanted), key=repr)
 
     async def _write(
         self, present: Sequence[ResourceSlice], specs: Sequence[dict[str, Any]]
     ) -> tuple[ResourceSlice, ...]:
         written = []
         for item, spec in zip(present, specs, strict=False):
-            body = {"metadata": {"resourceVersion": item.metadata.resource_version}, "spec": spec}
+            metadata = {"resourceVersion": item.metadata.resource_version, "labels": LABELS}
+            body = {"metadata": metadata, "spec": spec}
             written.append(await self._client.patch(RESOURCE_SLICES, item.metadata.name, body))
         for surplus in present[len(specs) :]:
             await self._remove(surplus)
@@ -214,7 +219,11 @@ class SlicePublisher:
         return {
             "apiVersion": RESOURCE_SLICES.api_version,
             "kind": RESOURCE_SLICES.kind,
-            "metadata": {"generateName": f"{self._node}-{self._driver}-", "ownerReferences": [owner]},
+            "metadata": {
+                "generateName": f"{self._node}-{self._driver}-",
+                "labels": LABELS,
+                "ownerReferences": [owner],
+            },
             "spec": spec,
         }
 

@@ -66,6 +66,8 @@ def test_the_node_plugin_with_hooks_of_ones_own_as_the_page_about_installing_has
     assert container["image"] == "registry.example.com/parley-with-hooks:1"
     assert container["args"][-2:] == ["--driver=devices", "--driver=scratch_node:ScratchNode"]
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
+    rule = built["ClusterRole", "parley-kubelet"]["rules"][-1]
+    assert (rule["verbs"], rule["resourceNames"]) == (["publish"], ["scratch.example.com"])
     (configuration,) = [name for kind, name in built if kind == "ConfigMap"]
     assert "scratch.example.com" in built["ConfigMap", configuration]["data"]["devices.yaml"]
     assert configuration in {volume.get("configMap", {}).get("name") for volume in spec["volumes"]}

@@ -11,6 +11,8 @@ from typing import Any, Protocol, TypeVar
 import pytest
 from tests.cluster.raw import raw
 
+from parley.api.names import NODE_PLUGIN as BY_A_PLUGIN
+from parley.api.names import PUBLISHED_BY_LABEL
 from parley.api.resources import CLAIM_RELEASES, EVENTS, NODES, PODS, RESOURCE_SLICES
 from parley.kube.client import Call, Client, Forbidden, NotFound, RawEvent
 from parley.kube.http import HttpClient
@@ -223,6 +225,29 @@ async def test_slices_of_its_own_node_only(admin: Client, plugin: Client, nodes:
         await plugin.patch(RESOURCE_SLICES, theirs.name, {"metadata": {"labels": {"a": "b"}}})
     with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, but the node plugin on {own}"):
         await plugin.delete(RESOURCE_SLICES, theirs.name)
+
+
+async def test_only_who_may_publish_for_a_driver_says_that_it_runs_nowhere_else(
+    plugin: Client, nodes: tuple[str, str]
+) -> None:
+    own, _ = nodes
+    labelled = {"metadata": {"generateName": "s-", "labels": {PUBLISHED_BY_LABEL: BY_A_PLUGIN}}}
+    await plugin.create(RESOURCE_SLICES, {**a_slice(own), **labelled})
+
+    theirs = a_slice(own, driver="attached.example.com")
+    with pytest.raises(Forbidden, match="grant the verb publish on"):
+        await plugin.create(RESOURCE_SLICES, {**theirs, **labelled})
+    made = await plugin.create(RESOURCE_SLICES, theirs)
+    with pytest.raises(Forbidden) as refused:
+        await plugin.patch(RESOURCE_SLICES, made.metadata.name, {"metadata": {"labels": {PUBLISHED_BY_LABEL: ""}}})
+
+    assert (
+        f"ResourceSlice {made.metadata.name} has label parley.dev/published-by, which says that driver "
+        "attached.example.com runs on no node without such a slice, and "
+        f"system:serviceaccount:{NAMESPACE}:{NODE_PLUGIN} cannot say so: leave out the label, or grant the verb "
+        "publish on resourceclaims.parley.dev/driver with the resource name attached.example.com."
+        in str(refused.value)
+    )
 
 
 async def test_receipts_of_its_own_node_that_are_asked_for_and_nothing_else(

@@ -49,6 +49,8 @@ ALLOWED = [
     (NODE_PLUGIN, "watch", "claimreleases.parley.dev", ""),
     (NODE_PLUGIN, "delete", "claimreleases.parley.dev", ""),
     (NODE_PLUGIN, "get", "nodes", ""),
+    (NODE_PLUGIN, "publish", "resourceclaims.parley.dev/driver/device.parley.dev", ""),
+    (NODE_PLUGIN, "publish", "resourceclaims.parley.dev/driver/workspace.parley.dev", ""),
 ]
 
 DENIED = [
@@ -100,6 +102,8 @@ DENIED = [
     (NODE_PLUGIN, "allocate", "resourceclaims.parley.dev", "default"),
     (NODE_PLUGIN, "patch", "nodes", ""),
     (NODE_PLUGIN, "arbitrary-node", "resourceclaims.parley.dev/driver", ""),
+    (NODE_PLUGIN, "publish", "resourceclaims.parley.dev/driver", ""),
+    (NODE_PLUGIN, "publish", "resourceclaims.parley.dev/driver/tokens.parley.dev", ""),
 ]
 
 
@@ -186,6 +190,7 @@ def test_every_permission_is_for_something_that_exists(installed: Cluster, role:
         "mirror-allocations",
         "node-receipts",
         "node-slices",
+        "published-slices",
     ],
 )
 def test_every_policy_is_understood(installed: Cluster, policy: str) -> None:

@@ -7,6 +7,7 @@ from tests.unit.control.builders import TOKENS, World, a_class, played
 
 from parley.api.builtin import NodeSelector
 from parley.api.models import ResourceClass
+from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.api.resources import RESOURCE_SLICES
 from parley.api.selectors import node_selector, selector_of
 from parley.control.decision.eligible import SuitableNodes
@@ -64,7 +65,8 @@ def test_where_the_drivers_plugin_is_known_to_run_it_must_run(node_part: str, el
         for name in ("node-1", "node-2"):
             await world.node(name)
         spec = {"driver": TOKENS, "nodeName": "node-1", "pool": {"name": "node-1", "generation": 1}}
-        await world.put(RESOURCE_SLICES, {"metadata": {"name": "node-1-tokens"}, "spec": spec})
+        metadata = {"name": "node-1-tokens", "labels": {PUBLISHED_BY_LABEL: NODE_PLUGIN}}
+        await world.put(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
         nodes = SuitableNodes(world.state, a_class(nodePart=node_part), "team", "uid")
         assert sorted(nodes) == eligible
 

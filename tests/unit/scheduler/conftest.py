@@ -16,6 +16,7 @@ from tests.support.containers import using
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import PodScheduling, ResourceClaim
+from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     CLAIMS,
@@ -229,8 +230,9 @@ class World:
         listed = [{"name": d, "attributes": {"model": {"string": model}}, "capacity": capacity} for d in devices]
         spec = {"driver": DeviceDriver.name, "nodeName": node, "pool": {"name": node, "generation": 1}}
         name, body = f"{node}-devices", {"spec": {**spec, "devices": listed}}
+        labels = {PUBLISHED_BY_LABEL: NODE_PLUGIN}
         try:
-            await self.create(RESOURCE_SLICES, {"metadata": {"name": name}, **body})
+            await self.create(RESOURCE_SLICES, {"metadata": {"name": name, "labels": labels}, **body})
         except AlreadyExists:
             await self.client.patch(RESOURCE_SLICES, name, body)
 

@@ -7,6 +7,7 @@ from tests.support.containers import requesting
 from tests.unit.scheduler.conftest import World
 
 from parley.api.models import Hold
+from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.api.resources import CLASSES, RESOURCE_SLICES
 from parley.drivers.workspace import DISK, WorkspaceDriver
 
@@ -30,7 +31,8 @@ async def disks(
         device = {"name": DISK, "capacity": {"size": {"value": "10Gi"}}}
         pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": WorkspaceDriver.name, "nodeName": node, "pool": pool, "devices": [device]}
-        await world.create(RESOURCE_SLICES, {"metadata": {"name": f"{node}-disk"}, "spec": spec})
+        metadata = {"name": f"{node}-disk", "labels": {PUBLISHED_BY_LABEL: NODE_PLUGIN}}
+        await world.create(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
     body = {"driverName": WorkspaceDriver.name, "shareable": True, "whenUnused": {"keepSeconds": 3600}}
     parameters = {"hold": hold, "yieldsTo": yields_to, **({"maxReserve": most} if most else {})}
     await world.create(CLASSES, {"metadata": {"name": "workspace"}, **body, "parameters": parameters})

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.scheduler.conftest import NAMESPACE, SECOND_SCHEDULER, World
 
 from parley.api import reasons
+from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.api.resources import CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES
 from parley.drivers.workspace import DISK, WorkspaceDriver
 
@@ -23,7 +24,8 @@ async def begin(world: World, *nodes: str, size: str = "10Gi") -> None:
         device = {"name": DISK, "capacity": {"size": {"value": size}}}
         pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": WorkspaceDriver.name, "nodeName": node, "pool": pool, "devices": [device]}
-        await world.create(RESOURCE_SLICES, {"metadata": {"name": f"{node}-disk"}, "spec": spec})
+        metadata = {"name": f"{node}-disk", "labels": {PUBLISHED_BY_LABEL: NODE_PLUGIN}}
+        await world.create(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
     body = {"driverName": WorkspaceDriver.name, "shareable": True, "whenUnused": {"keepSeconds": 3600}}
     await world.create(CLASSES, {"metadata": {"name": "workspace"}, **body})
     world.start_parley(drivers=[WorkspaceDriver()])

@@ -31,10 +31,8 @@ async def begin(world: World, **class_: str) -> None:
     await world.settle(5)
 
 
-# a scheduler with an extender serves another pod while parameters of one are read
+# a scheduler with an extender serves another pod while one's parameters are read
 @pytest.mark.scheduling_paths("native")
-    "native"
-)  # a scheduler with an extender serves another pod while one's parameters are read
 @pytest.mark.parametrize("seconds", [10, 300])
 def test_a_pod_is_served_before_those_of_lower_priority_however_long_it_waited(play: Play, seconds: float) -> None:
     async def scenario(world: World) -> None:

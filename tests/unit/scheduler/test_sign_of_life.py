@@ -97,6 +97,22 @@ def test_of_a_driver_that_never_published_anything_nothing_is_known(play: Play) 
     play(scenario)
 
 
+def test_a_node_takes_a_driver_that_publishes_no_slices_from_no_other_node(play: Play) -> None:
+    """What a node writes without the right that the policy `published-slices` asks for."""
+
+    async def scenario(world: World) -> None:
+        await two_nodes(world)
+        await world.add_class("licences", driverName="tokens.parley.dev", parameters={"pool": 1})
+        await world.add_template("licence", "licences")
+        spec = {"driver": "tokens.parley.dev", "nodeName": "a", "pool": {"name": "a", "generation": 1}}
+        await world.create(RESOURCE_SLICES, {"metadata": {"name": "false"}, "spec": spec})
+        await world.add_pod("p", "licence", nodeSelector={"kubernetes.io/hostname": "b"})
+        await world.settle()
+        assert await world.node_of("p") == "b"
+
+    play(scenario)
+
+
 def test_a_running_pod_keeps_what_it_has_when_its_nodes_plugin_goes(play: Play) -> None:
     async def scenario(world: World) -> None:
         await two_nodes(world)

@@ -2,12 +2,15 @@
 kubelet removes them half a minute after the plugin is gone.
 
 A driver that never published for any node as long as this process lives may do without: of it nothing is known.
+What a slice says about other nodes counts only with the label that the policy `published-slices` guards: a node
+may publish a slice of any driver, and could take the driver from all other nodes.
 """
 
 from collections import Counter
 
 from parley.api.builtin import ResourceSlice
 from parley.api.models import ResourceClass
+from parley.api.names import PUBLISHED_BY_LABEL
 
 
 class Plugins:
@@ -26,7 +29,8 @@ class Plugins:
                 del self._slices[key]
         if new is not None and new.spec.node_name:
             self._slices[new.spec.driver, new.spec.node_name] += 1
-            self._publishing.add(new.spec.driver)
+            if PUBLISHED_BY_LABEL in new.metadata.labels:
+                self._publishing.add(new.spec.driver)
 
     def missing(self, class_: ResourceClass, node: str) -> str:
         """Why the class can't be had on the node, or "" if its driver's plugin is there or not needed."""

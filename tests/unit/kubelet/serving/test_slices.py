@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from parley.api.builtin import ResourceSlice
+from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.api.resources import NODES, RESOURCE_SLICES
 from parley.kube.client import Body, Call, Client, NotFound
 from parley.kube.memory import MemoryServer
@@ -78,6 +79,16 @@ async def test_the_slice_goes_with_its_node(node: Node) -> None:
     (owner,) = published.metadata.owner_references
     uid = (await node.client.get(NODES, "n1")).metadata.uid
     assert (owner.api_version, owner.kind, owner.name, owner.uid) == ("v1", "Node", "n1", uid)
+
+
+async def test_a_slice_of_an_earlier_version_gets_the_label(node: Node) -> None:
+    await node.publisher.publish()
+    (published,) = await node.published()
+    assert published.metadata.labels == {PUBLISHED_BY_LABEL: NODE_PLUGIN}
+    await node.client.patch(RESOURCE_SLICES, published.metadata.name, {"metadata": {"labels": None}})
+    assert await node.another_publisher().publish()
+    (published,) = await node.published()
+    assert published.metadata.labels == {PUBLISHED_BY_LABEL: NODE_PLUGIN}
 
 
 async def test_nothing_is_written_when_nothing_changed(node: Node) -> None:
