@@ -49,6 +49,21 @@ async def test_the_annotation_is_written_again_and_again(
     await account.patch(PODS, pod.name, {"metadata": {"annotations": {LOOK_AGAIN: None}}}, pod.namespace)
 
 
+async def test_the_annotation_is_written_beside_very_many(
+    admin: Client, account: Client, pod: PodReference
+) -> None:
+    """What a policy may cost is limited by the API server, and a write that would cost more is refused."""
+    many = {f"{number:x}": "" for number in range(50_000)} | {"zzz": "1"}
+    await admin.patch(PODS, pod.name, {"metadata": {"annotations": many}}, pod.namespace)
+
+    for value in ("now", "later", None):
+        await account.patch(PODS, pod.name, {"metadata": {"annotations": {LOOK_AGAIN: value}}}, pod.namespace)
+    with pytest.raises(Forbidden, match="and nothing else"):
+        await account.patch(
+            PODS, pod.name, {"metadata": {"annotations": {LOOK_AGAIN: "now", "zzz": None}}}, pod.namespace
+        )
+
+
 @pytest.mark.parametrize(
     "body",
     [

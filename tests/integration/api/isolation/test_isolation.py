@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from benchmarks.usage import Process, cpu_seconds
 from tests.cluster.raw import RawServer, Refused, raw, with_token
 from tests.integration.api.isolation.conftest import (
     ALLOCATED,
@@ -461,3 +462,88 @@ async def test_very_many_annotations_and_finalizers_cost_no_more_than_a_policy_m
     await user.create(CLAIMS, {"metadata": meta, "spec": spec}, namespace)
     await user.patch(CLAIMS, "one", {"metadata": {"annotations": {"a0": "b"}}}, namespace)
     await user.patch(CLAIMS, "one", {"metadata": {"finalizers": None}}, namespace)
+
+
+async def test_very_many_annotations_cost_a_driver_little_more_than_they_cost_the_api_server(
+    cluster: Cluster, own: Claim, user: Client
+) -> None:
+    """In its CPU time, compared with writes of an administrator, to whom no policy applies."""
+    server = Process("kube-apiserver", str(cluster.component("kube-apiserver").pid))
+    many = {f"a{number}": "" for number in range(30_000)}
+    await user.patch(CLAIMS, "one", {"metadata": {"annotations": many}}, own.namespace)
+    before = cpu_seconds(server)
+    for value in ("1", "2", None):
+        labels = {"labels": {"example.com/mine": value}}
+        await own.admin.patch(CLAIMS, "one", {"metadata": labels}, own.namespace)
+    unguarded = cpu_seconds(server) - before
+
+    await own.mark({**MARKS, "finalizers": ["parley.dev/in-use", *MARKS["finalizers"]]})
+    await own.mark({"annotations": {f"{DISKS}/allocating-on": "n2"}})
+    await own.mark({"finalizers": ["parley.dev/in-use"], "annotations": {f"{DISKS}/allocating-on": None}})
+
+    assert cpu_seconds(server) - before - unguarded < 4 * unguarded
+    with pytest.raises(Forbidden, match="change no other metadata"):
+        await own.mark({"annotations": {f"{DISKS}/allocating-on": "n1", "a7": None}})
+
+
+async def test_the_largest_claims_are_drivers_to_mark(own: Claim, user: Client) -> None:
+    """What a policy may cost is limited by the API server, and a write that would cost more is refused."""
+    for annotations, finalizers in (
+        ({"a": "\1" * 150_000}, []),
+        ({f"{number:x}": "" for number in range(50_000)}, []),
+        ({}, ["example.com/a"] * 40_000),
+    ):
+        kept = ["parley.dev/in-use", *finalizers]
+        body = {"annotations": annotations, "finalizers": kept}
+        await user.patch(CLAIMS, "one", {"metadata": body}, own.namespace)
+        await own.mark({**MARKS, "finalizers": [*kept, *MARKS["finalizers"]]})
+        await own.mark({"finalizers": kept, "annotations": {f"{DISKS}/allocating-on": None}})
+        await user.patch(CLAIMS, "one", {"metadata": {"annotations": None}}, own.namespace)
+
+
+NOTE = f"{DISKS}/allocating-on"
+LIKE_NOTES = [
+    f', "{NOTE}":"n1"',
+    f'", "{NOTE}":"n1", "',
+    f'\\", "{NOTE}":"n1',
+    f'"{NOTE}":"n1"}}',
+    f"\n{NOTE}\n",
+    ", ",
+    '"',
+    "\\",
+]
+
+
+@pytest.mark.parametrize("value", LIKE_NOTES)
+@pytest.mark.parametrize("name", ["a", "zzz.example.com/a"], ids=["before", "after"])
+async def test_annotations_whose_values_look_like_drivers_are_their_users(
+    own: Claim, user: Client, name: str, value: str
+) -> None:
+    finalizers = ["parley.dev/in-use", *MARKS["finalizers"]]
+    others = {name: value, "b.example.com/b": "", "zzz.example.com/b": value}
+    await user.patch(CLAIMS, "one", {"metadata": {"annotations": others}}, own.namespace)
+
+    await own.mark({**MARKS, "finalizers": finalizers})
+    for changed in ({name: None}, {name: f"{value}x"}, {name: value[1:] or None}, {f"{name}2": value}):
+        for note in ({}, {NOTE: None}, {NOTE: "n2"}):
+            with pytest.raises(Forbidden, match="change no other metadata"):
+                await own.mark({"annotations": {**note, **changed}})
+    await user.patch(CLAIMS, "one", {"metadata": {"annotations": {name: None}}}, own.namespace)
+    await user.patch(CLAIMS, "one", {"metadata": {"annotations": {name: value}}}, own.namespace)
+    await own.mark({"annotations": {NOTE: "n2"}})
+    await own.mark({"finalizers": ["parley.dev/in-use"], "annotations": {NOTE: None}})
+
+    assert (await own.admin.get(CLAIMS, "one", own.namespace)).metadata.annotations == others
+
+
+async def test_a_claim_does_not_get_more_drivers_finalizers_than_any_has(user: Client, namespace: str) -> None:
+    finalizers = [f"x{number}.example.com/deletion-protection" for number in range(20_000)]
+    body = {"metadata": {"name": "one", "finalizers": finalizers}, "spec": {"resourceClassName": CLASS[DISKS]}}
+
+    with pytest.raises(Forbidden) as refused:
+        await user.create(CLAIMS, body, namespace)
+
+    assert (
+        f"ResourceClaim {namespace}/one has more than 64 finalizers <driver>/deletion-protection and annotations "
+        "<driver>/allocating-on: leave its annotations, and these finalizers, as they are." in str(refused.value)
+    )
