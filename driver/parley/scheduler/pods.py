@@ -67,6 +67,12 @@ class Pods:
         self.leave_line((pod.namespace, pod.name))
         self.reporter.gone(pod)
 
+    def forget_if_gone(self, pod: PodReference) -> None:
+        """The pod may have gone while it was looked at."""
+        known = self._cluster.pod((pod.namespace, pod.name))
+        if known is None or known.metadata.uid != pod.uid:
+            self._attempts.pop(pod, None)
+
     def never_there(self, pod: PodReference) -> None:
         """Forget what was remembered of a pod that the cache does not have. Another one may have its name."""
         if self._cluster.pod((pod.namespace, pod.name)) is None:

@@ -101,8 +101,9 @@ class Reconciler:
     async def sync(self, key: Key) -> Requeue | None:
         """Reconcile the pod of that name. Raises what a client raises; then it is to be repeated."""
         self._pods.looking_at(key)
+        pod = self._state.cluster.pod(key)
         try:
-            return await self._reconcile(key, self._state.cluster.pod(key))
+            return await self._reconcile(key, pod)
         except (Conflict, Busy):
             return Requeue()  # the cache was behind, or another pod's claim is ours too: look again
         except (DriverFault, BadRequest, Forbidden, Invalid) as error:
@@ -114,6 +115,8 @@ class Reconciler:
             raise
         finally:
             self._pods.looked_at()
+            if pod is not None:
+                self._pods.forget_if_gone(reference(pod))
 
     async def _report(self, key: Key, error: DriverFault | ApiError) -> None:
         """A driver failed, or the API server refused what the pod needs: its user has to know."""

@@ -1,10 +1,14 @@
 """Nothing is remembered of pods that are gone, whoever released what they held."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.killed import Play
+
+from parley.api.resources import BUILTIN_CLAIMS
+from parley.kube.client import Call, Client, Invalid
 
 
 @pytest.mark.parametrize("bound", [True, False])
@@ -29,5 +33,32 @@ def test_nothing_is_remembered_of_a_pod_whose_claims_others_released_when_it_wen
         await world.settle()
         assert reconciler._forced == {}
         assert reconciler._unbound == set()
+
+    play(scenario)
+
+
+class Refused(Client):
+    """Allocations are refused after a while."""
+
+    async def request(self, call: Call) -> bytes:
+        if call.resource == BUILTIN_CLAIMS and call.subresource == "status":
+            await asyncio.sleep(5)
+            raise Invalid(422, "Invalid", "no")
+        return await super().request(call)
+
+
+def test_nothing_is_remembered_of_a_pod_that_went_while_its_allocation_was_refused(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(Refused(world.server.client()))
+        await world.settle(5)
+        await world.add_pod("p", "one")
+        await asyncio.sleep(2)
+        await world.force_delete("p")
+        await world.settle(100)
+        assert world.controller is not None
+        assert len(world.controller._parts.reconciler._pods) == 0
 
     play(scenario)
