@@ -160,7 +160,8 @@ def test_what_users_wrote_into_parameters_neither_breaks_the_output_nor_commands
         await world.add_node("a", 1)
         await world.add_class()
         await world.add_template("one", model="[/bold]")
-        await world.add_template("two", **{"[/bold]\x1b[2J\r": 1})
+        unknown: dict[str, Any] = {"[/bold]\x1b[2J\r": 1}
+        await world.add_template("two", **unknown)
         await world.add_pod("first", "one")
         await world.add_pod("second", "two")
         await world.settle()

@@ -456,7 +456,8 @@ def test_a_pod_that_a_budget_spares_is_named_in_its_own_namespace_alone(play: Pl
         await world.settle(SPARED_SECONDS / 2)
         for kind, name in ((TEMPLATES, "one"), (PODS, "urgent")):
             like = await world.client.get(kind.untyped(), name, "default")
-            await world.client.create(kind, {"metadata": {"name": name}, "spec": like["spec"]}, "other")
+            body = {"metadata": {"name": name}, "spec": like["spec"]}
+            await world.client.create(kind.untyped(), body, "other")
         await world.settle(SPARED_SECONDS / 4)
 
         own, foreign = [await world.client.get(POD_SCHEDULINGS, "urgent", name) for name in ("default", "other")]
