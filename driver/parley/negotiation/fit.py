@@ -23,7 +23,7 @@ from parley.api.builtin import (
     Volume,
 )
 from parley.api.selectors import matches
-from parley.negotiation.requests import Amounts, requested
+from parley.negotiation.requests import MAX_RESOURCES, Amounts, few_resources, requested
 
 MAX_COMPARED = 256
 """So many tolerations, selector terms and requirements of one pod are compared with each node."""
@@ -53,7 +53,7 @@ class Needs:
 
 def needs_of(pod: Pod) -> Needs:
     """Read from the pod's spec."""
-    requests = tuple(sorted(requested(pod).items()))
+    requests = tuple(sorted(few_resources(requested(pod)).items()))
     if excess := excess_of(pod.spec):
         return Needs(requests, (), None, (), pod.spec.node_name, excess)
     return Needs(
@@ -91,7 +91,19 @@ def excess_of(spec: PodSpec) -> str:
             f"is not considered: the pod's node affinity names {values} values, and Parley evaluates at most "
             f"{MAX_VALUES} with a node"
         )
+    if _requests_too_many(spec):
+        return (
+            f"is not considered: the pod requests more than {MAX_RESOURCES} different resources, and Parley "
+            "evaluates no more with a node"
+        )
     return _too_many_volumes(spec.volumes) if len(spec.volumes) > MAX_VOLUMES else ""
+
+
+def _requests_too_many(spec: PodSpec) -> bool:
+    all_resources = (one.resources for one in (*spec.init_containers, *spec.containers))
+    if sum(len(one.requests) + len(one.limits) for one in all_resources) <= MAX_RESOURCES:
+        return False
+    return len(requested(Pod(spec=spec))) > MAX_RESOURCES
 
 
 def _too_many_volumes(all_volumes: Iterable[Volume]) -> str:

@@ -4,12 +4,26 @@ Source: k8s.io/component-helpers/resource of Kubernetes 1.37, as the scheduler c
 """
 
 from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Final
 
 from parley.api.builtin import Container, Pod, Quantity, ResourceRequirements
 from parley.api.quantity import thousandths
 
 Amounts = Mapping[str, int]
 """By resource name, in thousandths (so that 250m of a CPU is 250)."""
+
+
+MAX_RESOURCES: Final = 256
+"""So many different resources may a pod request."""
+
+
+def few_resources(requests: Amounts) -> Amounts:
+    """All of them if they are not too many; otherwise one more than may be, Kubernetes' own before all others."""
+    if len(requests) <= MAX_RESOURCES:
+        return requests
+    in_order = sorted(requests.items(), key=lambda one: ("/" in one[0], one[0]))
+    return dict(islice(in_order, MAX_RESOURCES + 1))
 
 
 def amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:

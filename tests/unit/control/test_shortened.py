@@ -18,6 +18,7 @@ from parley.control.caches import kept
 from parley.control.caches.shortened import MAX_FINALIZERS, MAX_LABELS
 from parley.control.objects.standin import owner_uid
 from parley.negotiation.fit import MAX_COMPARED, needs_of
+from parley.negotiation.requests import MAX_RESOURCES, requested
 from parley.scheduler.candidates import CandidateNodes
 
 CLAIM = [{"name": "c", "resourceClaimName": "c"}]
@@ -28,6 +29,10 @@ def pod(*, labels: dict[str, str] | None = None, statuses: object = (), **spec: 
     whole = {"containers": [{"name": "main", "image": "none"}], "resourceClaims": CLAIM, **spec}
     status = {"resourceClaimStatuses": statuses}
     return orjson.dumps({"metadata": {**META, "labels": labels or {}}, "spec": whole, "status": status})
+
+
+def container(number: int, **resources: Any) -> dict[str, Any]:
+    return {"name": f"c{number}", "image": "none", "resources": resources}
 
 
 def required(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -80,6 +85,21 @@ LARGE_PODS = {
         statuses=[{"name": f"e{i}", "resourceClaimName": f"p-e{i}"} for i in range(12_000)],
         resourceClaims=[{"name": f"e{i}", "resourceClaimTemplateName": "t"} for i in range(12_000)],
     ),
+    "containers": pod(containers=[container(i) for i in range(20_000)]),
+    "init containers": pod(initContainers=[container(i, requests={"cpu": "1"}) for i in range(20_000)]),
+    "requests": pod(containers=[container(i, requests={"cpu": "1m", "memory": i}) for i in range(20_000)]),
+    "resources": pod(
+        containers=[container(i, requests={f"a/{i}": 1}, limits={f"a/{i}": 1}) for i in range(14_000)]
+    ),
+    "resources of one container": pod(containers=[container(0, limits={f"a/{i}": 1 for i in range(60_000)})]),
+    "no resources": pod(containers=[container(0, requests={f"a/{i}": 0 for i in range(60_000)})]),
+    "uses": pod(containers=[container(i, claims=[{"name": "c"}]) for i in range(20_000)]),
+    "uses of one container": pod(containers=[container(0, claims=[{"name": "c"}] * 60_000)]),
+    "counted": pod(
+        resourceClaims=[],
+        nodeName="n1",
+        containers=[container(i, requests={"cpu": "1m", f"a/{i}": 1}) for i in range(14_000)],
+    ),
     "gates": pod(schedulingGates=[{"name": f"a/{i}"} for i in range(50_000)]),
 }
 
@@ -97,6 +117,38 @@ def test_a_large_pod_needs_the_same_of_a_node_as_before(raw: bytes) -> None:
     if whole.spec.resource_claims:
         assert needs_of(left) == needs_of(whole)
     assert bool(left.spec.scheduling_gates) is bool(whole.spec.scheduling_gates)
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_of_very_many_containers_it_is_known_what_they_request_and_use(seen: bool) -> None:
+    names = [{"name": "main"}, {"name": "spare"}]
+    made = [container(i, requests={"cpu": "1m", "a/one": 1}, claims=names[:1]) for i in range(20_000)]
+    claims = [{"name": name, "resourceClaimName": name} for name in ("main", "spare")]
+    whole = PODS.decode(pod(containers=made, resourceClaims=claims))
+
+    left = kept.pod(whole, seen=seen)
+
+    assert requested(left) == requested(whole) == {"cpu": 20_000, "a/one": 20_000_000}
+    assert [used.name for one in left.spec.containers for used in one.resources.claims] == ["main"]
+    assert {one.image for one in left.spec.containers} == ({"none"} if seen else {""})
+    assert not needs_of(left).excess
+
+
+@pytest.mark.parametrize("number", [MAX_RESOURCES, MAX_RESOURCES + 1])
+def test_a_pod_that_requests_too_many_resources_is_not_considered(number: int) -> None:
+    resources = {f"a/{i}": 1 for i in range(number - 1)} | {"memory": "1Gi"}
+    left = kept.pod(PODS.decode(pod(containers=[container(0, requests=resources)])))
+
+    excess = needs_of(left).excess
+
+    if number == MAX_RESOURCES:
+        assert excess == ""
+    else:
+        assert excess == (
+            "is not considered: the pod requests more than 256 different resources, and Parley evaluates no more "
+            "with a node"
+        )
+    assert requested(left)["memory"] == 1000 * 1024**3
 
 
 @pytest.mark.parametrize("place", [0, 40_000])

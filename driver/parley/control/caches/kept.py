@@ -9,6 +9,7 @@ object has too many of, a part is kept (`shortened`).
 
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import islice
 from sys import intern
 from typing import TypeVar
 
@@ -50,7 +51,8 @@ from parley.api.volumes import PersistentVolume, PersistentVolumeClaim
 from parley.control.caches.shortened import few_finalizers, few_gates, few_labels, shortened, shortened_metadata
 from parley.control.objects.mirror import is_mirror
 from parley.control.objects.reservation_pod import reserved_on
-from parley.negotiation.requests import Amounts, is_resized, requested
+from parley.negotiation.requests import Amounts, few_resources, is_resized, requested
+from parley.sdk.checks import MAX_ENTRIES
 
 T = TypeVar("T")
 
@@ -59,6 +61,9 @@ _REMEMBERED = 4096
 
 _MOST_ITEMS = 32
 """A list, a container's requests or a device's properties of more than that are large."""
+
+_MOST_PARTS = 256
+"""So many containers, their requests and the claims that they use are kept one by one."""
 
 _MOST_CHARACTERS = 256
 """A quantity or a device's attribute of more than that is large."""
@@ -71,10 +76,11 @@ _Amounts = tuple[tuple[str, Quantity], ...]
 def pod(whole: Pod, *, seen: bool = False, reservations_in: str = "") -> Pod:
     """The pod as far as Parley reads it. One without claims is only counted: it needs no node to be found. While
     it is resized, its containers are one that requests what the pod counts for. `seen`: while it waits, with what
-    drivers see of it. A reservation pod, in the namespace where they are made, is found by its node."""
+    drivers see of it. A reservation pod, in the namespace where they are made, is found by its node. Of very many
+    containers, or containers that request very much, the sum is kept."""
     spec, counted = whole.spec, not whole.spec.resource_claims
     seen, holds_room = seen and not counted and _waits(whole), reserved_on(whole, reservations_in)
-    if spec.node_name and is_resized(whole):
+    if (spec.node_name and is_resized(whole)) or _is_large(spec):
         spec = _counting_for(spec, requested(whole))
     left = Pod(
         metadata=_metadata(
@@ -138,11 +144,23 @@ def _labels(whole: Pod, *, seen: bool) -> dict[str, str]:
     return {intern(key): value for key, value in few_labels(whole.metadata.labels).items()}
 
 
+def _is_large(spec: PodSpec) -> bool:
+    """Whether the containers, what they request and what they use are too many to keep each of them."""
+    containers = (*spec.init_containers, *spec.containers)
+    parts = (len(c.resources.requests) + len(c.resources.limits) + len(c.resources.claims) for c in containers)
+    return len(containers) + sum(parts) > _MOST_PARTS
+
+
 def _counting_for(spec: PodSpec, amounts: Amounts) -> PodSpec:
-    """In thousandths, as all quantities may be given."""
-    requests: dict[str, Quantity] = {name: f"{amount}m" for name, amount in amounts.items()}
-    whole = Container(resources=ResourceRequirements(requests=requests))
-    return replace(spec, containers=[whole], init_containers=[], overhead={}, resources=None)
+    """In thousandths, as all quantities may be given. With the claims that a container uses, and a few images."""
+    containers = (*spec.init_containers, *spec.containers)
+    requests: dict[str, Quantity] = {name: f"{amount}m" for name, amount in few_resources(amounts).items()}
+    used = {claim.name for container in containers for claim in container.resources.claims}
+    claims = [UsedClaim(one.name) for one in spec.resource_claims[:MAX_ENTRIES] if one.name in used]
+    images = [*islice(dict.fromkeys(container.image for container in containers), _MOST_ITEMS)] or [""]
+    whole = Container(image=images[0], resources=ResourceRequirements(requests=requests, claims=claims))
+    others = [Container(image=image) for image in images[1:]]
+    return replace(spec, containers=[whole, *others], init_containers=[], overhead={}, resources=None)
 
 
 _NONE, _UNKNOWN, _BARE = PodSpec(), PodStatus(), ObjectMeta()
