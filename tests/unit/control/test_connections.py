@@ -160,6 +160,22 @@ async def test_a_server_without_routes_is_limited_alike(idle: Clients) -> None:
         assert await ask(second) == b"ok"
 
 
+async def test_who_does_not_read_answers_does_not_hold_up_the_end_of_the_process(idle: Clients) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=b"x" * 4_000_000)
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    started = time.monotonic()
+    async with limited_app(app, 0, HOST) as port:
+        ((_, writer),) = await idle(port)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(f"GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode() * 4)
+        await asyncio.sleep(0.2)
+
+    assert time.monotonic() - started < 10.0
+
+
 @pytest.fixture
 def many_files() -> None:
     allow_many_files()

@@ -22,6 +22,9 @@ _SWEEP_SECONDS = 1.0
 _LINGERING_SECONDS = 2.0
 """So long what follows a request that was answered already is read, so that the client sees the answer."""
 
+_ENDING_SECONDS = 1.0
+"""So long whoever still reads an answer gets when a server without calls under way ends."""
+
 _BACKLOG = 512
 """So many connections wait to be accepted, and are accepted at once: fewer than `Limits.most`, so that each can
 say what it wants before it is closed for others. One beyond that is accepted a second later at the earliest."""
@@ -174,7 +177,13 @@ async def limited_app(
             return await handler(request)
 
     app.middlewares.insert(0, counted)
-    runner = web.AppRunner(app, access_log=None, lingering_time=_LINGERING_SECONDS, logger=_seldom())
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        lingering_time=_LINGERING_SECONDS,
+        logger=_seldom(),
+        shutdown_timeout=_ENDING_SECONDS,
+    )
     async with _listening(runner, doorkeepers, port, host, limits) as bound:
         yield bound
 
