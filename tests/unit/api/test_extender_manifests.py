@@ -40,9 +40,9 @@ def controller(variant: str) -> dict[str, Any]:
 
 def arguments(variant: str) -> dict[str, str]:
     """The options that the controller gets for the extender."""
-    given = dict(argument.removeprefix("--").split("=", 1) for argument in controller(variant)["args"])
+    given = (argument.removeprefix("--").partition("=") for argument in controller(variant)["args"])
     options = ("extender-", "scheduler-name", "follow-lease")
-    return {name: value for name, value in given.items() if name.startswith(options)}
+    return {name: value for name, _, value in given if name.startswith(options)}
 
 
 def scheduler_container(variant: str) -> dict[str, Any]:

@@ -95,14 +95,15 @@ def test_the_node_plugin_sees_no_other_vendors_sockets() -> None:
 def test_a_driver_with_hooks_gets_a_folder_of_its_own_as_the_docs_say() -> None:
     page = (WORKLOADS.parents[1] / "docs" / "install.md").read_text()
     (overlay,) = re.findall(r"```yaml\n(# kustomization.yaml.*?)```", page, flags=re.DOTALL)
-    (patch,) = (yaml.safe_load(p["patch"]) for p in yaml.safe_load(overlay)["patches"])
+    patches = {p["target"]["kind"]: yaml.safe_load(p["patch"]) for p in yaml.safe_load(overlay)["patches"]}
     values: defaultdict[str, list[Any]] = defaultdict(list)
-    for step in patch:
+    for step in patches["DaemonSet"]:
         values[step["path"].split("/")[-2]].append(step["value"])
     folder = f"/var/lib/kubelet/plugins/{ScratchNode.name}"
 
     assert folder in [mount["mountPath"] for mount in values["volumeMounts"]]
     assert folder in [volume["hostPath"]["path"] for volume in values["volumes"]]
+    assert [step["value"]["resourceNames"] for step in patches["ClusterRole"]] == [[ScratchNode.name]]
 
 
 def test_the_devices_file_can_be_read() -> None:
