@@ -12,7 +12,7 @@ import yaml
 from parley.api.crd.structural import structural_schema
 from parley.api.resources import CLAIM_RELEASES, CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
 
-HEADER = "# Generated from the models by `make crds`: edit driver/parley/api/models.py instead.\n"
+HEADER = "# Generated from the models by `make crds`: edit driver/parley/api/models/ instead.\n"
 _CATEGORY = "parley"
 _WIDTH = 115
 

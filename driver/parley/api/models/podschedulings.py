@@ -1,0 +1,126 @@
+"""PodScheduling: the negotiation of one pod, what is asked and what drivers answer."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from parley.api.markers import ListMap, Rule, rules
+from parley.api.meta import Model, NodeSelector, ObjectMeta
+from parley.api.models.fields import DriverName, NodeName, ShortText
+from parley.api.names import API_VERSION
+
+
+class ScheduledClaim(Model):
+    """A claim of the pod that a standalone driver is asked about, and allocates."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63, description="The entry in pod.spec.resourceClaims.")]
+    driver_name: DriverName
+    resource_claim_name: Annotated[
+        str, Field(min_length=1, max_length=253, description="The ResourceClaim of parley.dev.")
+    ]
+
+
+class PodSchedulingSpec(Model):
+    """The scheduler's side of the negotiation."""
+
+    claims: Annotated[
+        tuple[ScheduledClaim, ...],
+        ListMap(("name",)),
+        Field(max_length=128, description="The claims that standalone drivers have to allocate."),
+    ] = ()
+    priority: Annotated[
+        int,
+        Field(
+            ge=-(2**31),
+            le=2**31 - 1,
+            description="The pod's priority. Of pods that wait for the same resource, the one with the highest "
+            "priority is served first; if equal, the one that came first. Set if standalone drivers are asked.",
+        ),
+    ] = 0
+    candidate_nodes: Annotated[
+        tuple[NodeName, ...], Field(max_length=128, description="In order of preference, best first.")
+    ] = ()
+    round: Annotated[int, Field(ge=0, description="Increases with each question to the drivers.")] = 0
+    selected_node: Annotated[
+        ShortText, Field(description="The node where the drivers allocate; empty while none is selected.")
+    ] = ""
+
+
+class Alternatives(Model):
+    """Nodes that a driver proposes instead of the candidates: by name, or by selector."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "!has(self.nodeSelector) || !has(self.nodes) || size(self.nodes) == 0",
+                "nodes and nodeSelector exclude each other: leave one of them out.",
+                "nodeSelector",
+            )
+        )
+    )
+
+    nodes: Annotated[tuple[NodeName, ...], Field(max_length=32)] = ()
+    node_selector: NodeSelector | None = None
+
+
+class AllocationFailure(Model):
+    """Why a driver could not allocate on the selected node."""
+
+    node_name: NodeName
+    message: Annotated[str, Field(max_length=1024)] = ""
+    permanent: Annotated[
+        bool, Field(description="Whether the driver can never allocate the claim on this node.")
+    ] = False
+
+
+class ClaimScheduling(Model):
+    """One driver's answer for one of the pod's claims."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63, description="The entry in pod.spec.resourceClaims.")]
+    driver_name: DriverName
+    round: Annotated[
+        int, Field(ge=0, description="The round that this answers; an answer to an older round does not count.")
+    ]
+    viable_nodes: Annotated[tuple[NodeName, ...], Field(max_length=128)] = ()
+    alternatives: Alternatives | None = None
+    scores: Annotated[
+        dict[NodeName, Annotated[int, Field(ge=0, le=100)]],
+        Field(
+            max_length=128,
+            description="Preference among the viable nodes; 100 is best. Nodes that are left out have 0.",
+        ),
+    ] = {}
+    capacity: Annotated[
+        dict[NodeName, Annotated[int, Field(ge=1, le=1000)]],
+        Field(
+            max_length=128,
+            description="For how many pods with the same claims there is enough on a viable node, this pod "
+            "included. For so many of them the node may be selected without a question.",
+        ),
+    ] = {}
+    reason: Annotated[str, Field(max_length=4096, description="Why the other candidates are not viable.")] = ""
+    failure: Annotated[
+        AllocationFailure | None, Field(description="Why the claim could not be allocated on the selected node.")
+    ] = None
+
+
+class PodSchedulingStatus(Model):
+    """The drivers' side of the negotiation, and its state."""
+
+    claims: Annotated[tuple[ClaimScheduling, ...], ListMap(("name",)), Field(max_length=128)] = ()
+    candidates: Annotated[int, Field(ge=0, description="How many nodes were proposed.")] = 0
+    viable: Annotated[int, Field(ge=0, description="How many of them are viable for every claim.")] = 0
+    waiting_for: Annotated[str, Field(max_length=256, description="A stable reason code; empty once bound.")] = ""
+    message: Annotated[
+        str, Field(max_length=4096, description="Why the pod waits and what would help, for people.")
+    ] = ""
+
+
+class PodScheduling(Model):
+    """The negotiation of one pod: same name and namespace, owned by it."""
+
+    api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
+    kind: Literal["PodScheduling"] = "PodScheduling"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSchedulingSpec = PodSchedulingSpec()
+    status: PodSchedulingStatus = PodSchedulingStatus()
