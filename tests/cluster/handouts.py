@@ -13,8 +13,8 @@ from tests.cluster.watching import collections
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.control.caches.cluster import done
 from parley.control.objects.mirror import is_mirror, is_shareable
+from parley.control.objects.pod import done
 from parley.kube.client import Client, NotFound
 from parley.sdk import Device
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from tests.soak.priorities import ENDS_AFTER
 
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import done
 from parley.control.objects.mirror import allocated
+from parley.control.objects.pod import done
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Client
 from parley.kube.clock import Clock

@@ -9,11 +9,11 @@ from tests.soak.priorities import Preemption
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
-from parley.control.caches.cluster import priority as pod_priority
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision import decide, kept
 from parley.control.decision.demand import Demand
 from parley.control.nominations import Nominations
+from parley.control.objects.pod import priority as pod_priority
 from parley.control.state import State
 from parley.drivers.device import DeviceDriver
 from parley.negotiation import victims

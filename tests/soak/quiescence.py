@@ -22,7 +22,7 @@ from parley.api.resources import (
     POD_SCHEDULINGS,
     PODS,
 )
-from parley.control.caches.cluster import reference
+from parley.control.objects.pod import reference
 from parley.scheduler.controller import Controller
 from parley.scheduler.pods import Pods
 from parley.simulate.anti_affinity import Pod

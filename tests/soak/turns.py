@@ -17,7 +17,7 @@ from tests.soak.observed import Step
 from tests.soak.plans import Memory
 from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS
 
-from parley.control.caches.cluster import priority, reference
+from parley.control.objects.pod import priority, reference
 from parley.scheduler.pods import Pods
 from parley.simulate.anti_affinity import Pod
 

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.control.caches.cluster import reference
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Requests, Reserving, units
 from parley.control.ledger import Holding
 from parley.control.objects import mirror as mirrors
+from parley.control.objects.pod import reference
 from parley.control.room import Asker, lacking
 from parley.control.state import State
 from parley.negotiation.availability import KnownNodes, NodeLabels, SelectedNodes, words

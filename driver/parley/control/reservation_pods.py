@@ -19,9 +19,9 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.names import API_VERSION
 from parley.api.resources import PODS
-from parley.control.caches.cluster import priority, reference
 from parley.control.ledger import Holding
 from parley.control.live import live_pod
+from parley.control.objects.pod import priority, reference
 from parley.control.objects.reservation_pod import ReservationPod, reservation_pods
 from parley.control.publishing.events import Recorder
 from parley.control.room import left_to_hold

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ClaimRelease, ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_RELEASING, GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
-from parley.control.caches.cluster import ClusterCache, done, over, reference
+from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.entries import number_of
 from parley.control.ledger import Holding, Phase, PreparedOn, Written
 from parley.control.objects.mirror import (
@@ -28,6 +28,7 @@ from parley.control.objects.mirror import (
     owner_pod_uid,
     recorded_units,
 )
+from parley.control.objects.pod import done, over, reference
 from parley.control.objects.standin import is_stand_in, stands_for
 from parley.control.release.receipts import owed, prepared_by
 from parley.control.state import State

@@ -25,11 +25,11 @@ from itertools import chain, starmap
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.wording import listed
-from parley.control.caches.cluster import over, reference
 from parley.control.caches.entries import claims_named, evaluated
 from parley.control.decision.demand import Reserving
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import asked as asked_by
+from parley.control.objects.pod import over, reference
 from parley.control.state import State
 from parley.negotiation.requests import Amounts, requested
 from parley.negotiation.reservations import PODS, Reservation, amount_of, crowded, hand_over, unused

@@ -16,7 +16,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
 from parley.api.resources import NODES, POD_SCHEDULINGS, PODS
-from parley.control.caches.cluster import done
+from parley.control.objects.pod import done
 from parley.explain import matrix
 from parley.explain.claims import details, ours
 from parley.explain.errors import NothingToExplain

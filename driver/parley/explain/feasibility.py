@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import reference
 from parley.control.caches.usage import Share
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
@@ -16,6 +15,7 @@ from parley.control.decision.decide import with_room
 from parley.control.decision.demand import Demand, demand_of
 from parley.control.decision.stranded import stranded
 from parley.control.ledger import Holding
+from parley.control.objects.pod import reference
 from parley.explain.snapshot import Snapshot
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.states import ClaimState

@@ -30,10 +30,11 @@ from parley.api.resources import (
     Resource,
 )
 from parley.api.selectors import matches, selector_of
-from parley.control.caches.cluster import ClusterCache, done
+from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.indexes import Key
 from parley.control.decision.sight import pods_are_seen, show_cluster
 from parley.control.ledger import Ledger
+from parley.control.objects.pod import done
 from parley.control.restoring import restore
 from parley.control.state import State
 from parley.drivers import built_in

@@ -13,10 +13,11 @@ from itertools import islice
 from parley.api.builtin import Node, NodeSelector, Pod
 from parley.api.models import ResourceClass
 from parley.api.selectors import matches, suitable_nodes
-from parley.control.caches.cluster import ClusterCache, priority
+from parley.control.caches.cluster import ClusterCache
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Reserving
 from parley.control.decision.eligible import EligibleNodes
+from parley.control.objects.pod import priority
 from parley.control.room import Asker, Foreseen, lacking, taken_by_guests
 from parley.control.state import State
 from parley.negotiation.fit import misfit, needs_of, selected, unsuitable

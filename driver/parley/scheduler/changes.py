@@ -16,7 +16,7 @@ from parley.api.builtin import (
 )
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.api.volumes import PersistentVolumeClaim
-from parley.control.caches.cluster import ClusterCache, done, over, priority
+from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.indexes import Key, named_claims
 from parley.control.claims.named import failure_of
 from parley.control.claims.on_demand import shared_topic
@@ -24,6 +24,7 @@ from parley.control.claims.podclaims import NODES, PREEMPTION, ROOM, Topic
 from parley.control.ledger import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
+from parley.control.objects.pod import done, over, priority
 from parley.control.objects.standin import is_stand_in
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.deallocation import Deallocator

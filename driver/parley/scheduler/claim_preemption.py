@@ -19,10 +19,10 @@ from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.api.wording import counted, listed, noun_for
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import done, priority, reference
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
 from parley.control.decision.decide import viability_topics
 from parley.control.nominations import Nomination
+from parley.control.objects.pod import done, priority, reference
 from parley.control.state import State
 from parley.kube.client import (
     ApiError,

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import done, priority, reference
 from parley.control.caches.indexes import named_claims
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand
@@ -22,6 +21,7 @@ from parley.control.decision.kept import beside, is_enough
 from parley.control.ledger import Holding
 from parley.control.nominations import Nomination
 from parley.control.objects.mirror import is_mirror
+from parley.control.objects.pod import done, priority, reference
 from parley.control.room import Foreseen
 from parley.control.state import State
 from parley.negotiation.answers import viable_for_all

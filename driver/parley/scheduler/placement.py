@@ -7,7 +7,6 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
-from parley.control.caches.cluster import done, priority, reference
 from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
@@ -16,6 +15,7 @@ from parley.control.decision.kept import kept_nodes
 from parley.control.ledger import Holding
 from parley.control.live import live_pod
 from parley.control.objects.mirror import is_offer
+from parley.control.objects.pod import done, priority, reference
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator, Departure
 from parley.control.state import State

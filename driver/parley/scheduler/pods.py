@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from itertools import count
 
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import ClusterCache, priority, reference
+from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import NODES, Topic
+from parley.control.objects.pod import priority, reference
 from parley.kube.queue import Requeue, WorkQueue
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, Place, WaitingLines
 from parley.scheduler.attempts import Attempt

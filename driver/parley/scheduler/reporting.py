@@ -8,9 +8,9 @@ import structlog
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import priority, reference
 from parley.control.claims import unused
 from parley.control.claims.podclaims import PodClaim
+from parley.control.objects.pod import priority, reference
 from parley.control.publishing.events import Recorder
 from parley.control.publishing.podscheduling import Publisher, Question, Report
 from parley.control.telemetry.metrics import Metrics

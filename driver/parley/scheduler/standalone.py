@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
-from parley.control.caches.cluster import reference
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Topic
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import EligibleNodes
+from parley.control.objects.pod import reference
 from parley.control.objects.standin import is_stand_in
 from parley.control.presence import DriverPresence
 from parley.control.publishing.podscheduling import StandaloneClaim

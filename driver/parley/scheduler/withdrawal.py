@@ -8,8 +8,8 @@ nothing else is used like any other allocation.
 from collections.abc import Sequence, Set
 
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import reference
 from parley.control.claims.podclaims import PodClaim
+from parley.control.objects.pod import reference
 from parley.control.objects.standin import owner_uid
 from parley.control.records import Records
 from parley.scheduler.attempts import StandaloneAttempt

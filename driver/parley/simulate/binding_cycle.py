@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import PODS
-from parley.control.caches.cluster import reference
 from parley.control.objects.mirror import consumer
+from parley.control.objects.pod import reference
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.simulate.anti_affinity import Pod
 from parley.simulate.placement import binding_failed, ready_to_bind

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from parley.api.builtin import Node
-from parley.control.caches.cluster import priority
+from parley.control.objects.pod import priority
 from parley.negotiation.requests import Amounts, amounts, requested
 from parley.simulate.anti_affinity import Pod, has_rules
 

@@ -10,8 +10,8 @@ from parley.api import reasons
 from parley.api.meta import Condition
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, Resource
-from parley.control.caches.cluster import reference
 from parley.control.objects.mirror import is_shareable, owned_by
+from parley.control.objects.pod import reference
 from parley.kube.client import Forbidden, NotFound
 from parley.kube.memory.managed_fields import UPDATE, Manager
 

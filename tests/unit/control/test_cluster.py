@@ -8,8 +8,8 @@ from tests.unit.control.builders import NAMESPACE, World, a_pod, played
 from parley.api.builtin import BuiltinClaim, Node, Pod
 from parley.api.models import ResourceClaim
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, PODS
-from parley.control.caches.cluster import done, over, reference
 from parley.control.objects.mirror import ClassRequest
+from parley.control.objects.pod import done, over, reference
 from parley.control.objects.standin import stand_in
 
 

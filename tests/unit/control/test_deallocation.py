@@ -22,11 +22,11 @@ from tests.unit.control.builders import (
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import reference
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding, Phase, PreparedOn
 from parley.control.objects.mirror import asked, consumer
+from parley.control.objects.pod import reference
 from parley.control.records import Records
 from parley.control.release.deallocation import Departure
 from parley.kube.client import Conflict, OutcomeUnknown, ServerError

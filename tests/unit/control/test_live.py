@@ -4,8 +4,8 @@ import pytest
 from tests.unit.control.builders import NAMESPACE, World, played
 
 from parley.api.resources import PODS
-from parley.control.caches.cluster import reference
 from parley.control.live import live_pod
+from parley.control.objects.pod import reference
 from parley.kube.client import Call, Forbidden
 
 

@@ -10,7 +10,7 @@ from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
 from parley.api.names import DRIVERS_LABEL, FIELD_MANAGER, STANDALONE
 from parley.api.resources import POD_SCHEDULINGS
-from parley.control.caches.cluster import reference
+from parley.control.objects.pod import reference
 from parley.control.publishing.podscheduling import REWRITES, Publisher, Question, Report, StandaloneClaim, body
 from parley.kube.client import NotFound, ServerError
 from parley.kube.queue import WorkQueue

@@ -12,10 +12,10 @@ from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_holding, pla
 from parley.api.conditions import ConditionUpdate
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import reference
 from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Written
 from parley.control.objects.mirror import ClassRequest, consumer, nodes_of
+from parley.control.objects.pod import reference
 from parley.control.records import together
 from parley.kube.client import Conflict, NotFound
 from parley.sdk import Allocation

@@ -7,10 +7,10 @@ from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, genera
 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS, RESOURCE_SLICES
-from parley.control.caches.cluster import reference
 from parley.control.claims.gathering import gather
 from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding, Written
+from parley.control.objects.pod import reference
 from parley.control.restoring import adopt, count_again, count_foreign, restore
 from parley.control.state import State
 from parley.drivers.device import DeviceDriver

@@ -3,8 +3,8 @@
 from tests.unit.control.builders import World, a_holding, played, user
 
 from parley.api.resources import PODS
-from parley.control.caches.cluster import reference
 from parley.control.decision.sight import ClusterSight, pods_are_seen, seen_pod
+from parley.control.objects.pod import reference
 from parley.drivers.tokens import TokensDriver
 
 

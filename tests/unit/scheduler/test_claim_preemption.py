@@ -11,10 +11,10 @@ from tests.unit.scheduler.grump import APART, add_grump
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, PODS, TEMPLATES
-from parley.control.caches.cluster import reference
 from parley.control.ledger import Holding
 from parley.control.nominations import KEPT_SECONDS
 from parley.control.objects.mirror import consumer
+from parley.control.objects.pod import reference
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import (
     ApiError,

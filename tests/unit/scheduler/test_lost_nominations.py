@@ -8,8 +8,8 @@ import pytest
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED
-from parley.control.caches.cluster import reference
 from parley.control.objects.mirror import consumer, offer_ended
+from parley.control.objects.pod import reference
 from parley.scheduler.attempts import CHOICE_SECONDS
 from parley.simulate.status_writes import patch_claim, patch_pod
 

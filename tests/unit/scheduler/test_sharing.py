@@ -9,7 +9,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
-from parley.control.caches.cluster import reference
+from parley.control.objects.pod import reference
 from parley.kube.client import Call, Client
 from parley.kube.informer import Informer
 

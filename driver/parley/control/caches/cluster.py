@@ -47,6 +47,7 @@ from parley.control.caches.refusals import Mirrored, Refusals
 from parley.control.caches.usage import Share, Usage
 from parley.control.caches.volumes import Volumes, volume_claims
 from parley.control.caches.wanted import WantedInformer
+from parley.control.objects.pod import over, priority
 from parley.control.objects.reservation_pod import reserved_on
 from parley.kube.client import Client, Tombstone
 from parley.kube.informer import Informer, OnChange, Selection
@@ -59,26 +60,6 @@ T = TypeVar("T")
 
 OnTombstone = Callable[[Resource[Any], Tombstone], None]
 """Hears of an object that can't be decoded."""
-
-
-def done(pod: Pod) -> bool:
-    """Whether the pod has ended: the kubelet has unprepared its claims by then."""
-    return pod.status.phase in ("Succeeded", "Failed")
-
-
-def over(pod: Pod) -> bool:
-    """Whether nothing is negotiated for the pod any more: it has ended, or is deleted and was never bound."""
-    return done(pod) or bool(pod.metadata.deletion_timestamp and not pod.spec.node_name)
-
-
-def priority(pod: Pod) -> int:
-    """Of its PriorityClass, which the API server wrote into the pod; 0 without one."""
-    return pod.spec.priority or 0
-
-
-def reference(pod: Pod) -> PodReference:
-    """Namespace, name and UID."""
-    return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
 def _ignored(_old: object, _new: object) -> None:
@@ -376,7 +357,7 @@ class ClusterCache:
         no_more = self.usage.leave if old is not None and old.spec.node_name else self.usage.remove
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             no_more(old.metadata.uid)
-        if new is not None and (done(new) or (new.metadata.deletion_timestamp and not new.spec.node_name)):
+        if new is not None and over(new):
             no_more(new.metadata.uid)
         elif new is not None and new.spec.node_name:
             self._count(old, new)

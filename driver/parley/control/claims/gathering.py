@@ -10,7 +10,7 @@ from itertools import islice
 from parley.api import reasons
 from parley.api.builtin import Pod, PodResourceClaim
 from parley.api.models import ResourceClass
-from parley.control.caches.cluster import ClusterCache, reference
+from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.entries import evaluated, has_too_many, number_of
 from parley.control.caches.indexes import Key
 from parley.control.claims.checks import first_problem
@@ -19,6 +19,7 @@ from parley.control.claims.named import USABLE, NamedClaim
 from parley.control.claims.on_demand import on_demand, shared_topic
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
 from parley.control.objects.mirror import asked, is_mirror, of_spec, owner_pod
+from parley.control.objects.pod import reference
 from parley.control.objects.standin import is_stand_in
 from parley.control.state import State
 from parley.sdk.checks import too_many_claims

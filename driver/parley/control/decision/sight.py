@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import priority
 from parley.control.decision.demand import Drivers
+from parley.control.objects.pod import priority
 from parley.control.room import reserved
 from parley.control.state import State
 from parley.negotiation.requests import Amounts, requested

@@ -16,11 +16,11 @@ from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.names import GENERATED_LABEL
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import over, reference
 from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import ROOM
 from parley.control.ledger import Holding, Phase, Written
 from parley.control.objects.mirror import owner_pod, owner_pod_uid
+from parley.control.objects.pod import over, reference
 from parley.control.records import Records
 from parley.control.release.keeping import Keeping
 from parley.control.release.releases import Releases

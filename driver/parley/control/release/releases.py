@@ -33,9 +33,9 @@ from parley.api.builtin import BuiltinClaim, Node
 from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES
-from parley.control.caches.cluster import done
 from parley.control.ledger import Holding, PreparedOn, Written
 from parley.control.live import live_pod
+from parley.control.objects.pod import done
 from parley.control.release.keeping import Keeping
 from parley.control.release.leftovers import LostNodesData, delete_release, set_allocation_cleared
 from parley.control.release.receipts import is_owed, owed, prepared_by, record, record_name

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import priority, reference
 from parley.control.claims.messages import first_in_line
 from parley.control.claims.podclaims import PREEMPTION, PodClaim, Problem, Topic
 from parley.control.decision.decide import (
@@ -21,6 +20,7 @@ from parley.control.decision.decide import (
 )
 from parley.control.decision.demand import Demand, ask, demand_of, units
 from parley.control.decision.kept import kept_nodes
+from parley.control.objects.pod import priority, reference
 from parley.control.state import State
 from parley.negotiation.rounds import Ask, Outcome, negotiate
 from parley.negotiation.states import ClaimState

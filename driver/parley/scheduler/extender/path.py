@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from parley.api import reasons
 from parley.api.builtin import DeviceClass, Pod
 from parley.api.resources import DEVICE_CLASSES
-from parley.control.caches.cluster import over, reference
 from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
 from parley.control.decision.demand import have_preferences, scores
+from parley.control.objects.pod import over, reference
 from parley.control.state import State
 from parley.control.telemetry.metrics import Metrics
 from parley.scheduler.candidates import common_nodes

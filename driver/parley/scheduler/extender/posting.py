@@ -9,7 +9,7 @@ import asyncio
 from parley.api.builtin import Pod
 from parley.api.names import GROUP
 from parley.api.resources import PODS
-from parley.control.caches.cluster import done
+from parley.control.objects.pod import done
 from parley.kube.client import Client, Conflict, Invalid, NotFound, OutcomeUnknown
 from parley.kube.clock import Clock, rfc3339_micro
 from parley.sdk import PodReference

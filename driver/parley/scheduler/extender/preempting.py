@@ -10,10 +10,10 @@ from collections.abc import Sequence, Set
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClass
-from parley.control.caches.cluster import priority, reference
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, Search, admit, survey
 from parley.control.decision.demand import Demand
+from parley.control.objects.pod import priority, reference
 from parley.control.state import State
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState

@@ -10,7 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import ClusterCache, reference
+from parley.control.caches.cluster import ClusterCache
+from parley.control.objects.pod import reference
 from parley.sdk import PodReference
 
 FORGET_SECONDS = 30.0

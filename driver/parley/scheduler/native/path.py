@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator
-from parley.control.caches.cluster import done, reference
 from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
 from parley.control.ledger import Holding
+from parley.control.objects.pod import done, reference
 from parley.control.records import Records
 from parley.control.restoring import adopt
 from parley.control.state import State

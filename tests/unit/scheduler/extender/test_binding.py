@@ -9,7 +9,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.control.caches.cluster import reference
+from parley.control.objects.pod import reference
 from parley.kube.client import Call, Client, Invalid, NotFound, OutcomeUnknown, TooManyRequests
 from parley.kube.informer import Informer
 from parley.scheduler.extender.posting import Posting
