@@ -18,6 +18,7 @@ the directory has a file system of the claim's size in it, which is what contain
 """
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -112,10 +113,12 @@ class WorkspaceSettings(Settings):
     """This node's settings: `drivers.workspace.parley.dev` in the configuration file.
 
     `size` is what may be promised in all, 90 % of the file system if left out. New directories have `mode` and,
-    if given, `uid` and `gid`.
+    if given, `uid` and `gid`. With `marker`, a file of that name has to be in `root`: where it is missing the disk
+    is not mounted, and nothing is made or removed.
     """
 
     root: Annotated[Path, AfterValidator(_root)] = Path("/var/lib/parley/workspaces")
+    marker: Annotated[str, Field(max_length=255, pattern=r"^(\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)?$")] = ""
     size: Annotated[str, Field(max_length=32), AfterValidator(_quantity)] | None = None
     mode: _Mode = "0777"
     uid: _Id = 0
@@ -144,7 +147,10 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         """By workspace: those in use, and those that were and are there still."""
 
     def devices(self) -> Sequence[Offer]:
-        """One disk. What is retained is nobody's any more, but takes room."""
+        """One disk, if it is mounted. What is retained is nobody's any more, but takes room."""
+        if why := self._not_mounted():
+            log.warning("no disk for workspaces", reason=why)
+            return ()
         self._sweep()
         capacity = {"size": str(max(self._size() - self._retained.bytes(), 0))}
         return (Offer(DISK, {IMAGES: not images.lacking()}, capacity),)
@@ -162,6 +168,8 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     async def prepare(self, claim: WorkspaceClaim) -> Prepared:
         """Make the directory, unless a pod before this one did."""
         handle = claim.handle
+        if why := self._not_mounted():
+            raise Refused(f"claim {claim}: {why}: mount it, then restart the node plugin")
         if handle.enforce == "Image":
             return await self._prepare_image(claim)
         try:
@@ -233,6 +241,13 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         words = f"{uses}, more than its size of {size}, and takes that from others: {remedy}"
         return Notice(claim, reasons.OVER_SIZE, words)
 
+    def _not_mounted(self) -> str:
+        """Why the disk is not mounted, by its marker; "" if it is, or has none."""
+        marker = self.configured.root / self.configured.marker
+        if not self.configured.marker or marker.exists():
+            return ""
+        return f"the disk of {self.configured.root} is not mounted, {marker} is missing"
+
     def _path(self, workspace: str) -> Path:
         return self.configured.root / DATA / workspace
 
@@ -271,7 +286,9 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
                     trees.move(source, workspace, trash, f"{workspace}.{token_hex(8)}")
 
     def _folder(self, kind: str) -> AbstractContextManager[int]:
-        """That of data, new or trash, open."""
+        """That of data, new or trash, open. Raises OSError, also if the disk is not mounted."""
+        if why := self._not_mounted():
+            raise OSError(errno.ENODEV, why)
         return trees.opened(self.configured.root / kind)
 
     def _discarded(self) -> list[str]:

@@ -8,6 +8,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,38 @@ async def test_both_parts_agree_about_the_handle(tmp_path: Path) -> None:
     assert WorkspaceNode.name == WorkspaceDriver.name
     assert workspaces.DISK == DISK
     assert [offer.name for offer in driver(tmp_path).devices()] == [DISK]
+
+
+async def test_where_the_disk_is_not_mounted_nothing_is_offered_made_or_taken_for_removed(tmp_path: Path) -> None:
+    root, disk = tmp_path / "root", tmp_path / "disk"
+    root.mkdir()
+    (root / ".disk").touch()
+    marked = partial(driver, root, marker=".disk")
+    for name in ("a", "b"):
+        await marked().prepare(claim(name, generated=name == "b"))
+    root.rename(disk)
+    root.mkdir()
+    assert marked().devices() == ()
+    words = f"claim team/c: the disk of {root} is not mounted, {root}/.disk is missing: mount it, then restart"
+    with pytest.raises(Refused, match=words):
+        await marked().prepare(claim("c"))
+    with pytest.raises(OSError, match="is not mounted"):
+        await marked().remove_data(claim("a"))
+    with pytest.raises(OSError, match="is not mounted"):
+        await marked().unprepare(HeldClaim(claim("b", generated=True), None))
+    assert list(root.iterdir()) == []
+
+    root.rmdir()
+    disk.rename(root)
+    assert [offer.name for offer in marked().devices()] == [DISK]
+    await marked().remove_data(claim("a"))
+    assert data(root) == ["id-of-b"]
+
+
+@pytest.mark.parametrize("marker", [".", "..", "a/b", "/a"])
+def test_a_marker_is_the_name_of_a_file(marker: str) -> None:
+    with pytest.raises(ValidationError, match="marker"):
+        WorkspaceSettings(marker=marker)
 
 
 async def test_a_class_says_whose_its_directories_are(tmp_path: Path) -> None:
