@@ -70,7 +70,10 @@ def test_parley_runs_with_its_own_accounts_and_one_plugin_per_node(
     assert "things" in cluster.kubectl("api-resources", "--api-group=devcluster.example.org", "-o", "name")
     accounts = cluster.directory / "kubeconfigs"
     controller = cluster.component("parley-controller")
-    assert told(controller.log) == ["controller", "--kubeconfig", f"{accounts}/sa-parley-system-parley-controller"]
+    assert told(controller.log) == [
+        *("controller", "--kubeconfig", f"{accounts}/sa-parley-system-parley-controller"),
+        *("--identity", "parley-controller", "--one-at-a-time"),
+    ]
     n2 = cluster.node("n2")
     assert told(cluster.component("parley-kubelet-n2").log) == [
         *("--kubeconfig", f"{accounts}/sa-parley-system-parley-kubelet-n2"),
