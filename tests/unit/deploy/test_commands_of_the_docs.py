@@ -32,7 +32,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_there_are_some() -> None:
-    assert len(INSTALLING) == 3
+    assert len(INSTALLING) == 4
     assert len(PLATFORMS) == 4
     assert len(VALUES) == 2
 

@@ -22,7 +22,7 @@ from tests.integration.api.isolation.conftest import (
 )
 
 from parley.api.names import driver_finalizer
-from parley.api.resources import CLASSES, LEASES, POD_SCHEDULINGS
+from parley.api.resources import CLAIMS, CLASSES, LEASES, POD_SCHEDULINGS
 from parley.cli.permissions import lease_name
 from parley.kube.client import Client, Forbidden
 from parley.kube.lease import LeaseElector
@@ -117,6 +117,19 @@ async def test_a_claim_for_another_driver_is_not_answered(admin: Client, questio
 async def test_of_a_question_a_driver_changes_nothing(question: Question, body: Body) -> None:
     with pytest.raises(Forbidden, match="denied request"):
         await question.merge(body)
+
+
+@pytest.mark.parametrize("others", [[], ["a.example.com/first"], ["a.example.com/first", "z.example.com/last"]])
+@pytest.mark.parametrize("annotations", [None, {"a": "first", "z": "last"}])
+async def test_a_driver_marks_a_claim_whatever_others_have_written_there(
+    own: Claim, others: list[str], annotations: dict[str, str] | None
+) -> None:
+    bare = {"metadata": {"finalizers": others, "annotations": annotations}}
+    await own.admin.patch(CLAIMS, "one", bare, own.namespace)
+    await own.mark({**MARKS, "finalizers": [*others, *MARKS["finalizers"]]})
+    await own.mark({"finalizers": others, "annotations": {f"{DISKS}/allocating-on": None}})
+    await own.mark({"finalizers": [*others, *MARKS["finalizers"]]})
+    await own.mark({"finalizers": others})
 
 
 async def test_a_driver_allocates_and_takes_back(own: Claim) -> None:
