@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from tests.cluster.manifests import DRIVER
+from tests.cluster.manifests import DRIVER, Manifest
 from tests.cluster.namespace import Namespace
 from tests.cluster.nodes import registrations, wait_for_registration
 from tests.cluster.watching import until
 
-from parley.api.names import GROUP
-from parley.api.resources import BUILTIN_CLAIMS, RESOURCE_SLICES
+from parley.api.names import DEVICE_CLASS, GROUP, SHAREABLE_REQUEST
+from parley.api.resources import BUILTIN_CLAIMS, PODS, RESOURCE_SLICES
 from parley.drivers.workspace import WorkspaceDriver
 from parley.kube.client import Client
 from parley_devcluster import Cluster
@@ -48,7 +48,7 @@ def plugin(
 
     `state` is its state folder, Parley's own if not given; `python` how it is started.
     """
-    may_publish(cluster, *yaml.safe_load(configuration.read_text()).get("drivers", {}))
+    may_publish(cluster)
     known = f"{name}-{node.name}" in cluster.component_names
     before = registrations(cluster, node.name, program=name) if known else 0
     arguments = {
@@ -74,15 +74,15 @@ def plugin(
     assert "Forbidden" not in component.log.read_text()
 
 
-def may_publish(cluster: Cluster, *drivers: str) -> None:
-    """Parley's own account of node plugins speaks for these drivers too."""
+def may_publish(cluster: Cluster) -> None:
+    """Parley's own account of node plugins speaks for all drivers."""
     name = f"{NODE_PLUGIN}-drivers"
     rule = {"apiGroups": [GROUP], "resources": ["resourceclaims/driver"], "verbs": ["publish"]}
     rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
     subject = {"kind": "ServiceAccount", "name": NODE_PLUGIN, "namespace": NAMESPACE}
     objects = [
-        {**rbac, "kind": "ClusterRole", "rules": [{**rule, "resourceNames": list(drivers)}] if drivers else []},
+        {**rbac, "kind": "ClusterRole", "rules": [rule]},
         {**rbac, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": [subject]},
     ]
     cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
@@ -136,20 +136,25 @@ async def offered(client: Client, node: str, devices: list[str], driver: str = D
 
 
 async def allocated(
-    team: Namespace, name: str, node: str, driver: str, device: str, handle: Mapping[str, Any]
+    team: Namespace, name: str, node: str, driver: str, device: str, handle: Mapping[str, Any], *pods: Manifest
 ) -> str:
-    """A claim with that device of the node; returns its UID."""
-    request = {"name": "it", "exactly": {"deviceClassName": "none"}}
+    """A claim with that device of the node, as Parley allocates it for these new pods; returns its UID. Without a
+    driver in the controller, and a claim of Parley's: it stays allocated as long as pods use it."""
+    request = {"name": SHAREABLE_REQUEST, "exactly": {"deviceClassName": DEVICE_CLASS}}
     body = {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
     made = await team.client.create(BUILTIN_CLAIMS, body, team.name)
-    result = {"request": "it", "driver": driver, "pool": node, "device": device}
-    opaque = {"source": "FromClaim", "requests": ["it"], "opaque": {"driver": driver, "parameters": dict(handle)}}
+    await team.create(*pods)
+    names = [manifest["metadata"]["name"] for manifest in pods]
+    users = [(await team.client.get(PODS, name, team.name)).metadata for name in names]
+    result = {"request": SHAREABLE_REQUEST, "driver": driver, "pool": node, "device": device}
+    opaque = {"source": "FromClaim", "opaque": {"driver": driver, "parameters": dict(handle)}}
     named = {"key": "metadata.name", "operator": "In", "values": [node]}
     allocation = {
         "devices": {"results": [result], "config": [opaque]},
         "allocationTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),  # PreBind can't add it later
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [named]}]},
     }
-    status = {"status": {"allocation": allocation}}
+    reserved = [{"resource": "pods", "name": user.name, "uid": user.uid} for user in users]
+    status = {"status": {"allocation": allocation, "reservedFor": reserved}}
     await team.client.patch(BUILTIN_CLAIMS, name, status, team.name, subresource="status")
     return made.metadata.uid

@@ -105,8 +105,8 @@ async def test_a_check_that_fails_shows_in_the_status_with_its_words_also_over_t
     with plugin(cluster, node, "checked", file, state=tmp_path / "state", python=python):
         await offered(team.client, "node-b", ["card"], "checked.example.com")
         handle = {"devices": [{"pool": "node-b", "device": "card"}]}
-        await allocated(team, "uses-card", "node-b", "checked.example.com", "card", handle)
-        await team.create(pod("uses-card", claims={"it": "uses-card"}))
+        user = pod("uses-card", claims={"it": "uses-card"})
+        await allocated(team, "uses-card", "node-b", "checked.example.com", "card", handle, user)
         await team.runs("uses-card")
         told = cluster.kubectl("exec", f"--namespace={team.name}", "uses-card", "--", "env").splitlines()
         assert {"PARLEY_DEVICE_CARD=m", "CARD=1"} <= set(told)
@@ -130,8 +130,8 @@ async def test_a_drivers_hooks_prepare_what_a_container_finds_and_remove_it_with
     with plugin(cluster, node, "scratch", file, *SCRATCH_DRIVER, state=tmp_path / "state"):
         await offered(team.client, "node-b", ["scratch"], SCRATCH)
         script = "touch $SCRATCH/here; " + UNTIL_FINISHED
-        await allocated(team, "sorter", "node-b", SCRATCH, "scratch", {"sizeMiB": 10})
-        await team.create(pod("sorter", claims={"it": "sorter"}, script=script))
+        user = pod("sorter", claims={"it": "sorter"}, script=script)
+        await allocated(team, "sorter", "node-b", SCRATCH, "scratch", {"sizeMiB": 10}, user)
         await team.runs("sorter")
         (own,) = folder.iterdir()
         seen = "until [ -e $SCRATCH/here ]; do sleep 0.1; done; echo $SCRATCH_MIB"

@@ -32,8 +32,8 @@ async def test_a_claim_that_could_not_be_prepared_is_when_the_kubelet_asks_again
     file.write_text(yaml.safe_dump({"driver": LATER, "devices": [device]}))
     with plugin(cluster, node, "later", file, state=tmp_path / "state"):
         handle = {"devices": [{"pool": node.name, "device": "card"}]}
-        uid = await allocated(team, "first-lacks", node.name, LATER, "card", handle)
-        await team.create(pod("first-lacks", claims={"it": "first-lacks"}))
+        user = pod("first-lacks", claims={"it": "first-lacks"})
+        uid = await allocated(team, "first-lacks", node.name, LATER, "card", handle, user)
         assert await team.told("first-lacks", "FailedPrepareDynamicResources") == (
             "Failed to prepare dynamic resources: prepare dynamic resources: NodePrepareResources failed for"
             f" ResourceClaim first-lacks: claim {team.name}/first-lacks: device='card' is not a device of node"

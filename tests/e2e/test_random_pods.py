@@ -74,7 +74,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory, folders: Path) -> Iterator
         Cluster.start(place, nodes=[NodeOptions(name) for name in DEVICES]) as started,
     ):
         environment.setenv("PYTHONPATH", str(EXAMPLE), prepend=os.pathsep)
-        may_publish(started, SCRATCH)
+        may_publish(started)
         run_parley(
             started,
             deploy=DEPLOY,

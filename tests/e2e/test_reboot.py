@@ -43,11 +43,12 @@ async def test_pods_run_again_with_the_same_devices_after_their_node_lost_power_
     with own_plugin(cluster, node) as own:
         own.stop()
         with plugin(cluster, node, "before", file, *BOTH) as before:
-            await allocated(team, "sorter", NODE, SCRATCH, "scratch", {"sizeMiB": 10})
+            script = "touch $SCRATCH/here; " + UNTIL_FINISHED
+            user = pod("sorter", claims={"it": "sorter"}, script=script, **lasting)
+            await allocated(team, "sorter", NODE, SCRATCH, "scratch", {"sizeMiB": 10}, user)
             await team.create(
                 pod("keeps", templates={"gpu": "one"}, script=LOOK + UNTIL_FINISHED, **lasting),
                 pod("goes", templates={"gpu": "one"}, **lasting),
-                pod("sorter", claims={"it": "sorter"}, script="touch $SCRATCH/here; " + UNTIL_FINISHED, **lasting),
             )
             await asyncio.gather(*(team.runs(name) for name in ("keeps", "goes", "sorter")))
             held, boots = prepared(node), boots_of(node.parley_dir)

@@ -58,8 +58,8 @@ async def test_a_drivers_hooks_are_called_once_for_a_claim_of_several_pods(
     file.write_text(yaml.safe_dump({"drivers": {COUNTED: {"file": str(book)}}}))
     driver = ("--driver", "tests.cluster.counting_node:CountingNode")
     with plugin(cluster, node, "counting", file, *driver, state=tmp_path / "state"):
-        uid = await allocated(team, "counted", node.name, COUNTED, "counter", {})
-        await team.create(*(pod(name, claims={"it": "counted"}) for name in TOGETHER))
+        users = (pod(name, claims={"it": "counted"}) for name in TOGETHER)
+        uid = await allocated(team, "counted", node.name, COUNTED, "counter", {}, *users)
         await asyncio.gather(*(team.runs(name) for name in TOGETHER))
         await team.create(pod("is-late", claims={"it": "counted"}))
         await team.runs("is-late")

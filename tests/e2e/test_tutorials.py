@@ -84,7 +84,7 @@ def start_both_parts(cluster: Cluster, folder: Path) -> None:
     this machine's folders.
     """
     node = cluster.node("node-1")
-    may_publish(cluster, SCRATCH)
+    may_publish(cluster)
     account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=node.name)
     places = {
         "PLUGINS_DIR": node.plugins_dir,
