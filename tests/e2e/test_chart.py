@@ -69,7 +69,7 @@ class Chart:
         """Wait until the CRDs are gone, with all that was of their kinds."""
         there = self.cluster.kubectl("get", "crd", "--output=name").split()
         if ours := [name for name in there if name.endswith(".parley.dev")]:
-            self.cluster.kubectl("wait", "--for=delete", *ours, "--timeout=90s")
+            self.cluster.kubectl("wait", "--for=delete", *ours, "--timeout=240s")
 
     def left(self) -> set[str]:
         """What is left of Parley outside of namespaces, and in its own."""
