@@ -4,7 +4,7 @@ A controller that does not see how a pod ended (it lists anew after its watch wa
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -13,6 +13,7 @@ from tests.cluster.manifests import DRIVER
 from parley.kube.client import Client
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.claims.releases import Receipts
+from parley_kubelet.state.checkpoint import CheckpointEntry
 
 
 class _Nothing:
@@ -23,6 +24,9 @@ class _Nothing:
 
     async def holds(self, _uid: str) -> bool:
         return False
+
+    async def entries(self) -> Mapping[str, CheckpointEntry]:
+        return {}
 
 
 @asynccontextmanager
