@@ -111,6 +111,23 @@ async def ends(world: World, *disks: Disks, pod: str = "p") -> None:
         assert not [name for name in claim.metadata.finalizers if name.endswith("example.com/deletion-protection")]
 
 
+async def allocating(world: World, kind: str) -> tuple[Disks, Behaviour]:
+    """A standalone driver that allocates for a pod at this moment, and the behaviour of the embedded one."""
+    disks = Disks(["a", "b"], seconds=SECONDS)
+    behaviour = await begin(world, disks)
+    world.start_driver(disks)
+    await add_user(world, kind)
+    await until(lambda: disks.held)
+    return disks, behaviour
+
+
+async def has_taken_back(world: World, disks: Disks) -> None:
+    """The driver holds nothing, is asked for nothing, and has left no mark."""
+    assert disks.held == {}
+    assert await asked(world) == ()
+    await nothing_is_marked_by(world, disks.name)
+
+
 kinds = pytest.mark.parametrize("kind", ["generated", "named"])
 changes = pytest.mark.parametrize("change", [edit, replace, replace_at_once])
 
@@ -121,18 +138,12 @@ def test_a_standalone_driver_that_allocates_takes_back_when_the_class_becomes_an
     play: Any, kind: str, change: ChangeClass
 ) -> None:
     async def scenario(world: World) -> None:
-        disks = Disks(["a", "b"], seconds=SECONDS)
-        behaviour = await begin(world, disks)
-        world.start_driver(disks)
-        await add_user(world, kind)
-        await until(lambda: disks.held)
+        disks, behaviour = await allocating(world, kind)
         await change(world, ShelfDriver.name)
         await world.settle(60)
         assert await world.node_of("p") != ""
         assert behaviour.calls["allocate"] == 1
-        assert disks.held == {}
-        assert await asked(world) == ()
-        await nothing_is_marked_by(world, disks.name)
+        await has_taken_back(world, disks)
         await ends(world, disks)
 
     play(scenario)
@@ -150,9 +161,7 @@ def test_it_takes_back_also_if_the_embedded_driver_has_nothing_for_the_pod(play:
         await world.settle(60)
         assert await world.node_of("p") == ""
         assert (await world.scheduling("p")).status.waiting_for == "NothingViable"
-        assert disks.held == {}
-        assert await asked(world) == ()
-        await nothing_is_marked_by(world, disks.name)
+        await has_taken_back(world, disks)
         await edit(world, disks.name)
         await world.settle(60)
         assert await world.node_of("p") in ("a", "b")
@@ -165,20 +174,14 @@ def test_it_takes_back_also_if_the_embedded_driver_has_nothing_for_the_pod(play:
 @kinds
 def test_it_takes_back_if_the_controller_is_replaced_at_that_moment(play: Any, kind: str) -> None:
     async def scenario(world: World) -> None:
-        disks = Disks(["a", "b"], seconds=SECONDS)
-        behaviour = await begin(world, disks)
-        world.start_driver(disks)
-        await add_user(world, kind)
-        await until(lambda: disks.held)
+        disks, behaviour = await allocating(world, kind)
         await world.crash()
         await edit(world, ShelfDriver.name)
         world.start_parley(drivers=[ShelfDriver(behaviour)])
         await world.settle(60)
         assert await world.node_of("p") != ""
         assert behaviour.calls["allocate"] == 1
-        assert disks.held == {}
-        assert await asked(world) == ()
-        await nothing_is_marked_by(world, disks.name)
+        await has_taken_back(world, disks)
         await ends(world, disks)
 
     play(scenario)

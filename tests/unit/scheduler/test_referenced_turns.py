@@ -31,17 +31,22 @@ async def begin(world: World, **class_: str) -> None:
     await world.settle(5)
 
 
+async def two_wait(world: World) -> None:
+    """For what a third one holds: the first by its priority refers to its parameters."""
+    await begin(world)
+    await world.add_pod("holder", "one")
+    await world.settle(5)
+    await world.add_pod("first", "referring", priority=10)
+    await world.settle(5)
+    await world.add_pod("second", "one", priority=5)
+
+
 # a scheduler with an extender serves another pod while one's parameters are read
 @pytest.mark.scheduling_paths("native")
 @pytest.mark.parametrize("seconds", [10, 300])
 def test_a_pod_is_served_before_those_of_lower_priority_however_long_it_waited(play: Play, seconds: float) -> None:
     async def scenario(world: World) -> None:
-        await begin(world)
-        await world.add_pod("holder", "one")
-        await world.settle(5)
-        await world.add_pod("first", "referring", priority=10)
-        await world.settle(5)
-        await world.add_pod("second", "one", priority=5)
+        await two_wait(world)
         await asyncio.sleep(seconds)
         await world.finish_pod("holder")
         await world.settle()
@@ -72,12 +77,7 @@ def test_what_evicted_pods_leave_is_kept_however_long_they_take(play: Play, seco
 @pytest.mark.scheduling_paths("native")
 def test_a_pod_whose_parameters_can_not_be_read_keeps_others_waiting_for_a_moment_only(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await begin(world)
-        await world.add_pod("holder", "one")
-        await world.settle(5)
-        await world.add_pod("first", "referring", priority=10)
-        await world.settle(5)
-        await world.add_pod("second", "one", priority=5)
+        await two_wait(world)
         await asyncio.sleep(300)
         await world.crash()
         world.start_parley(Silent(world.server.client()))
