@@ -61,6 +61,7 @@ async def team(admin: Client, parley: Parley) -> AsyncIterator[Namespace]:
     """A namespace. Workspaces of a node have its one device in common, so nobody looks who has it."""
     async with Namespace(admin, f"team-{uuid.uuid4().hex[:6]}", grace=0) as mine:
         yield mine
+    await until(admin, PODS, lambda pods: not pods, "the reservation pods are gone", namespace=HOME)
 
 
 def task(name: str, of: str, cpus: int) -> Manifest:
@@ -175,15 +176,21 @@ def granted(cluster: Cluster, values: Mapping[str, Any], *templates: str) -> Ite
     shown = (argument for name in templates for argument in ("--show-only", f"templates/{name}.yaml"))
     manifest = chart(DEPLOY, values, *shown)
     cluster.kubectl("apply", "-f", "-", stdin=manifest)
-    deadline = time.monotonic() + LIMIT
-    while not refused(cluster):
-        assert time.monotonic() < deadline, "the admission policy did not come into force"
+    refuses(cluster, True)
     yield
     cluster.kubectl("delete", "-f", "-", stdin=manifest)
+    refuses(cluster, False)
 
 
 CONTAINERS: Manifest = {"containers": [container("main", "true")]}
 PLAIN: Manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mine"}, "spec": CONTAINERS}
+
+
+def refuses(cluster: Cluster, expected: bool) -> None:
+    """Return when the API server has learned of the policy, or that it is gone."""
+    deadline = time.monotonic() + LIMIT
+    while refused(cluster) is not expected:
+        assert time.monotonic() < deadline, f"the admission policy is {'not yet' if expected else 'still'} in force"
 
 
 def refused(cluster: Cluster) -> bool:
