@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.claims.podclaims import PodClaim
-from parley.control.decision.demand import Requests, Reserving, units
+from parley.control.decision.demand import Demand, Requests, Reserving
 from parley.control.ledger import Holding
 from parley.control.objects import mirror as mirrors
 from parley.control.objects.pod import reference
@@ -62,7 +62,7 @@ class Allocator:
         self._under_way: dict[str, asyncio.Timeout] = {}
 
     async def allocate(
-        self, pod: Pod, claims: Sequence[PodClaim], requests: Requests, node: str, *, offered: bool
+        self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, node: str, *, offered: bool
     ) -> None:
         """Drivers allocate on the node; the ledger has it afterwards, the API not yet.
 
@@ -73,7 +73,7 @@ class Allocator:
             raise Busy
         self._allocating |= uids
         try:
-            await self._allocate(pod, claims, requests, node, offered=offered)
+            await self._allocate(pod, claims, demand, node, offered=offered)
         finally:
             self._allocating -= uids
 
@@ -82,10 +82,10 @@ class Allocator:
         return uid in self._allocating
 
     async def _allocate(
-        self, pod: Pod, claims: Sequence[PodClaim], requests: Requests, node: str, *, offered: bool
+        self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, node: str, *, offered: bool
     ) -> None:
         results: dict[str, tuple[str, Allocation]] = {}
-        counts = self._count(pod, claims, requests)
+        requests, counts = demand.requests, self._count(claims, demand)
         for name, request in requests.items():
             try:
                 allocations = await self._ask(name, request, node)
@@ -204,12 +204,12 @@ class Allocator:
             "own named claims in the same namespace, and must not use a claim itself"
         )
 
-    def _count(self, pod: Pod, claims: Sequence[PodClaim], requests: Requests) -> dict[str, int]:
-        counts = units(self._drivers, requests)
+    def _count(self, claims: Sequence[PodClaim], demand: Demand) -> dict[str, int]:
+        counts = demand.units()
         for claim in claims:
             assert claim.class_ is not None
             self._ledger.limits.count(
-                claim.uid, claim.class_.metadata.name, pod.metadata.namespace, counts[claim.entry]
+                claim.uid, claim.class_.metadata.name, demand.pod.namespace, counts[claim.entry]
             )
         return counts
 

@@ -22,7 +22,6 @@ from parley.control.caches.indexes import Key
 from parley.control.claims.named import without_pod
 from parley.control.claims.podclaims import Topic
 from parley.control.decision.decide import Blocked, Search, admit, none_viable, survey
-from parley.control.decision.demand import scores
 from parley.control.decision.eligible import SuitableNodes
 from parley.control.ledger import Holding
 from parley.control.records import Records
@@ -141,7 +140,7 @@ class ImmediateClaims:
         if not outcome.viable:
             await self._wait(claim, none_viable(self._state, (pending,), demand, search, outcome))
             return
-        preferences = scores(self._state.drivers, demand, outcome.viable, {})
+        preferences = demand.scores(outcome.viable, {})
         node = select(outcome.viable, preferences, failed.failed)
         assert node is not None
         await self._allocate(claim, class_, demand.requests[class_.driver_name], node)

@@ -64,7 +64,7 @@ class Placement:
         """Embedded drivers allocate on the node, standalone ones are asked to. Returns what is next."""
         inside = [claim for claim in claims if claim.entry in demand.drivers and not claim.standalone]
         try:
-            await self._allocator.allocate(pod, inside, demand.requests, node, offered=offered)
+            await self._allocator.allocate(pod, inside, demand, node, offered=offered)
         except Aborted:
             self._pass_on(pod, inside)
             raise

@@ -190,7 +190,9 @@ def refuses(cluster: Cluster, expected: bool) -> None:
     """Return when the API server has learned of the policy, or that it is gone."""
     deadline = time.monotonic() + LIMIT
     while refused(cluster) is not expected:
-        assert time.monotonic() < deadline, f"the admission policy is {'not yet' if expected else 'still'} in force"
+        assert time.monotonic() < deadline, (
+            f"the admission policy is {'not yet' if expected else 'still'} in force"
+        )
 
 
 def refused(cluster: Cluster) -> bool:

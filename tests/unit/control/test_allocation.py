@@ -50,8 +50,8 @@ class Second(TokensDriver):
 
 
 async def allocate(world: World, allocator: Allocator, *claims: PodClaim, node: str = "node-1") -> None:
-    requests = demand_of(world.state.drivers, user("p"), claims).requests
-    await allocator.allocate(POD, claims, requests, node, offered=False)
+    demand = demand_of(world.state.drivers, user("p"), claims)
+    await allocator.allocate(POD, claims, demand, node, offered=False)
 
 
 def free(world: World, driver: str = TOKENS, class_name: str = "licence") -> int:

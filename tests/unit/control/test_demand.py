@@ -7,7 +7,7 @@ import pytest
 from tests.unit.control.builders import NAMESPACE, TOKENS, a_class, pending, user
 
 from parley.control.claims.podclaims import PodClaim
-from parley.control.decision.demand import Demand, Reserving, ask, demand_of, have_preferences, scores, units
+from parley.control.decision.demand import Demand, Reserving, demand_of
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.negotiation.answers import Answer
@@ -52,7 +52,7 @@ def test_claims_of_a_driver_that_does_not_run_here_are_left_to_it() -> None:
     assert set(demand.requests) == {TOKENS}
     assert demand.standalone == (there,)
     assert demand.drivers["there"] == "outside.example.com"
-    assert units(DRIVERS, demand.requests) == {"here": 1}
+    assert demand.units() == {"here": 1}
 
 
 def test_what_drivers_outside_are_asked_changes_with_claim_parameters_and_uid() -> None:
@@ -118,16 +118,16 @@ def test_more_claims_of_a_driver_than_are_judged_together_are_refused() -> None:
 
 def test_a_drivers_own_count_is_what_limits_are_told() -> None:
     demand = demanded(pending("a", count=2), pending("b", count=3))
-    assert units(DRIVERS, demand.requests) == {"a": 2, "b": 3}
+    assert demand.units() == {"a": 2, "b": 3}
 
 
 def test_on_an_excluded_node_no_claim_is_viable_and_its_driver_is_not_asked() -> None:
-    answers = ask(DRIVERS, demanded(pending("a")), {"node-2": "is broken for good"})(["node-1", "node-2"])
+    answers = demanded(pending("a")).asking({"node-2": "is broken for good"})(["node-1", "node-2"])
     assert answers == {"a": Answer(("node-1",), None, {"node-2": "is broken for good"})}
 
 
 def test_why_drivers_refuse_a_node_stays_beside_what_is_excluded() -> None:
-    answers = ask(DRIVERS, demanded(pending("a", count=9)), {"node-2": "is broken for good"})(["node-1", "node-2"])
+    answers = demanded(pending("a", count=9)).asking({"node-2": "is broken for good"})(["node-1", "node-2"])
     assert answers["a"].reasons == {
         "node-1": "4 of 4 tokens of class licence free, 9 wanted",
         "node-2": "is broken for good",
@@ -138,10 +138,10 @@ def test_preferences_are_added_up_by_the_largest_weight_of_each_drivers_classes(
     lighter = a_class("lighter", Choosy.name, scoreWeight=1)
     there = pending("there", ELSEWHERE, standalone=True)
     demand = demanded(pending("a", CHOOSY), pending("b", lighter), there)
-    found = scores(DRIVERS, demand, ["node-1", "node-2"], {"outside.example.com": {"node-1": 0.5}})
+    found = demand.scores(["node-1", "node-2"], {"outside.example.com": {"node-1": 0.5}})
     assert found == {"node-1": 3 * 0.5 + 0.5, "node-2": 3 * 1.0}
 
 
 @pytest.mark.parametrize(("class_", "any_"), [(None, False), (CHOOSY, True)], ids=["none", "one"])
 def test_only_a_driver_that_scores_makes_it_worth_asking_about_more_nodes(class_: None, any_: bool) -> None:
-    assert have_preferences(DRIVERS, demanded(pending("a"), pending("b", class_))) is any_
+    assert demanded(pending("a"), pending("b", class_)).has_preferences is any_

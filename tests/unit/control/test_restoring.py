@@ -21,8 +21,8 @@ from parley.sdk.parameters import RawClaim
 async def allocated(world: World, pod: Pod) -> Holding:
     """The pod's one claim is allocated on node-1 and recorded, as the reconciler does it."""
     pending = gather(world.state, pod)
-    requests = demand_of(world.state.drivers, reference(pod), pending).requests
-    await Acting(world).allocator.allocate(pod, pending, requests, "node-1", offered=False)
+    demand = demand_of(world.state.drivers, reference(pod), pending)
+    await Acting(world).allocator.allocate(pod, pending, demand, "node-1", offered=False)
     await world.records.write(pending)
     await world.seen()
     (holding,) = world.ledger.of_pod(reference(pod))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from parley.api import reasons
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem, Topic
-from parley.control.decision.demand import Demand, ask, demand_of, fullest, in_no_order, scores, units
+from parley.control.decision.demand import Demand, demand_of
 from parley.control.decision.eligible import EligibleNodes, FullestFirst
 from parley.control.decision.kept import kept_nodes
 from parley.control.decision.sight import seen_pod
@@ -79,7 +79,7 @@ def admit(state: State, pod: PodReference, pending: Sequence[PodClaim], since: f
         if error.transient:  # it waits for what its drivers have meanwhile
             topics += tuple(("driver", name) for name in _drivers(pending))
         return Blocked(Problem(error.code, str(error), topics, transient=error.transient), str(error))
-    counts = units(state.drivers, demand.requests)
+    counts = demand.units()
     for class_ in {claim.class_name: claim.class_ for claim in pending}.values():
         assert class_ is not None
         wanted = {c.uid: counts.get(c.entry, 1) for c in pending if c.class_name == class_.metadata.name}
@@ -105,9 +105,9 @@ def survey(state: State, demand: Demand, search: Search, around: Callable[[Ask],
     Where claims are to be packed and a driver keeps its nodes in order, the fullest are asked about first.
     Raises DriverFault.
     """
-    choosy = search.choosy or in_no_order(state.drivers, demand)
+    choosy = search.choosy or demand.best_may_be_any
     return negotiate(
-        FullestFirst(search.nodes, fullest(state.drivers, demand)) if demand.packs else search.nodes,
+        FullestFirst(search.nodes, demand.fullest()) if demand.packs else search.nodes,
         around(question(state, demand, search)),
         first=search.limit if choosy else FIRST_CANDIDATES,
         limit=search.limit,
@@ -118,7 +118,7 @@ def survey(state: State, demand: Demand, search: Search, around: Callable[[Ask],
 def question(state: State, demand: Demand, search: Search) -> Ask:
     """Asks the drivers in this process about nodes, but for those that are excluded, or kept for other pods."""
     kept = kept_nodes(state, search.nodes.uid, search.nodes.priority, demand)
-    plain = ask(state.drivers, demand, {**search.excluded, **kept} if kept else search.excluded)
+    plain = demand.asking({**search.excluded, **kept} if kept else search.excluded)
     return with_room(plain, search.nodes, demand)
 
 
@@ -223,7 +223,7 @@ def best(
 
     `standalone` has the preferences of standalone drivers. There is at least one viable node. Raises DriverFault.
     """
-    preferences = scores(state.drivers, demand, viable, standalone or {})
+    preferences = demand.scores(viable, standalone or {})
     selected = select(viable, preferences, avoid, state.cluster.usage.pods, packed=demand.packs)
     assert selected is not None
     return selected

@@ -82,6 +82,66 @@ class Demand:
             claim.class_ is not None and claim.class_.preference == "Pack" for claim in self.standalone
         )
 
+    @property
+    def has_preferences(self) -> bool:
+        """Whether some nodes are better than others for a driver in this process."""
+        return any(self.embedded[name].has_preferences for name in self.requests)
+
+    @property
+    def best_may_be_any(self) -> bool:
+        """Whether more than the first few nodes are worth asking about: some are preferred, and no driver knows
+        which without being asked."""
+        return any(
+            not self.embedded[name].tells_room
+            and (self.embedded[name].has_preferences or request.prefer == "Pack")
+            for name, request in self.requests.items()
+        )
+
+    def fullest(self) -> Iterator[str]:
+        """Names of the nodes to begin with where claims are packed, as the drivers in this process keep them in
+        order. A node may come twice. Raises DriverFault."""
+        return chain.from_iterable(self.embedded[name].fullest(request) for name, request in self.requests.items())
+
+    def asking(self, excluded: Mapping[str, str]) -> Ask:
+        """A function that asks the drivers in this process about nodes; it raises DriverFault. None is asked
+        about `excluded` nodes: there no claim is viable, for the reason given by name."""
+
+        def answers(nodes: Sequence[str]) -> Answers:
+            left = [node for node in nodes if node not in excluded]
+            found: dict[str, Answer] = {}
+            for name, request in self.requests.items():
+                found.update(self.embedded[name].viable(request, left))
+            ruled_out = {node: excluded[node] for node in nodes if node in excluded}
+            if not ruled_out:
+                return found
+            return {
+                name: Answer(answer.viable, answer.alternatives, {**answer.reasons, **ruled_out})
+                for name, answer in found.items()
+            }
+
+        return answers
+
+    def units(self) -> dict[str, int]:
+        """How much of a class's limit each claim takes up, by entry. One of a standalone driver, left out here, is
+        one unit. Raises DriverFault."""
+        return {
+            claim.name: self.embedded[name].units(claim)
+            for name, request in self.requests.items()
+            for claim in request.claims
+        }
+
+    def scores(self, nodes: Sequence[str], standalone: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        """The drivers' preferences (0 to 1) added up by node, each times its driver's weight.
+
+        `standalone` has those of standalone drivers, by driver. Raises DriverFault.
+        """
+        own = {name: self.embedded[name].score(request, nodes) for name, request in self.requests.items()}
+        total: defaultdict[str, float] = defaultdict(float)
+        for name, preferences in {**own, **standalone}.items():
+            for node, score in preferences.items():
+                total[node] += self.weights[name] * score
+        return dict(total)
+
 
 def demand_of(
     drivers: Drivers,
@@ -152,63 +212,3 @@ def _raw(pod: PodReference, claim: PodClaim) -> RawClaim:
         prefer=claim.class_.preference,
         generated=claim.claim is None,
     )
-
-
-def ask(drivers: Drivers, demand: Demand, excluded: Mapping[str, str]) -> Ask:
-    """A function that asks the drivers in this process about nodes. On an excluded node no claim is viable."""
-
-    def answers(nodes: Sequence[str]) -> Answers:
-        left = [node for node in nodes if node not in excluded]
-        found: dict[str, Answer] = {}
-        for name, request in demand.requests.items():
-            found.update(drivers[name].viable(request, left))
-        ruled_out = {node: excluded[node] for node in nodes if node in excluded}
-        if not ruled_out:
-            return found
-        return {
-            name: Answer(answer.viable, answer.alternatives, {**answer.reasons, **ruled_out})
-            for name, answer in found.items()
-        }
-
-    return answers
-
-
-def units(drivers: Drivers, requests: Requests) -> dict[str, int]:
-    """How much of a class's limit each claim takes up, by entry. One of a standalone driver, left out here, is one
-    unit."""
-    return {
-        claim.name: drivers[name].units(claim) for name, request in requests.items() for claim in request.claims
-    }
-
-
-def have_preferences(drivers: Drivers, demand: Demand) -> bool:
-    """Whether some nodes are better than others for a driver in this process."""
-    return any(drivers[name].has_preferences for name in demand.requests)
-
-
-def in_no_order(drivers: Drivers, demand: Demand) -> bool:
-    """Whether it is worth asking about more than the first few nodes: some are preferred, and may be any."""
-    return any(
-        not drivers[name].tells_room and (drivers[name].has_preferences or request.prefer == "Pack")
-        for name, request in demand.requests.items()
-    )
-
-
-def fullest(drivers: Drivers, demand: Demand) -> Iterator[str]:
-    """The nodes to begin with where claims are to be packed, as the drivers have them in order."""
-    return chain.from_iterable(drivers[name].fullest(request) for name, request in demand.requests.items())
-
-
-def scores(
-    drivers: Drivers, demand: Demand, nodes: Sequence[str], standalone: Mapping[str, Mapping[str, float]]
-) -> dict[str, float]:
-    """The drivers' preferences (0 to 1) added up by node, each times its driver's weight.
-
-    `standalone` has those of standalone drivers, by driver.
-    """
-    own = {name: drivers[name].score(request, nodes) for name, request in demand.requests.items()}
-    total: defaultdict[str, float] = defaultdict(float)
-    for name, preferences in {**own, **standalone}.items():
-        for node, score in preferences.items():
-            total[node] += demand.weights[name] * score
-    return dict(total)

@@ -5,7 +5,7 @@ of several nodes an assumed pod takes one.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClass
@@ -17,7 +17,6 @@ from parley.negotiation.selection import spread
 from parley.scheduler.candidates import ProposedNodes
 from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
 from parley.sdk import PodReference
-from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.together import MOST_CLAIMS, together
 
 TAKEN = "another pod is about to get what is left"
@@ -51,26 +50,18 @@ class LeastAssumed(ProposedNodes):
         yield from filter(self.fits, promised)
 
 
-def beside(
-    drivers: Mapping[str, EmbeddedDriver], assumed: AssumedPods, pod: PodReference, demand: Demand, ask: Ask
-) -> Ask:
+def beside(assumed: AssumedPods, pod: PodReference, demand: Demand, ask: Ask) -> Ask:
     """The same question, with answers that stay true wherever the assumed pods are bound."""
 
     def answers(nodes: Sequence[str]) -> Answers:
         found = ask(nodes)
-        lost = _lost(drivers, assumed, pod, demand, viable_for_all(nodes, found))
+        lost = _lost(assumed, pod, demand, viable_for_all(nodes, found))
         return without(found, dict.fromkeys(lost, TAKEN))
 
     return answers
 
 
-def _lost(
-    drivers: Mapping[str, EmbeddedDriver],
-    assumed: AssumedPods,
-    pod: PodReference,
-    demand: Demand,
-    viable: Sequence[str],
-) -> frozenset[str]:
+def _lost(assumed: AssumedPods, pod: PodReference, demand: Demand, viable: Sequence[str]) -> frozenset[str]:
     """The nodes that may be full once the assumed pods are bound."""
     groups: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     known: dict[str, AssumedPod] = {}
@@ -81,7 +72,7 @@ def _lost(
             groups[tuple(others)].append(node)
     lost: set[str] = set()
     for uids, nodes in groups.items():
-        lost.update(_full(drivers, [known[uid].demand for uid in uids], demand, nodes))
+        lost.update(_full([known[uid].demand for uid in uids], demand, nodes))
     return frozenset(lost)
 
 
@@ -89,13 +80,11 @@ def _compete(one: Demand, other: Demand) -> bool:
     return not one.requests.keys().isdisjoint(other.requests)
 
 
-def _full(
-    drivers: Mapping[str, EmbeddedDriver], others: Sequence[Demand], demand: Demand, nodes: Sequence[str]
-) -> frozenset[str]:
+def _full(others: Sequence[Demand], demand: Demand, nodes: Sequence[str]) -> frozenset[str]:
     if sum(len(request.claims) for each in others for request in each.requests.values()) > MOST_CLAIMS:
         return frozenset(nodes)
     left = frozenset(nodes)
     for name, request in demand.requests.items():
         with_others = together(request, (other.requests[name] for other in others if name in other.requests))
-        left = left.intersection(viable_for_all(nodes, drivers[name].viable(with_others, nodes)))
+        left = left.intersection(viable_for_all(nodes, demand.embedded[name].viable(with_others, nodes)))
     return frozenset(nodes) - left

@@ -14,12 +14,11 @@ from parley.control.decision.decide import (
     best,
     class_topics,
     none_viable,
+    question,
     soon,
     survey,
-    with_room,
 )
-from parley.control.decision.demand import Demand, ask, demand_of, units
-from parley.control.decision.kept import kept_nodes
+from parley.control.decision.demand import Demand, demand_of
 from parley.control.objects.pod import priority, reference
 from parley.control.state import State
 from parley.negotiation.rounds import Ask, Outcome, negotiate
@@ -108,9 +107,8 @@ class CandidateFilter:
         try:
             attempt = self._pods.attempt(pod)
             demand = demand_of(self._state.drivers, reference(pod), pending, attempt.begun)
-            kept = kept_nodes(self._state, pod.metadata.uid, priority(pod), demand)
-            plain = with_room(ask(self._state.drivers, demand, {**attempt.excluded, **kept}), nodes, demand)
-            return frozenset(negotiate(nodes, plain, enough=len(names)).viable)
+            asked = question(self._state, demand, Search(nodes, attempt.excluded))
+            return frozenset(negotiate(nodes, asked, enough=len(names)).viable)
         except (BadParameters, NotRead, DriverFault):
             return frozenset()
 
@@ -194,7 +192,7 @@ class CandidateFilter:
         search = Search(nodes, attempt.excluded, bool(attempt.refused), self._candidates, enough, choosy)
 
         def around(plain: Ask) -> Ask:
-            return beside(self._state.drivers, self._assumed, reference(pod), demand, plain)
+            return beside(self._assumed, reference(pod), demand, plain)
 
         outcome = survey(self._state, demand, search, around)
         attempt.outcome, attempt.drivers = outcome, demand.drivers
@@ -213,7 +211,7 @@ class CandidateFilter:
 
     def _units(self, demand: Demand, pending: Sequence[PodClaim]) -> dict[str, dict[str, int]]:
         limited = [claim for claim in pending if claim.class_ is not None and claim.class_.limits]
-        counts = units(self._state.drivers, demand.requests) if limited else {}
+        counts = demand.units() if limited else {}
         found: dict[str, dict[str, int]] = {}
         for claim in limited:
             found.setdefault(claim.class_name, {})[claim.uid] = counts.get(claim.entry, 1)

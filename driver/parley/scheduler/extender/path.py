@@ -12,7 +12,6 @@ from parley.api.resources import DEVICE_CLASSES
 from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
-from parley.control.decision.demand import have_preferences, scores
 from parley.control.objects.pod import over, reference
 from parley.control.state import State
 from parley.control.telemetry.metrics import Metrics
@@ -208,10 +207,10 @@ class ExtenderPath:
     async def _prioritize(self, body: bytes) -> bytes:
         asked = wire.proposed(body)
         assumed = self._assumed.of(asked.uid)
-        if assumed is None or not have_preferences(self._drivers, assumed.demand):
+        if assumed is None or not assumed.demand.has_preferences:
             return wire.scores({})
         try:
-            preferences = scores(self._drivers, assumed.demand, asked.nodes(), {})
+            preferences = assumed.demand.scores(asked.nodes(), {})
         except DriverFault:
             return wire.scores({})  # the filter was answered, and any of its nodes will do
         most = sum(assumed.demand.weights.values())
