@@ -31,7 +31,7 @@ from parley.kube.backoff import Backoff, Pauses
 from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
-from parley.negotiation.selection import select
+from parley.negotiation.selection import ranked
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, WaitingLines
 from parley.sdk import PermanentError, Request
 from parley.sdk.checks import DriverFault
@@ -141,8 +141,7 @@ class ImmediateClaims:
             await self._wait(claim, none_viable(self._state, (pending,), demand, search, outcome))
             return
         preferences = demand.scores(outcome.viable, {})
-        node = select(outcome.viable, preferences, failed.failed)
-        assert node is not None
+        node = ranked(outcome.viable, preferences, failed.failed)[0]
         await self._allocate(claim, class_, demand.requests[class_.driver_name], node)
 
     async def _wait(self, claim: ResourceClaim, blocked: Blocked) -> None:

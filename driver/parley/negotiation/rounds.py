@@ -75,20 +75,22 @@ class Outcome:
 class Negotiation:
     """One negotiation, a question at a time: ask about `outcome.candidates`, then `close` the round.
 
-    `round` is the number of the last question about the pod before, `start` the nodes to begin with.
+    `in_order` has the fitting nodes in another order than they have themselves. `round` is the number of the last
+    question about the pod before, `start` the nodes to begin with.
     """
 
     def __init__(
         self,
         nodes: FittingNodes,
         *,
+        in_order: Iterator[str] | None = None,
         first: int = FIRST_CANDIDATES,
         limit: int = DEFAULT_CANDIDATES,
         enough: int = 1,
         round: int = 0,
         start: Proposal | None = None,
     ) -> None:
-        self._fresh = _Fresh(nodes)
+        self._fresh = _Fresh(nodes, in_order)
         self._limit = limit
         self._enough = enough
         self._size = min(first, limit)
@@ -127,12 +129,14 @@ def negotiate(
     nodes: FittingNodes,
     ask: Ask,
     *,
+    in_order: Iterator[str] | None = None,
     first: int = FIRST_CANDIDATES,
     limit: int = DEFAULT_CANDIDATES,
     enough: int = 1,
 ) -> Outcome:
-    """Ask until `enough` nodes are viable for all claims, or there is nobody left to ask about."""
-    negotiation = Negotiation(nodes, first=first, limit=limit, enough=enough)
+    """Ask until `enough` nodes are viable for all claims, or there is nobody left to ask about. The rest as for
+    `Negotiation`."""
+    negotiation = Negotiation(nodes, in_order=in_order, first=first, limit=limit, enough=enough)
     while not negotiation.over:
         negotiation.close(ask(negotiation.outcome.candidates))
     return negotiation.outcome
@@ -141,9 +145,9 @@ def negotiate(
 class _Fresh:
     """Hands out fitting nodes, each once."""
 
-    def __init__(self, nodes: FittingNodes) -> None:
+    def __init__(self, nodes: FittingNodes, in_order: Iterator[str] | None) -> None:
         self._nodes = nodes
-        self._in_order = iter(nodes)
+        self._in_order = iter(nodes) if in_order is None else in_order
         self._seen: set[str] = set()
 
     def replace(self, nodes: FittingNodes) -> None:

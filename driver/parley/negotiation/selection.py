@@ -31,15 +31,3 @@ def ranked(
     """
     sign = -1 if packed else 1
     return sorted(viable, key=lambda node: (node in avoid, -scores.get(node, 0.0), sign * pods(node)))
-
-
-def select(
-    viable: Sequence[str],
-    scores: Mapping[str, float],
-    avoid: Set[str] = frozenset(),
-    pods: Callable[[str], int] = _equally_full,
-    *,
-    packed: bool = False,
-) -> str | None:
-    """The best viable node, as `ranked` has it; None if no node is viable."""
-    return next(iter(ranked(viable, scores, avoid, pods, packed=packed)), None)

@@ -11,7 +11,7 @@ from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_class, a_hol
 from parley.api import reasons
 from parley.api.models import ResourceClass
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem
-from parley.control.decision.decide import Blocked, Search, admit, best, none_viable, soon, survey
+from parley.control.decision.decide import Blocked, Search, admit, best, none_viable, question, soon, survey
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import SuitableNodes
 from parley.control.state import State
@@ -167,14 +167,13 @@ class TestSurvey:
         async def story(world: World) -> None:
             await nodes(world, 2)
 
-            def around(plain: Any) -> Any:
-                def answers(asked: Sequence[str]) -> Answers:
-                    return {name: replace(answer, viable=("node-1",)) for name, answer in plain(asked).items()}
+            demand, search = wanted(world.state, pending("a")), everywhere(world.state)
+            plain = question(world.state, demand, search)
 
-                return answers
+            def answers(asked: Sequence[str]) -> Answers:
+                return {name: replace(answer, viable=("node-1",)) for name, answer in plain(asked).items()}
 
-            demand = wanted(world.state, pending("a"))
-            assert survey(world.state, demand, everywhere(world.state), around).viable == ("node-1",)
+            assert survey(world.state, demand, search, answers).viable == ("node-1",)
 
         played(story)
 

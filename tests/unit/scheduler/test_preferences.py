@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
-from parley.negotiation.selection import select
+from parley.negotiation.selection import ranked
 from parley.sdk import Driver
 
 if TYPE_CHECKING:
@@ -120,14 +120,14 @@ def test_equal_pods_on_equal_nodes_are_no_herd(play: Any, scores: dict[str, floa
 
 def test_a_node_to_avoid_is_selected_only_if_there_is_no_other() -> None:
     scores = {"a": 1.0, "b": 0.1}
-    assert select(["a", "b", "c"], scores) == "a"
-    assert select(["a", "b", "c"], scores, {"a"}) == "b"
-    assert select(["a", "b", "c"], scores, {"a", "b", "c"}) == "a"
-    assert select([], scores) is None
+    assert ranked(["a", "b", "c"], scores)[0] == "a"
+    assert ranked(["a", "b", "c"], scores, {"a"})[0] == "b"
+    assert ranked(["a", "b", "c"], scores, {"a", "b", "c"})[0] == "a"
+    assert ranked([], scores) == []
 
 
 def test_of_equally_good_nodes_the_one_with_the_fewest_pods_is_selected() -> None:
     pods = {"a": 3, "b": 1, "c": 1}.__getitem__
-    assert select(["a", "b", "c"], {}, pods=pods) == "b"
-    assert select(["a", "b", "c"], {"a": 0.1}, pods=pods) == "a"
-    assert select(["a", "b", "c"], {}, {"b", "c"}, pods) == "a"
+    assert ranked(["a", "b", "c"], {}, pods=pods)[0] == "b"
+    assert ranked(["a", "b", "c"], {"a": 0.1}, pods=pods)[0] == "a"
+    assert ranked(["a", "b", "c"], {}, {"b", "c"}, pods)[0] == "a"

@@ -6,13 +6,13 @@ parameters are read and typed and the class's limits checked (`admit`), the driv
 the reason, its message, and the changes that may help. Reads the state, and changes nothing.
 """
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from parley.api import reasons
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem, Topic
 from parley.control.decision.demand import Demand, demand_of
-from parley.control.decision.eligible import EligibleNodes, FullestFirst
+from parley.control.decision.eligible import EligibleNodes
 from parley.control.decision.kept import kept_nodes
 from parley.control.decision.sight import seen_pod
 from parley.control.decision.stranded import stranded
@@ -22,7 +22,7 @@ from parley.control.state import State
 from parley.negotiation.answers import Answers, viable_for_all, without
 from parley.negotiation.nowhere import apart, nowhere, where
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Ask, Outcome, negotiate
-from parley.negotiation.selection import select
+from parley.negotiation.selection import ranked
 from parley.negotiation.waiting import Helps
 from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters
@@ -95,20 +95,17 @@ def _drivers(pending: Sequence[PodClaim]) -> Sequence[str]:
     return list(dict.fromkeys(claim.class_.driver_name for claim in pending if claim.class_ is not None))
 
 
-def _unchanged(plain: Ask) -> Ask:
-    return plain
-
-
-def survey(state: State, demand: Demand, search: Search, around: Callable[[Ask], Ask] = _unchanged) -> Outcome:
-    """What the drivers in this process answer about the candidates. `around` may qualify their answers.
+def survey(state: State, demand: Demand, search: Search, ask: Ask | None = None) -> Outcome:
+    """What the drivers in this process answer about the candidates, asked by `ask`, or else by `question`.
 
     Where claims are to be packed and a driver keeps its nodes in order, the fullest are asked about first.
     Raises DriverFault.
     """
     choosy = search.choosy or demand.best_may_be_any
     return negotiate(
-        FullestFirst(search.nodes, demand.fullest()) if demand.packs else search.nodes,
-        around(question(state, demand, search)),
+        search.nodes,
+        ask or question(state, demand, search),
+        in_order=search.nodes.beginning_with(demand.fullest()) if demand.packs else None,
         first=search.limit if choosy else FIRST_CANDIDATES,
         limit=search.limit,
         enough=search.enough,
@@ -224,9 +221,7 @@ def best(
     `standalone` has the preferences of standalone drivers. There is at least one viable node. Raises DriverFault.
     """
     preferences = demand.scores(viable, standalone or {})
-    selected = select(viable, preferences, avoid, state.cluster.usage.pods, packed=demand.packs)
-    assert selected is not None
-    return selected
+    return ranked(viable, preferences, avoid, state.cluster.usage.pods, packed=demand.packs)[0]
 
 
 def class_topics(claims: Sequence[PodClaim]) -> list[Topic]:

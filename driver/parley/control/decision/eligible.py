@@ -93,25 +93,6 @@ class EligibleNodes(ABC):
         """The same, as if no node had been looked at yet."""
 
 
-class FullestFirst:
-    """Eligible nodes in the order in which claims are packed: `first` has the nodes to begin with."""
-
-    def __init__(self, nodes: EligibleNodes, first: Iterable[str]) -> None:
-        self._nodes = nodes
-        self._first = first
-
-    def __iter__(self) -> Iterator[str]:
-        return self._nodes.beginning_with(self._first)
-
-    def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
-        """The eligible nodes that match each of the selectors: a driver's proposal, in no order of its own."""
-        return self._nodes.matching(selectors)
-
-    def fits(self, node: str) -> bool:
-        """Whether the node is eligible."""
-        return self._nodes.fits(node)
-
-
 class SuitableNodes(EligibleNodes):
     """The nodes that are eligible for a claim of the class and namespace without a pod."""
 

@@ -21,7 +21,7 @@ from parley.control.decision.decide import (
 from parley.control.decision.demand import Demand, demand_of
 from parley.control.objects.pod import priority, reference
 from parley.control.state import State
-from parley.negotiation.rounds import Ask, Outcome, negotiate
+from parley.negotiation.rounds import Outcome, negotiate
 from parley.negotiation.states import ClaimState
 from parley.scheduler.candidates import ProposedNodes, common_nodes
 from parley.scheduler.claim_victims import may_take
@@ -190,11 +190,8 @@ class CandidateFilter:
         attempt = self._pods.attempt(pod)
         enough = 1 + len(attempt.left)
         search = Search(nodes, attempt.excluded, bool(attempt.refused), self._candidates, enough, choosy)
-
-        def around(plain: Ask) -> Ask:
-            return beside(self._assumed, reference(pod), demand, plain)
-
-        outcome = survey(self._state, demand, search, around)
+        asked = beside(self._assumed, reference(pod), demand, question(self._state, demand, search))
+        outcome = survey(self._state, demand, search, asked)
         attempt.outcome, attempt.drivers = outcome, demand.drivers
         if not outcome.viable:
             passes = bool(meant) or any(TAKEN in message for message in outcome.refused.values())
