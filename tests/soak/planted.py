@@ -119,7 +119,7 @@ async def _bind_any_version(self: Posting, pod: Any, node: str, **_: Any) -> Non
 async def _patch_blindly(self: MirrorWrites, mirror: Any, status: Any) -> Any:
     meta, body = mirror.metadata, {"status": status}
     written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
-    self._cluster.wrote(written)
+    self._cluster.own_writes.note(written.metadata)
     return written
 
 
@@ -374,7 +374,7 @@ BUGS = {
         ((ImmediateClaims, "wake", lambda *_, **__: None),), ("waits in vain: immediate claim",), standing=True
     ),
     "writes of what is gone are remembered": Bug(
-        ((ClusterCache, "_shows", lambda *_: True),), ("left over: own writes",), trouble=True, meddling=True
+        ((ClusterCache, "_has_claim", lambda *_: True),), ("left over: own writes",), trouble=True, meddling=True
     ),
 }
 

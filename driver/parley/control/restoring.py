@@ -75,7 +75,7 @@ def count_unbound(state: State) -> None:
         for user in holding.pods.values() if holding.only_node is not None else ():
             pod = state.cluster.pod((user.namespace, user.name))
             if pod is not None and pod.metadata.uid == user.uid and not pod.spec.node_name and not over(pod):
-                state.cluster.assume(pod, holding.node)
+                state.cluster.usage.assume(pod, holding.node)
 
 
 def _cached(cluster: ClusterCache, user: PodReference) -> bool:

@@ -76,7 +76,7 @@ class MirrorWrites:
         meta = mirror.metadata
         body = {"metadata": {"uid": meta.uid, "annotations": {f"{GROUP}/settled": meta.resource_version}}}
         written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace)
-        self._cluster.wrote(written)
+        self._cluster.own_writes.note(written.metadata)
         return written
 
     async def patch(self, mirror: BuiltinClaim, status: Mapping[str, Any]) -> BuiltinClaim:
@@ -137,7 +137,7 @@ class ClaimWrites:
         self, holding: Holding, body: dict[str, Any], *, subresource: str = ""
     ) -> ResourceClaim:
         written = await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource=subresource)
-        self._cluster.wrote(written)
+        self._cluster.own_writes.note(written.metadata)
         return written
 
 
@@ -151,7 +151,7 @@ async def _patch_status(
     try:
         written = await client.patch(resource, meta.name, body, meta.namespace, subresource="status")
     except NotFound:
-        cluster.found_gone(item)
+        cluster.own_writes.found_gone(meta)
         raise
-    cluster.wrote(written)
+    cluster.own_writes.note(written.metadata)
     return written

@@ -101,14 +101,14 @@ class Controller:
             if found := driver.observe(old, new):
                 self._base.wakeups.wake(("driver", driver.name), None if found is True else found)
 
-        self.cluster.observe(resource, changed)
+        self.cluster.informers.observe(resource, changed)
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.cluster.run())
+            tasks.create_task(self.cluster.informers.run())
             tasks.create_task(self._base.tombstones.run())
-            await self.cluster.synced()
+            await self.cluster.informers.synced()
             await self._restore()
             self._work(tasks)
             for driver in self._asynchronous:

@@ -73,7 +73,7 @@ class Placement:
             permanent = isinstance(failure.__cause__, PermanentError)
             return NotAllocated(await self.failed(key, pod, node, str(failure), inside if permanent else ()))
         if not pod.spec.node_name:
-            self._cluster.assume(pod, node)
+            self._cluster.usage.assume(pod, node)
         if demand.standalone:
             return await self._sessions.select(pod, demand, node)
         self._allocator.join(pod, claims)

@@ -188,7 +188,7 @@ class World:
         )
         for driver in embedded.values():
             for resource in driver.driver.watches:
-                cluster.observe(resource, _telling(driver))
+                cluster.informers.observe(resource, _telling(driver))
         self.state = State(cluster, Ledger(Limits(self.wakeups.wake)), embedded)
         self.recorder = Recorder(self.client, self.clock, "parley")
         reservation_pods = ReservationPods(self.client, self.state, self.recorder, reservations)
@@ -306,8 +306,8 @@ def played(story: Story, *drivers: Driver[Any, Any]) -> None:
 
     async def main() -> None:
         world = World(*drivers)
-        caches = asyncio.create_task(world.cluster.run())
-        await world.cluster.synced()
+        caches = asyncio.create_task(world.cluster.informers.run())
+        await world.cluster.informers.synced()
         await story(world)
         assert not caches.done()
         caches.cancel()

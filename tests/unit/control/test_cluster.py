@@ -115,7 +115,7 @@ def test_a_node_has_what_its_pods_left_and_whoever_waits_hears_when_it_is_more()
         await world.patch_status(PODS, pod.metadata.name, {"phase": "Succeeded"})
         assert (usage.pods("node-1"), heard.room) == (0, [])  # of the pod it has heard
         assert heard.names.count("pod p") == 2
-        world.cluster.assume(await world.pod("q"), "node-1")
+        world.cluster.usage.assume(await world.pod("q"), "node-1")
         await world.delete(PODS, "q")
         assert (usage.pods("node-1"), heard.room) == (0, ["node-1"])
 
@@ -125,7 +125,7 @@ def test_a_node_has_what_its_pods_left_and_whoever_waits_hears_when_it_is_more()
 def test_a_pod_counts_for_its_node_before_the_binding_is_seen_and_once_when_it_is() -> None:
     async def story(world: World) -> None:
         pod = await world.pod()
-        world.cluster.assume(pod, "node-1")
+        world.cluster.usage.assume(pod, "node-1")
         assert world.cluster.usage.pods("node-1") == 1
         binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node-1"}}
         await world.admin.create_subresource(PODS, "p", "binding", binding, NAMESPACE)
@@ -154,12 +154,12 @@ def test_our_own_write_is_remembered_as_long_as_the_object_is_there() -> None:
     async def story(world: World) -> None:
         claim = await world.claim()
         newer = await world.admin.patch(CLAIMS, "c", {"metadata": {"labels": {"a": "b"}}}, NAMESPACE)
-        world.cluster.wrote(newer)
+        world.cluster.own_writes.note(newer.metadata)
         assert world.cluster.own_writes.unseen(claim.metadata)
         assert not world.cluster.own_writes.unseen(newer.metadata)
         await world.delete(CLAIMS, "c")
         assert not world.cluster.own_writes.unseen(claim.metadata)
-        world.cluster.wrote(newer)
+        world.cluster.own_writes.note(newer.metadata)
         assert not world.cluster.own_writes.unseen(claim.metadata)
 
     played(story)

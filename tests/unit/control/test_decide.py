@@ -301,13 +301,13 @@ class TestBest:
         async def story(world: World) -> None:
             demand = wanted(world.state, pending("a"))
             viable = ("node-1", "node-2", "node-3")
-            world.cluster.assume(a_pod("q"), "node-1")
+            world.cluster.usage.assume(a_pod("q"), "node-1")
             assert best(world.state, demand, viable) == "node-2"
             assert best(world.state, demand, viable, {"node-2"}) == "node-3"
             assert best(world.state, demand, ("node-2",), {"node-2"}) == "node-2"
 
         async def preferring(world: World) -> None:
-            world.cluster.assume(a_pod("q"), "node-2")
+            world.cluster.usage.assume(a_pod("q"), "node-2")
             demand = wanted(world.state, pending("a"))
             assert best(world.state, demand, ("node-1", "node-2")) == "node-2"
             assert best(world.state, demand, ("node-1", "node-2"), {"node-2"}) == "node-1"

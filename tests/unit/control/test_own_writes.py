@@ -14,6 +14,8 @@ class Version:
 
     uid: str
     resource_version: str
+    namespace: str = "team"
+    name: str = "c"
 
 
 @settings(max_examples=40, deadline=None)
@@ -49,3 +51,14 @@ def test_an_object_that_is_gone_is_forgotten_and_others_are_not() -> None:
     own.forget(Version("a", "1"))
     assert not own.unseen(Version("a", "1"))
     assert own.unseen(Version("b", "1"))
+
+
+def test_nothing_is_remembered_of_what_the_cache_has_shown_to_be_gone() -> None:
+    """Even if the answer to a write, or that it found nothing, comes after that."""
+    cached = {"a"}
+    own = OwnWrites(lambda meta: meta.uid in cached)
+    own.note(Version("a", "7"))
+    own.note(Version("b", "7"))
+    own.found_gone(Version("b", "7"))
+    assert own.unseen(Version("a", "1"))
+    assert not own.unseen(Version("b", "1"))

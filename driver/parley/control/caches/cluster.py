@@ -4,7 +4,6 @@ Who is to be notified of changes is a `Listener`; it is called after the cache i
 sees the new state everywhere. Nothing here decides or writes.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -26,7 +25,6 @@ from parley.api.resources import (
     TEMPLATES,
     VOLUME_CLAIMS,
     VOLUMES,
-    Resource,
 )
 from parley.control.caches import kept
 from parley.control.caches.entries import names_more
@@ -40,26 +38,21 @@ from parley.control.caches.indexes import (
     parameters_of_claim,
     parameters_of_class,
 )
+from parley.control.caches.informers import ControllerInformers, OnUndecodable
 from parley.control.caches.listener import Listener
-from parley.control.caches.own_writes import OwnWrites
+from parley.control.caches.own_writes import OwnWrites, Version
 from parley.control.caches.plugins import Plugins
 from parley.control.caches.refusals import Mirrored, Refusals
-from parley.control.caches.usage import Share, Usage
+from parley.control.caches.usage import Usage
 from parley.control.caches.volumes import Volumes, volume_claims
-from parley.control.caches.wanted import WantedInformer
-from parley.control.objects.pod import over, priority
 from parley.control.objects.reservation_pod import reserved_on
-from parley.kube.client import Client, Tombstone
-from parley.kube.informer import Informer, OnChange, Selection
-from parley.negotiation.requests import Amounts, amounts, requested
+from parley.kube.client import Client
+from parley.kube.informer import Informer, OnChange
+from parley.negotiation.requests import Amounts, amounts
 from parley.negotiation.waiting import Topic
 from parley.sdk import PodReference
 
 T = TypeVar("T")
-
-
-OnTombstone = Callable[[Resource[Any], Tombstone], None]
-"""Hears of an object that can't be decoded."""
 
 
 def _ignored(_old: object, _new: object) -> None:
@@ -67,68 +60,56 @@ def _ignored(_old: object, _new: object) -> None:
 
 
 class ClusterCache:
-    """The caches. `run` keeps them; `synced` waits until all are filled once. `pods_seen`: there are drivers that
-    see the pods that wait. `reservations_in`: the namespace of reservation pods; elsewhere no pod is one."""
+    """The caches, which `informers` keep. `pods_seen`: there are drivers that see the pods that wait.
+    `reservations_in`: the namespace of reservation pods; elsewhere no pod is one."""
 
     def __init__(
         self,
         client: Client,
-        on_tombstone: OnTombstone = lambda _resource, _stone: None,
+        on_undecodable: OnUndecodable = lambda _resource, _stone: None,
         *,
         pods_seen: bool = False,
         reservations_in: str = "",
     ) -> None:
-        self._on_tombstone = on_tombstone
         self._listener: Listener | None = None
         self.usage = Usage(self._room_made)
-        self.own_writes = OwnWrites()
+        self.own_writes = OwnWrites(self._has_claim)
         self.refusals = Refusals()
+        self.plugins = Plugins()
         self._allocatable: dict[str, Amounts] = {}
         self._node_names: tuple[str, ...] = ()
         self._generated = GeneratedClaims(self.mirror)
-        self._client = client
         self._reservations_in = reservations_in
-        self._pods = self._informer(
-            PODS, self._pod, partial(kept.pod, seen=pods_seen, reservations_in=reservations_in)
-        )
-        self._observed: dict[Resource[Any], list[OnChange[Any]]] = {NODES: []}
-        self._nodes = self._informer(NODES, self._node)
-        self._mirrors = self._informer(BUILTIN_CLAIMS, self._mirror, kept.mirror)
-        self._template_mirrors = self._informer(
-            BUILTIN_TEMPLATES, self._notifying(lambda to: to.template_mirror_changed), kept.template_mirror
-        )
-        self._classes = self._informer(CLASSES, self._class)
-        namespaces = self._informer(NAMESPACES, self._notifying(lambda to: to.namespace_changed), kept.namespace)
-        self._namespaces = WantedInformer(namespaces)
-        volume_claims_read = WantedInformer(
-            self._informer(VOLUME_CLAIMS, self._notifying(lambda to: to.volume_claim_changed), kept.volume_claim)
-        )
-        volumes_read = WantedInformer(self._informer(VOLUMES, _ignored, kept.volume))
-        self.volumes = Volumes(volume_claims_read, volumes_read)
-        self._wanted: tuple[WantedInformer[Any], ...] = (self._namespaces, volume_claims_read, volumes_read)
-        self._claims = self._informer(CLAIMS, self._claim, kept.claim)
-        self._templates = self._informer(TEMPLATES, self._notifying(lambda to: to.template_changed), kept.template)
-        self._schedulings = self._informer(
+        self.informers = ControllerInformers(client, on_undecodable)
+        self._add_informers(partial(kept.pod, seen=pods_seen, reservations_in=reservations_in))
+        self._add_indexes()
+
+    def _add_informers(self, kept_of_pod: Callable[[Pod], Pod]) -> None:
+        """Classes and claims before the pods that need them."""
+        add, add_wanted = self.informers.add, self.informers.add_wanted
+        self._classes = add(CLASSES, self._class)
+        self._templates = add(TEMPLATES, self._notifying(lambda to: to.template_changed), kept.template)
+        self._claims = add(CLAIMS, self._claim, kept.claim)
+        self._releases = add(CLAIM_RELEASES, self._notifying(lambda to: to.release_changed))
+        self._schedulings = add(
             POD_SCHEDULINGS,
             self._notifying(lambda to: to.scheduling_changed),
             label_selector=f"{DRIVERS_LABEL}={STANDALONE}",
         )
-        self._releases = self._informer(CLAIM_RELEASES, self._notifying(lambda to: to.release_changed))
-        self._all: list[Informer[Any]] = [
-            self._classes,
-            self._templates,
-            self._claims,
-            self._releases,
-            self._schedulings,
-            self._template_mirrors,
-            self._nodes,
-            self._mirrors,
-            self._pods,
-        ]
-        self.plugins = Plugins()
-        self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
-        self.observe(RESOURCE_SLICES, self._notifying(lambda to: to.slice_changed))
-        self._add_indexes()
+        self._template_mirrors = add(
+            BUILTIN_TEMPLATES, self._notifying(lambda to: to.template_mirror_changed), kept.template_mirror
+        )
+        self._nodes = add(NODES, self._node)
+        self.informers.share(NODES)
+        self._mirrors = add(BUILTIN_CLAIMS, self._mirror, kept.mirror)
+        self._pods = add(PODS, self._pod, kept_of_pod)
+        self.informers.observe(RESOURCE_SLICES, self.plugins.slice_changed)
+        self.informers.observe(RESOURCE_SLICES, self._notifying(lambda to: to.slice_changed))
+        self._namespaces = add_wanted(NAMESPACES, self._notifying(lambda to: to.namespace_changed), kept.namespace)
+        self.volumes = Volumes(
+            add_wanted(VOLUME_CLAIMS, self._notifying(lambda to: to.volume_claim_changed), kept.volume_claim),
+            add_wanted(VOLUMES, _ignored, kept.volume),
+        )
 
     def _add_indexes(self) -> None:
         self._claims.index("pod", owning_pods)
@@ -140,22 +121,6 @@ class ClusterCache:
         self._pods.index("node", claiming_on)
         self._pods.index("volume claim", volume_claims)
         self._pods.index("reservation", lambda pod: filter(None, [self.reserved_on(pod)]))
-
-    def _informer(
-        self,
-        resource: Resource[T],
-        on_change: OnChange[T],
-        transform: Callable[[T], T] | None = None,
-        label_selector: str = "",
-    ) -> Informer[T]:
-        return Informer(
-            self._client,
-            resource,
-            Selection(label_selector=label_selector),
-            on_change=on_change,
-            on_tombstone=lambda stone: self._on_tombstone(resource, stone),
-            transform=transform,
-        )
 
     def listen(self, listener: Listener) -> None:
         """From now on the listener is notified of changes; nobody was before."""
@@ -172,36 +137,8 @@ class ClusterCache:
     def caches(self) -> Sequence[Informer[Any]]:
         """One for each kind that decisions need, those of drivers included. Not volumes: without the right to read
         them the scheduler decides, and whoever makes a pod with a volume must not make the controller unready."""
-        return [*self._all, self._namespaces.informer] if self._namespaces.is_wanted else self._all
-
-    def observe(self, resource: Resource[Any], on_change: OnChange[Any]) -> None:
-        """Hear of one more kind, after those who asked before. Call before `run`."""
-        if resource in self._observed:
-            self._observed[resource].append(on_change)
-            return
-        listeners = self._observed[resource] = [on_change]
-
-        def changed(old: Any, new: Any) -> None:
-            for listener in listeners:
-                listener(old, new)
-
-        transform = kept.resource_slice if resource == RESOURCE_SLICES else None
-        self._all.append(self._informer(resource, changed, transform))
-
-    async def run(self) -> None:
-        """Keep the caches until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for informer in self._all:
-                tasks.create_task(informer.run())
-            for wanted in self._wanted:
-                tasks.create_task(wanted.run())
-
-    async def synced(self) -> None:
-        """Return when every kind was listed once that is read by now."""
-        for informer in self._all:
-            await informer.synced.wait()
-        for wanted in self._wanted:
-            await wanted.synced()
+        always = self.informers.always
+        return [*always, self._namespaces.informer] if self._namespaces.is_wanted else always
 
     def pod(self, key: Key) -> Pod | None:
         return self._pods.get(*key)
@@ -265,21 +202,11 @@ class ClusterCache:
         """Whether the change of a built-in claim being delivered comes from a list, not watched."""
         return self._mirrors.listing
 
-    def wrote(self, claim: BuiltinClaim | ResourceClaim) -> None:
-        """A write of ours left the claim like this; the cache may show it later."""
-        if self._shows(claim):
-            self.own_writes.note(claim.metadata)
-
-    def found_gone(self, claim: BuiltinClaim | ResourceClaim) -> None:
-        """A write did not find the claim, which was like this, any more; the cache may show that later."""
-        if self._shows(claim):
-            self.own_writes.found_gone(claim.metadata)
-
-    def _shows(self, claim: BuiltinClaim | ResourceClaim) -> bool:
-        """Whether the cache has that claim still. Of what it has shown to be gone nothing is remembered."""
-        key = (claim.metadata.namespace, claim.metadata.name)
-        known = self.mirror(key) if isinstance(claim, BuiltinClaim) else self.claim(key)
-        return known is not None and known.metadata.uid == claim.metadata.uid
+    def _has_claim(self, meta: Version) -> bool:
+        """Whether the claim, built-in or Parley's, is in the cache still."""
+        key = (meta.namespace, meta.name)
+        found = (self.mirror(key), self.claim(key))
+        return any(claim is not None and claim.metadata.uid == meta.uid for claim in found)
 
     def mirrors(self) -> Iterable[BuiltinClaim]:
         return self._mirrors.values()
@@ -349,28 +276,10 @@ class ClusterCache:
         if self.refusals.note(item, message) and self._listener is not None:
             self._listener.mirror_refused(item)
 
-    def assume(self, pod: Pod, node: str) -> None:
-        """Count the pod for the node before its binding is seen."""
-        self.usage.put(pod.metadata.uid, Share(node, requested(pod), priority(pod)))
-
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
-        no_more = self.usage.leave if old is not None and old.spec.node_name else self.usage.remove
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            no_more(old.metadata.uid)
-        if new is not None and over(new):
-            no_more(new.metadata.uid)
-        elif new is not None and new.spec.node_name:
-            self._count(old, new)
+        self.usage.pod_changed(old, new)
         if self._listener is not None:
             self._listener.pod_changed(old, new)
-
-    def _count(self, old: Pod | None, pod: Pod) -> None:
-        """A bound pod counts for its node. Its requests are summed up again only when something of it changed."""
-        node, leaving = pod.spec.node_name, bool(pod.metadata.deletion_timestamp)
-        known = self.usage.share(pod.metadata.uid)
-        resized = old is not None and old.spec.containers != pod.spec.containers
-        if known is None or resized or (known.node, known.leaving) != (node, leaving):
-            self.usage.put(pod.metadata.uid, Share(node, requested(pod), priority(pod), leaving))
 
     def _room_made(self, node: str) -> None:
         if self._listener is not None:
@@ -383,8 +292,7 @@ class ClusterCache:
             self._allocatable.pop(old.metadata.name, None)
         if old is None or new is None:
             self._node_names = tuple(self._allocatable)
-        for observer in self._observed[NODES]:
-            observer(old, new)
+        self.informers.observed(NODES, old, new)
         if self._listener is not None:
             self._listener.node_changed(old, new)
 

@@ -4,8 +4,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from parley.api.builtin import Pod
+from parley.control.objects.pod import over, priority
 from parley.negotiation.preemption import Sum
-from parley.negotiation.requests import Amounts
+from parley.negotiation.requests import Amounts, requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,28 @@ class Usage:
         """The node that the pod counts for, or None."""
         share = self._shares.get(uid)
         return share.node if share else None
+
+    def assume(self, pod: Pod, node: str) -> None:
+        """Count the pod for the node before its binding is seen."""
+        self.put(pod.metadata.uid, Share(node, requested(pod), priority(pod)))
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """The informer shows a pod anew, changed or gone (None). A bound one counts for its node until it ends."""
+        no_more = self.leave if old is not None and old.spec.node_name else self.remove
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            no_more(old.metadata.uid)
+        if new is not None and over(new):
+            no_more(new.metadata.uid)
+        elif new is not None and new.spec.node_name:
+            self._count(old, new)
+
+    def _count(self, old: Pod | None, pod: Pod) -> None:
+        """Its requests are summed up again only when something of it changed."""
+        node, leaving = pod.spec.node_name, bool(pod.metadata.deletion_timestamp)
+        known = self._shares.get(pod.metadata.uid)
+        resized = old is not None and old.spec.containers != pod.spec.containers
+        if known is None or resized or (known.node, known.leaving) != (node, leaving):
+            self.put(pod.metadata.uid, Share(node, requested(pod), priority(pod), leaving))
 
     def put(self, uid: str, share: Share) -> None:
         """The pod uses that; replaces what was counted for it."""

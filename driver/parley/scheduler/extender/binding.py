@@ -118,7 +118,7 @@ class Binder:
         self._posting.forget(user.uid)
         self._pods.leave_line((user.namespace, user.name))
         if (current := self._cluster.pod((user.namespace, user.name))) is not None and not over(current):
-            self._cluster.assume(current, node)
+            self._cluster.usage.assume(current, node)
 
     def _take_room(self, pod: Pod, node: str) -> None:
         """Where room is reserved a pod without claims counts before it is bound.
@@ -129,7 +129,7 @@ class Binder:
             return
         if why := lacking(self._state, node, Asker.of(self._state, pod, requested(pod).items())):
             raise BindRefused(f"node {node}: {why}")
-        self._cluster.assume(pod, node)
+        self._cluster.usage.assume(pod, node)
 
     def _leave_room(self, user: PodReference) -> None:
         """The pod was not bound."""

@@ -80,7 +80,7 @@ class ExtenderPath:
             "bind": self._bind,
         }
         self._seconds = {verb: metrics.extender_seconds.labels(verb) for verb in self._verbs}
-        state.cluster.observe(DEVICE_CLASSES, self._device_class_changed)
+        state.cluster.informers.observe(DEVICE_CLASSES, self._device_class_changed)
 
     @property
     def verbs(self) -> Sequence[str]:
