@@ -79,7 +79,7 @@ class Memory:
                 for holding in ledger.of_pod_name(pod.metadata.namespace, pod.metadata.name)
             )
             and all(
-                cluster.generated(pod, entry.name)
+                cluster.generated.of_entry(pod, entry.name)
                 for entry in pod.spec.resource_claims
                 if entry.resource_claim_template_name
             )

@@ -174,7 +174,7 @@ def _classes(state: State, pod: Pod) -> Iterator[str]:
             if claim is not None:
                 yield claim.spec.resource_class_name
             continue
-        mirror = cluster.generated(pod, entry.name)
+        mirror = cluster.generated.of_entry(pod, entry.name)
         if mirror is None:
             template = cluster.template_mirror((namespace, entry.resource_claim_template_name or ""))
             mirror = BuiltinClaim(spec=template.spec.spec) if template is not None else None

@@ -38,7 +38,7 @@ class MirrorWrites:
     def _made_anew(self, holding: Holding) -> BuiltinClaim | None:
         pods = (self._cluster.pod((user.namespace, user.name)) for user in holding.pods.values())
         user = next((pod for pod in pods if pod is not None and pod.metadata.uid in holding.pods), None)
-        return self._cluster.generated(user, holding.entry) if user is not None else None
+        return self._cluster.generated.of_entry(user, holding.entry) if user is not None else None
 
     async def _live(self, namespace: str, name: str) -> BuiltinClaim | None:
         try:

@@ -28,12 +28,13 @@ from parley.control.objects.pod import done, over, priority
 from parley.control.objects.standin import is_stand_in
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.deallocation import Deallocator
-from parley.control.release.releases import Releases, out_of_service
+from parley.control.release.releases import out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.queue import WorkQueue
 from parley.negotiation.stranded import unavailable
+from parley.scheduler.pods import Pods
 from parley.scheduler.reconciler import Reconciler
 from parley.sdk import PodReference
 from parley.sdk.recorded import driver_of_record
@@ -104,9 +105,9 @@ class Changes:
         queues: Queues,
         state: State,
         wakeups: Wakeups,
+        pods: Pods,
         reconciler: Reconciler,
         deallocator: Deallocator,
-        releases: Releases,
         publisher: Publisher,
     ) -> None:
         self._queues = queues
@@ -115,9 +116,10 @@ class Changes:
         self._ledger = state.ledger
         self._drivers = state.drivers
         self._wakeups = wakeups
+        self._pods = pods
         self._reconciler = reconciler
         self._deallocator = deallocator
-        self._releases = releases
+        self._releases = deallocator.releases
         self._publisher = publisher
 
     def look_at(self, holding: Holding) -> None:
@@ -140,7 +142,7 @@ class Changes:
             self._queues.look_at_room(node)
 
     def _enqueue_new(self, key: Key) -> None:
-        self._reconciler.pod_came(key)
+        self._pods.came(key)
         self._queues.pods.add(key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -159,18 +161,18 @@ class Changes:
         if not (old.spec.node_name or over(old)) and (same is None or over(same)):
             self._awaits_room_no_more(old)
         if old.spec.node_name and not done(old) and (same is None or done(same)):
-            self._reconciler.pod_left(old.spec.node_name)
+            self._pods.wake(NODES, (old.spec.node_name,))  # a scheduler may judge the node differently
 
     def _awaits_room_no_more(self, pod: Pod) -> None:
         """Pods to which its claims yield may have the room that was left for it."""
         for key in named_claims(pod):
             holding = self._ledger.of_claim(*key)
             if holding is not None and holding.yields_to:
-                self._reconciler.room_made(holding.node)
+                self._pods.wake(ROOM, (holding.node,))
 
     def room_made(self, node: str) -> None:
         """A pod does not count for the node any more."""
-        self._reconciler.room_made(node)
+        self._pods.wake(ROOM, (node,))
 
     def _concerns_us(self, old: Pod, new: Pod) -> bool:
         """Whether anything changed that a decision depends on; conditions do not count, nor a name in the status
@@ -190,7 +192,7 @@ class Changes:
         if old.status.resource_claim_statuses == new.status.resource_claim_statuses:
             return False
         entries = [entry.name for entry in new.spec.resource_claims]
-        before, after = ([self._cluster.generated(pod, entry) for entry in entries] for pod in (old, new))
+        before, after = ([self._cluster.generated.of_entry(pod, entry) for entry in entries] for pod in (old, new))
         return before != after
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:

@@ -13,7 +13,7 @@ from parley.api.builtin import Pod
 from parley.control.allocation import Allocator, Busy
 from parley.control.caches.indexes import Key, named_claims
 from parley.control.claims.gathering import gather
-from parley.control.claims.podclaims import NODES, ROOM, PodClaim
+from parley.control.claims.podclaims import PodClaim
 from parley.control.live import live_pod
 from parley.control.objects.pod import done, over, reference
 from parley.control.release.deallocation import Deallocator, Departure
@@ -207,22 +207,10 @@ class Reconciler:
         if over(pod):
             self._allocator.abort(pod.metadata.uid)
 
-    def pod_came(self, key: Key) -> None:
-        """The pod, or a claim that was made for it, is there now; it is looked at next."""
-        self._pods.came(key)
-
     def pod_done(self, pod: Pod) -> None:
         """The pod has ended; `sync` releases what it holds."""
         if pod.spec.node_name:
             self._count_in(pod, pod.spec.node_name)
-
-    def pod_left(self, node: str) -> None:
-        """A pod that ran on the node is terminal or gone: a scheduler may judge the node differently."""
-        self._pods.wake(NODES, (node,))
-
-    def room_made(self, node: str) -> None:
-        """A pod's requests do not count for the node any more."""
-        self._pods.wake(ROOM, (node,))
 
     def pod_gone(self, pod: Pod) -> None:
         """Forget what was remembered of the pod; `sync` releases what it holds."""

@@ -89,7 +89,6 @@ class _Control:
 
     allocator: Allocator
     records: Records
-    releases: Releases
     deallocator: Deallocator
     keeping: Keeping
     reservation_pods: ReservationPods
@@ -165,7 +164,7 @@ def parts(base: Base) -> Parts:
         control.deallocator,
         reconciler,
         extender,
-        Changes(queues, state, base.wakeups, reconciler, control.deallocator, control.releases, publisher),
+        Changes(queues, state, base.wakeups, pods, reconciler, control.deallocator, publisher),
         classes,
         control.reservation_pods,
     )
@@ -181,7 +180,7 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     releases = Releases(client, state, queue, leftovers, keeping)
     unseen_users = UnseenUsers(client, state.cluster, state.ledger)
     deallocator = Deallocator(state, records, unseen_users, releases, publisher.close, base.wakeups, keeping)
-    return _Control(Allocator(state), records, releases, deallocator, keeping, reservation_pods)
+    return _Control(Allocator(state), records, deallocator, keeping, reservation_pods)
 
 
 def _paths(

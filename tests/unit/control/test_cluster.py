@@ -70,14 +70,14 @@ def test_listeners_hear_after_the_cache_has_it() -> None:
 def test_a_generated_claim_is_found_by_its_pod_before_the_pods_status_names_it() -> None:
     async def story(world: World) -> None:
         pod = await world.pod(templates=["licence"])
-        assert world.cluster.generated(pod, "licence") is None
+        assert world.cluster.generated.of_entry(pod, "licence") is None
         await world.generated(pod)
-        found = world.cluster.generated(pod, "licence")
+        found = world.cluster.generated.of_entry(pod, "licence")
         assert found is world.cluster.mirror((NAMESPACE, "p-licence"))
-        assert world.cluster.generated(pod, "other") is None
-        assert world.cluster.generated(a_pod("p"), "licence") is None
+        assert world.cluster.generated.of_entry(pod, "other") is None
+        assert world.cluster.generated.of_entry(a_pod("p"), "licence") is None
         await world.delete(BUILTIN_CLAIMS, "p-licence")
-        assert world.cluster.generated(pod, "licence") is None
+        assert world.cluster.generated.of_entry(pod, "licence") is None
 
     played(story)
 

@@ -78,7 +78,7 @@ class ClusterCache:
         self.plugins = Plugins()
         self._allocatable: dict[str, Amounts] = {}
         self._node_names: tuple[str, ...] = ()
-        self._generated = GeneratedClaims(self.mirror)
+        self.generated = GeneratedClaims(self.mirror)
         self._reservations_in = reservations_in
         self.informers = ControllerInformers(client, on_undecodable)
         self._add_informers(partial(kept.pod, seen=pods_seen, reservations_in=reservations_in))
@@ -211,10 +211,6 @@ class ClusterCache:
     def mirrors(self) -> Iterable[BuiltinClaim]:
         return self._mirrors.values()
 
-    def generated(self, pod: Pod, entry: str) -> BuiltinClaim | None:
-        """The claim generated for a pod's entry; known before the pod's status names it."""
-        return self._generated.of_entry(pod, entry)
-
     def template_mirror(self, key: Key) -> BuiltinTemplate | None:
         return self._template_mirrors.get(*key)
 
@@ -311,6 +307,6 @@ class ClusterCache:
     def _mirror(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         if old is not None and new is None:
             self.own_writes.forget(old.metadata)
-        self._generated.changed(old, new)
+        self.generated.changed(old, new)
         if self._listener is not None:
             self._listener.mirror_changed(old, new)

@@ -94,7 +94,7 @@ def _create_one(what: str, kind: str) -> str:
 
 def _generated(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
     cluster, ledger = state.cluster, state.ledger
-    mirror = cluster.generated(pod, entry.name)
+    mirror = cluster.generated.of_entry(pod, entry.name)
     if mirror is None:
         return _not_generated(cluster, pod, entry)
     if not is_mirror(mirror):

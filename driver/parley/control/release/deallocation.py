@@ -50,7 +50,8 @@ class Departure:
 
 
 class Deallocator:
-    """Ends the use of holdings. `close` sees to it that no driver is asked to allocate for a pod any more."""
+    """Ends the use of holdings; `releases` knows what nodes have to do first. `close` sees to it that no driver is
+    asked to allocate for a pod any more."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Deallocator:
         self._drivers = state.drivers
         self._records = records
         self._unseen_users = unseen_users
-        self._releases = releases
+        self.releases = releases
         self._close = close
         self._wakeups = wakeups
         self._keeping = keeping
@@ -118,10 +119,10 @@ class Deallocator:
             ends = not self._stays(holding) or holding.owed or departure.prepared_on or missed
             unseen = await self._unseen_users.check(holding) if ends and len(holding.pods) == 1 else ()
             doubtful = {*unseen, *self._unseen_users.join_known(holding), *missed}
-            self._releases.owe(holding, [*departure.prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
+            self.releases.owe(holding, [*departure.prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
             self._keeping.left(holding, bound=departure.bound or bool(doubtful))
             if len(holding.pods) > 1 or (self._stays(holding) and not holding.owed):
-                await self._releases.note(holding)
+                await self.releases.note(holding)
                 await self._records.unreserve(holding, pod)
                 self._ledger.leave(holding, pod)
             elif holding.owed:
@@ -142,14 +143,14 @@ class Deallocator:
         leaves_data = driver is not None and driver.leaves_data
         with holding.entering(Phase.LEAVING):
             if leaves_data:
-                await self._releases.record_lost_nodes(holding)
-            if not leaves_data or not self._releases.owes_removal(holding):
+                await self.releases.record_lost_nodes(holding)
+            if not leaves_data or not self.releases.owes_removal(holding):
                 await self._end(holding, departed=departed)
                 return
             await self._records.clear_mirror(holding)  # until then a scheduler may let others in
             holding.written = Written.NO
         holding.phase = Phase.LEAVING
-        self._releases.owe_removal(holding)
+        self.releases.owe_removal(holding)
         await self._begin_releasing(holding)
 
     def _stays(self, holding: Holding) -> bool:
@@ -160,22 +161,22 @@ class Deallocator:
     async def _begin_releasing(self, holding: Holding) -> None:
         """Nobody uses the holding, but it may be prepared somewhere: it stays, for nobody to join."""
         with holding.entering(Phase.LEAVING):
-            await self._releases.note(holding)
+            await self.releases.note(holding)
             await self._records.clear_mirror(holding)
             holding.written = Written.NO
             self._keeping.begin_anew(holding)  # until now a scheduler may have let in others, unseen
             await self._records.record_releasing(holding)
         self._ledger.release(holding)
         holding.phase = Phase.RELEASING
-        self._releases.look_again(holding)
+        self.releases.look_again(holding)
 
     async def sync(self, uid: str) -> None:
         """See which nodes still owe receipts for the holding; what is prepared nowhere any more is free."""
-        await self._releases.follow_lost_nodes(uid)
+        await self.releases.follow_lost_nodes(uid)
         while (holding := self._ledger.get(uid)) is not None:
             if await self._sync(holding):
                 return
-        await self._releases.waive_needless(uid)
+        await self.releases.waive_needless(uid)
 
     async def _sync(self, holding: Holding) -> bool:
         """Whether it was there still."""
@@ -188,11 +189,11 @@ class Deallocator:
                 await self._begin_releasing(holding)
             else:
                 if holding.joinable:
-                    await self._releases.owe_deleted(holding)
-                await self._releases.note(holding)
+                    await self.releases.owe_deleted(holding)
+                await self.releases.note(holding)
                 if holding.owed and holding.phase is Phase.RELEASING:
                     await self._records.record_releasing(holding)
-                    await self._releases.request_receipts(holding)
+                    await self.releases.request_receipts(holding)
             ended = await self._conclude(holding)
         if begins or ended:
             self._released(holding)
@@ -221,7 +222,7 @@ class Deallocator:
             unused = not holding.pods and not self._ledger.used_by(holding)
             if not unused or not holding.joinable or not still() or not self._is_there(holding):
                 raise Busy
-            self._releases.owe(holding, unseen)
+            self.releases.owe(holding, unseen)
             if holding.owed:
                 await self._begin_releasing(holding)
                 await self._conclude(holding)
@@ -259,7 +260,7 @@ class Deallocator:
 
     def _drop(self, holding: Holding) -> None:
         self._ledger.drop(holding)
-        self._releases.ended(holding.uid)
+        self.releases.ended(holding.uid)
         name = holding.path
         log.info("released", claim=name, driver=holding.driver, node=holding.node)
         for used in map(self._ledger.get, holding.uses):
@@ -333,7 +334,7 @@ class Deallocator:
             entry = claim.metadata.labels.get(GENERATED_LABEL, "")
             by_entry[entry][claim.metadata.namespace, claim.metadata.name] = claim
         for entry, found in by_entry.items():
-            mirror = self._cluster.generated(pod, entry)
+            mirror = self._cluster.generated.of_entry(pod, entry)
             if mirror is None or found.pop((mirror.metadata.namespace, mirror.metadata.name), None) is None:
                 continue
             for key, claim in found.items():

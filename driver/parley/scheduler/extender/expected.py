@@ -21,7 +21,9 @@ def expected_claims(state: State, pod: Pod) -> tuple[PodClaim, ...]:
 def _expected(state: State, pod: Pod, claim: PodClaim) -> PodClaim | None:
     """The claim that will be made for the entry, if all that it depends on is there."""
     cluster, meta = state.cluster, pod.metadata
-    if claim.problem is None or not claim.problem.transient or cluster.generated(pod, claim.entry) is not None:
+    if claim.problem is None or not claim.problem.transient:
+        return None
+    if cluster.generated.of_entry(pod, claim.entry) is not None:
         return None
     named = {entry.name: entry.resource_claim_template_name for entry in pod.spec.resource_claims}
     template = cluster.template_mirror((meta.namespace, named.get(claim.entry) or ""))
