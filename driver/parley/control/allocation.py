@@ -5,8 +5,9 @@ is in the ledger before anything of it is written, so nobody else gets it while 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim, ResourceClass
@@ -19,11 +20,12 @@ from parley.control.room import Asker, lacking
 from parley.control.state import State
 from parley.negotiation.availability import KnownNodes, NodeLabels, SelectedNodes, words
 from parley.negotiation.requests import requested
-from parley.sdk import Allocation, Request
+from parley.sdk import Allocation, PodReference, Request
 from parley.sdk.checks import DriverFault, failure_text
 from parley.sdk.recorded import held_as_recorded
 
-T = TypeVar("T")
+_Allocated = Mapping[str, tuple[str, Allocation]]
+"""What drivers allocated, with the driver's name, by claim entry."""
 
 ALLOCATE_SECONDS = 30.0
 """So long an embedded driver may take: it keeps a worker from other pods."""
@@ -68,51 +70,27 @@ class Allocator:
 
         Raises AllocationFailed, Aborted or Busy, with nothing held.
         """
-        uids = {claim.uid for claim in claims}
-        if uids & self._allocating:
+        uids = [claim.uid for claim in claims]
+        if not self._allocating.isdisjoint(uids):
             raise Busy
-        self._allocating |= uids
+        self._allocating.update(uids)
         try:
-            await self._allocate(pod, claims, demand, node, offered=offered)
+            counts = self._count(claims, demand)
+
+            def holdings(allocated: _Allocated) -> list[Holding]:
+                user, known = reference(pod), self._state.cluster
+                made = [_holding(user, claim, node, *allocated[claim.entry], known) for claim in claims]
+                for holding in made:
+                    holding.units, holding.offered = counts[holding.entry], offered
+                return made
+
+            await self._allocate(uids, demand.requests, node, partial(self._lacking, pod, node), holdings)
         finally:
-            self._allocating -= uids
+            self._allocating.difference_update(uids)
 
     def allocating(self, uid: str) -> bool:
         """Whether a driver is allocating the claim of that UID now."""
         return uid in self._allocating
-
-    async def _allocate(
-        self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, node: str, *, offered: bool
-    ) -> None:
-        results: dict[str, tuple[str, Allocation]] = {}
-        requests, counts = demand.requests, self._count(claims, demand)
-        for name, request in requests.items():
-            try:
-                allocations = await self._ask(name, request, node)
-            except Exception as error:
-                await self._back_out(claims, requests, results)
-                if isinstance(error, Aborted):
-                    raise
-                raise AllocationFailed(name, node, error) from error
-            results.update({entry: (name, allocation) for entry, allocation in allocations.items()})
-        if self._is_recorded(*(claim.uid for claim in claims)):
-            await self._back_out(claims, requests, results)
-            raise Busy
-        if why := self._lacking(pod, node, _reserving(requests, results)):
-            await self._back_out(claims, requests, results)
-            raise RoomTaken(node, why)
-        holdings = []
-        for claim in claims:
-            driver, allocation = results[claim.entry]
-            holding = _holding(pod, claim, driver, node, allocation, self._state.cluster, offered=offered)
-            holding.units = counts[claim.entry]
-            holding.shareable = self._is_shareable(holding)
-            holdings.append(holding)
-        if why := self._goes(holdings):
-            await self._back_out(claims, requests, results)
-            raise RoomTaken(node, why)
-        for holding in holdings:
-            self._ledger.add(holding)
 
     async def allocate_alone(
         self, claim: ResourceClaim, class_: ResourceClass, request: Request[Any, Any], node: str
@@ -122,45 +100,69 @@ class Allocator:
         Raises AllocationFailed or Busy, with nothing held.
         """
         meta, driver, (asked,) = claim.metadata, class_.driver_name, request.claims
-        taken = self._drivers[driver].units(asked)
-        self._ledger.limits.count(meta.uid, class_.metadata.name, meta.namespace, taken)
-        try:
-            allocations = await self._ask(driver, request, node)
-        except Exception as error:
-            self._count_no_more(meta.uid)
-            raise AllocationFailed(driver, node, error) from error
-        allocated = {asked.name: (driver, allocations[asked.name])}
-        if self._is_recorded(meta.uid):
-            await self._undo({driver: request}, allocated)
-            raise Busy
-        if why := lacking(self._state, node, Asker(meta.namespace), _reserving({driver: request}, allocated)):
-            await self._undo({driver: request}, allocated)
-            self._count_no_more(meta.uid)
-            raise RoomTaken(node, why)
-        holding = Holding(
-            uid=meta.uid,
-            namespace=meta.namespace,
-            claim=meta.name,
-            entry="",
-            named=True,
-            driver=driver,
-            node=node,
-            allocation=allocations[asked.name],
-            pods={},
-            class_name=class_.metadata.name,
-            units=taken,
-            records_units=(claim.spec.parameters_ref or class_.parameters_ref) is not None,
-            immediate=True,
-            node_part=class_.node_part == "Required",
-            known=self._state.cluster,
-        )
-        holding.shareable = self._is_shareable(holding)
-        if why := self._goes([holding]):
-            await self._undo({driver: request}, allocated)
-            self._count_no_more(meta.uid)
-            raise RoomTaken(node, why)
-        self._ledger.add(holding)
+        units = self._drivers[driver].units(asked)
+        self._ledger.limits.count(meta.uid, class_.metadata.name, meta.namespace, units)
+
+        def holdings(allocated: _Allocated) -> list[Holding]:
+            return [
+                Holding(
+                    uid=meta.uid,
+                    namespace=meta.namespace,
+                    claim=meta.name,
+                    entry="",
+                    named=True,
+                    driver=driver,
+                    node=node,
+                    allocation=allocated[asked.name][1],
+                    pods={},
+                    class_name=class_.metadata.name,
+                    units=units,
+                    records_units=(claim.spec.parameters_ref or class_.parameters_ref) is not None,
+                    immediate=True,
+                    node_part=class_.node_part == "Required",
+                    known=self._state.cluster,
+                )
+            ]
+
+        lacks = partial(lacking, self._state, node, Asker(meta.namespace))
+        (holding,) = await self._allocate([meta.uid], {driver: request}, node, lacks, holdings)
         return holding
+
+    async def _allocate(
+        self,
+        uids: Sequence[str],
+        requests: Requests,
+        node: str,
+        lacks: Callable[[Sequence[Reserving]], str],
+        holdings: Callable[[_Allocated], list[Holding]],
+    ) -> list[Holding]:
+        """All requests or none. The claims of these UIDs count for limits already. `lacks` tells why there is no
+        room for what they reserve, or "". `holdings` makes the ledger's entries of what drivers allocated."""
+        allocated: dict[str, tuple[str, Allocation]] = {}
+        try:
+            for name, request in requests.items():
+                try:
+                    found = await self._ask(name, request, node)
+                except Aborted:
+                    raise
+                except Exception as error:
+                    raise AllocationFailed(name, node, error) from error
+                allocated.update({entry: (name, allocation) for entry, allocation in found.items()})
+            if self._is_recorded(*uids):
+                raise Busy
+            if why := lacks(_reserving(requests, allocated)):
+                raise RoomTaken(node, why)
+            new = holdings(allocated)
+            for holding in new:
+                holding.shareable = self._is_shareable(holding)
+            if why := self._goes(new):
+                raise RoomTaken(node, why)
+        except Exception:
+            await self._back_out(uids, requests, allocated)
+            raise
+        for holding in new:
+            self._ledger.add(holding)
+        return new
 
     def _is_recorded(self, *uids: str) -> bool:
         """Whether a standalone driver, which the class had before, recorded an allocation of one of these claims
@@ -261,17 +263,12 @@ class Allocator:
             return ""
         return lacking(self._state, node, Asker.of(self._state, pod, requested(pod).items()), reserving)
 
-    async def _back_out(
-        self, claims: Sequence[PodClaim], requests: Requests, results: Mapping[str, tuple[str, Allocation]]
-    ) -> None:
-        await self._undo(requests, results)
-        for claim in claims:
-            self._count_no_more(claim.uid)
-
-    async def _undo(self, requests: Requests, results: Mapping[str, tuple[str, Allocation]]) -> None:
-        for entry, (driver, _) in results.items():
+    async def _back_out(self, uids: Sequence[str], requests: Requests, allocated: _Allocated) -> None:
+        for entry, (driver, _) in allocated.items():
             uid = next(claim.uid for claim in requests[driver].claims if claim.name == entry)
             await self._drivers[driver].undo([uid])
+        for uid in uids:
+            self._count_no_more(uid)
 
     def join(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """The pod uses what is allocated already. Raises Busy if that is being released, or full by now."""
@@ -282,13 +279,13 @@ class Allocator:
             self._ledger.join(holding, reference(pod))
 
 
-def _reserving(requests: Requests, results: Mapping[str, tuple[str, Allocation]]) -> list[Reserving]:
+def _reserving(requests: Requests, allocated: _Allocated) -> list[Reserving]:
     """The claims that reserve room by what was allocated for them."""
     return [
         Reserving(claim.uid, f"{request.pod.namespace}/{claim.claim}", reserve.thousandths())
         for request in requests.values()
         for claim in request.claims
-        if (reserve := results[claim.name][1].reserve) is not None
+        if (reserve := allocated[claim.name][1].reserve) is not None
     ]
 
 
@@ -297,13 +294,12 @@ def _full(holding: Holding, pod: Pod) -> bool:
 
 
 def _holding(
-    pod: Pod, claim: PodClaim, driver: str, node: str, allocation: Allocation, known: KnownNodes, *, offered: bool
+    user: PodReference, claim: PodClaim, node: str, driver: str, allocation: Allocation, known: KnownNodes
 ) -> Holding:
     assert claim.mirror is not None
-    user = reference(pod)
     return Holding(
         uid=claim.uid,
-        namespace=pod.metadata.namespace,
+        namespace=user.namespace,
         claim=claim.name,
         entry=claim.entry,
         named=claim.claim is not None,
@@ -314,6 +310,5 @@ def _holding(
         class_name=claim.class_.metadata.name if claim.class_ is not None else "",
         records_units=claim.refers,
         node_part=claim.class_ is None or claim.class_.node_part == "Required",
-        offered=offered,
         known=known,
     )
