@@ -29,7 +29,7 @@ SECONDS = 10.0
 
 
 class ClassStatuses:
-    """Keeps the statuses up to date. `queue` has names of classes; its worker calls `sync` for each.
+    """Keeps the status of each ResourceClass up to date. `queue` has names of classes; its worker calls `sync`.
 
     `drivers` are those in this process, by name: only they can be asked what a class has.
     """

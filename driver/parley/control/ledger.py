@@ -85,7 +85,7 @@ class PreparedOn(NamedTuple):
 
 @dataclass(slots=True)
 class Holding:
-    """What one claim holds.
+    """A claim that is allocated: what its driver handed out, which pods use it, and how far the API shows that.
 
     `uid` is the key towards the driver: the UID of the Parley claim if it is named, otherwise of the claim that
     was generated first (one that is recreated for a running pod keeps the holding). `node` is the one that it was
@@ -223,7 +223,8 @@ def _unheard(_: str) -> None:
 
 
 class Ledger:
-    """All holdings, by claim, by pod and by node, and what they use up of the limits."""
+    """All allocated claims (holdings), found by claim, by pod and by node, and what they use up of the classes'
+    limits."""
 
     def __init__(self, limits: Limits | None = None, held: Callable[[str], None] = _unheard) -> None:
         """`held` is called with a node when what reservation pods are to hold there may have changed."""

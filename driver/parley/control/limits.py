@@ -29,8 +29,11 @@ def _unlabelled(_: str) -> Labels | None:
 
 
 class Limits:
-    """Units by claim, for each class and namespace. `less` is called when a namespace holds less of a class,
-    `labels` gives a namespace's labels, None as long as they are unknown."""
+    """Counts the units that each namespace's claims hold of each class, to compare them with the class's limits.
+
+    `less` is called when a namespace holds less of a class, `labels` gives a namespace's labels, None as long as
+    they are unknown.
+    """
 
     def __init__(
         self,

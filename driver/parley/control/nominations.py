@@ -1,5 +1,5 @@
-"""What pods that leave a node give up there, and for whom it is kept: as the scheduler's nominated pods. In
-memory.
+"""Nominations: what evicted pods release on a node is kept for the pod that they were evicted for, as
+kube-scheduler keeps room for a nominated pod. In memory.
 
 A nomination is made before anybody is evicted for it, and lasts until its pod is bound or gone, wants another
 node, or has had `KEPT_SECONDS`. While it lasts, no pod of lower or equal priority is allocated anything on the
@@ -53,7 +53,8 @@ def _unheard(_: Nomination) -> None:
 
 
 class Nominations:
-    """All nominations, by pod. `ended` is called with one that is there no more: others may try."""
+    """All nominations, by the pod's UID; a pod has one at most. `ended` is called with one that is over: others
+    may have what was kept."""
 
     def __init__(self, ended: Callable[[Nomination], None] = _unheard) -> None:
         self._ended = ended
@@ -61,7 +62,7 @@ class Nominations:
         self._evicted: set[str] = set()
 
     def of(self, pod_uid: str) -> Nomination | None:
-        """The pod's."""
+        """The pod's nomination; None if it has none."""
         return self._by_pod.get(pod_uid)
 
     def make(self, nomination: Nomination) -> list[PodReference]:

@@ -26,8 +26,8 @@ class Presence:
 
 
 class DriverPresence:
-    """Asked about one driver at a time. `namespace` is where drivers have their Leases, `here` the drivers that
-    run in this process."""
+    """Tells whether a driver runs. `namespace` is where drivers have their Leases, `here` the names of the
+    drivers in this process."""
 
     def __init__(self, client: Client, namespace: str, here: Collection[str]) -> None:
         self._client = client

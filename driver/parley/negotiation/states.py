@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class ClaimState(Enum):
-    """One claim of one pod."""
+    """Where one claim of a pod stands: what the ledger holds, compared with what the API shows."""
 
     PENDING = "pending"
     """Nothing is allocated."""
@@ -41,7 +41,7 @@ class ClaimState(Enum):
 
 
 class Step(Enum):
-    """What to do about the pod."""
+    """The one thing to do next for a pod, by the states of its claims."""
 
     NOTHING = "nothing"
     """Wait for the next event."""

@@ -53,7 +53,8 @@ def _first(waiting: _Waiting[K]) -> Place:
 
 
 class WaitingLines(Generic[K]):
-    """All lines."""
+    """Pods that nothing can be done for now, each in one line; a line hears of the topics that may change that.
+    `K` is a pod's key."""
 
     def __init__(self) -> None:
         self._lines: dict[Line, _Waiting[K]] = {}

@@ -81,7 +81,9 @@ class _Grouped(Generic[K, V]):
 
 
 class AnsweredCapacity:
-    """By what pods ask for: `wanted` is `Demand.alike_standalone`. Times are on the event loop's clock."""
+    """For how many more pods nodes have enough, by the latest answers of standalone drivers, and which pods wait
+    for one. Kept for each `wanted`, which is `Demand.alike_standalone`. Times are on the event loop's clock, in
+    seconds."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

@@ -106,7 +106,7 @@ class ExtenderAttempt:
 
 @dataclass(slots=True)
 class Attempt:
-    """One pod's way so far.
+    """What is remembered of one unbound pod: its place in lines, nodes that were tried, pauses.
 
     `place` is where it stands in lines, by priority and the first look at each pod, which was at the time `begun`.
     `refused` are nodes that the scheduler refused lately; `excluded` those where a

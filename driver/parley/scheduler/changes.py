@@ -98,7 +98,8 @@ class Queues:
 
 
 class Changes:
-    """Notified of changes, as the cluster's listener."""
+    """The listener of the cluster's caches: adds the keys that a change may affect to the work queues, and wakes
+    topics."""
 
     def __init__(
         self,

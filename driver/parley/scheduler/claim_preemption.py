@@ -93,7 +93,7 @@ class _Spared(Exception):
 
 
 class ClaimPreemption:
-    """Has pods evicted for others' claims."""
+    """Preemption for claims: plans whom to evict for a pod, nominates a node for it, and evicts within bounds."""
 
     def __init__(self, client: Client, state: State, pods: Pods) -> None:
         self._client = client

@@ -1,5 +1,5 @@
-"""For whom which pods would have to leave what they hold: decided from the state, for the controller and
-`explain`.
+"""Chooses victims: the pods of lower priority whose eviction lets drivers allocate for a pod. Decided from the
+state, for the controller and `explain`.
 
 Asked for a pod that nothing is viable for. Drivers are asked about a node "as if these claims were free"; those
 that cannot tell are asked as ever. Victims are pods of lower priority that hold exclusive generated claims on one
@@ -91,7 +91,7 @@ def may_take(state: State, pod: Pod, demand: Demand, claims: Sequence[PodClaim])
 
 
 class ClaimVictims:
-    """Looks for victims for one pod; `exclusions` is what is not to be counted on."""
+    """The search for one pod's victims; `exclusions` are what its plan may not rely on."""
 
     def __init__(self, state: State, preemptor: Preemptor, exclusions: Exclusions | None = None) -> None:
         pod, claims = preemptor.pod, preemptor.claims

@@ -31,7 +31,8 @@ class KeptOut:
 
 
 class Pods:
-    """Attempts, waiting lines, and the work queue of the pods."""
+    """The pods on their way: what is remembered of each unbound one, the lines in which they wait, and who is
+    looked at next. Requeues keys in `queue`."""
 
     def __init__(self, cluster: ClusterCache, reporter: PodReporter, queue: WorkQueue[Key]) -> None:
         self._cluster = cluster

@@ -15,7 +15,8 @@ GIVES_WAY = 8
 
 
 class Precedence:
-    """Each key here is in the work queue, but for those that gave way."""
+    """Keys of the pods that come before others, and of those that wait for them. All but those that gave way are
+    in the work queue."""
 
     def __init__(self) -> None:
         self._woken: set[Key] = set()

@@ -66,7 +66,8 @@ class Failure:
 
 
 class StandaloneSessions:
-    """All sessions. They are kept in the pods' attempts, so that they end with them."""
+    """Negotiates with standalone drivers: one session for each pod, kept in the pod's attempt, with which it
+    ends."""
 
     def __init__(
         self,

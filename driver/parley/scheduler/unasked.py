@@ -27,7 +27,8 @@ HELD_SECONDS = 15.0
 
 
 class UnaskedPods:
-    """Finds nodes for them. A node that has enough may be no candidate; at most `limit` of the others are."""
+    """Finds nodes for pods whose standalone driver is not asked, and tells `AnsweredCapacity` what was answered,
+    selected and allocated. At most `limit` nodes are candidates for a pod."""
 
     def __init__(self, ledger: Ledger, pods: Pods, limit: int) -> None:
         self._pods = pods

@@ -18,7 +18,8 @@ from parley.scheduler.standalone import StandaloneSessions
 
 
 class Withdrawal:
-    """Looks at pods of both scheduling paths, by what is asked and what the claims' classes say now."""
+    """Withdraws such questions and stand-ins, for pods of both scheduling paths: compares what was asked with
+    what the claims' classes say now."""
 
     def __init__(self, records: Records, pods: Pods, sessions: StandaloneSessions) -> None:
         self._records = records

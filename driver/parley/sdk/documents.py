@@ -1,4 +1,4 @@
-"""Reads a YAML or JSON mapping that a user wrote into a text: bounded, and never more than it looks. Pure.
+"""Parses a YAML or JSON mapping that a user wrote into a string field, within bounds of size and depth. Pure.
 
 What JSON can hold, as YAML 1.2 has it: `yes`, `on` and dates are texts. No anchors, aliases or tags: a short text
 could stand for a huge value.

@@ -1,4 +1,4 @@
-"""What claims hold by their records, and their driver does not count since its `restore` failed: not handed out.
+"""Allocated claims that a driver could not restore: what their records name is not handed out again.
 
 On the claim's node the driver allocates nothing, nor anywhere the devices that the claim's record names.
 """

@@ -60,8 +60,11 @@ def _ignored(_old: object, _new: object) -> None:
 
 
 class ClusterCache:
-    """The caches, which `informers` keep. `pods_seen`: there are drivers that see the pods that wait.
-    `reservations_in`: the namespace of reservation pods; elsewhere no pod is one."""
+    """The informers' caches of all kinds, with lookups. The objects change only by what `informers` receive.
+
+    `pods_seen`: some driver sees the pods that wait, of which more is kept then. `reservations_in`: the namespace
+    of reservation pods; elsewhere no pod is one.
+    """
 
     def __init__(
         self,

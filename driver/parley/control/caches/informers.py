@@ -19,7 +19,8 @@ OnUndecodable = Callable[[Resource[Any], Tombstone], None]
 
 
 class ControllerInformers:
-    """Runs them. They begin in the order in which they were added."""
+    """The informers of the controller, added one by one, and run together. They begin in the order in which they
+    were added."""
 
     def __init__(self, client: Client, on_undecodable: OnUndecodable) -> None:
         self._client = client

@@ -1,4 +1,5 @@
-"""What of large numbers of objects is kept in memory: nothing that nobody reads, and one copy of what many share.
+"""The informers' transforms: each returns an object as it is cached, without what nobody reads, and with one copy
+of what many objects share.
 
 A cluster has tens of thousands of pods and devices, most of which Parley only counts. Their labels, annotations,
 conditions and probes are not read; what their containers request, or what a device is like, is the same for many.

@@ -14,7 +14,8 @@ from parley.api.names import PUBLISHED_BY_LABEL
 
 
 class Plugins:
-    """Counts ResourceSlices by driver and node."""
+    """Tells on which nodes a driver's plugin is alive, by the number of ResourceSlices for each driver and
+    node."""
 
     def __init__(self) -> None:
         self._slices: Counter[tuple[str, str]] = Counter()

@@ -26,7 +26,8 @@ class _Refusal(NamedTuple):
 
 
 class Refusals:
-    """By kind and name of the object whose mirror was refused."""
+    """The API server's latest message for each claim or template whose mirror it refused, by kind and name of that
+    object."""
 
     def __init__(self) -> None:
         self._refusals: dict[tuple[str, Key], _Refusal] = {}

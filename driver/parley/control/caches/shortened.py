@@ -1,4 +1,5 @@
-"""What is kept of an object that has more of something than Parley reads. Pure.
+"""Cuts oversized objects before they are cached: of labels, owners, claims and the like a bounded number stays.
+Pure.
 
 The API server limits an object's size, and not how many tolerations, labels or owner references that is. In memory
 they take several times as much. What is left out decides nothing: a pod that asks for too much is refused by its

@@ -13,7 +13,7 @@ SYNC_SECONDS = 10.0
 
 
 class WantedInformer(Generic[T]):
-    """`informer` runs from the first `want` on."""
+    """An informer that does nothing until `want` is first called, and runs from then on."""
 
     def __init__(self, informer: Informer[T]) -> None:
         self.informer = informer

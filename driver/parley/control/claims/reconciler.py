@@ -50,7 +50,8 @@ allocate may do so again."""
 
 
 class ClaimReconciler:
-    """Keeps named claims in order."""
+    """Reconciles named claims: creates their mirrors, sets and removes finalizers, writes conditions, and has
+    immediate ones allocated. Workers of the queue call `sync` with a claim's key."""
 
     def __init__(
         self,

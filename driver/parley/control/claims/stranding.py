@@ -45,7 +45,8 @@ class _Case:
 
 
 class Stranding:
-    """Keeps claims right whose nodes take no pods."""
+    """Tells the conditions `Stranded` and `Failed` of named claims whose only node takes no pods, and deallocates
+    those that their driver wants recreated (`parley.sdk.Stranded`)."""
 
     def __init__(self, state: State, deallocator: Deallocator, recorder: Recorder, clock: Clock) -> None:
         self._state = state
@@ -76,8 +77,8 @@ class Stranding:
         return [stranded, ConditionUpdate(CONDITION_FAILED, True, case.obstacle.cause.value, failed)]
 
     async def sync(self, key: Key) -> float:
-        """Give back what is to be recreated, now that it is time; for how many seconds it is too early for what
-        is to become of the claim of that name, 0 if nothing is."""
+        """Deallocate the claim of that name if it is to be recreated, and it is time. Returns the seconds after
+        which to look again, 0 if nothing is to become of it."""
         claim = self._cluster.claim(key)
         case = self._case(claim) if claim is not None and not claim.metadata.deletion_timestamp else None
         if case is None or failure_of(case.claim) is not None:

@@ -31,7 +31,7 @@ from parley.sdk.referenced import NotRead
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Nothing can be allocated now.
+    """The result if nothing can be allocated now: why, and what to wait for.
 
     `line` is equal for all who wait for the same thing; `helps` decides which changes on nodes are of use to them,
     None: all of them may be.
@@ -44,7 +44,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Where and how drivers are asked.
+    """The parameters of a search for viable nodes: where drivers are asked, and about how many nodes.
 
     `nodes` are the candidates, `excluded` those where a driver will never allocate, with its message. `alone`:
     what helps others who want the same may be of no use here, as where a scheduler has refused a node. About at

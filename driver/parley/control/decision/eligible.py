@@ -21,8 +21,8 @@ from parley.sdk.immediate import NodeRule
 
 
 class EligibleNodes(ABC):
-    """Iterates over the eligible nodes, beginning at a place that depends on `uid`; `misfits` collects, by node,
-    why others are not eligible."""
+    """The eligible nodes of one pod or claim, to be iterated over by name. Iteration begins at a node that
+    depends on `uid`; `misfits` collects, by node, why those that were passed over are not eligible."""
 
     def __init__(self, cluster: ClusterCache, uid: str) -> None:
         self._cluster = cluster

@@ -1,4 +1,5 @@
-"""Where what pods give up is kept for other pods, as one pod finds it (`control.nominations`)."""
+"""The nodes where nothing may be allocated for a pod, because what evicted pods release there is kept for
+nominated pods (`control.nominations`)."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -23,8 +23,8 @@ _IMAGE = "registry.k8s.io/pause:3.10"
 
 @dataclass(frozen=True, slots=True)
 class ReservationPod:
-    """One that is wanted: `amounts` in thousandths by resource name, for a claim by its UID and, for people, as
-    "namespace/name", against pods of the scheduler."""
+    """What a reservation pod is to be: on `node`, requesting `amounts` (in thousandths, by resource name) for a
+    claim, which is given by UID and, for people, as "namespace/name", against pods of the scheduler."""
 
     node: str
     claim: str

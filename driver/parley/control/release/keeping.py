@@ -14,7 +14,7 @@ from parley.kube.clock import Clock
 
 
 class Keeping:
-    """The deadlines of holdings."""
+    """Sets and reads until when allocated claims are kept without users (`Holding.kept_until`)."""
 
     def __init__(self, cluster: ClusterCache, clock: Clock) -> None:
         self._cluster = cluster

@@ -11,7 +11,8 @@ GOOD_FOR = 1.0
 
 
 class Exposition:
-    """The text of a registry's figures. `clock` counts seconds."""
+    """Writes out a registry's metrics for Prometheus, and serves the same text for a second. `clock` counts
+    seconds."""
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float]) -> None:
         self._registry = registry

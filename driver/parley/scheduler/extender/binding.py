@@ -50,7 +50,8 @@ class BindRefused(Exception):
 
 
 class Binder:
-    """Binds pods."""
+    """Serves the extender's bind call: has drivers allocate on the node that the scheduler chose, records it, and
+    posts the binding."""
 
     def __init__(
         self,

@@ -23,9 +23,9 @@ TAKEN = "another pod is about to get what is left"
 
 
 class LeastAssumed(ProposedNodes):
-    """Iterates over the nodes with the fewest assumed pods first: about a node that has any, drivers are asked
-    twice, the second time with the assumed pods' claims. (Where claims are packed the fullest come first all the
-    same: each pod is assumed on one.)"""
+    """A scheduler's candidates that are eligible for a pod, those with the fewest assumed pods first: about a
+    node that has any, drivers are asked twice, the second time with the assumed pods' claims. (Where claims are
+    packed the fullest come first all the same: each pod is assumed on one.)"""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from parley.control.caches.indexes import Key
 
 
 class Notifications:
-    """Waiters, by the pod's key."""
+    """Futures of bind calls that wait for a change of a pod, by the pod's key."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[Key, list[asyncio.Future[None]]] = defaultdict(list)

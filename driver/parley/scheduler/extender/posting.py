@@ -26,7 +26,8 @@ class NotBound(Exception):
 
 
 class Posting:
-    """Writes to pods."""
+    """Posts bindings, and changes pods whose scheduler has to try them again. Keeps the UIDs of pods whose
+    binding has an unknown outcome."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client

@@ -36,7 +36,7 @@ LEAVING_SECONDS = 300.0
 
 
 class Preemptors:
-    """Makes room for rejected pods."""
+    """Has pods of lower priority evicted for pods that filter rejected, outside of their scheduler's calls."""
 
     def __init__(self, state: State, pods: Pods, filtering: CandidateFilter, negotiator: Negotiator) -> None:
         self._state = state

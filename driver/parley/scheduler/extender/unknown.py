@@ -22,7 +22,8 @@ _MOST = 8192
 
 
 class UnknownPods:
-    """All of them. `forget` drops what is remembered of a pod."""
+    """The pods that a scheduler asked about and that the cache does not have yet. After a while `forget` is called
+    to drop what is remembered of one."""
 
     def __init__(self, cluster: ClusterCache, forget: Callable[[PodReference], None]) -> None:
         self._cluster = cluster
