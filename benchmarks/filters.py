@@ -15,7 +15,7 @@ import orjson
 
 from benchmarks import objects
 from benchmarks.latency import percentile
-from benchmarks.objects import DEVICE, NEVER, Ask
+from benchmarks.objects import DEVICE, GPUS_PER_NODE, NEVER, Ask
 from benchmarks.schedulers import EXTENDER
 from benchmarks.stage import ALWAYS, Stage
 from parley.api.resources import BUILTIN_TEMPLATES, TEMPLATES
@@ -23,7 +23,6 @@ from parley.api.resources import BUILTIN_TEMPLATES, TEMPLATES
 NAME = "extender-filter"
 SIZES = (500, 5_000)
 
-_DEVICES = 8
 _CALLS = 400
 _WARM = 20
 _NAMESPACE = "filters"
@@ -73,7 +72,7 @@ def question(name: str, asks: list[Ask], nodes: list[str]) -> bytes:
 async def measure(stage: Stage, nodes: int, *, first: bool) -> Result:
     """Ask in a cluster that is made that large."""
     with stage.running_first(first):
-        await stage.grow_to(nodes, _DEVICES)
+        await stage.grow_to(nodes, GPUS_PER_NODE)
     await stage.use(EXTENDER, ALWAYS)
     if not await stage.api.has_namespace(_NAMESPACE):
         await stage.api.create_namespace(_NAMESPACE)

@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 
 from benchmarks import filters, measurement, objects, population, usage
-from benchmarks.objects import DEVICE
+from benchmarks.objects import DEVICE, GPUS_PER_NODE
 from benchmarks.stage import Stage
 from benchmarks.workloads import Workload
 from parley.api.resources import BUILTIN_TEMPLATES, CLASSES, NODES, PODS, RESOURCE_SLICES, TEMPLATES
@@ -22,7 +22,6 @@ NAME = "large-5000nodes"
 SMALL = Workload("claims1-100nodes", nodes=100, pods=1000, asks=[DEVICE])
 LARGE = Workload("claims1-5000nodes", nodes=5_000, pods=1000, asks=[DEVICE])
 
-_DEVICES = 8
 _CHANGES = 20
 _NAMESPACE = "large-first"
 _LIMIT = 120.0
@@ -57,7 +56,7 @@ async def measure(stage: Stage, *, first: bool) -> AsyncIterator[msgspec.Struct]
     small = await measurement.measure(stage, SMALL, first=first)
     yield small
     with stage.running_first(first):
-        await stage.grow_to(LARGE.nodes, _DEVICES)
+        await stage.grow_to(LARGE.nodes, GPUS_PER_NODE)
         await population.run(stage)
         await population.wait(stage)
         await stage.at_rest()
@@ -92,7 +91,7 @@ def _changes(stage: Stage) -> dict[str, Change]:
     path = partial(NODES.path, None)
 
     async def come(_: int) -> None:
-        await stage.grow_to(len(stage.nodes) + 1, _DEVICES)
+        await stage.grow_to(len(stage.nodes) + 1, GPUS_PER_NODE)
 
     async def cordon(number: int) -> None:
         await request("PATCH", path(nodes[number]), {"spec": {"unschedulable": True}})

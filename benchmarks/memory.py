@@ -9,11 +9,11 @@ import time
 import msgspec
 
 from benchmarks import population, usage
+from benchmarks.objects import GPUS_PER_NODE
 from benchmarks.stage import Stage
 
 NAME = "memory-5000nodes"
 _NODES = 5_000
-_DEVICES = 8
 _QUIET = 10.0
 """Seconds after which a controller that found everything there has nothing to do any more."""
 
@@ -41,7 +41,7 @@ async def measure(stage: Stage, *, first: bool) -> Result:
     started = time.monotonic()
     empty = usage.resident_megabytes(stage.controller)
     with stage.running_first(first):
-        await stage.grow_to(_NODES, _DEVICES)
+        await stage.grow_to(_NODES, GPUS_PER_NODE)
         await asyncio.sleep(_QUIET)
         nodes = usage.resident_megabytes(stage.controller)
         await population.run(stage)
@@ -53,7 +53,7 @@ async def measure(stage: Stage, *, first: bool) -> Result:
     return Result(
         workload=NAME,
         nodes=_NODES,
-        devices=_NODES * _DEVICES,
+        devices=_NODES * GPUS_PER_NODE,
         pods=population.RUNNING,
         claims=population.CLAIMS,
         empty_mb=empty,

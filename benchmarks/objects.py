@@ -14,6 +14,9 @@ Body = Mapping[str, Any]
 DEVICES_PER_NODE = 48
 """Enough for four claims of 1000 pods on 100 nodes; a ResourceSlice holds 64 devices that have taints."""
 
+GPUS_PER_NODE = 8
+"""As usual machines have: for clusters of thousands of nodes."""
+
 _RESULTS = 24
 """A claim can have at most 32 devices."""
 

@@ -3,12 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.drivers.varied import Gi, many_demands, many_kinds
 
 from parley.drivers.device.findings import DEMANDS, STEPS_PER_CALL, STEPS_PER_NODE, Findings, NodeFinding
 from parley.drivers.device.flow import Steps
 from parley.drivers.device.packing import ClaimDemand, DeviceKind, Stock
-
-Gi = 1024**3
 
 
 class Nodes:
@@ -24,24 +23,9 @@ class Nodes:
         return self.stocks.get(node, {})
 
 
-kinds = st.builds(
-    DeviceKind,
-    memory=st.integers(1, 64).map(lambda n: n * Gi),
-    slices=st.integers(1, 7),
-    model=st.sampled_from("xyz"),
-)
-demands = st.builds(
-    ClaimDemand,
-    count=st.integers(1, 32),
-    model=st.sampled_from([None, "x", "y", "z"]),
-    memory=st.integers(0, 64).map(lambda n: n * Gi),
-    shared=st.booleans(),
-)
-
-
 @given(
-    st.lists(demands, min_size=1, max_size=128).map(tuple),
-    st.dictionaries(st.sampled_from("abcdefgh"), st.lists(kinds, min_size=1, max_size=64), min_size=1),
+    st.lists(many_demands, min_size=1, max_size=128).map(tuple),
+    st.dictionaries(st.sampled_from("abcdefgh"), st.lists(many_kinds, min_size=1, max_size=64), min_size=1),
     st.integers(0, STEPS_PER_NODE),
 )
 @settings(max_examples=40, deadline=None)
@@ -107,8 +91,8 @@ def test_the_demands_that_were_asked_for_last_are_remembered() -> None:
 
 
 @given(
-    st.lists(demands, min_size=1, max_size=6).map(tuple),
-    st.lists(kinds, max_size=12),
+    st.lists(many_demands, min_size=1, max_size=6).map(tuple),
+    st.lists(many_kinds, max_size=12),
 )
 def test_a_node_has_room_exactly_where_a_way_is_found(
     wanted: tuple[ClaimDemand, ...], kinds: list[DeviceKind]

@@ -8,13 +8,13 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.drivers.varied import Gi, many_demands, many_kinds
 
 from parley.drivers.device.findings import STEPS_PER_CALL, STEPS_PER_NODE
 from parley.drivers.device.flow import OutOfSteps, Steps
 from parley.drivers.device.packing import ClaimDemand, DeviceKind, Packing, Stock
 from parley.drivers.device.packing import pack as pack_within
 
-Gi = 1024**3
 Owned = Mapping[str, tuple[DeviceKind, int]]
 """Devices by name, with the shares of each that are free."""
 
@@ -149,21 +149,6 @@ HARD = {
 def test_what_does_not_fit_is_found_out_in_few_steps(case: tuple[tuple[ClaimDemand, ...], Owned]) -> None:
     wanted, owned = case
     assert pack_within(wanted, stock_of(owned), Steps(STEPS_PER_NODE)) is None
-
-
-many_kinds = st.builds(
-    DeviceKind,
-    memory=st.integers(1, 64).map(lambda n: n * Gi),
-    slices=st.integers(1, 7),
-    model=st.sampled_from("xyz"),
-)
-many_demands = st.builds(
-    ClaimDemand,
-    count=st.integers(1, 32),
-    model=st.sampled_from([None, "x", "y", "z"]),
-    memory=st.integers(0, 64).map(lambda n: n * Gi),
-    shared=st.booleans(),
-)
 
 
 @given(

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.support.faults import FaultClient
+from tests.unit.kube.tasks import beside_the_test
 
 from parley.api.builtin import Lease
 from parley.api.resources import LEASES
@@ -60,17 +61,9 @@ Start = Callable[[Host], asyncio.Task[None]]
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """Starts controllers; those that still run at the end of a test are cancelled."""
-    running: list[asyncio.Task[None]] = []
-
-    def started(host: Host) -> asyncio.Task[None]:
-        running.append(asyncio.create_task(host.run()))
-        return running[-1]
-
-    yield started
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
+    """Starts controllers, until the end of the test."""
+    async with beside_the_test() as begin:
+        yield lambda host: begin(host.run())
 
 
 async def scheduler_leads_on(server: MemoryServer, host: str) -> None:

@@ -8,6 +8,7 @@ from typing import TypeVar
 import pytest
 import structlog.testing
 from tests.support.faults import FaultClient, kill_at
+from tests.unit.kube.tasks import beside_the_test
 
 from parley.api.builtin import Lease
 from parley.api.resources import LEASES, PODS
@@ -79,17 +80,9 @@ Start = Callable[[Process], asyncio.Task[None]]
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """Starts processes; those that still run at the end of a test are cancelled."""
-    running: list[asyncio.Task[None]] = []
-
-    def started(process: Process) -> asyncio.Task[None]:
-        running.append(asyncio.create_task(process.elector.run(process.lead)))
-        return running[-1]
-
-    yield started
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
+    """Starts processes, until the end of the test."""
+    async with beside_the_test() as begin:
+        yield lambda process: begin(process.elector.run(process.lead))
 
 
 async def lease(server: MemoryServer) -> Lease:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.conditions import ready
 from tests.support.faults import FaultClient
+from tests.unit.scheduler.endings import nothing_is_left
 from tests.unit.scheduler.shelf import (
     Behaviour,
     ShelfDriver,
@@ -78,13 +79,6 @@ async def is_used_by(world: World, *pods: str, claim: str = "now") -> None:
     assert mirror is not None
     assert mirror.status.allocation is not None
     assert sorted(user.name for user in mirror.status.reserved_for) == sorted(pods)
-
-
-async def nothing_is_left(world: World) -> None:
-    assert not (await world.client.list(CLAIMS)).items
-    assert not await world.mirrors()
-    assert world.controller is not None
-    assert len(world.controller.ledger) == 0
 
 
 def device_of(status: Any) -> tuple[str, str]:

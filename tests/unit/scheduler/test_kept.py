@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.endings import nothing_is_left
 from tests.unit.scheduler.grump import APART, add_grump
 from tests.unit.scheduler.held_watch import HeldWatch
 from tests.unit.scheduler.killed import Play
@@ -194,9 +195,7 @@ def test_a_claim_that_is_deleted_is_not_kept(play: Play) -> None:
         await run_pod(world, "first")
         await world.client.delete(CLAIMS, "disk", "default")
         await world.settle(10)
-        assert not await world.mirrors()
-        assert not (await world.client.list(CLAIMS)).items
-        assert len(world.ledger) == 0
+        await nothing_is_left(world)
 
     play(scenario)
 

@@ -6,6 +6,7 @@ twice at any moment, pods use the claims as if nothing had happened, and nothing
 
 import pytest
 from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.endings import nothing_is_left
 from tests.unit.scheduler.killed import Play, Watch, killed_at_every_write
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
@@ -65,10 +66,7 @@ async def check(world: World) -> None:
     for claim in claims:
         await world.client.delete(CLAIMS, claim, "default")
     await world.settle()
-    assert not await world.mirrors()
-    assert not (await world.client.list(CLAIMS)).items
-    assert world.controller is not None
-    assert len(world.controller.ledger) == 0
+    await nothing_is_left(world)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

@@ -11,6 +11,7 @@ import asyncio
 import pytest
 from tests.unit.kills import Death, Executioner, at_every_write
 from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.endings import nothing_is_left
 from tests.unit.scheduler.killed import Play
 
 from parley.api.builtin import BuiltinClaim
@@ -97,9 +98,7 @@ async def check(world: World) -> None:
     await world.settle()
     await world.client.delete(CLAIMS, "disk", "default")
     await world.settle()
-    assert not await world.mirrors()
-    assert not (await world.client.list(CLAIMS)).items
-    assert len(world.ledger) == 0
+    await nothing_is_left(world)
 
 
 @pytest.mark.parametrize("slow", [False, True], ids=["collected", "still-there"])

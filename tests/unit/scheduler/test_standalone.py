@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.support.conditions import ready
+from tests.unit.scheduler.endings import nothing_is_left
 
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, PODS
 from parley.drivers.device import DeviceDriver
@@ -80,13 +81,10 @@ async def prepare(world: World, disks: Disks, *, nodes: str = "abc", devices: in
     await world.settle()
 
 
-async def nothing_is_left(world: World, disks: Disks) -> None:
+async def disks_are_free(world: World, disks: Disks) -> None:
     assert disks.held == {}
-    assert not (await world.client.list(CLAIMS)).items
     assert not (await world.client.list(POD_SCHEDULINGS)).items
-    assert not await world.mirrors()
-    assert world.controller is not None
-    assert len(world.controller.ledger) == 0
+    await nothing_is_left(world)
 
 
 def test_a_pod_runs_where_the_driver_outside_has_what_it_asks_for(play: Any) -> None:
@@ -105,7 +103,7 @@ def test_a_pod_runs_where_the_driver_outside_has_what_it_asks_for(play: Any) -> 
         assert claim.metadata.name == mirror.metadata.name
         await world.delete_pod("p")
         await world.settle()
-        await nothing_is_left(world, disks)
+        await disks_are_free(world, disks)
 
     play(scenario)
 
@@ -128,7 +126,7 @@ def test_two_drivers_agree_on_a_node(play: Any) -> None:
         for pod in (await world.client.list(PODS)).items:
             await world.delete_pod(pod.metadata.name)
         await world.settle()
-        await nothing_is_left(world, disks)
+        await disks_are_free(world, disks)
 
     play(scenario)
 
@@ -193,7 +191,7 @@ def test_a_pod_that_goes_while_the_driver_allocates_leaves_nothing(play: Any) ->
         assert status.waiting_for == "Allocating"
         await world.delete_pod("p")
         await world.settle(20)
-        await nothing_is_left(world, disks)
+        await disks_are_free(world, disks)
 
     play(scenario)
 
@@ -262,7 +260,7 @@ def test_named_claims_of_a_driver_outside_serve_one_pod_after_the_other(play: An
         assert (claim.status.allocation, ready(claim)) == (None, "WaitForFirstConsumer")
         await world.client.delete(CLAIMS, "mine", "default")
         await world.settle()
-        await nothing_is_left(world, disks)
+        await disks_are_free(world, disks)
 
     play(scenario)
 

@@ -6,6 +6,7 @@ bound once, every claim allocated once, no device held twice at any moment, and 
 
 import pytest
 from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.endings import nothing_is_left
 from tests.unit.scheduler.killed import Play, Watch, killed_at_every_write
 
 from parley.api.resources import CLAIMS
@@ -45,10 +46,7 @@ async def check(world: World) -> None:
     await world.settle()
     await world.client.delete(CLAIMS, "disk", "default")
     await world.settle()
-    assert not await world.mirrors()
-    assert not (await world.client.list(CLAIMS)).items
-    assert world.controller is not None
-    assert len(world.ledger) == 0
+    await nothing_is_left(world)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
