@@ -5,7 +5,7 @@ lost may still arrive. A newer write settles it: that changes the resourceVersio
 """
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.models import ResourceClaim
@@ -16,15 +16,38 @@ from parley.control.caches.cluster import ClusterCache
 from parley.control.ledger import Holding, Written
 from parley.kube.client import Client, NotFound, OutcomeUnknown
 
-T = TypeVar("T", BuiltinClaim, ResourceClaim)
+T = TypeVar("T", bound=BuiltinClaim | ResourceClaim)
 
 
-class MirrorWrites:
+class _Writes(Generic[T]):
+    """Writes of one kind's status, each of which is noted for the cache (`OwnWrites`)."""
+
+    def __init__(self, client: Client, cluster: ClusterCache, resource: Resource[T]) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._resource = resource
+
+    async def patch(self, item: T, status: Mapping[str, Any]) -> T:
+        """Write the status of the object as it was seen; returns it as written. Raises Conflict if it is not as it
+        was seen any more, and NotFound."""
+        meta = item.metadata
+        body = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}, "status": status}
+        try:
+            written = await self._client.patch(
+                self._resource, meta.name, body, meta.namespace, subresource="status"
+            )
+        except NotFound:
+            self._cluster.own_writes.found_gone(meta)
+            raise
+        self._cluster.own_writes.note(written.metadata)
+        return written
+
+
+class MirrorWrites(_Writes[BuiltinClaim]):
     """Writes of mirrors: what the scheduler and the node plugins go by."""
 
     def __init__(self, client: Client, cluster: ClusterCache) -> None:
-        self._client = client
-        self._cluster = cluster
+        super().__init__(client, cluster, BUILTIN_CLAIMS)
 
     async def current(self, holding: Holding) -> BuiltinClaim | None:
         """The holding's mirror, no older than our last write; of a bound pod the one that was recreated."""
@@ -79,17 +102,12 @@ class MirrorWrites:
         self._cluster.own_writes.note(written.metadata)
         return written
 
-    async def patch(self, mirror: BuiltinClaim, status: Mapping[str, Any]) -> BuiltinClaim:
-        """All writes of a mirror's status. Raises Conflict if the mirror is not as given any more."""
-        return await _patch_status(self._client, self._cluster, BUILTIN_CLAIMS, mirror, status)
 
-
-class ClaimWrites:
+class ClaimWrites(_Writes[ResourceClaim]):
     """Writes of Parley's own claims, which are the record of named ones."""
 
     def __init__(self, client: Client, cluster: ClusterCache) -> None:
-        self._client = client
-        self._cluster = cluster
+        super().__init__(client, cluster, CLAIMS)
 
     def own(self, holding: Holding) -> ResourceClaim | None:
         """The Parley claim of a named holding."""
@@ -102,10 +120,6 @@ class ClaimWrites:
         if holding.record_written.is_settled:
             return self._cluster.claim((holding.namespace, holding.claim))
         return await self._client.get(CLAIMS, holding.claim, holding.namespace)
-
-    async def patch(self, claim: ResourceClaim, status: Mapping[str, Any]) -> None:
-        """Write the claim's status. Raises Conflict if the claim is not as given any more."""
-        await _patch_status(self._client, self._cluster, CLAIMS, claim, status)
 
     async def write(self, holding: Holding, status: Mapping[str, Any]) -> None:
         """All writes of a claim's own record. Once that is done no earlier one of ours can arrive any more.
@@ -139,19 +153,3 @@ class ClaimWrites:
         written = await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource=subresource)
         self._cluster.own_writes.note(written.metadata)
         return written
-
-
-async def _patch_status(
-    client: Client, cluster: ClusterCache, resource: Resource[T], item: T, status: Mapping[str, Any]
-) -> T:
-    """Write the status of the object as it was seen. Raises Conflict if it is not that any more, and NotFound."""
-    meta = item.metadata
-    precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
-    body = {**precondition, "status": status}
-    try:
-        written = await client.patch(resource, meta.name, body, meta.namespace, subresource="status")
-    except NotFound:
-        cluster.own_writes.found_gone(meta)
-        raise
-    cluster.own_writes.note(written.metadata)
-    return written
