@@ -44,8 +44,9 @@ class Withdrawal:
         if entries.isdisjoint(asked.union(claim.entry for claim in mine.claims)):
             return False
         self._sessions.give_up(reference(pod))
+        closed = await self._pods.reporter.withdrawn(pod)  # until then it is to be done
         self._pods.attempt(pod).standalone = StandaloneAttempt(rounds=mine.rounds, resumed=True)
-        return await self._pods.reporter.withdrawn(pod) or bool(mine.claims)
+        return closed or bool(mine.claims)
 
     async def _delete_stand_ins(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         deleted = False

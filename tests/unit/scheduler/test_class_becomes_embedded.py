@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.held_watch import HeldWatch
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, restart
 from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.names import driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS
-from parley.kube.client import NotFound
+from parley.kube.client import NotFound, OutcomeUnknown
 from parley.sdk.recorded import driver_of_record
 
 if TYPE_CHECKING:
@@ -181,6 +182,38 @@ def test_it_takes_back_if_the_controller_is_replaced_at_that_moment(play: Any, k
         await world.settle(60)
         assert await world.node_of("p") != ""
         assert behaviour.calls["allocate"] == 1
+        await has_taken_back(world, disks)
+        await ends(world, disks)
+
+    play(scenario)
+
+
+@kinds
+def test_it_takes_back_though_the_write_that_withdraws_the_question_is_lost(play: Any, kind: str) -> None:
+    async def scenario(world: World) -> None:
+        lost = list[NumberedCall]()
+
+        def lose(call: NumberedCall) -> None:
+            asks_nobody = call.resource == POD_SCHEDULINGS and call.writes and not call.body["spec"].get("claims")
+            if asks_nobody and not lost:
+                lost.append(call)
+                raise OutcomeUnknown("no answer")
+
+        disks = Disks(["a", "b"], seconds=SECONDS)
+        behaviour = await begin(world, disks)
+        await world.crash()
+        world.start_parley(FaultClient(world.server.client(), before=lose), drivers=[ShelfDriver(behaviour)])
+        world.start_driver(disks)
+        behaviour.trouble = lambda _: asyncio.sleep(20)
+        await add_user(world, kind)
+        await until(lambda: disks.held)
+        await edit(world, ShelfDriver.name)
+        await asyncio.sleep(5)
+        assert (len(lost), behaviour.calls["allocate"]) == (1, 1)
+        await has_taken_back(world, disks)
+        await world.settle(60)
+        assert await world.node_of("p") != ""
+        assert [holding.driver for holding in world.ledger] == [ShelfDriver.name]
         await has_taken_back(world, disks)
         await ends(world, disks)
 
