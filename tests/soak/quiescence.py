@@ -104,14 +104,14 @@ def _left_in_memory(world: World) -> Iterator[str]:
             continue
         yield f"holding of {holding.claim} for {[pod.name for pod in holding.pods.values()]} in the ledger"
     yield from _kept_for_nobody(world)
-    yield from _remembered(leader.controller)
+    yield from remembered(leader.controller)
     for uid, devices in leader.driver.held().items():
         if uid in immediate:
             continue
         yield f"devices {devices} of claim {uid} in the driver"
 
 
-def _remembered(controller: Controller) -> Iterator[str]:
+def remembered(controller: Controller) -> Iterator[str]:
     """What the controller has in memory of pods and claims that are gone."""
     parts, ledger, cluster = controller._parts, controller.ledger, controller.cluster
     there = {claim.metadata.uid for claim in cluster.claims()} | {
@@ -119,8 +119,8 @@ def _remembered(controller: Controller) -> Iterator[str]:
     }
     pods = {pod.metadata.uid for pod in cluster.pods()}
     held = {holding.uid for holding in ledger}
-    reconciler = parts.reconciler
-    remembered: dict[str, Collection[object]] = {
+    reconciler, publisher = parts.reconciler, parts.publisher
+    found_in: dict[str, Collection[object]] = {
         "claims counted in limits": ledger.limits._place.keys() - held,
         "claims by pod in the ledger": [
             uid for found in ledger._by_pod.values() for uid, one in found.items() if not one.pods
@@ -143,8 +143,14 @@ def _remembered(controller: Controller) -> Iterator[str]:
         "unbound pods": reconciler._unbound - pods,
         "pods that are gone": reconciler._noted,
         "own writes": cluster.own_writes._versions.keys() - there,
+        "PodSchedulings": {
+            user
+            for found in (publisher._wanted, publisher._written, publisher._versions, publisher._losses)
+            for user in found
+            if user.uid not in pods
+        },
     }
-    for what, found in remembered.items():
+    for what, found in found_in.items():
         if found:
             yield f"{what}, remembered: {list(found)}"
 

@@ -65,7 +65,7 @@ def restore(state: State, newer: Mapping[str, BuiltinClaim] = MappingProxyType({
     for release in owed(state.cluster.releases()):
         _adopt_release(state, release)
     users = {user for holding in state.ledger for user in holding.pods.values()}
-    return {user.uid for user in users if not _cached(state.cluster, user)}
+    return {user.uid for user in users if not state.cluster.has_pod(user)}
 
 
 def count_unbound(state: State) -> None:
@@ -76,11 +76,6 @@ def count_unbound(state: State) -> None:
             pod = state.cluster.pod((user.namespace, user.name))
             if pod is not None and pod.metadata.uid == user.uid and not pod.spec.node_name and not over(pod):
                 state.cluster.usage.assume(pod, holding.node)
-
-
-def _cached(cluster: ClusterCache, user: PodReference) -> bool:
-    pod = cluster.pod((user.namespace, user.name))
-    return pod is not None and pod.metadata.uid == user.uid
 
 
 def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> None:

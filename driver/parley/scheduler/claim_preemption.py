@@ -284,8 +284,7 @@ class ClaimPreemption:
 
     def _note_evicted(self, victim: Pod) -> None:
         """One that was gone before the answer came leaves nothing any more."""
-        known = self._state.cluster.pod((victim.metadata.namespace, victim.metadata.name))
-        if known is not None and known.metadata.uid == victim.metadata.uid:
+        if self._state.cluster.has_pod(reference(victim)):
             self._nominations.evicted([victim.metadata.uid])
 
     def _check_nominated(self, pod: Pod, plan: Plan) -> None:

@@ -71,8 +71,7 @@ class Pods:
 
     def forget_if_gone(self, pod: PodReference) -> None:
         """The pod may have gone while it was looked at."""
-        known = self._cluster.pod((pod.namespace, pod.name))
-        if known is None or known.metadata.uid != pod.uid:
+        if not self._cluster.has_pod(pod):
             self._attempts.pop(pod, None)
 
     def never_there(self, pod: PodReference) -> None:

@@ -129,7 +129,7 @@ def base(
 def parts(base: Base) -> Parts:
     """All that works on the state."""
     client, state, queues, settings = base.client, base.state, base.queues, base.settings
-    publisher = Publisher(client, queues.publications, state.cluster.scheduling)
+    publisher = Publisher(client, queues.publications, state.cluster.scheduling, state.cluster.has_pod)
     control = _control(base, publisher)
     pods = Pods(
         state.cluster, PodReporter(publisher, base.recorder, base.metrics, settings.pod_schedulings), queues.pods

@@ -1,5 +1,6 @@
 """How a pod's negotiation went, in one object, written once where that is enough."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
 from parley.api.names import DRIVERS_LABEL, FIELD_MANAGER, STANDALONE
-from parley.api.resources import POD_SCHEDULINGS
+from parley.api.resources import POD_SCHEDULINGS, PODS
 from parley.control.objects.pod import reference
 from parley.control.publishing.podscheduling import REWRITES, Publisher, Question, Report, StandaloneClaim, body
 from parley.kube.client import NotFound, ServerError
@@ -39,12 +40,23 @@ class Published:
         self.world = world
         self.pod = reference(pod)
         self.queue: WorkQueue[PodReference] = WorkQueue()
-        self.publisher = Publisher(world.client, self.queue, world.cluster.scheduling)
+        self.publisher = Publisher(world.client, self.queue, world.cluster.scheduling, world.cluster.has_pod)
 
     async def publish(self, *reports: Report) -> None:
         for report in reports:
             self.publisher.want(self.pod, report)
         await self.publisher.publish(self.pod)
+
+    async def gone(self) -> None:
+        """The cache shows that the pod is gone."""
+        await self.world.delete(PODS, "p")
+        await self.world.seen()
+        self.publisher.forget(self.pod)
+
+    async def deleted(self) -> None:
+        """The cache shows that the PodScheduling is gone, too."""
+        await self.world.seen()
+        self.publisher.lost(self.pod)
 
     async def shown(self) -> PodScheduling:
         return await self.world.admin.get(POD_SCHEDULINGS, "p", NAMESPACE)
@@ -211,7 +223,7 @@ def test_a_bound_pods_selection_is_withdrawn_before_its_claims_are_taken_back(re
         assert published.publisher.bound(published.pod, "node-1")
         publisher = published.publisher
         if restarted:
-            publisher = Publisher(world.client, WorkQueue(), world.cluster.scheduling)
+            publisher = Publisher(world.client, WorkQueue(), world.cluster.scheduling, world.cluster.has_pod)
             publisher.exists(published.pod, asked=True)
         await publisher.close(published.pod)
         shown = await published.shown()
@@ -314,3 +326,28 @@ async def undo(world: World, published: Published, late: Report) -> None:
         POD_SCHEDULINGS, "p", body(published.pod, late), NAMESPACE, field_manager=FIELD_MANAGER, force=True
     )
     await world.seen()
+
+
+async def is_told_late(published: Published) -> None:
+    """Whoever looked at the pod when it went says how that ended."""
+    await published.gone()
+    await published.publish(WAITING)
+
+
+async def was_there_before(published: Published) -> None:
+    """A pod that had gone when the controller began."""
+    await published.gone()
+    published.publisher.exists(published.pod, asked=True)
+    await published.deleted()
+
+
+@pytest.mark.parametrize("way", [is_told_late, was_there_before])
+def test_nothing_is_remembered_of_pods_that_are_gone(way: Callable[[Published], Awaitable[None]]) -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await way(published)
+        publisher = published.publisher
+        remembered = publisher._wanted, publisher._written, publisher._versions, publisher._losses
+        assert remembered == ({}, {}, {}, {})
+
+    played(story)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.soak.quiescence import remembered
 from tests.unit.scheduler.conftest import World
 
 from parley.api.builtin import Pod
@@ -39,17 +40,22 @@ KINDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "loan": (["loan"], []),
     "lent": ([], ["lent"]),
     "lent with others": (["one", "loan", "seat"], ["lent"]),
+    "prompt": ([], ["prompt"]),
 }
 """Templates and named claims of pods."""
 
-BORROWERS: Final = ("loan", "lent", "lent with others")
+BORROWERS: Final = ("loan", "lent", "lent with others", "prompt")
 """Kinds of pods that need the class which gets another driver."""
+
+IMMEDIATE: Final = "prompt"
+"""The named claim that is allocated without a pod."""
 
 NAMED: Mapping[str, tuple[str, str]] = {
     "mine": ("seat", "seat"),
     "nas": ("disk", "disk"),
     "common": ("seats", ""),
     "lent": ("loan", "loan"),
+    IMMEDIATE: ("loan", "loan"),
 }
 """Classes of the named claims, and what of a node they use up that others could have."""
 
@@ -288,9 +294,13 @@ class Life:
         await asyncio.sleep(1)
 
     async def _make_claims(self) -> None:
-        for name, (class_name, _) in NAMED.items():
+        for name in NAMED:
             with suppress(ApiError):
-                await self._world.add_claim(name, class_name)
+                await self._make_claim(name)
+
+    async def _make_claim(self, name: str) -> None:
+        mode = "Immediate" if name == IMMEDIATE else ""
+        await self._world.add_claim(name, NAMED[name][0], mode)
 
     # -- processes
 
@@ -445,7 +455,7 @@ class Life:
         with suppress(ApiError):
             await self._world.client.delete(CLAIMS, name, "default")
         await asyncio.sleep(self._chance.choice((0, 0.1, 2)))
-        await self._world.add_claim(name, NAMED[name][0])
+        await self._make_claim(name)
 
     # -- nodes
 
@@ -513,8 +523,10 @@ class Life:
                 )
 
     async def _check_lent(self) -> None:
-        """Every loan is one that a pod uses."""
-        used = sum(count for (what, _), count in (await self._used()).items() if what == "loan")
+        """Every loan is one that a pod uses, or that of the immediate claim."""
+        all_used = await self._used()
+        used = sum(count for (what, _), count in all_used.items() if what == "loan")
+        used += not all_used[IMMEDIATE, ""]
         assert sum(map(len, self._lent.values())) == used, f"{used} loans are used of {self._lent}"
 
     def _could_run(self, kind: str, used: Mapping[tuple[str, str], int]) -> list[str]:
@@ -535,6 +547,7 @@ class Life:
         world = self._world
         for pod in (await world.client.list(PODS, "default")).items:
             await world.delete_pod(pod.metadata.name)
+        await world.client.delete(CLAIMS, IMMEDIATE, "default")
         await world.settle(1500)
         assert self._provider.held == {}
         assert self._tokens._held == {}
@@ -545,7 +558,9 @@ class Life:
         assert all((claim.status.allocation, claim.status.reserved_for) == (None, ()) for claim in claims)
         assert not (await world.client.list(POD_SCHEDULINGS)).items
         assert len(world.ledger) == 0
-        assert not world.ledger._expected
+        assert world.controller is not None
+        if found := list(remembered(world.controller)):
+            raise AssertionError("; ".join(found))
 
 
 def _there(what: str) -> int:

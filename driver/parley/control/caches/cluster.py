@@ -146,6 +146,11 @@ class ClusterCache:
     def pod(self, key: Key) -> Pod | None:
         return self._pods.get(*key)
 
+    def has_pod(self, pod: PodReference) -> bool:
+        """Whether that very pod is there; another one may have its name."""
+        known = self.pod((pod.namespace, pod.name))
+        return known is not None and known.metadata.uid == pod.uid
+
     def pods(self) -> Iterable[Pod]:
         return self._pods.values()
 

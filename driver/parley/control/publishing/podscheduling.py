@@ -129,15 +129,21 @@ def _claim(name: str, driver: str, outcome: Outcome) -> dict[str, Any]:
 class Publisher:
     """Keeps the PodSchedulings of the pods up to date. Run `publish` by a few workers of `queue`.
 
-    `shown` returns the PodScheduling of a name with which standalone drivers were asked, as the cache has it.
+    `shown` returns the PodScheduling of a name with which standalone drivers were asked, as the cache has it,
+    `there` whether it has that pod: of others nothing is remembered.
     """
 
     def __init__(
-        self, client: Client, queue: WorkQueue[PodReference], shown: Callable[[Key], PodScheduling | None]
+        self,
+        client: Client,
+        queue: WorkQueue[PodReference],
+        shown: Callable[[Key], PodScheduling | None],
+        there: Callable[[PodReference], bool],
     ) -> None:
         self._client = client
         self._queue = queue
         self._shown = shown
+        self._there = there
         self._locks: WeakValueDictionary[PodReference, asyncio.Lock] = WeakValueDictionary()
         self._wanted: dict[PodReference, Report] = {}
         self._written: dict[PodReference, Report] = {}
@@ -179,6 +185,7 @@ class Publisher:
         self._versions.pop(pod, None)
         if self._written.pop(pod, None) is not None:
             self._losses[pod] = self._losses.get(pod, 0) + 1
+        self._forget_if_gone(pod)
 
     def seen(self, pod: PodReference) -> None:
         """The cache shows the pod's PodScheduling anew. What was asked, if that is not what it asks, is written
@@ -213,9 +220,18 @@ class Publisher:
         self._versions.pop(pod, None)
         self._losses.pop(pod, None)
 
+    def _forget_if_gone(self, pod: PodReference) -> bool:
+        """It may have gone while its PodScheduling was written, or this may have been closed since."""
+        gone = not self._there(pod)
+        if gone:
+            self.forget(pod)
+        return gone
+
     async def publish(self, pod: PodReference) -> None:
         """Write the pod's latest state, if it is not written yet."""
         async with self._locks.setdefault(pod, asyncio.Lock()):
+            if self._forget_if_gone(pod):
+                return
             report = self._wanted.pop(pod, None)
             if report is None:
                 return
@@ -224,7 +240,11 @@ class Publisher:
             except BaseException:
                 self._wanted.setdefault(pod, report)
                 raise
-        self.seen(pod)  # what came meanwhile was not compared
+        self._wrote(pod)
+
+    def _wrote(self, pod: PodReference) -> None:
+        if not self._forget_if_gone(pod):
+            self.seen(pod)  # what came meanwhile was not compared
 
     async def close(self, pod: PodReference) -> bool:
         """Return when the API asks no standalone driver to allocate for the pod any more, and whether that had to
@@ -238,7 +258,7 @@ class Publisher:
             return False
         async with self._locks.setdefault(pod, asyncio.Lock()):
             await self._write(pod, _FINAL, first=False)
-        self.seen(pod)
+        self._wrote(pod)
         return True
 
     async def _write(self, pod: PodReference, report: Report, *, first: bool) -> None:

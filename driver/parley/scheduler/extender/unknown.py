@@ -37,7 +37,7 @@ class UnknownPods:
     def asked(self, pod: Pod) -> None:
         """A scheduler asks about the pod."""
         user = reference(pod)
-        if self._is_known(user):
+        if self._cluster.has_pod(user):
             return
         if (timer := self._asked.pop(user, None)) is not None:
             timer.cancel()
@@ -58,13 +58,9 @@ class UnknownPods:
 
     def _look(self, user: PodReference) -> None:
         del self._asked[user]
-        if self._is_known(user):
+        if self._cluster.has_pod(user):
             return
         self._forget(user)
         self._forgotten[user] = None
         if len(self._forgotten) > _MOST:
             self._forgotten.popitem(last=False)
-
-    def _is_known(self, user: PodReference) -> bool:
-        pod = self._cluster.pod((user.namespace, user.name))
-        return pod is not None and pod.metadata.uid == user.uid
