@@ -50,3 +50,27 @@ def test_the_mirror_of_a_template_that_is_gone_is_not_made_again_and_again(play:
                 await world.client.get(BUILTIN_TEMPLATES, "one", "default")
 
     play(scenario)
+
+
+def test_no_mirror_is_made_for_a_template_that_is_on_its_way_out(play: Play) -> None:
+    """Somebody waits for its mirror to go: with foreground deletion the garbage collector, before the template."""
+
+    async def scenario(world: World) -> None:
+        watch = HeldWatch(world.server.client(), TEMPLATES)
+        world.start_parley(watch)
+        await world.add_class()
+        await world.add_template()
+        await world.client.patch(TEMPLATES, "one", {"metadata": {"finalizers": ["example.com/waits"]}}, "default")
+        await world.settle(5)
+        watch.open.clear()
+        await world.client.delete(TEMPLATES, "one", "default")
+        await world.client.delete(BUILTIN_TEMPLATES, "one", "default")
+        await asyncio.sleep(LATE)
+        with pytest.raises(NotFound):
+            await world.client.get(BUILTIN_TEMPLATES, "one", "default")
+        watch.open.set()
+        await world.settle()
+        with pytest.raises(NotFound):
+            await world.client.get(BUILTIN_TEMPLATES, "one", "default")
+
+    play(scenario)

@@ -29,7 +29,8 @@ class MadeMirrors:
         self._made.pop(key, None)
 
     async def is_gone(self, item: Mirrored) -> bool:
-        """Whether the object, whose mirror is missing, is gone by now: asked for if it had one before."""
+        """Whether the object, whose mirror is missing, is gone by now, or about to go: asked for if it had one
+        before."""
         meta = item.metadata
         if self._made.get((meta.namespace, meta.name)) != meta.uid:
             return False
@@ -37,4 +38,4 @@ class MadeMirrors:
             live = await self._client.get(self._resource, meta.name, meta.namespace)
         except NotFound:
             return True
-        return bool(live.metadata.uid != meta.uid)
+        return bool(live.metadata.uid != meta.uid or live.metadata.deletion_timestamp)
