@@ -73,6 +73,7 @@ class Pods:
         """The pod may have gone while it was looked at."""
         if not self._cluster.has_pod(pod):
             self._attempts.pop(pod, None)
+            self.reporter.gone(pod)
 
     def never_there(self, pod: PodReference) -> None:
         """Forget what was remembered of a pod that the cache does not have. Another one may have its name."""

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.killed import Play
 
-from parley.api.resources import BUILTIN_CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.kube.client import Call, Client, Invalid
 
 
@@ -60,5 +60,39 @@ def test_nothing_is_remembered_of_a_pod_that_went_while_its_allocation_was_refus
         await world.settle(100)
         assert world.controller is not None
         assert len(world.controller._parts.reconciler._pods) == 0
+
+    play(scenario)
+
+
+class Slow(Client):
+    """Writes of claims take five seconds, when that is asked for."""
+
+    slow = False
+
+    async def request(self, call: Call) -> bytes:
+        if self.slow and call.writes and call.resource == CLAIMS:
+            await asyncio.sleep(5)
+        return await super().request(call)
+
+
+def test_nothing_is_reported_of_a_pod_that_went_while_what_another_of_its_name_held_was_released(
+    play: Play,
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_claim("mine")
+        client = Slow(world.server.client())
+        world.start_parley(client)
+        await world.add_pod("p", claims=["mine"])
+        await world.settle(5)
+        client.slow = True
+        await world.force_delete("p")
+        await world.add_pod("p", claims=["mine"])
+        await asyncio.sleep(2)
+        await world.force_delete("p")
+        await world.settle(100)
+        assert world.controller is not None
+        assert world.controller._parts.reconciler._pods.reporter._figures._ways == {}
 
     play(scenario)
