@@ -211,7 +211,8 @@ class Pods:
         else:
             self.line_up(key, result.line, result.topics, result.helps)
         if result.keeps_turn:
-            self._precedence.keep_turn(key)
+            for other in self._precedence.keep_turn(key):
+                self._queue.add_after(other, TURN_SECONDS)
         if result.problem is not None:
             await self.reporter.waits(pod, self.attempt(pod), result.problem.code, result.problem.message)
         return Requeue(result.after) if result.after is not None else None

@@ -35,10 +35,12 @@ class Precedence:
         """A change may help the pod, or it starts over."""
         self._woken.add(key)
 
-    def keep_turn(self, key: Key) -> None:
-        """The pod is looked at again in a moment, and may be served then."""
+    def keep_turn(self, key: Key) -> Collection[Key]:
+        """The pod is looked at again in a moment, and may be served then. Returns those that gave way: they are
+        not left until nobody keeps a turn, since there may always be some."""
         self._woken.add(key)
         self._keep_turns.add(key)
+        return list(self._gave_way)
 
     @property
     def waits_for_turns(self) -> bool:
