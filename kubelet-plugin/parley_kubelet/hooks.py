@@ -17,7 +17,8 @@ refusing what is not meant for the driver. What the plugin promises:
   or by `unprepare`: both must be safe to repeat, and safe after a half-done `prepare`.
 - What `prepare` returned counts until the machine restarts; then `prepare` is called again, for what the claim has
   then. If that is something else, `unprepare` is called first.
-- A call that takes longer than the plugin's limit (40 s) is cancelled.
+- A call that takes longer than the plugin's limit (40 s) is cancelled. The kubelet then gets an error; until the
+  call has ended there is no other one for its claim.
 """
 
 import time
@@ -148,7 +149,8 @@ class NodeDriver(Generic[H, S]):
         self.configured = settings
 
     def devices(self) -> Sequence[Offer]:
-        """The devices that the node publishes now, asked again every minute; may be none. May read files."""
+        """The devices that the node publishes now, asked again every minute; may be none. Called in a thread: it
+        may read files."""
         return ()
 
     def admit(self, claim: NodeClaim[H], rivals: Sequence[HeldClaim[H]]) -> None:
@@ -189,6 +191,11 @@ class NodeDriver(Generic[H, S]):
         """What users of claims should know now, of `held` and others: an event on the claim and on the pods that
         may use it, when it begins, and while it lasts once an hour. Left out, there is nothing."""
         raise NotImplementedError
+
+    def blocked(self) -> str:
+        """What has kept calls of this driver from ending for a while, and the remedy; "" if nothing has. Must not
+        block. The kubelet is told this of a call that is not done in time, and a metric shows it."""
+        return ""
 
     def tells_notices(self) -> bool:
         """Whether `notices` is written."""

@@ -99,6 +99,12 @@ class NodeMetrics:
         )
         yield self._by_driver(
             "gauge",
+            "parley_node_driver_blocked",
+            "1 while calls of the driver do not end, for example because a disk does not answer.",
+            lambda name: bool(self._drivers[name].preparation.driver.blocked()),
+        )
+        yield self._by_driver(
+            "gauge",
             "parley_node_slices",
             "ResourceSlices published.",
             lambda name: self._drivers[name].publisher.published.slices,

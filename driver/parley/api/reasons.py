@@ -74,6 +74,9 @@ OVER_SIZE: Final = "OverSize"
 SIZE_UNKNOWN: Final = "SizeUnknown"
 """An event on a claim and its pods: a workspace can't be measured as a whole."""
 
+DISK_UNRESPONSIVE: Final = "DiskUnresponsive"
+"""An event on a claim and its pods: the disk of their workspaces does not answer."""
+
 ROOM_NOT_HELD: Final = "RoomNotHeld"
 """An event on a claim: the scheduler does not keep ordinary pods out of the room that it reserves."""
 

@@ -10,7 +10,8 @@
 
 So a crash at any point leaves either nothing or a record, and the kubelet's next call finishes what is missing.
 One claim is handled by one call at a time, in the order of the calls; a call that the kubelet gives up goes on to
-its end. What a claim was granted is read by `handle`, what a container gets is decided by the driver and `cdi`.
+its end. One whose driver is not done in time is cancelled, and other calls for the claim fail until it has ended.
+What a claim was granted is read by `handle`, what a container gets is decided by the driver and `cdi`.
 """
 
 import asyncio
@@ -38,6 +39,12 @@ from parley_kubelet.state.records import SharedCheckpoint
 
 LIMIT: Final = 40.0
 """Seconds for a call, waiting for another one of the same claim included; the kubelet gives it up after 45."""
+
+ENDING: Final = 1.0
+"""Seconds that a call has to end when its time is over; its claim is held by it until it does."""
+
+CLOSING: Final = 2.0
+"""Seconds for calls that are cancelled at the end: a disk that does not answer may hold some for ever."""
 
 READ_LIMIT: Final = 20.0
 """Seconds to read a claim."""
@@ -182,18 +189,31 @@ class Preparation:
         """Cancel calls that are still under way; they are in the checkpoint."""
         for call in self._calls:
             call.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=CLOSING)
 
     async def _in_order(self, claim: ClaimName, work: Callable[[ClaimName], Coroutine[Any, Any, T]]) -> T:
         call = asyncio.create_task(self._alone(claim, work))
         self._calls.add(call)
         self._under_way[claim.uid] += 1
         call.add_done_callback(partial(self._ended, claim.uid))
-        return await asyncio.shield(call)
+        await asyncio.wait({call}, timeout=self._limit + ENDING)
+        if not call.done():
+            raise self._not_done(claim)
+        return call.result()
 
     def _ended(self, uid: str, call: asyncio.Task[Any]) -> None:
         self._calls.discard(call)
         self._under_way -= Counter({uid: 1})
+        if not call.cancelled():
+            call.exception()  # seen, also if its caller has given it up
+
+    def _not_done(self, claim: ClaimName) -> Refused:
+        why = self.driver.blocked() or "see the log of parley-kubelet on this node"
+        return Refused(
+            f"claim {claim}: driver {self.driver.name} is not done after {self._limit:g} s: {why};"
+            " the kubelet will try again"
+        )
 
     async def _alone(self, claim: ClaimName, work: Callable[[ClaimName], Awaitable[T]]) -> T:
         limit, turn = asyncio.timeout(self._limit), self._locks.setdefault(claim.uid, asyncio.Lock())
@@ -203,10 +223,7 @@ class Preparation:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise Refused(
-                f"claim {claim}: driver {self.driver.name} is not done after {self._limit:g} s:"
-                " the kubelet will try again; see the log of parley-kubelet on this node"
-            ) from None
+            raise self._not_done(claim) from None
 
     async def _prepare(self, claim: ClaimName) -> CheckpointEntry:
         before = (await self._records.read()).get(claim.uid)

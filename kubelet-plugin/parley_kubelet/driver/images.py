@@ -3,12 +3,13 @@
     FOLDER/disk   an ext4 file system; its blocks are allocated when it is made, so that none is lacking later
 
 The file becomes a loop device of the node while containers use it, and their runtime mounts that. So nothing is
-mounted on the node itself, and nothing is left mounted there, whenever this process is killed.
+mounted on the node itself, and nothing is left mounted there, whenever this process is killed. Everything here
+blocks: call it in a thread.
 """
 
-import asyncio
 import os
 import shutil
+import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -48,7 +49,7 @@ def lacking_devices() -> str:
     return "loop devices can't be used: make the plugin privileged (nodePlugin.workspaces.enforceSizes)"
 
 
-async def make(folder: Path, size: int, owner: tuple[int, int], mode: int) -> None:
+def make(folder: Path, size: int, owner: tuple[int, int], mode: int) -> None:
     """Make the file in the folder, of so many bytes, with an empty file system; `owner` (UID and GID) and `mode`
     are those of its root. One that was being made before is begun anew. Raises NotMade or OSError."""
     file = folder / FILE
@@ -59,10 +60,10 @@ async def make(folder: Path, size: int, owner: tuple[int, int], mode: int) -> No
     uid, gid = owner
     options = f"nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner={uid}:{gid}"
     try:
-        await _run("fallocate", "--length", str(size), str(file))
+        _run("fallocate", "--length", str(size), str(file))
         file.chmod(0o600)
-        await _run("mkfs.ext4", "-q", "-F", "-m", "0", "-i", str(_BYTES_PER_INODE), "-E", options, str(file))
-        await _edit(file, ("rmdir lost+found", f"set_inode_field / mode 0{0o40000 | mode:o}"))
+        _run("mkfs.ext4", "-q", "-F", "-m", "0", "-i", str(_BYTES_PER_INODE), "-E", options, str(file))
+        _edit(file, ("rmdir lost+found", f"set_inode_field / mode 0{0o40000 | mode:o}"))
     except BaseException:
         with suppress(OSError):
             file.unlink(missing_ok=True)  # else it takes its room from others
@@ -79,10 +80,10 @@ def detach(label: str) -> None:
     loops.detach(label)
 
 
-async def _edit(file: Path, commands: Sequence[str]) -> None:
+def _edit(file: Path, commands: Sequence[str]) -> None:
     """Change the file system while it is mounted nowhere. Raises NotMade."""
     for command in commands:
-        said = await _run("debugfs", "-w", "-R", command, str(file))
+        said = _run("debugfs", "-w", "-R", command, str(file))
         if len(said.splitlines()) > 1:  # the first line is its version; it never fails
             raise NotMade(f"debugfs: {said.splitlines()[-1]}")
 
@@ -92,23 +93,16 @@ def _program(name: str) -> str:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or ""
 
 
-async def _run(name: str, *arguments: str) -> str:
-    """What the program says on its error output. Raises NotMade. Cancelled, it is killed."""
-    process = await asyncio.create_subprocess_exec(
-        _program(name) or name,
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
+def _run(name: str, *arguments: str) -> str:
+    """What the program says on its error output. Raises NotMade or OSError."""
+    done = subprocess.run(
+        [_program(name) or name, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
     )
-    try:
-        _, said = await process.communicate()
-    except BaseException:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        raise
-    text = said.decode(errors="replace").strip()
-    if process.returncode:
-        raise NotMade(text.splitlines()[-1] if text else f"{name} failed with code {process.returncode}")
+    text = done.stderr.decode(errors="replace").strip()
+    if done.returncode:
+        raise NotMade(text.splitlines()[-1] if text else f"{name} failed with code {done.returncode}")
     return text

@@ -10,38 +10,38 @@ Decides what is made and removed; on which node a workspace is, the controller's
 claim (`remove_data`), a generated one's with its pod (`unprepare`). A directory is made aside and renamed into its
 place, and removing begins with a rename into the trash: so it is there as a whole or not at all. What
 `remove_data` did not finish, it finds again by its name. All else in the trash is removed by a thread that
-`devices` starts, once a minute; two plugins of a rolling update may empty it together.
+`devices` starts, once a minute; two plugins of a rolling update may empty it together. The disk is used in threads
+alone (`disk_threads`): where it does not answer, nothing but its claims waits.
 
 What a workspace uses is measured while a pod uses it, and once after that (`usage`). One that uses more than its
 size, or can't be measured, is told by `notices`; nothing keeps it from that. Where the class says `enforce: Image`
 the directory has a file system of the claim's size in it, which is what containers get (`images`).
 """
 
-import asyncio
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import Annotated, Final, Literal
-from weakref import WeakValueDictionary
+from typing import Final
 
 import structlog
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
 
 from parley.api import reasons
 from parley.api.quantity import parse
 from parley.api.wording import bytes_text
 from parley_kubelet.driver import images, trees
+from parley_kubelet.driver.disk_threads import DiskThreads
 from parley_kubelet.driver.measuring import Measured
 from parley_kubelet.driver.retained import Ended, Retained
 from parley_kubelet.driver.usage import DiskUsage
+from parley_kubelet.driver.workspace_handle import WorkspaceHandle, WorkspaceSettings
 from parley_kubelet.edits import Edits, Mount
-from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Notice, Offer, Prepared, Refused, Settings
+from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Notice, Offer, Prepared, Refused
 
 NAME: Final = "workspace.parley.dev"
 DISK: Final = "workspaces"
@@ -54,6 +54,15 @@ DATA, NEW, TRASH = "data", "new", "trash"
 _REMOVALS: Final = 2
 """So many directories are removed at a time, beside the trash: the disk is not faster with more."""
 
+_IMAGES: Final = 4
+"""So many file systems are made at a time."""
+
+CALLS: Final = 8
+"""So many other calls wait for the disk at a time; when it answers, they take milliseconds."""
+
+PATIENCE: Final = 10.0
+"""Seconds after which a disk that has not answered one of these calls is said not to answer."""
+
 _TURN: Final = 60.0
 """Seconds for a directory that is removed, then it is the turn of others: its owner may still be filling it."""
 
@@ -64,65 +73,6 @@ _SHARE: Final = 0.9
 """Of the file system is for workspaces if the settings do not say how much."""
 
 log = structlog.get_logger(__name__)
-
-
-_Mode = Annotated[str, Field(pattern="^[0-7]{3,4}$")]
-_Id = Annotated[int, Field(ge=0, lt=2**32 - 1)]
-
-
-class OwnerHandle(BaseModel):
-    """To whom a new directory belongs, and its mode, octal."""
-
-    uid: _Id
-    gid: _Id
-    mode: _Mode
-
-
-class WorkspaceHandle(BaseModel):
-    """What the controller's part hands over. `variable` has the path in containers; without `owner` the node's
-    settings decide. `retain`: the directory stays when the claim ends, one of so many of its namespace.
-    `enforce`: what keeps it to its bytes. `source`: the UID of the claim whose directory this is a view of."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
-
-    workspace: Annotated[str, Field(pattern=r"^[0-9a-zA-Z][0-9a-zA-Z-]{0,63}$")]
-    bytes: Annotated[int, Field(ge=0)]
-    mount_path: Annotated[str, Field(pattern="^/[^\\x00:]+$")]
-    variable: Annotated[str, Field(pattern="^[A-Z0-9_]+$")]
-    generated: bool = False
-    owner: OwnerHandle | None = None
-    read_only: bool = False
-    retain: Annotated[int, Field(ge=0)] = 0
-    enforce: Literal["Watch", "Image"] = "Watch"
-    source: str = ""
-
-
-def _root(path: Path) -> Path:
-    if not path.is_absolute() or ".." in path.parts or path == Path("/"):
-        raise ValueError("write an absolute path without '..', as in /var/lib/parley/workspaces")
-    return path
-
-
-def _quantity(text: str) -> str:
-    if parse(text) < 1:
-        raise ValueError("must be a quantity of bytes, as in 100Gi; leave it out for most of the disk")
-    return text
-
-
-class WorkspaceSettings(Settings):
-    """This node's settings: `drivers.workspace.parley.dev` in the configuration file.
-
-    `size` is what may be promised in all, 90 % of the file system if left out. New directories have `mode` and,
-    if given, `uid` and `gid`. With `marker`, a file of that name has to be in `root`: where it is missing the disk
-    is not mounted, and nothing is made or removed.
-    """
-
-    root: Annotated[Path, AfterValidator(_root)] = Path("/var/lib/parley/workspaces")
-    marker: Annotated[str, Field(max_length=255, pattern=r"^(\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)?$")] = ""
-    size: Annotated[str, Field(max_length=32), AfterValidator(_quantity)] | None = None
-    mode: _Mode = "0777"
-    uid: _Id = 0
-    gid: _Id = 0
 
 
 WorkspaceClaim = NodeClaim[WorkspaceHandle]
@@ -138,16 +88,35 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     def __init__(self, node: str, settings: WorkspaceSettings) -> None:
         super().__init__(node, settings)
         self._sweeper = threading.Thread()
-        self._removals = asyncio.Semaphore(_REMOVALS)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Of namespaces, one removal each: none waits for all that another has to remove."""
+        self._disk = DiskThreads(CALLS)
+        self._images = DiskThreads(_IMAGES)
+        self._removals = DiskThreads(_REMOVALS)
+        self._asked: Future[Sequence[Offer]] | None = None
         self._retained = Retained(settings.root)
         self._usage = DiskUsage(partial(self._folder, DATA))
         self._measured: dict[str, WorkspaceClaim] = {}
         """By workspace: those in use, and those that were and are there still."""
 
     def devices(self) -> Sequence[Offer]:
-        """One disk, if it is mounted. What is retained is nobody's any more, but takes room."""
+        """One disk, if it is mounted and answers. What is retained is nobody's any more, but takes room."""
+        if self._asked is None or self._asked.done():
+            self._asked = self._disk.start(self._offers)
+        try:
+            return self._asked.result(PATIENCE)
+        except TimeoutError:
+            log.warning("no disk for workspaces", reason=self.blocked())
+            return ()
+
+    def blocked(self) -> str:
+        """Whether the disk answers."""
+        if (seconds := self._disk.oldest()) < PATIENCE:
+            return ""
+        return (
+            f"the disk of {self.configured.root} on node {self.node} has not answered for {seconds:.0f} s: check "
+            "the disk, or the file server that it is mounted from"
+        )
+
+    def _offers(self) -> Sequence[Offer]:
         if why := self._not_mounted():
             log.warning("no disk for workspaces", reason=why)
             return ()
@@ -167,58 +136,58 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
 
     async def prepare(self, claim: WorkspaceClaim) -> Prepared:
         """Make the directory, unless a pod before this one did."""
-        handle = claim.handle
-        if why := self._not_mounted():
-            raise Refused(f"claim {claim}: {why}: mount it, then restart the node plugin")
+        handle, path = claim.handle, self._path(claim.handle.workspace)
         if handle.enforce == "Image":
-            return await self._prepare_image(claim)
+            return _mounted(handle, await self._prepare_image(claim), type_=images.FILE_SYSTEM)
         try:
-            self._make(handle)  # not in a thread: that would go on if this is cancelled
+            await self._disk.run(partial(self._make, claim), handle.workspace)
         except OSError as error:
             raise Refused(
-                f"claim {claim}: its directory {self._path(handle.workspace)} cannot be created: "
-                f"{error.strerror}: "
+                f"claim {claim}: its directory {path} cannot be created: {error.strerror}: "
                 "check whether the disk is full or read-only"
             ) from error
-        return _mounted(handle, self._path(handle.workspace), "rbind")
+        return _mounted(handle, path, "rbind")
 
-    async def _prepare_image(self, claim: WorkspaceClaim) -> Prepared:
-        handle = claim.handle
-        if why := images.lacking():
-            raise Refused(f"claim {claim}: node {self.node} can't enforce its size (enforce=Image): {why}")
+    async def _prepare_image(self, claim: WorkspaceClaim) -> Path:
+        workspace = claim.handle.workspace
+        path = self._path(workspace)
         try:
-            await self._make_image(handle)
-            device = images.attach(self._path(handle.workspace), handle.workspace)
+            if not await self._disk.run(partial(self._has_image, claim), workspace):
+                await self._images.run(partial(self._make_image, claim.handle), workspace)
+            return await self._disk.run(partial(images.attach, path, workspace), workspace)
         except (OSError, images.NotMade) as error:
             raise Refused(
-                f"claim {claim}: its file system {self._path(handle.workspace)} cannot be created: {error}: make "
+                f"claim {claim}: its file system {path} cannot be created: {error}: make "
                 "room on that disk, or request a smaller size; if it is read-only, repair it"
             ) from error
-        return _mounted(handle, device, type_=images.FILE_SYSTEM)
 
     async def unprepare(self, held: HeldClaim[WorkspaceHandle]) -> None:
         """The directory stays, unless the claim goes with its pod. A view has none."""
-        if held.claim.handle.source:
+        handle = held.claim.handle
+        if handle.source:
             return
-        _detach(held.claim)
-        if held.claim.handle.generated:
-            self._end(held.claim)
+        if handle.generated:
+            await self._disk.run(partial(self._end, held.claim), handle.workspace)
             self._sweep()
+        elif handle.enforce == "Image":
+            await self._disk.run(partial(_detach, held.claim), handle.workspace)
 
     async def remove_data(self, claim: WorkspaceClaim) -> None:
         """Remove the directory, or put it by. Nothing of it is left when this returns, also what an earlier call
         did not finish. A view has none."""
+        workspace = claim.handle.workspace
         if claim.handle.source:
             return
-        workspace = claim.handle.workspace
-        self._end(claim)
-        if discarded := [name for name in self._discarded() if name.startswith(f"{workspace}.")]:
-            async with self._turns.setdefault(claim.namespace, asyncio.Lock()), self._removals:
-                await _in_a_thread(partial(self._remove, discarded, _TURN))
+        await self._disk.run(partial(self._end, claim), workspace)
+        if discarded := await self._disk.run(partial(self._discarded, f"{workspace}."), workspace):
+            # a turn for each namespace: none waits for all that another has to remove
+            await self._removals.run(partial(self._remove, discarded, _TURN), claim.namespace)
             log.info("workspace removed", claim=str(claim), workspace=workspace)
 
     async def notices(self, held: Sequence[HeldClaim[WorkspaceHandle]]) -> Sequence[Notice[WorkspaceHandle]]:
-        """Who uses more than its size, or can't be measured."""
+        """Who uses more than its size, or can't be measured; everybody, if the disk does not answer."""
+        if why := self.blocked():
+            return [Notice(one.claim, reasons.DISK_UNRESPONSIVE, why) for one in held]
         handles = ((one.claim, one.claim.handle) for one in held)
         watched = (claim for claim, handle in handles if handle.enforce == "Watch" and not handle.source)
         in_use = {claim.handle.workspace: claim for claim in watched}
@@ -251,21 +220,32 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     def _path(self, workspace: str) -> Path:
         return self.configured.root / DATA / workspace
 
-    def _make(self, handle: WorkspaceHandle) -> None:
-        workspace, owner = handle.workspace, handle.owner or self.configured
+    def _check_mounted(self, claim: WorkspaceClaim) -> None:
+        if why := self._not_mounted():
+            raise Refused(f"claim {claim}: {why}: mount it, then restart the node plugin")
+
+    def _make(self, claim: WorkspaceClaim) -> None:
+        self._check_mounted(claim)
+        workspace, owner = claim.handle.workspace, claim.handle.owner or self.configured
         with self._folder(TRASH), self._folder(DATA) as data, self._folder(NEW) as new:  # a full disk makes none
             if not trees.is_directory(data, workspace):
                 trees.make(new, workspace, int(owner.mode, 8), (owner.uid, owner.gid))
                 trees.move(new, workspace, data, workspace)
 
-    async def _make_image(self, handle: WorkspaceHandle) -> None:
+    def _has_image(self, claim: WorkspaceClaim) -> bool:
+        self._check_mounted(claim)
+        if why := images.lacking():
+            raise Refused(f"claim {claim}: node {self.node} can't enforce its size (enforce=Image): {why}")
+        with self._folder(DATA) as data:
+            return trees.is_directory(data, claim.handle.workspace)
+
+    def _make_image(self, handle: WorkspaceHandle) -> None:
         workspace, owner = handle.workspace, handle.owner or self.configured
         with self._folder(TRASH), self._folder(DATA) as data, self._folder(NEW) as new:
-            if not trees.is_directory(data, workspace):
-                trees.make(new, workspace, 0o700, (os.getuid(), os.getgid()))
-                folder = self.configured.root / NEW / workspace
-                await images.make(folder, handle.bytes, (owner.uid, owner.gid), int(owner.mode, 8))
-                trees.move(new, workspace, data, workspace)
+            trees.make(new, workspace, 0o700, (os.getuid(), os.getgid()))
+            folder = self.configured.root / NEW / workspace
+            images.make(folder, handle.bytes, (owner.uid, owner.gid), int(owner.mode, 8))
+            trees.move(new, workspace, data, workspace)
 
     def _end(self, claim: WorkspaceClaim) -> None:
         """The claim has no directory any more: it is retained, or in the trash, and so are others in its place."""
@@ -291,10 +271,11 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             raise OSError(errno.ENODEV, why)
         return trees.opened(self.configured.root / kind)
 
-    def _discarded(self) -> list[str]:
+    def _discarded(self, prefix: str = "") -> list[str]:
         """The names of what is in the trash."""
         with self._folder(TRASH) as trash:
-            return os.listdir(trash)  # noqa: PTH208 - a descriptor has no path
+            names = os.listdir(trash)  # noqa: PTH208 - a descriptor has no path
+        return [name for name in names if name.startswith(prefix)]
 
     def _remove(self, discarded: Iterable[str], seconds: float) -> None:
         with self._folder(TRASH) as trash:
@@ -353,28 +334,3 @@ def _mounted(handle: WorkspaceHandle, source: Path, *options: str, type_: str | 
     chosen = (*options, "ro" if handle.read_only else "rw", "nosuid", "nodev")
     mount = Mount(host_path=str(source), container_path=handle.mount_path, options=chosen, type=type_)
     return Prepared(Edits(env={handle.variable: handle.mount_path}, mounts=(mount,)))
-
-
-async def _in_a_thread(work: Callable[[], None]) -> None:
-    """Do it in a thread of its own, not in one of those that record the kubelet's calls: it may take minutes. The
-    process may end meanwhile."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def report(error: OSError | None) -> None:
-        if not done.done() and error is not None:
-            done.set_exception(error)
-        elif not done.done():
-            done.set_result(None)
-
-    def run() -> None:
-        failure: OSError | None = None
-        try:
-            work()
-        except OSError as error:
-            failure = error
-        with suppress(RuntimeError):  # the loop is closed: the process ends
-            loop.call_soon_threadsafe(report, failure)
-
-    threading.Thread(target=run, name="workspace-removal", daemon=True).start()
-    await done

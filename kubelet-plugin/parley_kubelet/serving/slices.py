@@ -147,7 +147,7 @@ class SlicePublisher:
 
         Raises ApiError, OutcomeUnknown, and CannotTell if the driver does not know its devices.
         """
-        devices = self._told()
+        devices = await self._told()
         listing = await self._client.list(RESOURCE_SLICES, field_selector=self._selector)
         present = sorted(listing.items, key=lambda item: item.metadata.name)
         if self._as_written(present, devices) or self._as_wanted(present, devices):
@@ -162,9 +162,9 @@ class SlicePublisher:
         )
         return True
 
-    def _told(self) -> Sequence[Offer]:
+    async def _told(self) -> Sequence[Offer]:
         try:
-            devices = self._devices()
+            devices = await asyncio.to_thread(self._devices)
             _planned(slice_specs(self._driver, self._node, devices, 1))
             return devices
         except Exception as error:

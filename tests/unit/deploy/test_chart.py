@@ -16,7 +16,7 @@ from parley.cli.main import app
 from parley.cli.permissions import permissions
 from parley_devcluster import manifests
 from parley_kubelet.configuration import load
-from parley_kubelet.driver.workspaces import WorkspaceSettings
+from parley_kubelet.driver.workspace_handle import WorkspaceSettings
 from parley_kubelet.settings import parse_arguments
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

@@ -24,6 +24,7 @@ OF_EVENTS_ALONE = {
     reasons.CLAIM_UNUSED,
     reasons.OVER_SIZE,
     reasons.SIZE_UNKNOWN,
+    reasons.DISK_UNRESPONSIVE,
     reasons.ROOM_NOT_HELD,
     reasons.UNREADABLE,
     reasons.PREEMPTED,

@@ -216,7 +216,7 @@ async def test_a_driver_that_hangs_is_given_up_in_time_and_asked_again(node: Por
         await plugin.prepare(claim)
     assert str(refusal.value) == (
         f"claim team/a: driver {DRIVER} is not done after 0.2 s:"
-        " the kubelet will try again; see the log of parley-kubelet on this node"
+        " see the log of parley-kubelet on this node; the kubelet will try again"
     )
     driver.may_go_on.set()
     await plugin.prepare(claim)

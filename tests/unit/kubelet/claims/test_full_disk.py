@@ -11,7 +11,8 @@ import pytest
 
 from parley.kube.client import Client
 from parley_kubelet.claims.preparation import ClaimName, Preparation
-from parley_kubelet.driver.workspaces import DISK, WorkspaceNode, WorkspaceSettings
+from parley_kubelet.driver.workspace_handle import WorkspaceSettings
+from parley_kubelet.driver.workspaces import DISK, WorkspaceNode
 from parley_kubelet.hooks import Refused
 from parley_kubelet.state.checkpoint import HeldDevice
 from parley_kubelet.state.durable import DISK as SYSTEM

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,16 @@ class Loops:
 
     def __init__(self) -> None:
         self.files: dict[str, Path] = {}
+        self.callers: list[threading.Thread] = []
 
     def attach(self, file: Path, label: str) -> Path:
+        self.callers.append(threading.current_thread())
         assert file.is_file()
         self.files.setdefault(label, file)
         return Path(f"/dev/loop{sorted(self.files).index(label)}")
 
     def detach(self, label: str) -> None:
+        self.callers.append(threading.current_thread())
         self.files.pop(label, None)
 
 
@@ -96,6 +100,24 @@ async def test_containers_get_a_file_system_of_just_that_size(tmp_path: Path) ->
     assert "Mode:  02770" in root
     assert "User:  1000   Group:  2000" in root
     assert "lost+found" not in said(file, "ls /")
+
+
+async def test_the_event_loop_waits_for_no_program_and_no_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attached: Loops
+) -> None:
+    begin, programs = subprocess.Popen.__init__, list[threading.Thread]()
+
+    def begun(process: Any, *given: Any, **named: Any) -> None:
+        programs.append(threading.current_thread())
+        begin(process, *given, **named)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", begun)
+    node, mine = driver(tmp_path), limited("a")
+    await node.prepare(mine)
+    await node.unprepare(HeldClaim(mine, {}))
+    assert len(programs) == 4
+    assert len(attached.callers) == 2
+    assert threading.main_thread() not in [*programs, *attached.callers]
 
 
 async def test_read_only(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from parley.drivers.workspace import DISK, WorkspaceDriver
 from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
 from parley_kubelet.driver import measuring, trees, workspaces
 from parley_kubelet.driver.usage import DiskUsage
-from parley_kubelet.driver.workspaces import WorkspaceHandle, WorkspaceNode, WorkspaceSettings
+from parley_kubelet.driver.workspace_handle import WorkspaceHandle, WorkspaceSettings
+from parley_kubelet.driver.workspaces import WorkspaceNode
 from parley_kubelet.hooks import DeviceName, HeldClaim, NodeClaim, Refused
 from parley_kubelet.testing import NodeScenario, check_node_driver, node_claim
 

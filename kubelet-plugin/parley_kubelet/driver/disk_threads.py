@@ -1,0 +1,58 @@
+"""Threads for calls to a disk that may not answer: a dead disk or file server may hold a call for ever.
+
+Decides how many calls wait at a time, and that a call which is given up keeps its turn until it has ended: it may
+still change something. When a call is given up is its caller's affair. The event loop never waits, nor do the
+threads that record the kubelet's calls.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+T = TypeVar("T")
+
+
+class DiskThreads:
+    """At most so many, each for one call."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._slots = asyncio.Semaphore(most)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._clock = clock
+        self._began: dict[Future[Any], float] = {}
+
+    async def run(self, work: Callable[[], T], turn: str) -> T:
+        """What `work` returns or raises; of one turn one call at a time. Cancelled, this ends when the call does,
+        unless it is cancelled again: then the process ends."""
+        async with self._turns.setdefault(turn, asyncio.Lock()), self._slots:
+            call = asyncio.wrap_future(self.start(work))
+            try:
+                return await asyncio.shield(call)
+            except asyncio.CancelledError:
+                await asyncio.wait({call})
+                raise
+
+    def start(self, work: Callable[[], T]) -> "Future[T]":
+        """A call beside those of `run`, for one who makes no second before it has ended. Raises RuntimeError if
+        there are too many threads."""
+        call: Future[T] = Future()
+        call.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                call.set_result(work())
+            except BaseException as error:
+                call.set_exception(error)
+
+        threading.Thread(target=run, name="workspace-disk", daemon=True).start()
+        self._began[call] = self._clock()
+        call.add_done_callback(self._began.pop)
+        return call
+
+    def oldest(self) -> float:
+        """For how many seconds the call has been under way that began first; 0 if there is none."""
+        return max((self._clock() - began for began in list(self._began.values())), default=0.0)
