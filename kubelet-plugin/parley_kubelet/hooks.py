@@ -174,6 +174,11 @@ class NodeDriver(Generic[H, S]):
         """Undo it; the claim itself may be gone from the API. An error is tried again for ever."""
         raise NotImplementedError
 
+    async def left(self) -> Sequence[NodeClaim[H]]:
+        """Claims of which there is something on this node by the driver's own records. So it is removed by
+        `unprepare` also where the checkpoint was lost; left out, it stays."""
+        return ()
+
     async def remove_data(self, claim: NodeClaim[H]) -> None:
         """Remove what pods left on this node for a named claim that has ended; others get what it held afterwards.
 

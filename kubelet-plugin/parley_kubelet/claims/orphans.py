@@ -1,4 +1,5 @@
-"""Finds at the start what earlier runs left in the checkpoint for claims that nobody can use any more.
+"""Finds at the start what earlier runs left for claims that nobody can use any more, in the checkpoint or, where
+that was lost, by the driver's own records.
 
 The kubelet requests to unprepare whatever it once requested to prepare, unless it lost its own state, the pod was
 removed while the machine was down, or the claim was deleted under it. Decides what may be released without being
@@ -9,6 +10,7 @@ asked:
     or allocated on other nodes
         never fully prepared, or in an earlier
         boot of the machine                         no container has it: released
+        not in the checkpoint                       released: a container that still ends loses what only it had
         prepared in this boot                       a container may still have it: left to the kubelet, with a
                                                     line in the log
 """
@@ -22,7 +24,7 @@ from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.backoff import Backoff
 from parley.kube.client import Client, NotFound
 from parley_kubelet.claims.handle import is_elsewhere
-from parley_kubelet.claims.preparation import Preparation
+from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.state.checkpoint import CheckpointEntry, CheckpointError
 
 RETRIES: Final = Backoff(first=2.0, longest=120.0, jitter=0.3)
@@ -44,29 +46,41 @@ async def _cleaned(preparation: Preparation, client: Client) -> bool:
     except (CheckpointError, OSError) as error:
         log.warning("no search for orphans", driver=preparation.driver.name, reason=str(error))
         return False
-    return all([await _seen_to(entry, preparation, client) for entry in entries.values()])
-
-
-async def _seen_to(entry: CheckpointEntry, preparation: Preparation, client: Client) -> bool:
-    about = {"driver": preparation.driver.name, "claim": entry.full_name, "uid": entry.uid}
+    named = {entry.uid: ClaimName(entry.namespace, entry.name, entry.uid) for entry in entries.values()}
+    seen = [await _seen_to(claim, entries[uid], preparation, client) for uid, claim in named.items()]
     try:
-        if not await _is_orphan(entry, preparation.driver.node, client):
+        left = [ClaimName(one.namespace, one.name, one.uid) for one in await preparation.driver.left()]
+    except Exception as error:
+        log.warning("no search for what a lost checkpoint left", driver=preparation.driver.name, reason=str(error))
+        return False
+    return all(seen) and all(
+        [await _seen_to(claim, None, preparation, client) for claim in left if claim.uid not in named]
+    )
+
+
+async def _seen_to(
+    claim: ClaimName, entry: CheckpointEntry | None, preparation: Preparation, client: Client
+) -> bool:
+    about = {"driver": preparation.driver.name, "claim": str(claim), "uid": claim.uid}
+    try:
+        if not await _is_orphan(claim, preparation.driver.node, client):
             return True
-        if entry.phase == "prepared" and entry.boot in (preparation.boot, ""):
+        if entry is not None and entry.phase == "prepared" and entry.boot in (preparation.boot, ""):
             log.warning("claim is gone but prepared: left until the kubelet unprepares it", **about)
             return True
-        if await preparation.unprepare_orphan(entry):
-            log.warning("orphaned claim unprepared", phase=entry.phase, **about)
+        if await preparation.unprepare_orphan(claim, entry):
+            phase = entry.phase if entry is not None else "lost"
+            log.warning("orphaned claim unprepared", phase=phase, **about)
     except Exception as error:
         log.warning("orphan not handled", reason=f"{type(error).__name__}: {error}", **about)
         return False
     return True
 
 
-async def _is_orphan(entry: CheckpointEntry, node: str, client: Client) -> bool:
+async def _is_orphan(claim: ClaimName, node: str, client: Client) -> bool:
     """Whether no pod can be given the claim here any more."""
     try:
-        claim = await client.get(BUILTIN_CLAIMS, entry.name, entry.namespace)
+        found = await client.get(BUILTIN_CLAIMS, claim.name, claim.namespace)
     except NotFound:
         return True
-    return claim.metadata.uid != entry.uid or not claim.status.reserved_for or is_elsewhere(claim, node)
+    return found.metadata.uid != claim.uid or not found.status.reserved_for or is_elsewhere(found, node)

@@ -161,10 +161,9 @@ class Preparation:
         await self._in_order(claim, self._unprepare)
         self.released.set()
 
-    async def unprepare_orphan(self, judged: CheckpointEntry) -> bool:
+    async def unprepare_orphan(self, claim: ClaimName, judged: CheckpointEntry | None) -> bool:
         """Unprepare a claim that is not requested any more, and return whether that was done: not if its entry is
         another one by now, because the kubelet has asked meanwhile. Raises what `unprepare` does."""
-        claim = ClaimName(judged.namespace, judged.name, judged.uid)
         done: bool = await self._in_order(claim, partial(self._unprepare_orphan, judged))
         if done:
             self.released.set()
@@ -279,9 +278,13 @@ class Preparation:
         leaving = await self._records.change(claim.uid, partial(_leaving, claim.uid))
         if leaving is not None:
             await self.driver.unprepare(self._typed.held(leaving))
+        else:  # the checkpoint may have been lost
+            for left in await self.driver.left():
+                if left.uid == claim.uid:
+                    await self.driver.unprepare(HeldClaim(left, None))
         await self._records.change(claim.uid, partial(self._without_file, claim.uid))
 
-    async def _unprepare_orphan(self, judged: CheckpointEntry, claim: ClaimName) -> bool:
+    async def _unprepare_orphan(self, judged: CheckpointEntry | None, claim: ClaimName) -> bool:
         if (await self._records.read()).get(claim.uid) != judged:
             return False
         await self._unprepare(claim)

@@ -3,6 +3,7 @@
     ROOT/data/ID     the workspace; ID is another one for each allocation, and begins with the claim's UID
     ROOT/new/ID      one that is being made
     ROOT/trash/ID.N  one that is being removed; N is drawn
+    ROOT/generated   which generated claims have one; `generated` has it
     ROOT/retained    what claims with `reclaim: Retain` left; `retained` has it
 
 Decides what is made and removed; on which node a workspace is, the controller's part decides
@@ -36,6 +37,7 @@ from parley.api.quantity import parse
 from parley.api.wording import bytes_text
 from parley_kubelet.driver import images, trees
 from parley_kubelet.driver.disk_threads import DiskThreads
+from parley_kubelet.driver.generated import GENERATED, GeneratedRecords
 from parley_kubelet.driver.measuring import Measured
 from parley_kubelet.driver.retained import Ended, Retained
 from parley_kubelet.driver.usage import DiskUsage
@@ -92,6 +94,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         self._images = DiskThreads(_IMAGES)
         self._removals = DiskThreads(_REMOVALS)
         self._asked: Future[Sequence[Offer]] | None = None
+        self._generated = GeneratedRecords(settings.root)
         self._retained = Retained(settings.root)
         self._usage = DiskUsage(partial(self._folder, DATA))
         self._measured: dict[str, WorkspaceClaim] = {}
@@ -153,7 +156,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         path = self._path(workspace)
         try:
             if not await self._disk.run(partial(self._has_image, claim), workspace):
-                await self._images.run(partial(self._make_image, claim.handle), workspace)
+                await self._images.run(partial(self._make_image, claim), workspace)
             return await self._disk.run(partial(images.attach, path, workspace), workspace)
         except (OSError, images.NotMade) as error:
             raise Refused(
@@ -171,6 +174,10 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             self._sweep()
         elif handle.enforce == "Image":
             await self._disk.run(partial(_detach, held.claim), handle.workspace)
+
+    async def left(self) -> Sequence[WorkspaceClaim]:
+        """Generated claims that have a directory."""
+        return await self._disk.run(self._generated.all, GENERATED)
 
     async def remove_data(self, claim: WorkspaceClaim) -> None:
         """Remove the directory, or put it by. Nothing of it is left when this returns, also what an earlier call
@@ -229,6 +236,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         workspace, owner = claim.handle.workspace, claim.handle.owner or self.configured
         with self._folder(TRASH), self._folder(DATA) as data, self._folder(NEW) as new:  # a full disk makes none
             if not trees.is_directory(data, workspace):
+                self._record(claim)
                 trees.make(new, workspace, int(owner.mode, 8), (owner.uid, owner.gid))
                 trees.move(new, workspace, data, workspace)
 
@@ -239,13 +247,19 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         with self._folder(DATA) as data:
             return trees.is_directory(data, claim.handle.workspace)
 
-    def _make_image(self, handle: WorkspaceHandle) -> None:
+    def _make_image(self, claim: WorkspaceClaim) -> None:
+        handle = claim.handle
         workspace, owner = handle.workspace, handle.owner or self.configured
         with self._folder(TRASH), self._folder(DATA) as data, self._folder(NEW) as new:
+            self._record(claim)
             trees.make(new, workspace, 0o700, (os.getuid(), os.getgid()))
             folder = self.configured.root / NEW / workspace
             images.make(folder, handle.bytes, (owner.uid, owner.gid), int(owner.mode, 8))
             trees.move(new, workspace, data, workspace)
+
+    def _record(self, claim: WorkspaceClaim) -> None:
+        if claim.handle.generated and not claim.handle.source:
+            self._generated.add(claim)
 
     def _end(self, claim: WorkspaceClaim) -> None:
         """The claim has no directory any more: it is retained, or in the trash, and so are others in its place."""
@@ -257,6 +271,8 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
                 self._retained.put_by(data, handle.workspace, Ended(claim.namespace, claim.name, handle.bytes))
                 self._retained.trim(claim.namespace, handle.retain, trash)
         self._discard(handle.workspace)
+        if handle.generated:
+            self._generated.remove(handle.workspace)
 
     def _discard(self, workspace: str) -> None:
         """Move the directory to the trash, also one that was only being made."""

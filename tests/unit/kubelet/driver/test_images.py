@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.kubelet.driver.test_workspaces import claim, data, driver
+from tests.unit.kubelet.driver.test_workspaces import claim, data, driver, records
 
 from parley_kubelet.driver import images, loops
 from parley_kubelet.hooks import HeldClaim, NodeClaim, Refused
@@ -74,7 +74,7 @@ async def test_it_keeps_the_promises_of_a_node_driver(tmp_path: Path, attached: 
         NodeScenario(
             make=lambda: driver(tmp_path),
             claims=(limited("a"), claim("b"), limited("c", generated=True)),
-            left=lambda: data(tmp_path) + sorted(attached.files),
+            left=lambda: (data(tmp_path), records(tmp_path), sorted(attached.files)),
         )
     )
 

@@ -46,6 +46,11 @@ def data(root: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
+def records(root: Path) -> list[str]:
+    """Of generated claims."""
+    return sorted(path.name for path in root.glob("generated/*"))
+
+
 def mode(folder: Path) -> int:
     return folder.stat().st_mode & 0o7777
 
@@ -59,7 +64,7 @@ async def test_it_keeps_the_promises_of_a_node_driver(tmp_path: Path) -> None:
         NodeScenario(
             make=lambda: driver(tmp_path),
             claims=(claim("a"), claim("b"), claim("c", generated=True)),
-            left=lambda: data(tmp_path),
+            left=lambda: (data(tmp_path), records(tmp_path)),
         )
     )
 
