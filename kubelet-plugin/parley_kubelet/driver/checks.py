@@ -19,6 +19,9 @@ from parley_kubelet.hooks import DeviceCondition, DeviceName, Health
 AT_ONCE: Final = 8
 """So many checks run at the same time."""
 
+KILLED: Final = 2.0
+"""Seconds that a killed check has to end. The kernel holds one for ever whose device does not answer."""
+
 _LONGEST: Final = 500
 """Characters of a command's output that are reported."""
 
@@ -32,6 +35,8 @@ class Checks:
         self._due: dict[str, float] = {}
         self._faults: dict[str, tuple[str | None, float]] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
+        self._held: dict[str, asyncio.subprocess.Process] = {}
+        """By device, checks that were killed and had not ended."""
 
     def has(self, device: str) -> bool:
         """Whether the device has a check."""
@@ -60,47 +65,57 @@ class Checks:
         await asyncio.gather(*(self._run(device, self._checks[device.name]) for device in due))
 
     async def _run(self, device: NodeDevice, check: HealthCheck) -> None:
-        async with self._room:
-            fault = await _fault(device, check)
+        held = self._held.get(device.name)
+        if held is not None and held.returncode is None:
+            fault: str | None = (
+                f"check {check.command[0]} was killed and does not end: its device may not answer; if that stays, "
+                "restart the machine"
+            )
+        else:
+            async with self._room:
+                fault = await self._fault(device, check)
         self._faults[device.name] = (fault, time.time())
 
-
-async def _fault(device: NodeDevice, check: HealthCheck) -> str | None:
-    environment = {
-        **os.environ,
-        "PARLEY_DEVICE": device.name,
-        "PARLEY_DEVICE_NODES": " ".join(device.device_nodes),
-    }
-    program = check.command[0]
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *check.command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
+    async def _fault(self, device: NodeDevice, check: HealthCheck) -> str | None:
+        environment = {
+            **os.environ,
+            "PARLEY_DEVICE": device.name,
+            "PARLEY_DEVICE_NODES": " ".join(device.device_nodes),
+        }
+        program = check.command[0]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *check.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"check {program} cannot be started: {error.strerror}"
+        try:
+            async with asyncio.timeout(check.timeout_seconds):
+                output, _ = await process.communicate()
+        except TimeoutError:
+            return f"check {program} was not done after {check.timeout_seconds:g} s"
+        finally:
+            if not await _has_ended(process):
+                self._held[device.name] = process
+        if process.returncode == 0:
+            return None
+        lines = output.decode(errors="replace").strip().splitlines()
+        return f"check {program} ended with status {process.returncode}" + (
+            f": {lines[-1][:_LONGEST]}" if lines else ""
         )
-    except OSError as error:
-        return f"check {program} cannot be started: {error.strerror}"
-    try:
-        async with asyncio.timeout(check.timeout_seconds):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        return f"check {program} was not done after {check.timeout_seconds:g} s"
-    finally:
-        await _end(process)
-    if process.returncode == 0:
-        return None
-    lines = output.decode(errors="replace").strip().splitlines()
-    return f"check {program} ended with status {process.returncode}" + (
-        f": {lines[-1][:_LONGEST]}" if lines else ""
-    )
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill the check with all that it started, if it still runs."""
+async def _has_ended(process: asyncio.subprocess.Process) -> bool:
+    """Kill the check with all that it started, if it still runs. False if the kernel does not let it end."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KILLED):
+                await process.wait()
+    return process.returncode is not None

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import stat
 import sys
 import time
@@ -16,6 +17,7 @@ from tests.unit.kubelet.drivers import PortNode, TellingPorts, port
 
 from parley.kube.client import Client
 from parley_kubelet.configuration import Configuration
+from parley_kubelet.driver import checks
 from parley_kubelet.driver.device_driver import DeviceClaim, DeviceNodeDriver
 from parley_kubelet.health.monitor import HealthMonitor
 from parley_kubelet.hooks import DeviceCondition, Health, HeldClaim
@@ -222,6 +224,30 @@ async def test_a_killed_check_leaves_no_process(tmp_path: Path) -> None:
     while _lives(child):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)
+
+
+async def test_a_check_that_the_kernel_holds_delays_no_other_and_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, kill = tmp_path / "started", os.killpg
+    hangs = checked("gpu-0", "sh", "-c", f"echo $$ >> {started}; exec sleep 600", timeoutSeconds=0.5)
+    driver = devices(hangs, checked("gpu-1", "true"))
+    monkeypatch.setattr(os, "killpg", lambda *_: None)
+    monkeypatch.setattr(checks, "KILLED", 0.1)
+    well, ill = (DeviceCondition.HEALTHY, ""), DeviceCondition.UNHEALTHY
+    held = "check sh was killed and does not end: its device may not answer; if that stays, restart the machine"
+    async with asyncio.timeout(20):
+        assert await told(driver) == {"gpu-0": (ill, "check sh was not done after 0.5 s"), "gpu-1": well}
+        for _ in range(2):
+            driver._checks._due.clear()
+            assert await told(driver) == {"gpu-0": (ill, held), "gpu-1": well}
+    (pid,) = map(int, started.read_text().split())
+    kill(pid, signal.SIGKILL)
+    while _lives(pid):  # noqa: ASYNC110 - processes set no event
+        await asyncio.sleep(0.02)
+    driver._checks._due.clear()
+    monkeypatch.undo()
+    assert (await told(driver))["gpu-0"] == (ill, "check sh was not done after 0.5 s"), "it is started again"
 
 
 def _lives(pid: int) -> bool:
