@@ -101,7 +101,7 @@ class NodeMetrics:
             "gauge",
             "parley_node_driver_blocked",
             "1 while calls of the driver do not end, for example because a disk does not answer.",
-            lambda name: bool(self._drivers[name].preparation.driver.blocked()),
+            lambda name: bool(self._drivers[name].preparation.blocked()),
         )
         yield self._by_driver(
             "gauge",

@@ -113,6 +113,13 @@ class Preparation:
         """So often the checkpoint could not be read or written."""
         return self._records.errors
 
+    def blocked(self) -> str:
+        """What the driver says that keeps its calls from ending; "" if nothing."""
+        try:
+            return self.driver.blocked()
+        except Exception as error:
+            return f"its hook blocked() failed: {type(error).__name__}: {error}"
+
     def restore(self) -> Entries:
         """Bring the CDI folder in line with the checkpoint, and return what is held. Blocks.
 
@@ -208,7 +215,7 @@ class Preparation:
             call.exception()  # seen, also if its caller has given it up
 
     def _not_done(self, claim: ClaimName) -> Refused:
-        why = self.driver.blocked() or "see the log of parley-kubelet on this node"
+        why = self.blocked() or "see the log of parley-kubelet on this node"
         return Refused(
             f"claim {claim}: driver {self.driver.name} is not done after {self._limit:g} s: {why};"
             " the kubelet will try again"

@@ -223,6 +223,18 @@ async def test_a_driver_that_hangs_is_given_up_in_time_and_asked_again(node: Por
     assert driver.calls == ["prepare a", "prepare a"]
 
 
+async def test_a_driver_says_what_keeps_its_calls_from_ending_or_fails_to(
+    node: PortNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, claim = Ports(), await node.claim("a", 7)
+    driver.may_go_on.clear()
+    plugin = node.plugin(driver, limit=0.2)
+    for says, why in ((lambda: "no route to the switch", "no route to the switch"), (lambda: 1 / 0, "its hook ")):
+        monkeypatch.setattr(driver, "blocked", says)
+        with pytest.raises(Refused, match=rf"is not done after 0.2 s: {why}.*; the kubelet will try again"):
+            await plugin.prepare(claim)
+
+
 async def test_a_timeout_of_the_drivers_own_is_its_own_error(node: PortNode) -> None:
     driver, claim = Ports(), await node.claim("a", 7)
     driver.fault = TimeoutError("the switch does not answer")
