@@ -23,7 +23,8 @@ def run(command: Sequence[str], folder: Path) -> str:
 
 def checksum(file: Path) -> str:
     """SHA-256, in hexadecimal."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def write_sums(folder: Path) -> list[Path]:

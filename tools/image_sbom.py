@@ -42,6 +42,12 @@ print(json.dumps({
 """
 
 
+def of_image(chosen: Engine, image: str) -> str:
+    """The document about an image that the engine has. Raises EngineError."""
+    (inspected,) = json.loads(chosen.run("image", "inspect", image))
+    return inventory(image, inspected, asked(chosen, image))
+
+
 def asked(chosen: Engine, image: str) -> Mapping[str, Any]:
     """What is in the image: `python`, `distributions` as pairs, `dpkg` and `release` as texts."""
     command = ("run", "--rm", "--network=none", "--read-only", image, "python3", "-c", _ASK)
@@ -99,14 +105,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("image", nargs="?", help="as the container engine knows it; built if none is named")
     image = parser.parse_args(arguments).image
     try:
-        chosen = engine.find()
-        if chosen is None:
-            raise EngineError(f"no container engine works here ({', '.join(engine.ENGINES)}): install one")
+        chosen = engine.require()
         if image is None:
             image = BUILT
             parley_image.build(chosen, ROOT, image)
-        (inspected,) = json.loads(chosen.run("image", "inspect", image))
-        print(inventory(image, inspected, asked(chosen, image)))
+        print(of_image(chosen, image))
     except EngineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -1,7 +1,8 @@
-"""Makes a release: version, changelog, tag, files to publish. `python -m tools.release 0.2.0 --dry-run`.
+"""Makes a release: version, changelog, tag, files to publish.
 
 Everything happens in a clone, so that a release that fails leaves nothing behind. docs/releasing.md says what is
-made and what is left to whoever publishes it. Needs git, and hatchling from the development environment.
+made and what is left to whoever publishes it. Needs git, hatchling from the development environment and, for the
+image, a container engine.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from tools import sbom
 from tools.files import Refused, checksum, run, write_sums
+from tools.release_image import ReleaseImage
 
 ROOT = Path(__file__).parents[1]
 UNRELEASED = "## Unreleased"
@@ -104,7 +106,9 @@ def record(clone: Path, version: str, day: date) -> None:
     run(["git", "tag", "--annotate", f"v{version}", "--message", f"Parley {version}"], clone)
 
 
-def build(clone: Path, version: str, to: Path, address: str = PUBLISHED_AT) -> list[Path]:
+def build(
+    clone: Path, version: str, to: Path, address: str = PUBLISHED_AT, image: ReleaseImage | None = None
+) -> list[Path]:
     """Builds all files of the release into the folder `to`, and returns them."""
     to.mkdir(parents=True, exist_ok=True)
     for distribution in (clone, clone / "devcluster"):
@@ -122,6 +126,8 @@ def build(clone: Path, version: str, to: Path, address: str = PUBLISHED_AT) -> l
     chart = clone / "deploy" / "chart" / "parley"
     packed(to / f"parley-{version}.tgz", {"parley": chart})
     sbom.write(clone, python_version(version), to / f"{wheel.stem}.cdx.json")
+    if image:
+        image.write(clone, version, to)
     return write_sums(to)
 
 
@@ -138,7 +144,15 @@ def krew_manifest(template: str, version: str, sha256: str, address: str) -> str
     return body.replace("SHA256", sha256).replace("VERSION", version).replace("RELEASES", address)
 
 
-def release(root: Path, version: str, day: date, *, dry_run: bool, address: str = PUBLISHED_AT) -> Iterable[str]:
+def release(
+    root: Path,
+    version: str,
+    day: date,
+    *,
+    dry_run: bool,
+    address: str = PUBLISHED_AT,
+    image: ReleaseImage | None = None,
+) -> Iterable[str]:
     """Does it, and yields a line for each thing that was done."""
     check(root, version)
     to = root / "dist" / "release"
@@ -148,7 +162,7 @@ def release(root: Path, version: str, day: date, *, dry_run: bool, address: str 
         clone = Path(folder) / "parley"
         run(["git", "clone", "--quiet", "--no-hardlinks", str(root), str(clone)], root)
         record(clone, version, day)
-        yield from (f"built {file.relative_to(root)}" for file in build(clone, version, to, address))
+        yield from (f"built {file.relative_to(root)}" for file in build(clone, version, to, address, image))
         if dry_run:
             yield f"dry run: nothing was committed or tagged; remove {to.relative_to(root)} before the release"
             return
@@ -162,10 +176,16 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("version", help="such as 0.2.0, or 0.2.0-rc.1")
     parser.add_argument("--dry-run", action="store_true", help="build everything, commit and tag nothing here")
     parser.add_argument("--published-at", default=PUBLISHED_AT, help="where releases are published: an address")
-    options = parser.parse_args(arguments)
+    choice = parser.add_mutually_exclusive_group(required=True)
+    choice.add_argument("--base", help="build the image on this one: NAME@sha256:DIGEST")
+    choice.add_argument("--no-image", action="store_true", help="leave the image out")
+    given = parser.parse_args(arguments)
     day = datetime.now(UTC).date()
     try:
-        for line in release(root, options.version, day, dry_run=options.dry_run, address=options.published_at):
+        image = None if given.no_image else ReleaseImage.on(given.base)
+        for line in release(
+            root, given.version, day, dry_run=given.dry_run, address=given.published_at, image=image
+        ):
             print(line)
     except Refused as refused:
         print(f"error: {refused}", file=sys.stderr)

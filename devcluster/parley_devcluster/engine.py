@@ -11,6 +11,7 @@ import os
 import resource
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,29 @@ class Engine:
             said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-15:])
             raise EngineError(f"{self.name} {' '.join(arguments)} failed (exit status {done.returncode}):\n{said}")
         return done.stdout
+
+    def save(self, image: str, archive: Path) -> None:
+        """Write the image into an OCI archive; raises `EngineError`."""
+        form = ["--format", "oci-archive"] if self.name == PODMAN else []
+        self.run("save", *form, "--output", str(archive), image)
+        with tarfile.open(archive) as saved:
+            names = {name.removeprefix("./") for name in saved.getnames()}
+        if "oci-layout" not in names:
+            archive.unlink()
+            raise EngineError(
+                f"{self.name} saved {image}, but not as an OCI archive: take docker 25 or newer, or podman"
+            )
+
+
+def require() -> Engine:
+    """The engine that `find` finds; raises `EngineError` where none works."""
+    found = find()
+    if found is None:
+        raise EngineError(
+            f"no container engine works here ({', '.join(ENGINES)}): install one, and start its daemon if it has"
+            " one"
+        )
+    return found
 
 
 def find(environment: Mapping[str, str] = os.environ, names: Sequence[str] = ENGINES) -> Engine | None:

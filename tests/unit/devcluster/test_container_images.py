@@ -4,8 +4,10 @@ import resource
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from parley_devcluster import debian_image, engine, parley_image
-from parley_devcluster.engine import Engine
+from parley_devcluster.engine import Engine, EngineError
 
 
 def test_podman_hands_on_the_limits_that_this_process_has() -> None:
@@ -25,6 +27,19 @@ def test_a_client_without_an_engine_does_not_work(tmp_path: Path) -> None:
 
     assert Engine(str(client), {}).works() is False
     assert Engine(str(tmp_path / "absent"), {}).works() is False
+
+
+def test_only_an_oci_archive_counts_as_a_saved_image(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").touch()
+    client = tmp_path / "docker"
+    client.write_text(f'#!/bin/sh\ntar --create --file "$3" --directory {tmp_path} manifest.json\n')
+    client.chmod(0o755)
+    archive = tmp_path / "image.tar"
+
+    with pytest.raises(EngineError, match=r"^docker saved parley:1, but not as an OCI archive: take docker 25 or"):
+        Engine(str(client), {}).save("parley:1", archive)
+
+    assert not archive.exists()
 
 
 def test_podmans_images_and_networks_are_in_one_folder() -> None:

@@ -1,6 +1,7 @@
 """A release: what it refuses, what it writes where, and the files that it makes of a checkout."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -63,12 +64,17 @@ def checkout(tmp_path: Path, author: None) -> Path:
     return root
 
 
+def without_image(command: str) -> list[str]:
+    """The arguments of the page's command, but for its image: tests/integration/container builds that one."""
+    return re.sub(r"--base \S+", "--no-image", command).split()[1:]
+
+
 def test_a_dry_run_makes_the_files_and_changes_nothing(checkout: Path) -> None:
     before = git(checkout, "rev-parse", "HEAD")
     command = shown((ROOT / "docs" / "releasing.md").read_text(), "python -m tools.release")
 
     made = subprocess.run(
-        [sys.executable, *command.split()[1:], "--published-at", "https://releases.example.com"],
+        [sys.executable, *without_image(command), "--published-at", "https://releases.example.com"],
         cwd=checkout,
         env={**os.environ, "PYTHONPATH": ""},
         capture_output=True,
@@ -114,9 +120,9 @@ def test_a_dry_run_makes_the_files_and_changes_nothing(checkout: Path) -> None:
 def test_a_release_is_a_commit_and_a_tag_on_the_branch_at_hand(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(release, "build", lambda clone, version, to, address: [])
+    monkeypatch.setattr(release, "build", lambda clone, version, to, address, image: [])
 
-    assert release.main(["0.2.0"], checkout) == 0, capsys.readouterr().err
+    assert release.main(["0.2.0", "--no-image"], checkout) == 0, capsys.readouterr().err
 
     assert git(checkout, "log", "-1", "--format=%s") == "Release 0.2.0"
     assert git(checkout, "branch", "--show-current") == "main"
@@ -156,7 +162,7 @@ def test_versions_have_an_order() -> None:
 def test_versions_that_are_refused(
     checkout: Path, version: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert release.main([version], checkout) == 1
+    assert release.main([version, "--no-image"], checkout) == 1
     assert capsys.readouterr().err == f"error: {words}\n"
 
 
@@ -164,6 +170,44 @@ def test_the_first_release_has_the_version_that_the_tree_began_with(checkout: Pa
     git(checkout, "tag", "--delete", "v0.1.0")
 
     release.check(checkout, "0.1.0")
+
+
+DIGEST = f"python@sha256:{'0' * 64}"
+
+
+@pytest.mark.parametrize(
+    ("base", "words"),
+    [
+        (
+            "python:3.11-slim",
+            "--base python:3.11-slim does not name an image by its digest: give NAME@sha256:DIGEST"
+            " (`docker buildx imagetools inspect NAME` shows the digest)",
+        ),
+        (
+            DIGEST,
+            "no container engine works here (docker, podman, nerdctl): install one, and start its daemon if it has"
+            " one, or leave the image out with --no-image",
+        ),
+    ],
+    ids=["a base without a digest", "no container engine"],
+)
+def test_images_that_are_refused(
+    checkout: Path, base: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    programs = checkout.parent / "programs"
+    programs.mkdir()
+    (programs / "git").symlink_to(str(shutil.which("git")))
+    monkeypatch.setenv("PATH", str(programs))
+
+    assert release.main(["0.2.0", "--base", base], checkout) == 1
+    assert capsys.readouterr().err == f"error: {words}\n"
+    assert not (checkout / "dist").exists()
+
+
+def test_whoever_makes_a_release_decides_about_the_image(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        release.main(["0.2.0", "--dry-run"])
+    assert "one of the arguments --base --no-image is required" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("fault", ["changes", "tag", "entries", "leftovers"])
@@ -186,7 +230,7 @@ def test_checkouts_that_are_refused(checkout: Path, fault: str, capsys: pytest.C
         (checkout / "dist" / "release").mkdir(parents=True)
         (checkout / "dist" / "release" / "old.whl").touch()
 
-    assert release.main(["0.2.0"], checkout) == 1
+    assert release.main(["0.2.0", "--no-image"], checkout) == 1
     assert capsys.readouterr().err == f"error: {words[fault]}\n"
 
 
