@@ -4,45 +4,21 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.cluster import prometheus_operator
 from tests.cluster.helm import CHART
+from tests.cluster.kinds_of_others import CERT_MANAGER, PROMETHEUS_OPERATOR
 from tests.cluster.starting import DEPLOY
 
-from parley_devcluster import Cluster, manifests
+from parley_devcluster import Cluster, ClusterError, manifests
 
 pytestmark = pytest.mark.cluster
 
 VARIANTS = sorted((CHART / "ci").glob("*-values.yaml"))
 
-OF_OTHERS = {
-    ("cert-manager.io", "v1"): ("Issuer", "Certificate"),
-}
-"""Kinds that a cluster has if cert-manager is there. Their schemas are not here."""
-
-
-def stand_in(group: str, version: str, kind: str) -> dict[str, Any]:
-    plural = f"{kind.lower()}s"
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural},
-            "versions": [
-                {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
-            ],
-        },
-    }
-
 
 @pytest.fixture(scope="module")
 def with_others(installed: Cluster) -> Cluster:
     """The cluster, with the kinds of others that Parley's objects may be of."""
-    made = [stand_in(*place, kind) for place, kinds in OF_OTHERS.items() for kind in kinds]
-    made += prometheus_operator.crds("podmonitors")
+    made = CERT_MANAGER.crds("issuers", "certificates") + PROMETHEUS_OPERATOR.crds("podmonitors")
     installed.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=yaml.safe_dump_all(made))
     names = [f"crd/{it['metadata']['name']}" for it in made]
     installed.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
@@ -71,3 +47,29 @@ def test_the_api_server_takes_every_variant(with_others: Cluster, variant: str) 
     )
 
     assert told.count("(server dry run)") == len(wanted) > 50
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "words"),
+    [
+        ({"dnsNames": "dnsName"}, r"\.spec\.dnsName: field not declared in schema"),
+        ({"[server auth]": "[serving]"}, r'spec.usages\[0\]: Unsupported value: "serving"'),
+        (
+            {"secretName: parley-extender-ca": "secret: parley-extender-ca"},
+            r"\.spec\.ca\.secret: field not declared in schema",
+        ),
+    ],
+    ids=["field", "value", "issuer"],
+)
+def test_certificates_are_validated_by_cert_managers_own_schemas(
+    with_others: Cluster, misspelt: dict[str, str], words: str
+) -> None:
+    rendered = manifests.template(DEPLOY, values("everything"))
+    for right, wrong in misspelt.items():
+        assert right in rendered
+        rendered = rendered.replace(right, wrong)
+
+    with pytest.raises(ClusterError, match=words):
+        with_others.kubectl(
+            *("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"), stdin=rendered
+        )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.cluster import prometheus_operator
+from tests.cluster.kinds_of_others import PROMETHEUS_OPERATOR
 from tests.cluster.starting import DEPLOY
 
 from parley_devcluster import Cluster, ClusterError, manifests
@@ -17,7 +17,7 @@ STRICTLY = ("apply", "--server-side", "--validate=strict")
 @pytest.fixture(scope="module")
 def cluster(installed: Cluster) -> Cluster:
     """A cluster that has the operator's kinds."""
-    crds = prometheus_operator.crds("podmonitors", "prometheusrules")
+    crds = PROMETHEUS_OPERATOR.crds("podmonitors", "prometheusrules")
     names = [crd["metadata"]["name"] for crd in crds]
     installed.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=yaml.safe_dump_all(crds))
     installed.kubectl("wait", "--for=condition=Established", "--timeout=60s", *(f"crd/{name}" for name in names))
