@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.node_plugins import may_publish
+from tests.cluster.nodes import wait_for_registration
 from tests.cluster.starting import directory, require_machine
 from tests.support.pages import ROOT, Command, File, follow, steps, take
 from tests.support.shown import shown
 
 from parley.cli.permissions import account_name
 from parley_devcluster import Cluster
+from parley_devcluster.component import Component
 from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
 
 pytestmark = pytest.mark.cluster
@@ -77,34 +79,57 @@ def test_a_folder_from_the_two_parts_of_a_driver_to_a_container_and_back(
 
     assert folders.is_dir()
     assert list(folders.iterdir()) == []
+    run_as_the_page_on_nodes_does(Cluster.attach(place), tmp_path)
+
+
+def run_as_the_page_on_nodes_does(cluster: Cluster, folder: Path) -> None:
+    """docs/node-driver.md's command, with the account of node plugins and a token for the node."""
+    cluster.component("tutorial-node-1").stop(limit=20)
+    may_publish(cluster)
+    account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node="node-1")
+    command = shown((ROOT / "docs" / "node-driver.md").read_text(), "parley-kubelet")
+    plugin = start_on_the_node(cluster, "page", command, folder, {"KUBECONFIG": account})
+    plugin.stop(limit=20)
+    assert "Forbidden" not in plugin.log.read_text()
+
+
+def typed(where: str) -> str:
+    """The tutorial's command of the block with that title."""
+    (line,) = (step.line for step in steps(NODE_PART) if isinstance(step, Command) and step.where == where)
+    return line
 
 
 def start_both_parts(cluster: Cluster, folder: Path) -> None:
-    """The driver, and its part on a node as docs/node-driver.md starts it. They have a cluster's accounts, and
-    this machine's folders.
-    """
+    """The driver with its own account, and its part on the node as the administrator."""
+    (folder / ".kube").mkdir()
+    (folder / ".kube" / "config").symlink_to(cluster.kubeconfig)
+    start_on_the_node(cluster, "tutorial", typed("On a node"), folder, {"HOME": folder})
+    (folder / "folders").mkdir()
+    account = cluster.kubeconfig_for_service_account(NAMESPACE, account_name(SCRATCH))
+    start(cluster, "scratch-driver", typed(DRIVERS_PLACE), folder, {"KUBECONFIG": account})
+
+
+def start_on_the_node(
+    cluster: Cluster, name: str, command: str, folder: Path, environment: Mapping[str, Path]
+) -> Component:
+    """The node's part, which the kubelet has taken, with this machine's folders."""
     node = cluster.node("node-1")
-    may_publish(cluster)
-    account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=node.name)
     places = {
         "PLUGINS_DIR": node.plugins_dir,
         "PLUGINS_REGISTRY_DIR": node.plugins_registry_dir,
         "CDI_DIR": node.cdi_dir,
         "STATE_DIR": node.parley_dir,
     }
-    page = (ROOT / "docs" / "node-driver.md").read_text()
-    start(cluster, "scratch-node", shown(page, "parley-kubelet"), folder, {"KUBECONFIG": account, **places})
-    (folder / "folders").mkdir()
-    (run,) = (step.line for step in steps(NODE_PART) if isinstance(step, Command) and step.where == DRIVERS_PLACE)
-    account = cluster.kubeconfig_for_service_account(NAMESPACE, account_name(SCRATCH))
-    start(cluster, "scratch-driver", run, folder, {"KUBECONFIG": account})
+    component = start(cluster, f"{name}-{node.name}", command, folder, {**places, **environment})
+    wait_for_registration(cluster, node.name, program=name)
+    return component
 
 
-def start(cluster: Cluster, name: str, command: str, folder: Path, environment: Mapping[str, Path]) -> None:
+def start(cluster: Cluster, name: str, command: str, folder: Path, environment: Mapping[str, Path]) -> Component:
     """Type the command in the folder, where the driver's code is."""
     path = {
         "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
         "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}",
     }
     settings = {**path, **{key: str(value) for key, value in environment.items()}}
-    cluster.add_program(name, ["/bin/bash", "-c", f"cd {folder} && exec {command}"], environment=settings)
+    return cluster.add_program(name, ["/bin/bash", "-c", f"cd {folder} && exec {command}"], environment=settings)
