@@ -25,6 +25,15 @@ _FORM = re.compile(
 )
 _EXPONENT = {"": 0, "n": -9, "u": -6, "m": -3, **{letter: 3 * n for n, letter in enumerate("kMGTPE", 1)}}
 _FACTOR = {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", 1)}
+_PLAIN = re.compile(r"([0-9]{1,15})([mkMGTPE]|[KMGTPE]i)?", re.ASCII)
+"""As the API server writes nearly all quantities. Tens of thousands of different ones are read in a moment."""
+
+_IN_THOUSANDTHS: Final[dict[str | None, int]] = {
+    None: 1000,
+    "m": 1,
+    **{letter: 1000 ** (n + 1) for n, letter in enumerate("kMGTPE", 1)},
+    **{suffix: factor * 1000 for suffix, factor in _FACTOR.items()},
+}
 _LONGEST_KEPT = 64
 _SHOWN = 40
 
@@ -47,8 +56,11 @@ def thousandths(text: str | int | float) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _thousandths(text: str | int | float) -> int:
-    return ceil(parse(text) * 1000)
+def _thousandths(text: str) -> int:
+    plain = _PLAIN.fullmatch(text)
+    if plain is None:
+        return ceil(parse(text) * 1000)
+    return min(int(plain[1]) * _IN_THOUSANDTHS[plain[2]], MOST * 1000)
 
 
 def _number(text: str) -> Fraction:

@@ -23,7 +23,7 @@ from parley.api.builtin import (
     Volume,
 )
 from parley.api.selectors import matches
-from parley.negotiation.requests import MAX_RESOURCES, Amounts, few_resources, requested
+from parley.negotiation.requests import MAX_RESOURCES, Amounts, few_resources, requested, stated
 
 MAX_COMPARED = 256
 """So many tolerations, selector terms and requirements of one pod are compared with each node."""
@@ -100,8 +100,7 @@ def excess_of(spec: PodSpec) -> str:
 
 
 def _requests_too_many(spec: PodSpec) -> bool:
-    all_resources = (one.resources for one in (*spec.init_containers, *spec.containers))
-    if sum(len(one.requests) + len(one.limits) for one in all_resources) <= MAX_RESOURCES:
+    if sum(len(one.requests) + len(one.limits) for one in stated(spec)) <= MAX_RESOURCES:
         return False
     return len(requested(Pod(spec=spec))) > MAX_RESOURCES
 

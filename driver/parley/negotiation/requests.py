@@ -3,11 +3,11 @@
 Source: k8s.io/component-helpers/resource of Kubernetes 1.37, as the scheduler calls it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from parley.api.builtin import Container, Pod, Quantity, ResourceRequirements
+from parley.api.builtin import Container, Pod, PodSpec, Quantity, ResourceRequirements
 from parley.api.quantity import thousandths
 
 Amounts = Mapping[str, int]
@@ -19,11 +19,18 @@ MAX_RESOURCES: Final = 256
 
 
 def few_resources(requests: Amounts) -> Amounts:
-    """All of them if they are not too many; otherwise one more than may be, Kubernetes' own before all others."""
+    """All of them if they are not too many; otherwise one more than may be, with cpu, memory and the like."""
     if len(requests) <= MAX_RESOURCES:
         return requests
-    in_order = sorted(requests.items(), key=lambda one: ("/" in one[0], one[0]))
+    in_order = sorted(requests.items(), key=lambda one: ("/" in one[0] or one[0].startswith("hugepages-"), one[0]))
     return dict(islice(in_order, MAX_RESOURCES + 1))
+
+
+def stated(spec: PodSpec) -> Iterator[ResourceRequirements]:
+    """Where a pod says what it requests: for each container, and for all of it."""
+    yield from (one.resources for one in (*spec.init_containers, *spec.containers))
+    if spec.resources is not None:
+        yield spec.resources
 
 
 def amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:

@@ -2,13 +2,14 @@
 
 from contextlib import suppress
 from fractions import Fraction
+from math import ceil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.effort import cpu_seconds
 
-from parley.api.quantity import MOST, parse
+from parley.api.quantity import MOST, parse, thousandths
 
 # What resource.ParseQuantity of k8s.io/apimachinery 0.37.0 makes of each.
 READ = [
@@ -105,6 +106,22 @@ def test_an_exponent_of_more_than_64_bits_is_no_quantity() -> None:
         parse(f"0e{2**63}")
     with pytest.raises(ValueError, match="is not a quantity"):
         parse("0e" + "9" * 100_000)
+
+
+SUFFIXES = ["", *"numkMGTPE", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
+
+
+@given(st.integers(-(10**20), 10**20), st.sampled_from(SUFFIXES))
+@example(10**15, "E")
+def test_thousandths_are_the_same_number_rounded_up(number: int, suffix: str) -> None:
+    assert thousandths(f"{number}{suffix}") == ceil(parse(f"{number}{suffix}") * 1000)
+    assert thousandths(number) == ceil(parse(number) * 1000)
+
+
+def test_what_is_no_quantity_is_no_number_of_thousandths() -> None:
+    for text in ("", "1ki", "٣", "1\n", True):
+        with pytest.raises(ValueError, match="is not a quantity"):
+            thousandths(text)
 
 
 @given(st.integers(-MOST, MOST))

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
+from tests.support.effort import cpu_seconds
 from tests.unit.control.builders import NAMESPACE, World, a_pod, played
 
 from parley.api.builtin import Pod
@@ -64,6 +65,9 @@ def kept_bytes(decode: Callable[[bytes], object], raw: bytes) -> int:
         tracemalloc.stop()
 
 
+HUGE_PAGES = {"memory": "1Gi"} | {f"hugepages-{i}Ki": f"{i}Ki" for i in range(1, 20_000)}
+"""A pod may request pages of any size, each a resource of its own."""
+
 LARGE_PODS = {
     "terms": pod(affinity=required(*(named(f"n{i}") for i in range(25_000)))),
     "gated": pod(
@@ -93,6 +97,8 @@ LARGE_PODS = {
     ),
     "resources of one container": pod(containers=[container(0, limits={f"a/{i}": 1 for i in range(60_000)})]),
     "no resources": pod(containers=[container(0, requests={f"a/{i}": 0 for i in range(60_000)})]),
+    "resources of the pod": pod(resources={"requests": HUGE_PAGES, "limits": HUGE_PAGES}),
+    "quantities": pod(containers=[container(0, limits={f"a/{i}": f"{i}00{i}" for i in range(1, 45_000)})]),
     "uses": pod(containers=[container(i, claims=[{"name": "c"}]) for i in range(20_000)]),
     "uses of one container": pod(containers=[container(0, claims=[{"name": "c"}] * 60_000)]),
     "counted": pod(
@@ -117,6 +123,13 @@ def test_a_large_pod_needs_the_same_of_a_node_as_before(raw: bytes) -> None:
     if whole.spec.resource_claims:
         assert needs_of(left) == needs_of(whole)
     assert bool(left.spec.scheduling_gates) is bool(whole.spec.scheduling_gates)
+
+
+@pytest.mark.parametrize("raw", LARGE_PODS.values(), ids=LARGE_PODS)
+def test_what_a_large_pod_needs_is_known_soon(raw: bytes) -> None:
+    whole = PODS.decode(raw)
+
+    assert cpu_seconds(lambda: needs_of(kept.pod(whole))) < 0.6
 
 
 @pytest.mark.parametrize("seen", [False, True])
@@ -148,6 +161,12 @@ def test_a_pod_that_requests_too_many_resources_is_not_considered(number: int) -
             "is not considered: the pod requests more than 256 different resources, and Parley evaluates no more "
             "with a node"
         )
+    assert requested(left)["memory"] == 1000 * 1024**3
+
+
+def test_memory_is_counted_beside_very_many_sizes_of_pages() -> None:
+    left = kept.pod(PODS.decode(pod(nodeName="n1", resources={"requests": HUGE_PAGES, "limits": HUGE_PAGES})))
+
     assert requested(left)["memory"] == 1000 * 1024**3
 
 

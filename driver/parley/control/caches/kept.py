@@ -52,7 +52,7 @@ from parley.api.volumes import PersistentVolume, PersistentVolumeClaim
 from parley.control.caches.shortened import few_finalizers, few_gates, few_labels, shortened, shortened_metadata
 from parley.control.objects.mirror import is_mirror
 from parley.control.objects.reservation_pod import reserved_on
-from parley.negotiation.requests import Amounts, few_resources, is_resized, requested
+from parley.negotiation.requests import Amounts, few_resources, is_resized, requested, stated
 from parley.sdk.checks import MAX_ENTRIES
 
 T = TypeVar("T")
@@ -146,10 +146,9 @@ def _labels(whole: Pod, *, seen: bool) -> dict[str, str]:
 
 
 def _is_large(spec: PodSpec) -> bool:
-    """Whether the containers, what they request and what they use are too many to keep each of them."""
-    containers = (*spec.init_containers, *spec.containers)
-    parts = (len(c.resources.requests) + len(c.resources.limits) + len(c.resources.claims) for c in containers)
-    return len(containers) + sum(parts) > _MOST_PARTS
+    """Whether the containers, what they or the pod request and what they use are too many to keep each of them."""
+    parts = (len(one.requests) + len(one.limits) + len(one.claims) for one in stated(spec))
+    return len(spec.init_containers) + len(spec.containers) + sum(parts) > _MOST_PARTS
 
 
 def _counting_for(spec: PodSpec, amounts: Amounts) -> PodSpec:
