@@ -7,11 +7,12 @@ wiped them, as it does at its own start. Who uses the devices is not its affair.
 The node has one pool of its own name. All its slices are of one generation, which rises with each change, so
 that a reader in the middle of it knows that the pool is incomplete. Also a driver without devices has a slice: it
 is the sign that the driver serves on this node, and the kubelet removes it when the driver is gone for a while. A
-label says that this holds for all nodes of the driver.
+label says that this holds for all nodes of the driver. Where the plugin's account may not say so, the slices are
+without it: what the node has is known, and other nodes count as before.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from parley.api.names import NEGOTIATED_TAINT, NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.api.quantity import parse
 from parley.api.resources import NODES, RESOURCE_SLICES
 from parley.kube.backoff import Backoff
-from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
+from parley.kube.client import ApiError, Client, Forbidden, NotFound, OutcomeUnknown
 from parley.kube.informer import Informer, Selection
 from parley_kubelet.hooks import Offer
 
@@ -40,6 +41,9 @@ configuration) do not chase each other."""
 RETRIES: Final = Backoff(first=1.0, longest=60.0, jitter=0.3)
 
 LABELS: Final = {PUBLISHED_BY_LABEL: NODE_PLUGIN}
+
+LABEL_AGAIN: Final = 600.0
+"""Seconds after which the label is tried again where it was refused."""
 
 log = structlog.get_logger(__name__)
 
@@ -93,6 +97,7 @@ class SlicePublisher:
         self._selector = f"spec.driver={driver},spec.nodeName={node}"
         self._written: frozenset[tuple[str, str]] = frozenset()
         self._wanted: object = None
+        self._unlabelled_until = float("-inf")
         self._changed = asyncio.Event()
         self.failures = 0
         """So often the devices could not be published."""
@@ -147,15 +152,35 @@ class SlicePublisher:
 
         Raises ApiError, OutcomeUnknown, and CannotTell if the driver does not know its devices.
         """
+        now = asyncio.get_running_loop().time()
+        if now < self._unlabelled_until:
+            return await self._publish({})
+        try:
+            return await self._publish(LABELS)
+        except Forbidden as error:
+            refused = str(error)
+        changed = await self._publish({})
+        self._unlabelled_until = now + LABEL_AGAIN
+        log.warning(
+            "devices are published without the label by which nodes without the driver are known: grant the verb "
+            "publish on resourceclaims.parley.dev/driver",
+            driver=self._driver,
+            node=self._node,
+            label=PUBLISHED_BY_LABEL,
+            error=refused,
+        )
+        return changed
+
+    async def _publish(self, labels: Mapping[str, str]) -> bool:
         devices = await self._told()
         listing = await self._client.list(RESOURCE_SLICES, field_selector=self._selector)
         present = sorted(listing.items, key=lambda item: item.metadata.name)
-        if self._as_written(present, devices) or self._as_wanted(present, devices):
+        if self._as_written(present, (devices, labels)) or self._as_wanted(present, devices, labels):
             self.published = Published(len(present), len(devices))
             return False
         generation = 1 + max((item.spec.pool.generation for item in present), default=0)
-        written = await self._write(present, slice_specs(self._driver, self._node, devices, generation))
-        self._written, self._wanted = _versions(written), devices
+        written = await self._write(present, slice_specs(self._driver, self._node, devices, generation), labels)
+        self._written, self._wanted = _versions(written), (devices, labels)
         self.published = Published(len(written), len(devices))
         log.info(
             "devices published", driver=self._driver, node=self._node, devices=len(devices), generation=generation
@@ -170,24 +195,26 @@ class SlicePublisher:
         except Exception as error:
             raise CannotTell(f"{type(error).__name__}: {error}") from error
 
-    def _as_written(self, present: Sequence[ResourceSlice], devices: Sequence[Offer]) -> bool:
+    def _as_written(self, present: Sequence[ResourceSlice], wanted: object) -> bool:
         """Nothing changed since this plugin wrote. An API server that drops the taints (feature gate
         DRADeviceTaints) never shows what is wanted: comparing alone would write for ever."""
-        return bool(present) and _versions(present) == self._written and devices == self._wanted
+        return bool(present) and _versions(present) == self._written and wanted == self._wanted
 
-    def _as_wanted(self, present: Sequence[ResourceSlice], devices: Sequence[Offer]) -> bool:
+    def _as_wanted(
+        self, present: Sequence[ResourceSlice], devices: Sequence[Offer], labels: Mapping[str, str]
+    ) -> bool:
         generation = max((item.spec.pool.generation for item in present), default=0)
         wanted = slice_specs(self._driver, self._node, devices, generation)
         shown = [_comparable(item.spec) for item in present]
-        labelled = all(LABELS.items() <= item.metadata.labels.items() for item in present)
+        labelled = all(labels.items() <= item.metadata.labels.items() for item in present)
         return labelled and sorted(shown, key=repr) == sorted(_planned(wanted), key=repr)
 
     async def _write(
-        self, present: Sequence[ResourceSlice], specs: Sequence[dict[str, Any]]
+        self, present: Sequence[ResourceSlice], specs: Sequence[dict[str, Any]], labels: Mapping[str, str]
     ) -> tuple[ResourceSlice, ...]:
         written = []
         for item, spec in zip(present, specs, strict=False):
-            metadata = {"resourceVersion": item.metadata.resource_version, "labels": LABELS}
+            metadata = {"resourceVersion": item.metadata.resource_version, "labels": labels}
             body = {"metadata": metadata, "spec": spec}
             written.append(await self._client.patch(RESOURCE_SLICES, item.metadata.name, body))
         for surplus in present[len(specs) :]:
@@ -195,7 +222,7 @@ class SlicePublisher:
         if missing := specs[len(present) :]:
             owner = await self._owner()
             for spec in missing:
-                written.append(await self._client.create(RESOURCE_SLICES, self._body(spec, owner)))
+                written.append(await self._client.create(RESOURCE_SLICES, self._body(spec, owner, labels)))
         return tuple(written)
 
     async def _remove(self, surplus: ResourceSlice) -> None:
@@ -215,13 +242,13 @@ class SlicePublisher:
             "controller": True,
         }
 
-    def _body(self, spec: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:
+    def _body(self, spec: dict[str, Any], owner: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
         return {
             "apiVersion": RESOURCE_SLICES.api_version,
             "kind": RESOURCE_SLICES.kind,
             "metadata": {
                 "generateName": f"{self._node}-{self._driver}-",
-                "labels": LABELS,
+                "labels": labels,
                 "ownerReferences": [owner],
             },
             "spec": spec,

@@ -250,6 +250,22 @@ async def test_only_who_may_publish_for_a_driver_says_that_it_runs_nowhere_else(
     )
 
 
+async def test_a_plugin_that_may_not_publish_for_its_driver_publishes_without_the_label(
+    admin: Client, plugin: Client, nodes: tuple[str, str]
+) -> None:
+    own, driver = nodes[0], "attached.example.com"
+    offers = [Offer(f"disk-{number}") for number in range(65)]
+    publisher = SlicePublisher(plugin, driver=driver, node=own, devices=lambda: tuple(offers))
+
+    await publisher.publish()
+    del offers[3:]
+    await publisher.publish()
+
+    (published,) = (await admin.list(RESOURCE_SLICES, field_selector=f"spec.driver={driver}")).items
+    assert [device.name for device in published.spec.devices] == ["disk-0", "disk-1", "disk-2"]
+    assert not published.metadata.labels
+
+
 async def test_receipts_of_its_own_node_that_are_asked_for_and_nothing_else(
     admin: Client, plugin: Client, nodes: tuple[str, str], owed: Owed
 ) -> None:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from parley.api.crd import KINDS, definition
+from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.api.resources import CLASSES, LEASES, NODES, PODS, RESOURCE_SLICES, Resource
 from parley.doctor import installed, kinds
 from parley.kube.client import Client
@@ -100,4 +101,5 @@ async def _node(client: Client, name: str) -> None:
         "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
         "devices": [{"name": "gpu-0"}],
     }
-    await client.create(RESOURCE_SLICES, {"metadata": {"name": f"{name}-devices"}, "spec": spec})
+    metadata = {"name": f"{name}-devices", "labels": {PUBLISHED_BY_LABEL: NODE_PLUGIN}}
+    await client.create(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})

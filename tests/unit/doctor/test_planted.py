@@ -441,6 +441,15 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "pool node-2 of driver device.parley.dev is not complete: 1 of 2 slices",
         "restart the node's plugin",
     ),
+    "a node plugin that may not publish for its driver": (
+        changed(RESOURCE_SLICES, "node-2-devices", "metadata", "labels", to=None),
+        "slices",
+        WARNING,
+        "slices of driver device.parley.dev on node node-2 have no label parley.dev/published-by, so they do not "
+        "show where the driver does not run",
+        "grant its account the verb publish on resourceclaims.parley.dev/driver with the resource name "
+        "device.parley.dev",
+    ),
     "a slice of a node that is gone": (
         all_of(deleted(NODES, "node-2"), deleted(PODS, "parley-kubelet-node-2")),
         "slices",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from parley.api.builtin import ResourceSlice
+from parley.api.names import PUBLISHED_BY_LABEL
 from parley.api.resources import CLASSES, RESOURCE_SLICES
 from parley.api.wording import listed, noun_for
 from parley.doctor.facts import RAW_NODES, RAW_PODS, Facts
@@ -80,6 +81,7 @@ def slices(facts: Facts) -> Iterator[Finding]:
     findings = [
         *_missing(found, working),
         *_incomplete(found),
+        *_unlabelled(found, working),
         *(
             _stale(one, "does not exist")
             for one in found
@@ -126,6 +128,21 @@ def _incomplete(found: Sequence[ResourceSlice]) -> Iterator[Finding]:
                 f"pool {pool} of driver {driver} is not complete: {len(current)} of {wanted} slices",
                 "wait a moment; if it stays incomplete, restart the node's plugin",
             )
+
+
+def _unlabelled(found: Sequence[ResourceSlice], working: set[str] | None) -> Iterator[Finding]:
+    """Of plugins that run here: Parley's own would set the label."""
+    without: dict[str, set[str]] = {}
+    for one in found:
+        if PUBLISHED_BY_LABEL not in one.metadata.labels and one.spec.node_name in (working or ()):
+            without.setdefault(one.spec.driver, set()).add(one.spec.node_name)
+    for driver, nodes in sorted(without.items()):
+        yield warning(
+            f"slices of driver {driver} on {noun_for(len(nodes), 'node')} {listed(sorted(nodes))} have no label "
+            f"{PUBLISHED_BY_LABEL}, so they do not show where the driver does not run",
+            "if parley-kubelet publishes them, grant its account the verb publish on "
+            f"resourceclaims.parley.dev/driver with the resource name {driver}",
+        )
 
 
 def _stale(one: ResourceSlice, why: str) -> Finding:

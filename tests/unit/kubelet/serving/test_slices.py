@@ -11,7 +11,7 @@ import pytest
 from parley.api.builtin import ResourceSlice
 from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.api.resources import NODES, RESOURCE_SLICES
-from parley.kube.client import Body, Call, Client, NotFound
+from parley.kube.client import Body, Call, Client, Forbidden, NotFound
 from parley.kube.memory import MemoryServer
 from parley_kubelet.hooks import Offer
 from parley_kubelet.serving.slices import CannotTell, SlicePublisher, slice_specs
@@ -87,6 +87,64 @@ async def test_a_slice_of_an_earlier_version_gets_the_label(node: Node) -> None:
     assert published.metadata.labels == {PUBLISHED_BY_LABEL: NODE_PLUGIN}
     await node.client.patch(RESOURCE_SLICES, published.metadata.name, {"metadata": {"labels": None}})
     assert await node.another_publisher().publish()
+    (published,) = await node.published()
+    assert published.metadata.labels == {PUBLISHED_BY_LABEL: NODE_PLUGIN}
+
+
+class WithoutRight(Client):
+    """A client whose account may not publish for the driver: the policy published-slices refuses the label."""
+
+    granted = False
+    refused = 0
+
+    async def request(self, call: Call) -> bytes:
+        metadata = (call.body or {}).get("metadata", {})
+        if not self.granted and PUBLISHED_BY_LABEL in (metadata.get("labels") or {}):
+            self.refused += 1
+            raise Forbidden(403, "Forbidden", "grant the verb publish")
+        return await super().request(call)
+
+
+@pytest.mark.looptime
+async def test_who_may_not_publish_for_the_driver_publishes_without_the_label(
+    node: Node, server: MemoryServer
+) -> None:
+    node.client = account = WithoutRight(server.client())
+    async with running(node.another_publisher()):
+        await asyncio.sleep(10)
+        node.devices = (GPU,)
+        await asyncio.sleep(500)
+        (published,) = await node.published()
+        assert not published.metadata.labels
+        assert await node.names() == ["gpu-0"]
+        assert await node.generations() == {(2, 1)}
+        assert account.refused == 1
+
+        account.granted = True
+        await asyncio.sleep(200)
+        (published,) = await node.published()
+        assert published.metadata.labels == {PUBLISHED_BY_LABEL: NODE_PLUGIN}
+        await asyncio.sleep(1000)
+        assert await node.generations() == {(3, 1)}
+
+
+async def test_the_label_is_tried_again_at_once_where_nothing_was_published(
+    node: Node, server: MemoryServer
+) -> None:
+    class Nothing(WithoutRight):
+        async def request(self, call: Call) -> bytes:
+            if not self.granted and call.verb == "create":
+                raise Forbidden(403, "Forbidden", "cannot create resource")
+            return await super().request(call)
+
+    node.client = account = Nothing(server.client())
+    publisher = node.another_publisher()
+    with pytest.raises(Forbidden, match="cannot create resource"):
+        await publisher.publish()
+
+    account.granted = True
+    await publisher.publish()
+
     (published,) = await node.published()
     assert published.metadata.labels == {PUBLISHED_BY_LABEL: NODE_PLUGIN}
 
