@@ -1,8 +1,10 @@
 """What the accounts of the controller, the node plugin and a driver may do, asked of the real API server."""
 
+from typing import Any
+
 import pytest
 import yaml
-from tests.cluster.raw import raw
+from tests.cluster.raw import Refused, raw, with_token
 
 from parley.cli.permissions import permissions
 from parley_devcluster import Cluster
@@ -190,6 +192,7 @@ def test_every_permission_is_for_something_that_exists(installed: Cluster, role:
         "mirror-allocations",
         "node-receipts",
         "node-slices",
+        "pod-status",
         "published-slices",
     ],
 )
@@ -208,3 +211,32 @@ def test_lease_renewals_have_a_lane_of_their_own(installed: Cluster) -> None:
     waited = installed.kubectl("wait", "--for=condition=Dangling=False", "--timeout=60s", lane)
 
     assert "condition met" in waited
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"app": "other"}},
+        {"annotations": {"kept": None}},
+        {"finalizers": ["example.com/stay"]},
+    ],
+    ids=str,
+)
+def test_controllers_write_a_pods_status_and_no_metadata_with_it(
+    installed: Cluster, namespace: str, metadata: dict[str, object]
+) -> None:
+    meta = {"name": "pod", "labels": {"app": "a"}, "annotations": {"kept": "1"}}
+    spec = {"schedulerName": "nobody", "containers": [{"name": "main", "image": "none"}]}
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    made = raw(installed).post(pods, {"metadata": meta, "spec": spec})["metadata"]
+    controller = with_token(installed, installed.kubeconfig_for_service_account(NAMESPACE, "parley-controller"))
+
+    def write(**body: object) -> Any:
+        return controller.patch(f"{pods}/pod/status", body)
+
+    with pytest.raises(Refused, match="no labels, annotations nor finalizers with it: leave metadata as it is"):
+        write(status={"phase": "Failed"}, metadata=metadata)
+    failed = write(status={"phase": "Failed", "message": "no such device"})
+
+    assert failed["status"]["phase"] == "Failed"
+    assert all(failed["metadata"].get(name) == made.get(name) for name in ("labels", "annotations", "finalizers"))
