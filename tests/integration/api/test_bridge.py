@@ -3,9 +3,11 @@
 import json
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from benchmarks.usage import Process, cpu_seconds
 from tests.cluster.bridge import OPTED_IN, Pod, bridge, still, tekton_pods
 from tests.cluster.raw import RawServer, Refused, raw
 
@@ -177,6 +179,63 @@ def test_a_pod_of_hundreds_of_containers(bridged: Bridged) -> None:
     made = bridged.admitted({**asking, "spec": {**asking["spec"], "containers": containers}})["spec"]
     used = [sorted(claim["name"] for claim in c["resources"]["claims"]) for c in made["containers"]]
     assert used == [["gpu", "parley-workspace"]] * 400
+
+
+def used_by(number: int) -> list[Pod]:
+    return [{"name": f"step-{n}", "image": "none"} for n in range(number)]
+
+
+ENTRIES = [{"name": f"e{n}", "resourceClaimName": "gpu"} for n in range(257)]
+TOO_LARGE = {
+    "tekton": lambda: {**tekton(), "spec": {**tekton()["spec"], "containers": used_by(1_025)}},
+    "containers": lambda: plain({"claims.parley.dev/gpu": "one"}, containers=used_by(1_025)),
+    "both": lambda: plain({f"claims.parley.dev/e{n}": "one" for n in range(33)}, containers=used_by(32)),
+}
+
+
+@pytest.mark.parametrize("what", TOO_LARGE)
+def test_a_pod_whose_containers_would_get_too_many_claims_is_refused(bridged: Bridged, what: str) -> None:
+    with pytest.raises(Refused) as refused:
+        bridged.admitted(TOO_LARGE[what]())
+    assert "and the bridge adds them up to 1024 times: leave out annotations, or name the claims in" in str(
+        refused.value
+    )
+
+
+@pytest.mark.parametrize("asking", [tekton(), plain({"claims.parley.dev/gpu": "one"})], ids=["tekton", "any"])
+def test_a_pod_that_asks_and_has_more_claims_than_parley_serves_is_refused(bridged: Bridged, asking: Pod) -> None:
+    with pytest.raises(Refused, match=r"has 257 entries in spec\.resourceClaims and asks for more by annotations"):
+        bridged.admitted({**asking, "spec": {**asking["spec"], "resourceClaims": ENTRIES}})
+
+
+LARGE: dict[str, Callable[[bool], Pod]] = {
+    "containers": lambda asks: plain({"claims.parley.dev/gpu": "one"} if asks else {}, containers=used_by(1_024)),
+    "both": lambda asks: plain(
+        {f"claims.parley.dev/e{n}": "one" for n in range(32)} if asks else {}, containers=used_by(32)
+    ),
+    "too many of both": lambda asks: plain(
+        {f"claims.parley.dev/e{n}": "one" for n in range(64)} if asks else {}, containers=used_by(64)
+    ),
+    "entries": lambda asks: plain({"claims.parley.dev/gpu": "one"} if asks else {}, resourceClaims=ENTRIES * 4),
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_the_largest_pods_that_ask_cost_little_more_than_those_that_do_not(
+    control_plane: Cluster, bridged: Bridged, what: str
+) -> None:
+    """Of the API server's CPU time, whether they are refused in the end or not."""
+    server = Process("kube-apiserver", str(control_plane.component("kube-apiserver").pid))
+
+    def cost(asks: bool) -> float:
+        before = cpu_seconds(server)
+        for _ in range(3):
+            with suppress(Refused):
+                bridged.admitted(LARGE[what](asks))
+        return (cpu_seconds(server) - before) / 3
+
+    unasked = cost(asks=False)
+    assert cost(asks=True) < 2 * unasked + 0.5
 
 
 REFUSED = [
