@@ -47,9 +47,7 @@ async def diagnose(settings: PluginSettings, connect: Connect) -> list[NodeDiagn
         configuration = load(settings.config)
         drivers = make_drivers(settings, configuration)
     except (ConfigurationError, LoadError, NameTaken) as error:
-        findings.append(
-            NodeDiagnosis("configuration", str(error), "correct it; the drivers cannot be checked until then")
-        )
+        findings.append(NodeDiagnosis("configuration", str(error), "the drivers can't be checked before that"))
         drivers, configuration = (), Configuration()
     findings += [
         NodeDiagnosis("device", fault, "bring it back, or take it out of the file")

@@ -82,7 +82,7 @@ async def test_ten_pods_over_three_devices_run_three_at_a_time_until_all_have_ru
             assert message == (
                 "0 of 2 nodes are available: node node-a: claim gpu: 0 of 1 device free, 1 wanted; "
                 "node node-b: claim gpu: 0 of 2 devices free, 1 wanted. "
-                "Remedy: free devices or add nodes that have what is requested"
+                "Remedy: free resources, request less, or add nodes that have what is requested"
             )
             assert await team.told(name, reasons.NOTHING_VIABLE) == message
         for name in now:

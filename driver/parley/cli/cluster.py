@@ -14,7 +14,7 @@ _MISSING = (
 
 
 def cluster(context: typer.Context) -> None:
-    """A real Kubernetes on this machine, to try Parley in (with parley-devcluster)."""
+    """Run a real Kubernetes on this machine (parley-devcluster)."""
     found = entry_points(group=GROUP, name="cluster")
     if not found:
         typer.echo(_MISSING, err=True)

@@ -31,7 +31,7 @@ class Shell(Enum):
 def completion(
     context: typer.Context, shell: Annotated[Shell, typer.Argument(help="The shell that is to complete.")]
 ) -> None:
-    """Print a script that lets a shell complete: `source <(parley completion bash)`."""
+    """Print a completion script: `source <(parley completion bash)`."""
     name = (context.find_root().info_name or "parley").rpartition("/")[2]
     variable = f"_{name.replace('-', '_').upper()}_COMPLETE"
     typer.echo(get_completion_script(prog_name=name, complete_var=variable, shell=shell.value))

@@ -84,10 +84,10 @@ def conformance(
     no_headers: NoHeaders = False,
     output: Format = Output.TEXT,
 ) -> None:
-    """Check a standalone driver, in any language, against the driver protocol.
+    """Check a standalone driver against the driver protocol.
 
-    Plays the controller on an API server in memory, which the driver reaches by $KUBECONFIG or $API_SERVER: no
-    cluster is needed. Exits with 0 if no check failed, 12 if one did.
+    The driver may be in any language. Plays the controller on an API server in memory, which the driver reaches by
+    $KUBECONFIG or $API_SERVER: no cluster is needed. Exits with 0 if no check failed, 12 if one did.
     """
     if list_checks:
         for one in CHECKS:

@@ -46,7 +46,7 @@ def demo(
     output: Format = Output.TEXT,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print the controller's log, too.")] = False,
 ) -> None:
-    """Negotiate the pods in FILE... in a simulated cluster; no Kubernetes needed.
+    """Negotiate for pods in a simulated cluster, without Kubernetes.
 
     The files hold Nodes, ResourceSlices, ResourceClasses, ResourceClaimTemplates, ResourceClaims and Pods, or
     workloads with pods: Deployments, StatefulSets, DaemonSets, Jobs. PriorityClasses count, too.

@@ -80,5 +80,8 @@ def print_permissions(
     ],
     namespace: Annotated[str, typer.Option(help="The namespace of the account and its lease.")] = NAMESPACE,
 ) -> None:
-    """Print a service account with the permissions that the driver needs, for `kubectl apply -f -`."""
+    """Print a driver's service account with its permissions.
+
+    For `kubectl apply -f -`.
+    """
     typer.echo(yaml.safe_dump_all(permissions(driver_name(driver), namespace), sort_keys=False), nl=False)

@@ -54,7 +54,7 @@ def get(
     as_group: AsGroup = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """List what kubectl does not show: what classes have, who uses what, who waits in line."""
+    """List what classes have, who uses what, or who waits in line."""
     view = NAMES.get(what)
     if view is None:
         raise typer.BadParameter(f"{what!r} is not one of {', '.join(_SHOWN)}")

@@ -68,7 +68,9 @@ def simulate(
     no_headers: NoHeaders = False,
     output: Format = Output.TEXT,
 ) -> None:
-    """Show where the pods in FILE... would run, in a simulated cluster; no Kubernetes needed.
+    """Show where pods would run, in a simulated copy of a cluster.
+
+    The files hold manifests, or a dump of a live cluster; no Kubernetes is needed.
 
     Pods that are bound keep their nodes and what they hold. To simulate a live cluster, save the output of
     `kubectl get

@@ -71,10 +71,10 @@ def web(
     as_user: As = "",
     as_group: AsGroup = None,
 ) -> None:
-    """Serve a page that shows why pods wait and who holds what, and that follows the cluster.
+    """Serve a page that shows why pods wait and who holds what.
 
-    Reads the API only, with your kubeconfig's rights: whoever can connect sees what you may see. If you may not
-    read all namespaces, only --namespace is read.
+    The page follows the cluster. Reads the API only, with your kubeconfig's rights: whoever can connect sees what
+    you may see. If you may not read all namespaces, only --namespace is read.
     """
     logs.silence()
     who = Who(kubeconfig, context, as_user, tuple(as_group or ()))

@@ -40,7 +40,7 @@ def apart(claims: Mapping[str, Places]) -> str:
 def _remedy(*, on_nodes: bool) -> str:
     """More nodes don't help where what is asked for is the whole cluster's."""
     if on_nodes:
-        return "free devices or add nodes that have what is requested"
+        return "free resources, request less, or add nodes that have what is requested"
     return "delete pods that hold some, request less, or enlarge the pool of the class"
 
 

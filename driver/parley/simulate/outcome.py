@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from parley.api import reasons
 from parley.api.models import ResourceClaim
 from parley.api.resources import CLAIMS
+from parley.control.objects.standin import is_stand_in
 from parley.kube.client import Client
 from parley.simulate.recording import PodRecord
 
@@ -39,7 +40,11 @@ async def outcome_of(client: Client, pods: Sequence[PodRecord]) -> SimulationOut
         for entry in record.pod.spec.resource_claims
     }
     claims = (await client.list(CLAIMS)).items
-    unnamed = [claim for claim in claims if (claim.metadata.namespace, claim.metadata.name) not in named]
+    unnamed = [
+        claim
+        for claim in claims
+        if not is_stand_in(claim) and (claim.metadata.namespace, claim.metadata.name) not in named
+    ]
     return SimulationOutcome(pods, [_outcome(claim) for claim in unnamed])
 
 

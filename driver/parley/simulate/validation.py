@@ -2,8 +2,8 @@
 
 Of Parley's kinds the API server in memory says what their CRDs say, and unknown fields are refused as by `kubectl
 apply`, which asks for strict validation. Of the built-in kinds that server knows names and no more: what can't be
-decoded, and amounts that are no quantities, are told here. A real API server checks much more of these: what it
-refuses beyond is found with `kubectl apply --dry-run=server`.
+decoded, amounts that are no quantities, and what is wrong with a pod's claims, are told here. A real API server
+checks much more of these: what it refuses beyond is found with `kubectl apply --dry-run=server`.
 """
 
 import re
@@ -14,7 +14,7 @@ import orjson
 
 from parley.api.names import GROUP
 from parley.api.quantity import parse
-from parley.api.resources import Resource, Undecodable
+from parley.api.resources import PODS, Resource, Undecodable
 from parley.kube.client import ApiError
 from parley.kube.memory import MemoryServer
 from parley.kube.memory.structural_schema import schema_of, unknown_fields
@@ -45,7 +45,8 @@ class Validator:
         """All faults of the object, each a clause."""
         if resource.group == GROUP:
             return self._of_ours(resource, body, namespace)
-        return [*self._refused(resource, body, namespace), *_decoding(resource, body), *_quantities(body, "")]
+        faults = [*self._refused(resource, body, namespace), *_decoding(resource, body), *_quantities(body, "")]
+        return list(_claims(body["spec"])) if resource == PODS and "spec" in body and not faults else faults
 
     def _of_ours(self, resource: Resource[Any], body: Mapping[str, Any], namespace: str | None) -> list[str]:
         unknown = list(unknown_fields(body, schema_of(resource.type)))
@@ -91,6 +92,29 @@ def _value(path: str, body: Any) -> Any:
             return value
         value = value[int(index)] if index else value[field]
     return value
+
+
+def _claims(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Of a pod's claims, and of what its containers say of them: ValidatePodSpec of Kubernetes."""
+    entries = spec.get("resourceClaims") or ()
+    for index, entry in enumerate(entries):
+        path = f"spec.resourceClaims[{index}]"
+        named = {"resourceClaimName", "resourceClaimTemplateName"} & entry.keys()
+        if unknown := sorted(entry.keys() - named - {"name"}):
+            yield from (f'unknown field "{path}.{field}"' for field in unknown)
+        elif not named:
+            yield f"{path}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+        elif len(named) > 1:
+            yield f"{path}: at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+    names = {entry["name"] for entry in entries}
+    for kind in ("initContainers", "containers"):
+        for number, container in enumerate(spec.get(kind) or ()):
+            used = (container.get("resources") or {}).get("claims") or ()
+            for index, claim in enumerate(used):
+                if claim["name"] not in names:
+                    path = f"spec.{kind}[{number}].resources.claims[{index}]"
+                    name = claim["name"]
+                    yield f'{path}: Not found: "{name}": must be one of the names in pod.spec.resourceClaims'
 
 
 def _quantities(body: Any, path: str) -> Iterator[str]:

@@ -85,7 +85,7 @@ def _without_device(manifests: Sequence[Manifest], node: str, device: str) -> li
 
 
 def _drained(manifests: Sequence[Manifest], node: str) -> Iterator[Manifest]:
-    drained = _find(manifests, NODES, None, node)
+    drained = _find(manifests, NODES, None, node, "write the name of a node")
     for manifest in manifests:
         if manifest is drained:
             spec = {**manifest.body.get("spec", {}), "unschedulable": True}
@@ -109,9 +109,11 @@ def _of_daemon_set(pod: Mapping[str, Any]) -> bool:
     return any(owner.get("kind") == "DaemonSet" for owner in owners)
 
 
-def _find(manifests: Iterable[Manifest], resource: Any, namespace: str | None, name: str) -> Manifest:
+def _find(
+    manifests: Iterable[Manifest], resource: Any, namespace: str | None, name: str, how: str = _HOW
+) -> Manifest:
     for manifest in manifests:
         if _identity(manifest) == (resource, namespace, name):
             return manifest
     full = f"{namespace}/{name}" if namespace else name
-    raise NoSuchObject(f"there is no {resource.kind} {full!r}: {_HOW}")
+    raise NoSuchObject(f"there is no {resource.kind} {full!r}: {how}")

@@ -32,7 +32,7 @@ async def test_of_two_pods_for_the_last_device_one_is_bound_and_the_other_right_
     expected = (
         "0 of 3 nodes are available: node node-0: claim gpu: 0 of 1 device free, 1 wanted; "
         "nodes node-1, node-2: claim gpu: has no devices. "
-        "Remedy: free devices or add nodes that have what is requested"
+        "Remedy: free resources, request less, or add nodes that have what is requested"
     )
     assert await team.waits(loser, reasons.NOTHING_VIABLE) == expected
     assert await team.told(loser, reasons.NOTHING_VIABLE) == expected

@@ -36,6 +36,35 @@ def test_the_examples_as_text(examples: list[Path]) -> None:
     assert demo(*examples).stdout == GOLDEN.read_text()
 
 
+def test_the_claim_that_stands_for_a_pods_own_is_no_claim_that_no_pod_names(tmp_path: Path) -> None:
+    given = tmp_path / "pod.yaml"
+    given.write_text(STANDALONE)
+
+    result = demo(given)
+
+    assert "driver seats.example.com: start it" in result.stdout
+    assert result.stdout.endswith("1 pod: 0 bound, 1 waiting\n  default/guest  -  DriverNotAnswering\n")
+
+
+STANDALONE = """
+{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "9"}}}
+---
+{apiVersion: parley.dev/v1alpha1, kind: ResourceClass, metadata: {name: seat}, driverName: seats.example.com}
+---
+apiVersion: parley.dev/v1alpha1
+kind: ResourceClaimTemplate
+metadata: {name: seat}
+spec: {spec: {resourceClassName: seat}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: guest}
+spec:
+  resourceClaims: [{name: seat, resourceClaimTemplateName: seat}]
+  containers: [{name: main, resources: {claims: [{name: seat}]}}]
+"""
+
+
 def test_the_examples_as_json(examples: list[Path]) -> None:
     pods = outcome(*examples)
 
@@ -65,7 +94,7 @@ def test_a_pod_that_waits_has_no_node_but_a_reason(examples: list[Path]) -> None
         "NothingViable: 0 of 3 nodes are available: node node-1: claim gpus: 1 of 2 devices of model a100 free, "
         "3 wanted; node node-2: claim gpus: 0 of 2 devices of model a100 free, 3 wanted; "
         "node node-3: the node plugin of driver device.parley.dev does not run there. "
-        "Remedy: free devices or add nodes that have what is requested"
+        "Remedy: free resources, request less, or add nodes that have what is requested"
     )
 
 
@@ -276,7 +305,11 @@ def test_a_claim_that_no_container_uses_is_warned_of_beside_what_becomes_of_the_
 
     assert lines[0].startswith("default/gpu is bound to node-")
     (warning,) = [line for line in lines if "warning: " in line]
-    assert warning.split("s ", 1)[1].strip().startswith("warning: no container uses claim gpu, so that nothing")
+    assert (
+        warning.split("s ", 1)[1]
+        .strip()
+        .startswith("warning: no container uses claim gpu, so no container gets what it holds")
+    )
     assert "waits: ClaimUnused" not in "\n".join(lines)
 
 

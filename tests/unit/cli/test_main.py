@@ -27,6 +27,14 @@ def test_help_lists_every_command(command: str) -> None:
     assert f" {command} " in parley("--help").stdout
 
 
+@pytest.mark.parametrize("group", [("parley",), ("parley", "driver"), ("kubectl parley",)], ids=" ".join)
+def test_lists_of_commands_say_what_each_does_in_full(group: tuple[str, ...]) -> None:
+    """click ends a sentence at three dots, and cuts what does not fit into a line."""
+    assert (
+        "..." not in CliRunner().invoke(COMMANDS[group], [*group[1:], "--help"]).stdout.partition("Commands:")[2]
+    )
+
+
 def all_commands(command: Any, *words: str) -> Iterator[tuple[str, ...]]:
     """The words that lead to each command below this one, groups included."""
     yield words

@@ -216,8 +216,8 @@ def test_a_claim_that_is_kept_without_users_keeps_what_it_has(tmp_path: Path) ->
     ("arguments", "fault"),
     [
         (("--remove", "pod/other"), "there is no Pod 'default/other': write pod/NAMESPACE/NAME, pod/NAME, "),
-        (("--remove", "node/z"), "there is no Node 'z': "),
-        (("--drain", "z"), "there is no Node 'z': "),
+        (("--remove", "node/z"), "there is no Node 'z': write pod/NAMESPACE/NAME, "),
+        (("--drain", "z"), "there is no Node 'z': write the name of a node\n"),
         (("--remove", "device/a/gpu-9"), "no ResourceSlice of node 'a' has a device 'gpu-9': "),
         (("--remove", "claim/x"), "--remove 'claim/x' is not understood: "),
         (("--add", "/nowhere.yaml"), "/nowhere.yaml: cannot be read: "),

@@ -198,7 +198,7 @@ class TestNoneViable:
             assert problem.message == (
                 "0 of 2 nodes are available: node cordoned: cordoned; "
                 "node node-0: claim a: 4 of 4 tokens of class licence free, 9 wanted. "
-                "Remedy: free devices or add nodes that have what is requested"
+                "Remedy: free resources, request less, or add nodes that have what is requested"
             )
             assert problem.topics == (
                 ("driver", TOKENS),

@@ -117,7 +117,7 @@ def test_where_no_node_will_do_the_condition_says_why_and_a_change_that_may_help
         assert (condition.status, condition.reason) == ("False", reasons.NOTHING_VIABLE)
         assert condition.message == (
             "0 of 1 node is available: node node-1: claim c: 0 of 1 token of class licence free, 1 wanted. "
-            "Remedy: free devices or add nodes that have what is requested"
+            "Remedy: free resources, request less, or add nodes that have what is requested"
         )
         acting.immediate.wake(("class", "other"))
         acting.immediate.wake(("driver", TOKENS), {"node-1"})

@@ -53,8 +53,9 @@ def test_of_a_claim_whose_class_is_not_known_nothing_is_said() -> None:
 
 def test_the_message_names_them_and_the_remedy() -> None:
     assert unused.message(["gpu"]) == (
-        "no container uses claim gpu, so that nothing of what the pod holds gets into one: recreate the pod with"
-        " it in resources.claims of a container"
+        "no container uses claim gpu, so no container gets what it holds: recreate the pod with it in"
+        " resources.claims of a container"
     )
-    assert unused.message(["gpu", "disk"]).startswith("no container uses claims gpu, disk, so that")
-    assert "with them in" in unused.message(["gpu", "disk"])
+    assert unused.message(["gpu", "disk"]).startswith(
+        "no container uses claims gpu, disk, so no container gets what they hold: recreate the pod with them in"
+    )

@@ -118,7 +118,7 @@ def test_a_claim_that_no_container_uses_is_a_finding_and_its_event_no_other(play
         (finding,) = [one for one in (await explained(world, "idle")).findings if one.code == "ClaimUnused"]
 
         assert (finding.by, finding.at) == ("controller", "")
-        assert finding.text.startswith("no container uses claim gpu, so that nothing of what the pod holds")
+        assert finding.text.startswith("no container uses claim gpu, so no container gets what it holds")
 
     play(scenario)
 

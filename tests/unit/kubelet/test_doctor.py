@@ -106,8 +106,8 @@ async def test_folders_that_are_not_there(settings: PluginSettings, client: Clie
 async def test_a_configuration_that_cannot_be_used(settings: PluginSettings, client: Client, folder: Path) -> None:
     settings.config.write_text("devices: [{name: gpu-0}]")
     assert await to_mend(settings, client) == [
-        f"fix   configuration: {folder}/devices.yaml: devices[0].model is missing: add it: correct it; the drivers"
-        " cannot be checked until then"
+        f"fix   configuration: {folder}/devices.yaml: devices[0].model is missing: add it: the drivers can't"
+        " be checked before that"
     ]
 
 

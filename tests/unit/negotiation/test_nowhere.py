@@ -40,7 +40,7 @@ from parley.negotiation.nowhere import apart, nowhere, where
             (
                 reasons.NOTHING_VIABLE,
                 "0 of 2 nodes are available: node a: cordoned; node b: claim gpu: 0 of 1 device free. "
-                "Remedy: free devices or add nodes that have what is requested",
+                "Remedy: free resources, request less, or add nodes that have what is requested",
             ),
         ),
         (

@@ -199,7 +199,7 @@ def test_a_claim_for_which_nothing_is_left_says_so_and_gets_what_comes_free(play
         await world.settle()
         words = (
             "0 of 1 node is available: node a: claim now: 0 of 1 device free, 1 wanted. "
-            "Remedy: free devices or add nodes that have what is requested"
+            "Remedy: free resources, request less, or add nodes that have what is requested"
         )
         assert await says(world) == ("False", "NothingViable", words)
         assert ready(await world.claim("now")) == "NothingViable"
@@ -254,7 +254,7 @@ def test_only_suitable_schedulable_nodes_without_taints_come_into_question(play:
         assert words == (
             "0 of 4 nodes are available: node a: not among the suitableNodes of class gpu; node b: taint "
             "kept:NoSchedule; node c: cordoned; node d: claim next: 0 of 1 device free, 1 wanted. "
-            "Remedy: free devices or add nodes that have what is requested"
+            "Remedy: free resources, request less, or add nodes that have what is requested"
         )
         await world.client.patch(NODES, "c", {"spec": {"unschedulable": None}})
         await world.settle()
@@ -517,7 +517,7 @@ def test_a_pod_waits_for_a_delayed_claim_where_its_immediate_claim_is(play: Any)
         assert waits.message == (
             "0 of 2 nodes are available: node a: claim gpu-0: 0 of 2 devices free, 1 wanted; "
             "node b: another claim of the pod is allocated elsewhere. "
-            "Remedy: free devices or add nodes that have what is requested. "
+            "Remedy: free resources, request less, or add nodes that have what is requested. "
             "Claim default/now is allocated on node a"
         )
         await is_free(world)

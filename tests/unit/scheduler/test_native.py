@@ -85,7 +85,7 @@ def test_ten_pods_over_three_devices_run_three_at_a_time(play: Any) -> None:
                 assert scheduling.status.message == (
                     "0 of 2 nodes are available: node a: claim gpu-0: 0 of 1 device free, 1 wanted; "
                     "node b: claim gpu-0: 0 of 2 devices free, 1 wanted. "
-                    "Remedy: free devices or add nodes that have what is requested"
+                    "Remedy: free resources, request less, or add nodes that have what is requested"
                 )
                 assert [reason for reason, _ in await world.events_on(name)] == ["NothingViable"]
             for name in running:
@@ -279,7 +279,7 @@ def test_resources_taints_and_suitable_nodes_decide_about_candidates(play: Any) 
         assert (await world.scheduling("q")).status.message == (
             "0 of 3 nodes are available: node a: not among the suitableNodes of class gpu; node b: cordoned; "
             "node c: claim gpu-0: 0 of 1 device free, 1 wanted. "
-            "Remedy: free devices or add nodes that have what is requested"
+            "Remedy: free resources, request less, or add nodes that have what is requested"
         )
         await world.client.patch(NODES, "b", {"spec": {"unschedulable": None}})
         await world.settle()

@@ -163,7 +163,7 @@ def test_a_pod_finds_the_one_node_of_thousands(play: Any) -> None:
         assert len(scheduling.spec.candidate_nodes) <= DEFAULT_CANDIDATES
         assert scheduling.status.message == (
             "0 of 5000 nodes are available: nodes n0000, n0001, n0002 and 4997 more: claim gpu-0: full. "
-            "Remedy: free devices or add nodes that have what is requested"
+            "Remedy: free resources, request less, or add nodes that have what is requested"
         )
 
     play(scenario)

@@ -64,7 +64,7 @@ def test_a_pod_that_no_node_is_left_for_says_why_for_each(play: Any) -> None:
             "NothingViable",
             f"0 of 2 nodes are available: node a: claim gpu-0: {FAILED.format('a')}; "
             f"node b: claim gpu-0: {FAILED.format('b')}. "
-            "Remedy: free devices or add nodes that have what is requested",
+            "Remedy: free resources, request less, or add nodes that have what is requested",
         )
         assert held(world) == 0
         await asyncio.sleep(3600)

@@ -63,8 +63,8 @@ def test_a_pod_with_a_claim_that_no_container_uses_has_an_event_once(play: Any) 
         for name in ("p", "waits"):
             (note,) = [note for reason, note in await world.events_on(name) if reason == "ClaimUnused"]
             assert note == (
-                "no container uses claim gpu-0, so that nothing of what the pod holds gets into one: recreate the"
-                " pod with it in resources.claims of a container"
+                "no container uses claim gpu-0, so no container gets what it holds: recreate the pod with it in"
+                " resources.claims of a container"
             )
         assert await world.node_of("p") == "a"
 

@@ -167,6 +167,28 @@ def test_empty_documents_are_counted_and_skipped(write: Write) -> None:
             "a.yaml, document 1 (Pod p): spec.resourceClaims[0].name is missing; add it",
         ),
         (
+            "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: "
+            "[{name: c, resourceClaimTemplate: one}]}}",
+            'a.yaml, document 1 (Pod p): unknown field "spec.resourceClaims[0].resourceClaimTemplate"',
+        ),
+        (
+            "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: c}]}}",
+            "a.yaml, document 1 (Pod p): spec.resourceClaims[0]: must specify one of: `resourceClaimName`, "
+            "`resourceClaimTemplateName`",
+        ),
+        (
+            "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: "
+            "[{name: c, resourceClaimName: a, resourceClaimTemplateName: b}]}}",
+            "a.yaml, document 1 (Pod p): spec.resourceClaims[0]: at most one of `resourceClaimName` or "
+            "`resourceClaimTemplateName` may be specified",
+        ),
+        (
+            "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: c, "
+            "resourceClaimName: a}], containers: [{name: main, resources: {claims: [{name: d}]}}]}}",
+            'a.yaml, document 1 (Pod p): spec.containers[0].resources.claims[0]: Not found: "d": must be one of '
+            "the names in pod.spec.resourceClaims",
+        ),
+        (
             "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: 7}}",
             "a.yaml, document 1 (Pod p): spec.nodeName=7: expected str, got int",
         ),

@@ -26,8 +26,8 @@ def _is_handed_over(claim: PodClaim) -> bool:
 def message(entries: Sequence[str]) -> str:
     """What is wrong with the pod, and the remedy."""
     claims = f"{noun_for(len(entries), 'claim')} {', '.join(entries)}"
-    them = "it" if len(entries) == 1 else "them"
+    they, them = ("it holds", "it") if len(entries) == 1 else ("they hold", "them")
     return (
-        f"no container uses {claims}, so that nothing of what the pod holds gets into one: recreate the pod with"
-        f" {them} in resources.claims of a container"
+        f"no container uses {claims}, so no container gets what {they}: recreate the pod with {them} in"
+        " resources.claims of a container"
     )

@@ -70,7 +70,7 @@ def test_only_suitable_nodes_that_take_ordinary_pods_come_into_question(play: Pl
             "node fit: claim two: 0 disks free; "
             "node unreachable: taint node.kubernetes.io/unreachable:NoExecute; "
             "node unsuitable: not among the suitableNodes of class disk. "
-            "Remedy: free devices or add nodes that have what is requested"
+            "Remedy: free resources, request less, or add nodes that have what is requested"
         )
         await world.client.patch(NODES, "cordoned", {"spec": {"unschedulable": None}})
         await world.settle()
@@ -171,7 +171,7 @@ def test_a_node_where_the_driver_never_will_is_tried_once(play: Play, array: Arr
         assert shown.reason == "NothingViable"
         assert shown.message == (
             "0 of 1 node is available: node a: could not allocate: scrapped. "
-            "Remedy: free devices or add nodes that have what is requested"
+            "Remedy: free resources, request less, or add nodes that have what is requested"
         )
         await world.add_node("b")
         await world.settle()
