@@ -204,7 +204,7 @@ class Records:
             await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid, resource_version=version)
         except NotFound:
             pass  # deleted meanwhile, which is as good
-        self._cluster.found_gone(stand_in)
+        self._cluster.own_writes.found_gone(meta)
         return True
 
     async def delete_scheduling(self, scheduling: PodScheduling) -> None:
