@@ -1,15 +1,19 @@
 """deploy/Dockerfile, built by a container engine and run as the chart's pods run it: as nobody, read-only."""
 
+import asyncio
 import json
+import os
 import re
 import shutil
 from pathlib import Path
 
 import pytest
+from tests.cluster.registry import Registry
 from tests.support.pages import File, steps, take
+from tests.support.pages import run as type_in
 from tools import image_sbom
 
-from parley_devcluster import parley_image
+from parley_devcluster import engine, parley_image
 from parley_devcluster.engine import Engine, EngineError
 
 CHECKOUT = Path(__file__).parents[3]
@@ -136,16 +140,39 @@ def _locked() -> list[str]:
     return re.findall(r"(?m)^(\S+==\S+) \\$", (CHECKOUT / "deploy/requirements.lock").read_text())
 
 
-def test_a_drivers_image_is_made_of_it_as_the_tutorial_says(
-    container_engine: Engine, image: str, tmp_path: Path
-) -> None:
-    for step in steps(CHECKOUT / "docs" / "tutorials" / "first-driver.md"):
-        if isinstance(step, File):
-            take(step, tmp_path)
-    container_engine.run("tag", image, "parley:dev")
-    container_engine.run("build", "--tag", "slots:test", str(tmp_path))
+@pytest.fixture
+def docker(container_engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment in which `docker` means the engine."""
+    programs = tmp_path_factory.mktemp("programs")
+    (programs / "docker").write_text(f'#!/bin/sh\nexec {container_engine.program} "$@"\n')
+    (programs / "docker").chmod(0o755)
+    return {**container_engine.environment(), "PATH": f"{programs}:{os.environ['PATH']}"}
 
-    (inspected,) = json.loads(container_engine.run("image", "inspect", "slots:test"))
-    assert inspected["Config"]["Cmd"] == ["parley", "driver", "run", "slots:Slots"]
-    found = run(container_engine, "slots:test", "python3", "-c", "import slots; print(slots.Slots.name)")
-    assert found.strip() == "slots.example.com"
+
+PLAIN_HTTP = '[[registry]]\nlocation = "registry.example.com"\ninsecure = true\n'
+"""podman's settings for the tutorial's registry, which a proxy of that protocol can then stand for."""
+
+
+async def test_a_drivers_image_is_made_of_it_and_pushed_as_the_tutorial_says(
+    container_engine: Engine, image: str, docker: dict[str, str], tmp_path: Path
+) -> None:
+    if container_engine.name != engine.PODMAN:
+        pytest.skip(f"{container_engine.name} can't be told where registry.example.com is, podman can")
+    container_engine.run("tag", image, "parley:dev")
+    registry = Registry()
+    settings = tmp_path / "registries.conf"
+    async with registry.serving() as address:
+        settings.write_text(PLAIN_HTTP)
+        own = {"CONTAINERS_REGISTRIES_CONF": str(settings), "HTTP_PROXY": f"http://{address}"}
+        for step in steps(CHECKOUT / "docs" / "tutorials" / "first-driver.md"):
+            if isinstance(step, File):
+                take(step, tmp_path)
+            elif step.where == "With a container engine":
+                await asyncio.to_thread(type_in, step, tmp_path, {**docker, **own})
+
+    manifest = json.loads(registry.manifests["slots:1"])
+    configuration = json.loads(registry.blobs[manifest["config"]["digest"]])
+    assert configuration["config"]["Cmd"] == ["parley", "driver", "run", "slots:Slots"]
+    assert {layer["digest"] for layer in manifest["layers"]} <= registry.blobs.keys()
+    slots = ("registry.example.com/slots:1", "python3", "-c", "import slots; print(slots.Slots.name)")
+    assert run(container_engine, *slots).strip() == "slots.example.com"

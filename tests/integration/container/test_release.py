@@ -52,7 +52,7 @@ def _blob(archive: tarfile.TarFile, digest: str) -> dict[str, Any]:
 def test_a_release_has_its_image_and_what_that_consists_of(container_engine: Engine, checkout: Path) -> None:
     base = debian_image.ensure(container_engine, debian_image.PYTHON)
     (inspected,) = json.loads(container_engine.run("image", "inspect", base))
-    (named,) = inspected["RepoDigests"]
+    named = inspected["RepoDigests"][0]
     command = re.sub(r"--base \S+", f"--base {named}", shown(PAGE, "python -m tools.release"))
 
     made = subprocess.run(
