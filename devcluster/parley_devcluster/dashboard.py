@@ -127,9 +127,7 @@ ROWS: Final = (
                 "count by (driver) (parley_node_registered == 0)",
                 "{{driver}}",
             ),
-            Panel(
-                "Drivers whose calls do not end", "sum by (driver) (parley_node_driver_blocked)", "{{driver}}"
-            ),
+            Panel("Drivers whose calls do not end", "sum by (driver) (parley_node_driver_blocked)", "{{driver}}"),
             Panel("Devices published", "sum by (driver) (parley_node_devices)", "{{driver}}"),
             Panel("Slices published", "sum by (driver) (parley_node_slices)", "{{driver}}"),
             Panel("Publishing failed", _rate("parley_node_publish_failures_total", "driver"), "{{driver}}", "ops"),
