@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 from hypothesis import settings
+from tests.support.garbage import collect_seldom
 
 pytest.register_assert_rewrite("tests.cluster", "tests.unit.kills")  # a failed assert there shows its values, too
 
@@ -14,6 +15,14 @@ settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI") == "true":
     # A checkout passes or fails; new examples are looked for by everybody else.
     settings.load_profile("ci")
+
+
+collect_seldom()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """All modules of tests are imported."""
+    collect_seldom()
 
 
 @pytest.fixture(scope="session", autouse=True)

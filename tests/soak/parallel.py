@@ -4,7 +4,6 @@ Sets of strings have another order in every run of Python unless `PYTHONHASHSEED
 was seen to fail must fail again. So worlds are played in processes started with it, never in the caller's own.
 """
 
-import gc
 import multiprocessing
 import os
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from tests.soak.binding_faults import LOST_BINDINGS
 from tests.soak.planted import planted
 from tests.soak.running import REMEMBERED, Failed, Played, play
 from tests.soak.world import CALM, Plan
+from tests.support.garbage import collect_seldom
 from tests.support.trouble import Rates
 
 Outcome = Played | str
@@ -81,7 +81,7 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     before = os.environ.get("PYTHONHASHSEED")
     os.environ["PYTHONHASHSEED"] = "0"
     spawn = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(processes, mp_context=spawn, initializer=_collect_seldom)
+    executor = ProcessPoolExecutor(processes, mp_context=spawn, initializer=collect_seldom)
     try:
         yield executor
     finally:
@@ -90,10 +90,3 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
             del os.environ["PYTHONHASHSEED"]
         else:
             os.environ["PYTHONHASHSEED"] = before
-
-
-def _collect_seldom() -> None:
-    """What was imported is no garbage, and a world makes little of it that needs a collector: looking for it took
-    a tenth of the time."""
-    gc.freeze()
-    gc.set_threshold(20_000, 10, 10)
