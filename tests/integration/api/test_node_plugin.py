@@ -261,7 +261,8 @@ async def test_a_plugin_that_may_not_publish_for_its_driver_publishes_without_th
     del offers[3:]
     await publisher.publish()
 
-    (published,) = (await admin.list(RESOURCE_SLICES, field_selector=f"spec.driver={driver}")).items
+    of_plugin = f"spec.driver={driver},spec.nodeName={own}"
+    (published,) = (await admin.list(RESOURCE_SLICES, field_selector=of_plugin)).items
     assert [device.name for device in published.spec.devices] == ["disk-0", "disk-1", "disk-2"]
     assert not published.metadata.labels
 

@@ -431,8 +431,8 @@ def test_where_a_budget_spares_all_the_pod_waits_until_it_allows_one(play: Play)
         await world.settle(SPARED_SECONDS + 5)
         assert evicted == []
         assert (await world.scheduling("urgent")).status.message == (
-            "0 of 1 node is available: node a: claim gpu-0: 0 of 1 device free, 1 wanted. Remedy: free devices "
-            "or add nodes that have what is requested. Pod default/low could not be evicted: "
+            "0 of 1 node is available: node a: claim gpu-0: 0 of 1 device free, 1 wanted. Remedy: free resources, "
+            "request less, or add nodes that have what is requested. Pod default/low could not be evicted: "
             "Cannot evict pod as it would violate the pod's disruption budget."
         )
         await world.client.patch(
@@ -558,10 +558,10 @@ def test_a_missing_right_is_told_with_its_remedy(play: Play) -> None:
         status = (await world.scheduling("urgent")).status
         assert status.waiting_for == "EvictionForbidden"
         assert status.message == (
-            "0 of 1 node is available: node a: claim gpu-0: 0 of 1 device free, 1 wanted. Remedy: free devices "
-            "or add nodes that have what is requested. No pod could be evicted for it: Parley's account lacks the "
-            "right to create pods/eviction. Install the chart with preemption.enabled=true, or change preemption "
-            "of class gpu to Never"
+            "0 of 1 node is available: node a: claim gpu-0: 0 of 1 device free, 1 wanted. Remedy: free resources, "
+            "request less, or add nodes that have what is requested. No pod could be evicted for it: Parley's "
+            "account lacks the right to create pods/eviction. Install the chart with preemption.enabled=true, or "
+            "change preemption of class gpu to Never"
         )
         assert 5 <= len(asked) <= 12
 

@@ -502,12 +502,13 @@ async def test_the_largest_claims_are_drivers_to_mark(own: Claim, user: Client) 
 
 
 async def test_a_finalizer_that_is_there_several_times_is_its_drivers_to_remove(own: Claim) -> None:
-    twice = ["parley.dev/in-use", *MARKS["finalizers"], *MARKS["finalizers"]]
+    others = ["parley.dev/in-use", "example.com/in-use"]
+    twice = [*others, *MARKS["finalizers"], *MARKS["finalizers"]]
     await own.admin.patch(CLAIMS, "one", {"metadata": {**MARKS, "finalizers": twice}}, own.namespace)
 
     with pytest.raises(Forbidden, match="change no other metadata"):
-        await own.mark({"finalizers": None, "annotations": {NOTE: None}})
-    await own.mark({"finalizers": twice[:1], "annotations": {NOTE: None}})
+        await own.mark({"finalizers": others[:1], "annotations": {NOTE: None}})
+    await own.mark({"finalizers": others, "annotations": {NOTE: None}})
 
 
 NOTE = f"{DISKS}/allocating-on"
