@@ -29,7 +29,7 @@ cp performance-config.yaml templates/node.yaml "$results"
 etcd &
 sleep 0.3
 echo '    executor.go:731: creating 2 pods in namespace "test"'
-sleep 0.5
+sleep 2
 bound a
 bound b
 sleep 0.3
@@ -66,7 +66,7 @@ def test_a_turn_is_measured_from_the_announcement_to_the_last_binding(tmp_path: 
     turn = run(installed(tmp_path, source, WORKS), 3, pods=2, nodes=1, first=False)
 
     assert (turn.way, turn.turn, turn.pods, turn.nodes) == ("structured v1.37.0", 3, 2, 1)
-    assert 0 < turn.pods_per_second <= 4.5  # two pods in half a second or, on a busy machine, in more
+    assert 0 < turn.pods_per_second < 2  # two pods in two seconds; a busy machine may be late by one
     assert turn.own_pods_per_second == 3.2
 
 
