@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.docs-installed
 PYTEST := $(BIN)/pytest --durations=10 --durations-min=5
 STEPS ?= 1000000
-JOBS ?= 5
+JOBS ?= 3
 # programs that tests start are compiled once, not at each start
 unexport PYTHONDONTWRITEBYTECODE
 APART := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
@@ -50,8 +50,8 @@ lint: env
 	$(BIN)/lint-imports
 
 types: $(DOCS_STAMP)
-	$(GIVING_WAY) $(BIN)/mypy
-	$(GIVING_WAY) $(BIN)/pyright
+	$(BIN)/mypy
+	$(BIN)/pyright
 
 unit: $(DOCS_STAMP)
 	$(PYTEST) tests/unit
@@ -78,28 +78,10 @@ kind: machine ## the image and the chart on nodes in containers, made by kind; b
 kind-if-built: machine
 	$(PYTEST) -rs tests/kind
 
-# The parts of `make test`, in the order in which they start. A part that is named below has these tests; unit,
-# integration and e2e have what the others leave of their folder. Each part has control planes of its own, so tests
-# that share one are in one part; and all of tests.cluster.deployed are, because their Services have one address.
-PARTS := native e2e failover machines unit extender integration soak
-PART_native := $(addprefix tests/integration/,native \
-  driver/test_standalone.py driver/test_go_with_controller.py install/test_accounts_of_the_hooks.py)
-PART_failover := $(addprefix tests/integration/,corpus failover hostile)
-PART_extender := $(addprefix tests/integration/,devcluster extender)
-PART_machines := $(patsubst %,tests/e2e/test_%.py,as_a_user chart deployed install_page random_pods tutorials)
-PART_soak := tests/unit/soak
-COMPUTING := unit soak
-
-.PHONY: $(addprefix test-,$(PARTS))
-$(addprefix test-,$(PARTS)): test-%: $(DOCS_STAMP)
-	$(if $(filter $*,$(COMPUTING)),$(GIVING_WAY)) $(PYTEST) \
-	  $(or $(PART_$*),tests/$* $(addprefix --ignore=,$(filter tests/$*/%,$(foreach part,$(PARTS),$(PART_$(part))))))
-
-# Tests on a real cluster mostly wait, the others mostly compute, in the time that those leave.
-test: machine $(DOCS_STAMP) ## everything, JOBS=5 parts at once
-	@echo "Lint, types, unit, integration, e2e and kind tests, $(JOBS) parts at once. What one said is shown when it has ended."
-	@$(MAKE) --no-print-directory --jobs=$(JOBS) $(APART) GIVING_WAY="nice -n 5" \
-	  $(addprefix test-,$(PARTS)) check kind-if-built
+# Tests on a real cluster mostly wait, the others mostly compute.
+test: machine ## everything, JOBS=3 parts at once
+	@echo "Lint, types, unit, integration, e2e and kind tests, $(JOBS) at once. What one said is shown when it has ended."
+	@$(MAKE) --no-print-directory --jobs=$(JOBS) $(APART) check unit integration e2e kind-if-built
 
 docs: $(DOCS_STAMP) ## the docs site in dist/site, every link checked
 	$(BIN)/python -m mkdocs build --strict
