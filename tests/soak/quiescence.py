@@ -119,7 +119,7 @@ def remembered(controller: Controller) -> Iterator[str]:
     }
     pods = {pod.metadata.uid for pod in cluster.pods()}
     held = {holding.uid for holding in ledger}
-    reconciler = parts.reconciler
+    reconciler, publisher = parts.reconciler, parts.publisher
     found_in: dict[str, Collection[object]] = {
         "claims counted in limits": ledger.limits._place.keys() - held,
         "claims by pod in the ledger": [
@@ -143,6 +143,12 @@ def remembered(controller: Controller) -> Iterator[str]:
         "unbound pods": reconciler._unbound - pods,
         "pods that are gone": reconciler._noted,
         "own writes": cluster.own_writes._versions.keys() - there,
+        "PodSchedulings": {
+            user
+            for found in (publisher._wanted, publisher._written, publisher._versions, publisher._losses)
+            for user in found
+            if user.uid not in pods
+        },
     }
     for what, found in found_in.items():
         if found:

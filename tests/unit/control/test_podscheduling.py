@@ -341,13 +341,41 @@ async def was_there_before(published: Published) -> None:
     await published.deleted()
 
 
-@pytest.mark.parametrize("way", [is_told_late, was_there_before])
+async def was_collected_before(published: Published) -> None:
+    """The same, and its PodScheduling went while the controller restored: nothing more is seen of it."""
+    await published.gone()
+    published.publisher.exists(published.pod, asked=True)
+
+
+def remembered(publisher: Publisher) -> tuple[object, ...]:
+    return publisher._wanted, publisher._written, publisher._versions, publisher._losses
+
+
+@pytest.mark.parametrize("way", [is_told_late, was_there_before, was_collected_before])
 def test_nothing_is_remembered_of_pods_that_are_gone(way: Callable[[Published], Awaitable[None]]) -> None:
     async def story(world: World) -> None:
         published = Published(world, await world.pod())
         await way(published)
-        publisher = published.publisher
-        remembered = publisher._wanted, publisher._written, publisher._versions, publisher._losses
-        assert remembered == ({}, {}, {}, {})
+        assert remembered(published.publisher) == ({}, {}, {}, {})
+
+    played(story)
+
+
+def test_nor_of_one_that_goes_while_a_write_fails() -> None:
+    async def story(world: World) -> None:
+        there = {reference(await world.pod())}
+        publisher = Publisher(world.client, WorkQueue(), world.cluster.scheduling, there.__contains__)
+        (pod,) = there
+        publisher.want(pod, WAITING)
+
+        def fail(_: object) -> None:
+            there.clear()
+            publisher.forget(pod)
+            raise ServerError(500, "InternalError", "out of order")
+
+        world.before = fail
+        with pytest.raises(ServerError):
+            await publisher.close(pod)
+        assert remembered(publisher) == ({}, {}, {}, {})
 
     played(story)

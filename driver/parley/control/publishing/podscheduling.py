@@ -168,6 +168,7 @@ class Publisher:
     def exists(self, pod: PodReference, *, asked: bool) -> None:
         """A PodScheduling of an earlier run is there, and asks standalone drivers, or does not."""
         self._written[pod] = _ASKED if asked else _FINAL
+        self._forget_if_gone(pod)
 
     def bound(self, pod: PodReference, node: str) -> bool:
         """The pod is bound to the node: whether its PodScheduling shows so, and need not be written again."""
@@ -185,7 +186,6 @@ class Publisher:
         self._versions.pop(pod, None)
         if self._written.pop(pod, None) is not None:
             self._losses[pod] = self._losses.get(pod, 0) + 1
-        self._forget_if_gone(pod)
 
     def seen(self, pod: PodReference) -> None:
         """The cache shows the pod's PodScheduling anew. What was asked, if that is not what it asks, is written
@@ -239,6 +239,7 @@ class Publisher:
                 await self._write(pod, report, first=pod not in self._written)
             except BaseException:
                 self._wanted.setdefault(pod, report)
+                self._forget_if_gone(pod)
                 raise
         self._wrote(pod)
 
