@@ -7,7 +7,6 @@ and `node_files`, what they read by `prepare`, and how everything ends is `teard
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Self
 from parley.kube.client import Client
 from parley_devcluster import (
     binaries,
+    commands,
     control_plane,
     fake_nodes,
     kubeconfig,
@@ -202,10 +202,8 @@ class Cluster:
         program = str(self._layout.binaries / "kubectl")
         command = [program, f"--cache-dir={self.directory}/kubectl-cache", *arguments]
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment, check=False)
-        if done.returncode != 0:
-            raise ClusterError(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip()}")
-        return done.stdout
+        shown = f"kubectl {' '.join(arguments)}"
+        return commands.run(command, ClusterError, environment=environment, stdin=stdin or "", shown=shown)
 
     def import_images(self, node: str, archive: Path) -> None:
         """Let pods on that real node use the images of a `docker-archive` tar file. Raises `ClusterError`."""

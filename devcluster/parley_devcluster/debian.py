@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from parley_devcluster import commands
 from parley_devcluster.gobuild import Report, say
 
 CNI_PLUGINS = Path("/usr/lib/cni")
@@ -70,14 +70,9 @@ def absence(packages: list[str], said: str = "", who_needs: str = NODES) -> str:
 
 def _apt(arguments: list[str], packages: list[str], who_needs: str) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(
+    commands.run(
         ["apt-get", "-q", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT,
-        env=environment,
-        check=False,
+        lambda said: PackagesMissing(absence(packages, said, who_needs)),
+        limit=_LIMIT,
+        environment=environment,
     )
-    if done.returncode != 0:
-        said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-10:])
-        raise PackagesMissing(absence(packages, f"apt-get {arguments[0]} failed: {said}", who_needs))

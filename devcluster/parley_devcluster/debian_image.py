@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from parley_devcluster import commands
 from parley_devcluster.engine import Engine, EngineError
 from parley_devcluster.gobuild import Report, say
 
@@ -76,7 +76,4 @@ def command(base: BaseImage, archive: Path, authorities: Path) -> list[str]:
 def _run(arguments: Sequence[str]) -> None:
     if shutil.which(arguments[0]) is None:
         raise EngineError(f"{arguments[0]} is not on PATH: install the package {arguments[0]}")
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=_LIMIT, check=False)
-    if done.returncode != 0:
-        said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-15:])
-        raise EngineError(f"{' '.join(arguments)} failed (exit status {done.returncode}):\n{said}")
+    commands.run(arguments, EngineError, limit=_LIMIT)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-import subprocess
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from parley_devcluster import commands
 from parley_devcluster.binaries import cache_directory
 
 PODMAN = "podman"
@@ -49,7 +49,7 @@ class Engine:
         """Whether the engine itself answers; a client alone is often installed without one."""
         try:
             self.run("info", limit=_ANSWER)
-        except (EngineError, OSError, subprocess.TimeoutExpired):
+        except (EngineError, OSError):
             return False
         return True
 
@@ -63,20 +63,14 @@ class Engine:
 
     def run(self, *arguments: str, limit: float = _WORK, stdin: Path | None = None) -> str:
         """What the command printed; raises `EngineError` with the end of its stderr."""
-        with (stdin or Path(os.devnull)).open("rb") as given:
-            done = subprocess.run(
-                [self.program, *arguments],
-                env=self.environment(),
-                stdin=given,
-                capture_output=True,
-                text=True,
-                timeout=limit,
-                check=False,
-            )
-        if done.returncode != 0:
-            said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-15:])
-            raise EngineError(f"{self.name} {' '.join(arguments)} failed (exit status {done.returncode}):\n{said}")
-        return done.stdout
+        return commands.run(
+            [self.program, *arguments],
+            EngineError,
+            limit=limit,
+            environment=self.environment(),
+            stdin=stdin or "",
+            shown=f"{self.name} {' '.join(arguments)}",
+        )
 
     def save(self, image: str, archive: Path) -> None:
         """Write the image into an OCI archive; raises `EngineError`."""

@@ -7,7 +7,6 @@ The latter needs no registry (`kind_image`); its pods are connected here too (`k
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from parley_devcluster import kind_image, kind_network, machine, versions
+from parley_devcluster import commands, kind_image, kind_network, machine, versions
 from parley_devcluster.engine import ENGINES, Engine, find
 from parley_devcluster.gobuild import say
 from parley_devcluster.startup import ClusterError
@@ -151,9 +150,7 @@ def _patch(kind: str, content: Mapping[str, Any]) -> str:
 
 def _run(command: list[str], engine: Engine) -> None:
     settings = {**engine.environment(), "KIND_EXPERIMENTAL_PROVIDER": engine.name}
-    done = subprocess.run(command, capture_output=True, text=True, env=settings, timeout=_LIMIT, check=False)
-    if done.returncode != 0:
-        raise ClusterError(f"{' '.join(command)} failed: {done.stderr.strip()}")
+    commands.run(command, ClusterError, limit=_LIMIT, environment=settings)
 
 
 def main() -> int:

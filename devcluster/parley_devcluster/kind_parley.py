@@ -6,7 +6,6 @@ The image is built by the engine that the nodes run in and handed to them, for t
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from parley_devcluster import kind, kind_image, manifests, parley_image
+from parley_devcluster import commands, kind, kind_image, manifests, parley_image
 from parley_devcluster.debian import BUSYBOX
 from parley_devcluster.engine import Engine
 from parley_devcluster.gobuild import Report, say
@@ -75,13 +74,5 @@ def _helm(kubeconfig: Path, checkout: Path, chosen: Mapping[str, Any]) -> None:
         *("--namespace", manifests.NAMESPACE, "--create-namespace", "--values", "-"),
         *("--wait", "--timeout", f"{_LIMIT}s"),
     ]
-    done = subprocess.run(
-        command,
-        input=yaml.safe_dump(dict(chosen)),
-        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise ClusterError(f"{' '.join(command)} failed: {(done.stderr or done.stdout).strip()}")
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    commands.run(command, ClusterError, environment=environment, stdin=yaml.safe_dump(dict(chosen)))

@@ -12,13 +12,14 @@ import hashlib
 import os
 import random
 import socket
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
+
+from parley_devcluster import commands
 
 _INOTIFY_INSTANCES = 1024
 _PORTS = range(20000, 30000)  # below the ports that the kernel gives to outgoing connections
@@ -213,6 +214,4 @@ def _bound(stack: ExitStack) -> Iterator[int]:
 
 
 def _ip(*arguments: str) -> None:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=10, check=False)
-    if done.returncode != 0:
-        raise MachineError(f"`ip {' '.join(arguments)}` failed: {done.stderr.strip()}")
+    commands.run(["ip", *arguments], MachineError, limit=10)

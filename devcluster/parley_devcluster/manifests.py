@@ -7,7 +7,6 @@ The kustomization.yaml files are written by hand.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from parley_devcluster import binaries, versions
+from parley_devcluster import binaries, commands, versions
 
 CHART = Path("chart") / "parley"
 """Below deploy/."""
@@ -62,12 +61,8 @@ def template(deploy: Path, values: Mapping[str, Any], *arguments: str) -> str:
     """What the chart renders with these values, for a cluster of the version that is built here by default."""
     command = [str(helm()), "template", RELEASE, str(deploy / CHART), "--namespace", NAMESPACE]
     chosen = ["--kube-version", versions.KUBERNETES, "--values", "-", *arguments]
-    done = subprocess.run(
-        [*command, *chosen], input=yaml.safe_dump(dict(values)), capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"helm template failed: {done.stderr.strip()}")
-    return done.stdout
+    text = yaml.safe_dump(dict(values))
+    return commands.run([*command, *chosen], RuntimeError, stdin=text, shown="helm template")
 
 
 def rendered(deploy: Path) -> dict[Path, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from parley.kube.client import Client, NotFound
-from parley_devcluster import debian, machine, prepare, processes, state, teardown
+from parley_devcluster import commands, debian, machine, prepare, processes, state, teardown
 from parley_devcluster.api import NAMESPACES, NODES, ApiServer, when_found
 from parley_devcluster.component import Component
 from parley_devcluster.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
@@ -99,9 +98,8 @@ def import_images(layout: Layout, node: Node, archive: Path) -> None:
     """Let pods on the node use these images. Raises `ClusterError`."""
     client = (str(layout.binaries / "ctr"), "--address", str(node.containerd_socket), "--namespace", "k8s.io")
     command = [*client, "images", "import", str(archive)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_IMPORT_LIMIT, check=False)
-    if done.returncode != 0:
-        raise ClusterError(f"node {node.name!r}: the images could not be imported: {done.stderr.strip()}")
+    shown = f"importing images into node {node.name!r}"
+    commands.run(command, ClusterError, limit=_IMPORT_LIMIT, shown=shown)
 
 
 def _wait_for_nodes(layout: Layout, components: Mapping[str, Component], api: ApiServer) -> None:

@@ -2,6 +2,7 @@
 
 What happens                                           what is raised
 the server refuses (a code from 300 up)                the ApiError of the code
+a 404 with a page for browsers                         Garbled: another server answered
 no connection, connection lost, nothing in time        OutcomeUnknown, also where nothing was sent
 a write lost between gateway, API server and etcd      OutcomeUnknown (see `responses.leaves_write_open`)
 a watch that ends                                      nothing: the iteration ends
@@ -25,7 +26,7 @@ from yarl import URL
 from parley.kube import credentials, fencing, responses, unanswered
 from parley.kube.client import Client
 from parley.kube.credentials import Credentials
-from parley.kube.errors import OutcomeUnknown, Unreachable
+from parley.kube.errors import Garbled, OutcomeUnknown, Unreachable
 from parley.kube.transport import JSON, Call, RawEvent
 
 _QUICK = aiohttp.ClientTimeout(total=None)  # the limit is asyncio.timeout's: aiohttp rounds up to whole seconds
@@ -192,6 +193,8 @@ class HttpTransport:
     def _refused(self, call: Call, response: aiohttp.ClientResponse, content: bytes) -> Exception:
         if response.status == 401:
             self._credentials.doubt()
+        if responses.is_from_elsewhere(response.status, content):
+            return Garbled(f"{call}: the answer is a page for browsers")
         phrase = response.reason or "Unknown"
         error = responses.refusal(response.status, phrase, content, response.headers.get("Retry-After"))
         if call.writes and responses.leaves_write_open(error):

@@ -150,6 +150,11 @@ def unreadable(call: Call, error: Exception) -> OutcomeUnknown:
     return Garbled(f"{call}: the answer cannot be read as {call.resource.kind}: {error}")
 
 
+def is_from_elsewhere(code: int, content: bytes) -> bool:
+    """Whether no API server sent this 404, but a proxy or a web server: it does not say that the object is absent."""
+    return code == 404 and content.lstrip().startswith(b"<")
+
+
 def page(resource: Resource[T], content: bytes) -> tuple[Listing[T], str]:
     """A list answer, and with what to ask for the rest of the list, "" at its end.
 

@@ -157,7 +157,9 @@ def test_another_process_can_attach_to_the_cluster(cluster: Cluster) -> None:
 
 
 def test_a_failing_kubectl_tells_what_it_said(cluster: Cluster) -> None:
-    with pytest.raises(ClusterError, match=r'^kubectl get pod absent failed: Error.*pods "absent" not found$'):
+    with pytest.raises(
+        ClusterError, match=r'^kubectl get pod absent failed \(exit status 1\): Error.*pods "absent" not found$'
+    ):
         cluster.kubectl("get", "pod", "absent")
 
 

@@ -80,9 +80,13 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def served(
-    answers: Answers, place: Path, namespace: str = "", refused: frozenset[str] = frozenset()
+    answers: Answers,
+    place: Path,
+    namespace: str = "",
+    refused: frozenset[str] = frozenset(),
+    absent: bytes = orjson.dumps({"reason": "NotFound", "message": "not found"}),
 ) -> Iterator[Path]:
-    """The path of a kubeconfig of the server. Plurals in `refused` are forbidden."""
+    """The path of a kubeconfig of the server. Plurals in `refused` are forbidden; `absent` is the text of a 404."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -91,7 +95,7 @@ def served(
             if refused & set(url.path.split("/")):
                 code, content = 403, orjson.dumps({"reason": "Forbidden", "message": f"{url.path} is forbidden"})
             elif content is None:
-                code, content = 404, orjson.dumps({"reason": "NotFound", "message": "not found"})
+                code, content = 404, absent
             elif selector := parse_qs(url.query).get("fieldSelector"):
                 content = _selected(content, selector[0])
             self.send_response(code)

@@ -147,6 +147,16 @@ def test_something_else_that_answers(command: tuple[str, ...], path: str, tmp_pa
         assert said(tmp_path, *command, "--kubeconfig", str(config_)) == (Exit.NO_ANSWER, NO_API_SERVER)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("get", "classes"), ("doctor",), ("explain", "pod", "a"), ("uninstall", "--check")],
+)
+def test_a_server_of_web_pages(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Its 404 does not mean that there are no claims."""
+    with served({}, tmp_path, absent=b"<!DOCTYPE html><h1>404</h1>") as config_:
+        assert said(tmp_path, *command, "--kubeconfig", str(config_)) == (Exit.NO_ANSWER, NO_API_SERVER)
+
+
 def usage(command: str, arguments: str, message: str) -> str:
     return f"Usage: {command} {arguments}\nTry '{command} -h' for help.\n\nError: {message}\n"
 

@@ -24,7 +24,7 @@ from parley.kube.client import (
     Unauthorized,
 )
 from parley.kube.credentials import Credentials
-from parley.kube.errors import Unreachable
+from parley.kube.errors import Garbled, Unreachable
 from parley.kube.http import HttpClient
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -99,6 +99,13 @@ async def test_a_server_that_asks_to_slow_down_says_for_how_long(
     with pytest.raises(TooManyRequests) as caught:
         await client.list(PODS)
     assert caught.value.retry_after == seconds
+
+
+async def test_a_page_for_browsers_does_not_say_that_the_object_is_absent(serve: Serve) -> None:
+    """A proxy's, or that of a web server at the kubeconfig's address: after it a deletion may not count as done."""
+    client = await serve(answering(b"\n<!DOCTYPE html><h1>404 Not Found</h1>", 404))
+    with pytest.raises(Garbled, match=r"^DELETE pods default/a: the answer is a page for browsers$"):
+        await client.delete(PODS, "a", "default")
 
 
 async def test_an_answer_that_is_no_status_object_is_quoted(serve: Serve) -> None:

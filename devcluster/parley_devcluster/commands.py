@@ -1,0 +1,45 @@
+"""Programs that run to their end: what one printed, or why it failed as the caller's own error."""
+
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+_LINES = 15
+"""How many lines of what a program printed last an error has."""
+
+
+def run(
+    command: Sequence[str],
+    failure: Callable[[str], Exception],
+    *,
+    limit: float | None = None,
+    environment: Mapping[str, str] | None = None,
+    stdin: str | Path = "",
+    shown: str | None = None,
+) -> str:
+    """What the program printed on stdout.
+
+    `stdin` is a text or a file, `limit` is in seconds, and `environment` replaces this process's. Raises what
+    `failure` makes of a message where the program exits with another status than 0 or is not done within the limit.
+    The message begins with the command, or with `shown`.
+    """
+    shown = " ".join(command) if shown is None else shown
+    source = stdin.open() if isinstance(stdin, Path) else nullcontext(None)
+    with source as file:
+        try:
+            done = subprocess.run(
+                command,
+                **({"input": stdin} if file is None else {"stdin": file}),
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=limit,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise failure(f"{shown} was not done within {limit:.0f} s") from error
+    if done.returncode != 0:
+        last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-_LINES:])
+        raise failure(f"{shown} failed (exit status {done.returncode}): {last}")
+    return done.stdout
