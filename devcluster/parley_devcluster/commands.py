@@ -21,8 +21,8 @@ def run(
     """What the program printed on stdout.
 
     `stdin` is a text or a file, `limit` is in seconds, and `environment` replaces this process's. Raises what
-    `failure` makes of a message where the program exits with another status than 0 or is not done within the limit.
-    The message begins with the command, or with `shown`.
+    `failure` makes of a message where the program exits with another status than 0 or is not done in time. The
+    message begins with the command, or with `shown`.
     """
     shown = " ".join(command) if shown is None else shown
     source = stdin.open() if isinstance(stdin, Path) else nullcontext(None)

@@ -14,11 +14,12 @@ from parley.api.models import ResourceClass
 from parley.api.resources import CLASSES
 from parley.api.selectors import matches, suitable_nodes
 from parley.control.caches.cluster import ClusterCache
-from parley.control.claims.podclaims import NODES, Topic
+from parley.control.claims.podclaims import NODES
 from parley.control.presence import DriverPresence
 from parley.kube.client import Client, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.kube.queue import WorkQueue
+from parley.negotiation.waiting import Topic
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.driver import Capacity
 from parley.sdk.embedded import EmbeddedDriver

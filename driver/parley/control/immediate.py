@@ -18,9 +18,7 @@ from parley.api import reasons
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator, Busy
-from parley.control.caches.indexes import Key
 from parley.control.claims.named import without_pod
-from parley.control.claims.podclaims import Topic
 from parley.control.decision.decide import Blocked, Search, admit, none_viable, survey
 from parley.control.decision.eligible import SuitableNodes
 from parley.control.ledger import Holding
@@ -28,11 +26,12 @@ from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator
 from parley.control.state import State
 from parley.kube.backoff import Backoff, Pauses
+from parley.kube.cache import Key
 from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.negotiation.selection import ranked
-from parley.negotiation.waiting import UP_TO_DATE_SECONDS, WaitingLines
+from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Topic, WaitingLines
 from parley.sdk import PermanentError, Request
 from parley.sdk.checks import DriverFault
 from parley.sdk.immediate import FailedNodes, no_pod

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 from parley.api.models import Limit, ResourceClass
 from parley.api.selectors import selects
+from parley.negotiation.waiting import Topic
 
-Topic = tuple[str, ...]
 Labels = Mapping[str, str]
 
 

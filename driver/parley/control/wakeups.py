@@ -5,7 +5,7 @@ Whoever changes something wakes its topic; whoever keeps waiting lines subscribe
 
 from collections.abc import Callable, Collection
 
-from parley.control.claims.podclaims import Topic
+from parley.negotiation.waiting import Topic
 
 Listener = Callable[[Topic, Collection[str] | None], None]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from parley.api.models import ResourceClass
 from parley.api.selectors import matches, suitable_nodes
-from parley.control.caches.indexes import Key
 from parley.explain.capacity import capacity
 from parley.explain.claims import held
 from parley.explain.explaining import Waiting, waiting
 from parley.explain.snapshot import Snapshot
+from parley.kube.cache import Key
 from parley.kube.clock import rfc3339
 
 

@@ -31,7 +31,6 @@ from parley.api.resources import (
 )
 from parley.api.selectors import matches, selector_of
 from parley.control.caches.cluster import ClusterCache
-from parley.control.caches.indexes import Key
 from parley.control.decision.sight import pods_are_seen, show_cluster
 from parley.control.ledger import Ledger
 from parley.control.objects.pod import done
@@ -41,6 +40,7 @@ from parley.drivers import built_in
 from parley.explain.errors import Unanswerable
 from parley.explain.references import SnapshotReferences
 from parley.explain.times import seconds_since
+from parley.kube.cache import Key
 from parley.kube.client import Client, Forbidden, Listing, NotFound, Tombstone
 from parley.sdk.embedded import EmbeddedDriver
 

@@ -151,7 +151,7 @@ def unreadable(call: Call, error: Exception) -> OutcomeUnknown:
 
 
 def is_from_elsewhere(code: int, content: bytes) -> bool:
-    """Whether no API server sent this 404, but a proxy or a web server: it does not say that the object is absent."""
+    """Whether it is a 404 of a proxy or a web server: it does not say that the object is absent."""
     return code == 404 and content.lstrip().startswith(b"<")
 
 

@@ -17,6 +17,7 @@ from typing import Generic, NamedTuple, TypeVar
 K = TypeVar("K", bound=Hashable)
 Line = Hashable
 Topic = tuple[str, ...]
+"""Something whose change wakes waiting pods: ("class", NAME), ("claim", NAMESPACE, NAME), ("driver", NAME), ..."""
 Helps = Callable[[Collection[str] | None], bool]
 """Whether what changed on these nodes, and nowhere else, may help those who wait in a line; None: what a driver
 can allocate on whatever node."""

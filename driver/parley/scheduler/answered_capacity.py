@@ -11,8 +11,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from parley.control.caches.indexes import Key
 from parley.control.ledger import Ledger
+from parley.kube.cache import Key
 from parley.negotiation.waiting import Place
 from parley.sdk import PodReference
 

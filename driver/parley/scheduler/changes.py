@@ -17,10 +17,10 @@ from parley.api.builtin import (
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.api.volumes import PersistentVolumeClaim
 from parley.control.caches.cluster import ClusterCache
-from parley.control.caches.indexes import Key, named_claims
+from parley.control.caches.indexes import named_claims
 from parley.control.claims.named import failure_of
 from parley.control.claims.on_demand import shared_topic
-from parley.control.claims.podclaims import NODES, PREEMPTION, ROOM, Topic
+from parley.control.claims.podclaims import NODES, PREEMPTION, ROOM
 from parley.control.ledger import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
@@ -32,8 +32,10 @@ from parley.control.release.releases import out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
+from parley.kube.cache import Key
 from parley.kube.queue import WorkQueue
 from parley.negotiation.stranded import unavailable
+from parley.negotiation.waiting import Topic
 from parley.scheduler.pods import Pods
 from parley.scheduler.reconciler import Reconciler
 from parley.sdk import PodReference

@@ -19,7 +19,7 @@ from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.api.wording import counted, listed, noun_for
 from parley.control.allocation import Busy
-from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import viability_topics
 from parley.control.nominations import Nomination
 from parley.control.objects.pod import done, priority, reference
@@ -36,6 +36,7 @@ from parley.kube.client import (
 )
 from parley.negotiation.requests import requested
 from parley.negotiation.reservations import with_reserved
+from parley.negotiation.waiting import Topic
 from parley.scheduler.claim_victims import ClaimVictims, Exclusions, Plan, Preemptor
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import NODES, PREEMPTION, PodClaim, Problem
 from parley.control.decision.decide import (
     Blocked,
@@ -20,6 +19,7 @@ from parley.control.decision.decide import (
 from parley.control.decision.demand import Demand
 from parley.control.objects.pod import reference
 from parley.control.state import State
+from parley.kube.cache import Key
 from parley.kube.queue import Requeue
 from parley.negotiation.answers import by_reason
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome

@@ -7,7 +7,6 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
-from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
 from parley.control.decision.demand import Demand
@@ -19,6 +18,7 @@ from parley.control.objects.pod import done, priority, reference
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator, Departure
 from parley.control.state import State
+from parley.kube.cache import Key
 from parley.kube.client import BadRequest, Client, Forbidden, Invalid
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState

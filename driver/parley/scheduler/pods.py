@@ -7,11 +7,11 @@ from itertools import count
 
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import ClusterCache
-from parley.control.caches.indexes import Key
-from parley.control.claims.podclaims import NODES, Topic
+from parley.control.claims.podclaims import NODES
 from parley.control.objects.pod import priority, reference
+from parley.kube.cache import Key
 from parley.kube.queue import Requeue, WorkQueue
-from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, Place, WaitingLines
+from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, Place, Topic, WaitingLines
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.precedence import GIVES_WAY, Precedence
 from parley.scheduler.reporting import PodReporter

@@ -8,7 +8,7 @@ hands out some keys by their age alone, and a report about one pod may still be 
 from collections import Counter
 from collections.abc import Collection
 
-from parley.control.caches.indexes import Key
+from parley.kube.cache import Key
 
 GIVES_WAY = 8
 """So often in a row a pod gives way to others that have just come: there may always be some."""

@@ -11,13 +11,14 @@ from typing import Protocol
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator, Busy
-from parley.control.caches.indexes import Key, named_claims
+from parley.control.caches.indexes import named_claims
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.live import live_pod
 from parley.control.objects.pod import done, over, reference
 from parley.control.release.deallocation import Deallocator, Departure
 from parley.control.state import State
+from parley.kube.cache import Key
 from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid
 from parley.kube.queue import Requeue
 from parley.scheduler.claims_on_demand import ClaimsOnDemand

@@ -3,10 +3,10 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from parley.control.claims.podclaims import Problem, Topic
+from parley.control.claims.podclaims import Problem
 from parley.control.decision.decide import Blocked
 from parley.kube.queue import Requeue
-from parley.negotiation.waiting import Helps
+from parley.negotiation.waiting import Helps, Topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ for nothing.
 
 from collections.abc import Iterable
 
-from parley.control.claims.podclaims import Topic
+from parley.negotiation.waiting import Topic
 
 MOST_TOPICS = 8192
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
-from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Topic
+from parley.control.claims.podclaims import NODES, ROOM, PodClaim
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import EligibleNodes
 from parley.control.objects.pod import reference
@@ -34,6 +34,7 @@ from parley.negotiation.answers import (
     viable_for_all,
 )
 from parley.negotiation.rounds import Ask, Negotiation, Outcome
+from parley.negotiation.waiting import Topic
 from parley.scheduler.attempts import SelectedNode, StandaloneSession
 from parley.scheduler.entries import answer_of, scores_of
 from parley.scheduler.pods import Pods, now

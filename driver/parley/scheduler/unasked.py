@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling
-from parley.control.caches.indexes import Key
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import EligibleNodes
 from parley.control.ledger import Ledger
 from parley.control.objects.pod import reference
+from parley.kube.cache import Key
 from parley.negotiation.answers import Answer, viable_for_all
 from parley.negotiation.rounds import Ask, Outcome
 from parley.scheduler.answered_capacity import AnsweredCapacity

@@ -16,9 +16,9 @@ import structlog
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Pod, PodResourceClaim
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, PODS
-from parley.control.caches.indexes import Key
 from parley.control.objects.mirror import consumer, owner_pod_uid
 from parley.control.objects.pod import done, reference
+from parley.kube.cache import Key
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue, run_workers

@@ -16,8 +16,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from parley.api.builtin import BuiltinClaim
-from parley.control.caches.indexes import Key
 from parley.kube.backoff import Backoff
+from parley.kube.cache import Key
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.kube.queue import WorkQueue, run_workers

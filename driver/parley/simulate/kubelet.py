@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.control.caches.indexes import Key
 from parley.control.objects.pod import done
+from parley.kube.cache import Key
 from parley.kube.client import Client, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.kube.informer import Informer

@@ -15,8 +15,8 @@ from parley.api.models import PodScheduling
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.reasons import CLAIM_UNUSED
 from parley.api.resources import BUILTIN_CLAIMS, EVENTS, POD_SCHEDULINGS, PODS
-from parley.control.caches.indexes import Key
 from parley.control.objects.mirror import allocated, driver_of, nodes_of, offer_stands, owner_pod_uid, whereabouts
+from parley.kube.cache import Key
 from parley.kube.client import Client
 from parley.kube.informer import Informer
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from parley.api.builtin import BuiltinClaim, Node
 from parley.api.resources import BUILTIN_CLAIMS, NODES
-from parley.control.caches.indexes import Key
 from parley.control.objects.pod import done
+from parley.kube.cache import Key
 from parley.kube.client import Client
 from parley.kube.informer import Informer
 from parley.simulate.anti_affinity import PODS, Pod

@@ -86,7 +86,7 @@ def served(
     refused: frozenset[str] = frozenset(),
     absent: bytes = orjson.dumps({"reason": "NotFound", "message": "not found"}),
 ) -> Iterator[Path]:
-    """The path of a kubeconfig of the server. Plurals in `refused` are forbidden; `absent` is the text of a 404."""
+    """The path of a kubeconfig of the server. Plurals in `refused` are forbidden; `absent` is a 404's text."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

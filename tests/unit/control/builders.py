@@ -17,8 +17,7 @@ from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, EVENTS, NODES, PODS, TEMPLATES, Resource
 from parley.control.allocation import Allocator
 from parley.control.caches.cluster import ClusterCache
-from parley.control.caches.indexes import Key
-from parley.control.claims.podclaims import PodClaim, Topic
+from parley.control.claims.podclaims import PodClaim
 from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.claims.stranding import Stranding
 from parley.control.decision.sight import pods_are_seen
@@ -37,9 +36,11 @@ from parley.control.reservation_pods import ReservationPods, ReservationPodSetti
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.drivers.tokens import TokensDriver
+from parley.kube.cache import Key
 from parley.kube.informer import OnChange
 from parley.kube.memory import MemoryServer
 from parley.kube.queue import WorkQueue
+from parley.negotiation.waiting import Topic
 from parley.sdk import Allocation, Driver, PodReference
 from parley.sdk.embedded import EmbeddedDriver
 from parley.simulate.cluster import loop_clock

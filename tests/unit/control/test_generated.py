@@ -18,9 +18,9 @@ from parley.api.builtin import Pod
 from parley.api.names import DEVICE_CLASS, FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS
 from parley.control.claims.gathering import gather
-from parley.control.claims.podclaims import Topic
 from parley.control.objects.mirror import ClassRequest
 from parley.control.objects.standin import stand_in
+from parley.negotiation.waiting import Topic
 
 
 async def nothing(world: World, pod: Pod) -> None:

@@ -7,7 +7,7 @@ from tests.unit.control.builders import NAMESPACE, a_pod, generated_for
 
 from parley.api.builtin import BuiltinClaim, Pod, PodResourceClaimStatus
 from parley.control.caches.generated_claims import GeneratedClaims
-from parley.control.caches.indexes import Key
+from parley.kube.cache import Key
 
 
 def naming(pod: Pod, claim: str) -> Pod:

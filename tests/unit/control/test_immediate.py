@@ -11,9 +11,9 @@ from parley.api.conditions import ConditionUpdate
 from parley.api.meta import Condition
 from parley.api.models import ResourceClaim
 from parley.api.resources import CLASSES
-from parley.control.caches.indexes import Key
 from parley.control.immediate import PAUSES
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
+from parley.kube.cache import Key
 from parley.kube.client import Invalid
 from parley.sdk import Allocation, Held, PermanentError, Request
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.unit.control.builders import a_class
 
 from parley.api.models import ResourceClass
-from parley.control.limits import Limits, Topic, limit_for, topic
+from parley.control.limits import Limits, limit_for, topic
+from parley.negotiation.waiting import Topic
 
 
 def limited(*limits: Mapping[str, Any]) -> ResourceClass:

@@ -14,9 +14,10 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
 from parley.control.claims.gathering import gather
 from parley.control.claims.named import NamedClaim, has_mirror, is_outdated, misunderstood
 from parley.control.claims.on_demand import shared_topic
-from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.objects.mirror import MAX_USERS, ClassRequest, consumer
 from parley.control.objects.standin import stand_in
+from parley.negotiation.waiting import Topic
 from parley.sdk import PodReference
 
 Given = Callable[[World], Awaitable[None]]

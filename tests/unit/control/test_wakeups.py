@@ -2,8 +2,9 @@
 
 from collections.abc import Collection
 
-from parley.control.claims.podclaims import NODES, Topic
+from parley.control.claims.podclaims import NODES
 from parley.control.wakeups import Wakeups
+from parley.negotiation.waiting import Topic
 
 
 def test_every_subscriber_hears_of_each_change_in_the_order_of_subscription() -> None:

@@ -30,7 +30,6 @@ from parley.control.caches import kept
 from parley.control.caches.entries import names_more
 from parley.control.caches.generated_claims import GeneratedClaims
 from parley.control.caches.indexes import (
-    Key,
     claiming_on,
     indexed_claims,
     naming_more,
@@ -46,6 +45,7 @@ from parley.control.caches.refusals import Mirrored, Refusals
 from parley.control.caches.usage import Usage
 from parley.control.caches.volumes import Volumes, volume_claims
 from parley.control.objects.reservation_pod import reserved_on
+from parley.kube.cache import Key
 from parley.kube.client import Client
 from parley.kube.informer import Informer, OnChange
 from parley.negotiation.requests import Amounts, amounts

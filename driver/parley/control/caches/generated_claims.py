@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from parley.api.builtin import BuiltinClaim, Pod, PodResourceClaimStatus
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
-from parley.control.caches.indexes import Key
 from parley.control.objects.mirror import owner_pod_uid
+from parley.kube.cache import Key
 
 
 class GeneratedClaims:

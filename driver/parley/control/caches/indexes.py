@@ -6,11 +6,9 @@ from parley.api.builtin import Pod, ShortenedPodSpec
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.caches.entries import claims_named
 from parley.control.objects.standin import owner_uid
+from parley.kube.cache import Key
 from parley.negotiation.waiting import Topic
 from parley.sdk.referenced import room_topic, topic_of
-
-Key = tuple[str, str]
-"""Namespace and name."""
 
 
 def named_claims(pod: Pod) -> Sequence[Key]:

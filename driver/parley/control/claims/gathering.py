@@ -12,16 +12,17 @@ from parley.api.builtin import Pod, PodResourceClaim
 from parley.api.models import ResourceClass
 from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.entries import evaluated, has_too_many, number_of
-from parley.control.caches.indexes import Key
 from parley.control.claims.checks import first_problem
 from parley.control.claims.generated import GENERATED, TEMPLATED, GeneratedClaim, Templated
 from parley.control.claims.named import USABLE, NamedClaim
 from parley.control.claims.on_demand import on_demand, shared_topic
-from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.objects.mirror import asked, is_mirror, of_spec, owner_pod
 from parley.control.objects.pod import reference
 from parley.control.objects.standin import is_stand_in
 from parley.control.state import State
+from parley.kube.cache import Key
+from parley.negotiation.waiting import Topic
 from parley.sdk.checks import too_many_claims
 
 

@@ -6,8 +6,8 @@ The garbage collector deletes such a mirror at once. Whoever made it again and a
 from typing import Any
 
 from parley.api.resources import Resource
-from parley.control.caches.indexes import Key
 from parley.control.caches.refusals import Mirrored
+from parley.kube.cache import Key
 from parley.kube.client import Client, NotFound
 
 

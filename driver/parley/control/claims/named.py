@@ -13,7 +13,7 @@ from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING, CONDITION_FAILED, CONDITION_RELEASING
 from parley.control.claims.checks import Check
 from parley.control.claims.messages import class_not_found, refused, taken, too_large
-from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding, Phase
 from parley.control.objects.mirror import (
@@ -28,6 +28,7 @@ from parley.control.objects.mirror import (
 from parley.control.objects.standin import being_deallocated
 from parley.control.release.receipts import waits_for
 from parley.control.state import State
+from parley.negotiation.waiting import Topic
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.immediate import no_pod
 from parley.sdk.referenced import NotRead

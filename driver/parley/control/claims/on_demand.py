@@ -21,7 +21,7 @@ from parley.api.names import (
     SUBDOMAIN,
     driver_annotation,
 )
-from parley.control.caches.indexes import Key
+from parley.kube.cache import Key
 from parley.negotiation.waiting import Topic
 
 _NAME = re.compile(SUBDOMAIN)

@@ -23,9 +23,7 @@ from parley.control.objects.mirror import (
     offer_stands,
 )
 from parley.negotiation.states import ClaimState
-
-Topic = tuple[str, ...]
-"""Something whose change wakes waiting pods: ("class", NAME), ("claim", NAMESPACE, NAME), ("driver", NAME), ..."""
+from parley.negotiation.waiting import Topic
 
 NODES: Topic = ("nodes",)
 """Nodes, and the pods on them: what a scheduler decides by."""

@@ -16,7 +16,6 @@ from parley.api.names import CONDITION_FAILED, CONDITION_NEEDED, CONDITION_STRAN
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.api.wording import listed
 from parley.control.allocation import Busy
-from parley.control.caches.indexes import Key
 from parley.control.caches.shortened import MAX_FINALIZERS
 from parley.control.claims.checks import first_problem
 from parley.control.claims.mirrored import MadeMirrors
@@ -39,6 +38,7 @@ from parley.control.release.deallocation import Deallocator
 from parley.control.release.keeping import Keeping
 from parley.control.state import State
 from parley.kube.backoff import Backoff, Pauses
+from parley.kube.cache import Key
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.kube.queue import Requeue
 from parley.sdk.immediate import is_pending

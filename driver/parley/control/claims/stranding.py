@@ -16,7 +16,6 @@ from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim
 from parley.api.names import API_VERSION, CONDITION_FAILED, CONDITION_STRANDED
 from parley.control.allocation import Busy
-from parley.control.caches.indexes import Key
 from parley.control.claims.named import failure_of, without_pod
 from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding
@@ -24,6 +23,7 @@ from parley.control.publishing.events import Recorder
 from parley.control.release.deallocation import Deallocator
 from parley.control.release.releases import out_of_service
 from parley.control.state import State
+from parley.kube.cache import Key
 from parley.kube.clock import Clock, moment
 from parley.negotiation.stranded import Obstacle, remedy, unavailable, unavailable_since
 from parley.sdk import Stranded

@@ -6,11 +6,11 @@ from parley.api.models import ResourceClaimTemplate
 from parley.api.names import API_VERSION
 from parley.api.resources import BUILTIN_TEMPLATES, TEMPLATES
 from parley.control.caches.cluster import ClusterCache
-from parley.control.caches.indexes import Key
 from parley.control.claims.messages import refused, taken
 from parley.control.claims.mirrored import MadeMirrors
 from parley.control.objects.mirror import owned_by, parameters_too_large, template_mirror
 from parley.control.publishing.events import Recorder
+from parley.kube.cache import Key
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from parley.api import reasons
-from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem, Topic
+from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem
 from parley.control.decision.demand import Demand, demand_of
 from parley.control.decision.eligible import EligibleNodes
 from parley.control.decision.kept import kept_nodes
@@ -23,7 +23,7 @@ from parley.negotiation.answers import Answers, viable_for_all, without
 from parley.negotiation.nowhere import apart, nowhere, where
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Ask, Outcome, negotiate
 from parley.negotiation.selection import ranked
-from parley.negotiation.waiting import Helps
+from parley.negotiation.waiting import Helps, Topic
 from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters
 from parley.sdk.referenced import NotRead

@@ -20,8 +20,8 @@ from msgspec import to_builtins
 from parley.api.models import PodScheduling
 from parley.api.names import API_VERSION, DRIVERS_LABEL, FIELD_MANAGER, STANDALONE
 from parley.api.resources import POD_SCHEDULINGS
-from parley.control.caches.indexes import Key
 from parley.kube.backoff import Backoff
+from parley.kube.cache import Key
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome

@@ -16,7 +16,6 @@ from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.names import GENERATED_LABEL
 from parley.control.allocation import Busy
-from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import ROOM
 from parley.control.ledger import Holding, Phase, Written
 from parley.control.objects.mirror import owner_pod, owner_pod_uid
@@ -27,6 +26,7 @@ from parley.control.release.releases import Releases
 from parley.control.release.unseen_users import UnseenUsers
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
+from parley.kube.cache import Key
 from parley.kube.client import NotFound, OutcomeUnknown
 from parley.negotiation.availability import SelectedNodes
 from parley.sdk import PodReference

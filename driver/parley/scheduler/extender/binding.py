@@ -12,7 +12,6 @@ import structlog
 from parley.api.builtin import Pod
 from parley.api.wording import listed
 from parley.control.allocation import Busy
-from parley.control.caches.indexes import Key
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
@@ -20,6 +19,7 @@ from parley.control.decision.kept import kept_nodes
 from parley.control.objects.pod import over, priority, reference
 from parley.control.room import Asker, lacking
 from parley.control.state import State
+from parley.kube.cache import Key
 from parley.kube.client import ApiError, Conflict, OutcomeUnknown
 from parley.negotiation.requests import requested
 from parley.negotiation.states import ClaimState

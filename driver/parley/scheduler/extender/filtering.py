@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.claims.messages import first_in_line
-from parley.control.claims.podclaims import PREEMPTION, PodClaim, Problem, Topic
+from parley.control.claims.podclaims import PREEMPTION, PodClaim, Problem
 from parley.control.decision.decide import (
     Blocked,
     Search,
@@ -23,6 +23,7 @@ from parley.control.objects.pod import priority, reference
 from parley.control.state import State
 from parley.negotiation.rounds import Outcome, negotiate
 from parley.negotiation.states import ClaimState
+from parley.negotiation.waiting import Topic
 from parley.scheduler.candidates import ProposedNodes, common_nodes
 from parley.scheduler.claim_victims import may_take
 from parley.scheduler.extender.assumed import AssumedPod, AssumedPods

@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 
-from parley.control.caches.indexes import Key
+from parley.kube.cache import Key
 
 
 class Notifications:

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from parley.api.builtin import Pod
-from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PREEMPTION, PodClaim, Problem
 from parley.control.objects.pod import reference
+from parley.kube.cache import Key
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
 from parley.scheduler.claim_preemption import Postponed

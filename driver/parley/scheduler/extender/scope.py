@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from parley.api.builtin import DeviceClass, Pod
 from parley.control.caches.entries import evaluated, has_too_many
-from parley.control.claims.podclaims import PodClaim, Topic
+from parley.control.claims.podclaims import PodClaim
+from parley.negotiation.waiting import Topic
 
 _CORE = ("kubernetes.io/", "requests.")
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"

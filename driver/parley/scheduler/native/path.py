@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator
-from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
 from parley.control.ledger import Holding
@@ -16,6 +15,7 @@ from parley.control.objects.pod import done, reference
 from parley.control.records import Records
 from parley.control.restoring import adopt
 from parley.control.state import State
+from parley.kube.cache import Key
 from parley.kube.queue import Requeue
 from parley.negotiation.nowhere import where
 from parley.negotiation.states import ClaimState, Step, next_step

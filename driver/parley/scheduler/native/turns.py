@@ -13,9 +13,10 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator
 from parley.control.claims.messages import first_in_line
-from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.objects.pod import priority
 from parley.control.state import State
+from parley.negotiation.waiting import Topic
 from parley.scheduler.pods import Pods
 
 

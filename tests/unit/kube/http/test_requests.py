@@ -102,7 +102,7 @@ async def test_a_server_that_asks_to_slow_down_says_for_how_long(
 
 
 async def test_a_page_for_browsers_does_not_say_that_the_object_is_absent(serve: Serve) -> None:
-    """A proxy's, or that of a web server at the kubeconfig's address: after it a deletion may not count as done."""
+    """It may be a proxy's, or a web server's at the kubeconfig's address. No deletion counts as done by it."""
     client = await serve(answering(b"\n<!DOCTYPE html><h1>404 Not Found</h1>", 404))
     with pytest.raises(Garbled, match=r"^DELETE pods default/a: the answer is a page for browsers$"):
         await client.delete(PODS, "a", "default")
