@@ -56,9 +56,10 @@ def with_chart_version(chart: str, version: str) -> str:
     return re.sub(r"(?m)^(version|appVersion): .*$", rf'\1: "{version}"', chart)
 
 
-def with_tag(page: str, version: str) -> str:
-    """The text of a page whose values name the image's tag, with this version there."""
-    return re.sub(r'(?m)^  tag: "[^"]+"$', f'  tag: "{version}"', page)
+def with_image(page: str, version: str) -> str:
+    """The text of a page that names the image (in commands, a Dockerfile, values), with this version there."""
+    of_image = r'(?m)(registry\.example\.com/parley:|parley-(?=[^ ]+-image-)|^  tag: ")\d+\.\d+\.\d+(-rc\.\d+)?'
+    return re.sub(of_image, rf"\g<1>{version}", page)
 
 
 def released(changelog: str, version: str, day: date) -> str:
@@ -76,7 +77,7 @@ def edits(root: Path, version: str, day: date) -> dict[Path, str]:
     """The new text of every file that has a version."""
     new: dict[Path, Edit] = {root / name: with_version for name in ("pyproject.toml", "devcluster/pyproject.toml")}
     new |= dict.fromkeys(root.glob("deploy/chart/*/Chart.yaml"), with_chart_version)
-    new[root / "docs" / "install.md"] = with_tag
+    new |= {root / "docs" / page: with_image for page in ("install.md", "tutorials/first-driver.md")}
     texts = {file: edit(file.read_text(), version) for file, edit in new.items()}
     changelog = root / "CHANGELOG.md"
     return texts | {changelog: released(changelog.read_text(), version, day)}

@@ -158,13 +158,15 @@ async def test_a_drivers_image_is_made_of_it_and_pushed_as_the_tutorial_says(
 ) -> None:
     if container_engine.name != engine.PODMAN:
         pytest.skip(f"{container_engine.name} can't be told where registry.example.com is, podman can")
-    container_engine.run("tag", image, "parley:dev")
+    page = CHECKOUT / "docs" / "tutorials" / "first-driver.md"
+    (base,) = re.findall(r"(?m)^FROM (\S+)$", page.read_text())
+    container_engine.run("tag", image, base)
     registry = Registry()
     settings = tmp_path / "registries.conf"
     async with registry.serving() as address:
         settings.write_text(PLAIN_HTTP)
         own = {"CONTAINERS_REGISTRIES_CONF": str(settings), "HTTP_PROXY": f"http://{address}"}
-        for step in steps(CHECKOUT / "docs" / "tutorials" / "first-driver.md"):
+        for step in steps(page):
             if isinstance(step, File):
                 take(step, tmp_path)
             elif step.where == "With a container engine":

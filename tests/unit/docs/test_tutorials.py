@@ -42,6 +42,14 @@ def test_files_that_are_named_are_made(page: Path) -> None:
             assert set(re.findall(r"(?m)^COPY (\S+)", step.text)) <= made
 
 
+def test_images_are_made_from_the_one_that_the_page_about_installing_builds() -> None:
+    install = (ROOT / "docs" / "install.md").read_text()
+    (built,) = re.findall(r"(?m)^docker build .* -t (\S+) \.$", install)
+    pages = [install, *(page.read_text() for page in TUTORIALS)]
+
+    assert [base for page in pages for base in re.findall(r"(?m)^FROM (\S+)$", page)] == [built] * 2
+
+
 MISTAKES = [
     ("first-driver", "slots.py", "if held.data", "if not held.data"),
     ("node-part", "scratch_node.py", ", exist_ok=True", ""),

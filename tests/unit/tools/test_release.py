@@ -55,8 +55,9 @@ def checkout(tmp_path: Path, author: None) -> Path:
     shutil.copytree(ROOT / "crds", root / "crds")
     shutil.copytree(ROOT / "tools", root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     (root / "CHANGELOG.md").write_text(CHANGELOG)
-    (root / "docs").mkdir()
-    shutil.copy(ROOT / "docs" / "install.md", root / "docs")
+    (root / "docs" / "tutorials").mkdir(parents=True)
+    for name in ("install.md", "tutorials/first-driver.md"):
+        (root / "docs" / name).write_text(release.with_image((ROOT / "docs" / name).read_text(), "0.1.0"))
     git(root, "init", "--quiet", "--initial-branch", "main")
     git(root, "add", "--all")
     git(root, "commit", "--quiet", "--message", "All")
@@ -131,7 +132,12 @@ def test_a_release_is_a_commit_and_a_tag_on_the_branch_at_hand(
         assert release.version_of((checkout / name).read_text()) == "0.2.0"
     chart = yaml.safe_load((checkout / "deploy" / "chart" / "parley" / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == ("0.2.0", "0.2.0")
-    assert '  tag: "0.2.0"\n' in (checkout / "docs" / "install.md").read_text()
+    install = (checkout / "docs" / "install.md").read_text()
+    assert '  tag: "0.2.0"\n' in install
+    assert "-t registry.example.com/parley:0.2.0 ." in install
+    assert "oci-archive:parley-0.2.0-image-amd64.tar" in install
+    assert "0.1.0" not in install
+    assert "FROM registry.example.com/parley:0.2.0\n" in (checkout / "docs/tutorials/first-driver.md").read_text()
     assert git(checkout, "status", "--porcelain") == ""
 
 
