@@ -5,11 +5,9 @@ namespace.
 """
 
 import asyncio
-import os
 import re
 import shutil
 import signal
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,6 +15,7 @@ from pathlib import Path
 
 from tests.cluster.starting import DEPLOY
 from tests.cluster.watching import LIMIT
+from tests.support.shell import PROGRAMS, path
 
 from parley_devcluster import Cluster
 from parley_devcluster.processes import MARK
@@ -53,8 +52,13 @@ class Reader:
         (folder / "licences.py").write_text(code)
         kubeconfig = folder / "kubeconfig"
         shutil.copy(cluster.kubeconfig, kubeconfig)
-        path = f"{cluster.directory / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-        given = {"KUBECONFIG": str(kubeconfig), "HOME": str(folder), "PATH": path, MARK: str(cluster.directory)}
+        programs = path(cluster.directory / "bin", PROGRAMS)
+        given = {
+            "KUBECONFIG": str(kubeconfig),
+            "HOME": str(folder),
+            "PATH": programs,
+            MARK: str(cluster.directory),
+        }
         chosen = ("config", "set-context", "--current", f"--namespace={namespace}", f"--kubeconfig={kubeconfig}")
         cluster.kubectl(*chosen)
         return cls(cluster, folder, {"PYTHONUNBUFFERED": "1", **given, **environment})

@@ -5,10 +5,8 @@ Only what is this machine's own comes from here: Parley's image under the name t
 registry, and the folders of its two kubelets.
 """
 
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 import yaml
 from tests.cluster.deployed import logs, machine
 from tests.cluster.starting import DEPLOY, require_machine
+from tests.support.shell import PROGRAMS, path, tried
 from tests.support.shown import below
 
 from parley_devcluster import Cluster, manifests
@@ -61,12 +60,9 @@ class Shell:
 
     def tried(self, block: str) -> subprocess.CompletedProcess[str]:
         """What became of the block."""
-        programs = (manifests.helm().parent, self.cluster.directory / "bin", Path(sys.executable).parent)
-        path = ":".join([*map(str, programs), os.environ["PATH"]])
-        environment = {"PATH": path, "HOME": str(self.folder), "KUBECONFIG": str(self.cluster.kubeconfig)}
-        return subprocess.run(
-            ["bash", "-euxc", block], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
-        )
+        programs = path(manifests.helm().parent, self.cluster.directory / "bin", PROGRAMS)
+        own = {"PATH": programs, "HOME": str(self.folder), "KUBECONFIG": str(self.cluster.kubeconfig)}
+        return tried(f"set -x\n{block}", self.folder, own)
 
 
 def here(cluster: Cluster, values: dict[str, Any]) -> dict[str, Any]:

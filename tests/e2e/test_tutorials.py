@@ -11,6 +11,7 @@ from tests.cluster.node_plugins import may_publish
 from tests.cluster.nodes import wait_for_registration
 from tests.cluster.starting import directory, require_machine
 from tests.support.pages import ROOT, Command, File, follow, steps, take
+from tests.support.shell import PROGRAMS, path
 from tests.support.shown import shown
 
 from parley.cli.permissions import account_name
@@ -22,7 +23,6 @@ pytestmark = pytest.mark.cluster
 
 TUTORIALS = ROOT / "docs" / "tutorials"
 DEVICE, NODE_PART = TUTORIALS / "device.md", TUTORIALS / "node-part.md"
-PROGRAMS = Path(sys.executable).parent
 SCRATCH = "scratch.example.com"
 DRIVERS_PLACE = "Where the driver runs"
 
@@ -47,7 +47,7 @@ def kubectl(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
     folder = tmp_path_factory.mktemp("devices")
     files(DEVICE, folder)
     kubeconfig = parley_cluster("up", "--directory", place, "--devices", folder / "devices")
-    yield {"KUBECONFIG": kubeconfig, "PATH": f"{place / 'bin'}:{os.environ['PATH']}"}
+    yield {"KUBECONFIG": kubeconfig, "PATH": path(place / "bin")}
     parley_cluster("down", "--directory", place)
 
 
@@ -87,7 +87,7 @@ def run_as_the_page_on_nodes_does(cluster: Cluster, folder: Path) -> None:
     cluster.component("tutorial-node-1").stop(limit=20)
     may_publish(cluster)
     account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node="node-1")
-    command = shown((ROOT / "docs" / "node-driver.md").read_text(), "parley-kubelet")
+    command = shown((ROOT / "docs" / "node-driver.md").read_text(), "PYTHONPATH=. parley-kubelet")
     plugin = start_on_the_node(cluster, "page", command, folder, {"KUBECONFIG": account})
     plugin.stop(limit=20)
     assert "Forbidden" not in plugin.log.read_text()
@@ -127,9 +127,7 @@ def start_on_the_node(
 
 def start(cluster: Cluster, name: str, command: str, folder: Path, environment: Mapping[str, Path]) -> Component:
     """Type the command in the folder, where the driver's code is."""
-    path = {
-        "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
-        "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}",
-    }
-    settings = {**path, **{key: str(value) for key, value in environment.items()}}
-    return cluster.add_program(name, ["/bin/bash", "-c", f"cd {folder} && exec {command}"], environment=settings)
+    own = {"PATH": path(PROGRAMS), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    settings = {**own, **{key: str(value) for key, value in environment.items()}}
+    typed = f"cd {folder} && exec env {command}"
+    return cluster.add_program(name, ["/bin/bash", "-c", typed], environment=settings)

@@ -3,12 +3,11 @@
 Its Makefile, examples and manifests are this checkout's, and so is the environment, which counts as made.
 """
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.support.shell import PROGRAMS, typed
 
 ROOT = Path(__file__).parents[2]
 _LINKED = ("Makefile", "requirements.lock", "pyproject.toml", "devcluster", "examples", "deploy", "crds")
@@ -28,7 +27,7 @@ class Shell:
         for name in _LINKED:
             (folder / name).symlink_to(ROOT / name)
         (folder / ".venv").mkdir()
-        (folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+        (folder / ".venv" / "bin").symlink_to(PROGRAMS)
         (folder / ".venv" / ".installed").touch()
         return cls(folder, environment)
 
@@ -36,13 +35,4 @@ class Shell:
         """What the command printed to stdout; it must not fail."""
         if command.startswith("export "):
             self.exports.append(command)
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", "\n".join([*self.exports, command])],
-            cwd=self.folder,
-            env={**os.environ, **self.environment},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
-        return done.stdout
+        return typed("\n".join([*self.exports, command]), self.folder, self.environment)

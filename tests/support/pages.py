@@ -5,14 +5,13 @@ are commands, and what follows is what they print: a line of three dots stands f
 line for any text. The title of a console block says what it needs.
 """
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+
+from tests.support.shell import PROGRAMS, path, typed
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r'(?m)^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL)
@@ -69,18 +68,9 @@ def take(
 
 def run(command: Command, folder: Path, environment: Mapping[str, str]) -> None:
     """Fails if the command does, or prints something else than the page shows."""
-    path = f"{Path(sys.executable).parent}:{environment.get('PATH', os.environ['PATH'])}"
-    ended = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command.line],
-        cwd=folder,
-        env={**os.environ, **environment, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, f"{command.line}: {ended.stdout}{ended.stderr}"
-    difference = f"{command.line} printed\n{ended.stdout}\nand not\n{command.shown}"
-    assert is_shown(ended.stdout, command.shown), difference
+    printed = typed(command.line, folder, {**environment, "PATH": f"{PROGRAMS}:{environment.get('PATH', path())}"})
+    difference = f"{command.line} printed\n{printed}\nand not\n{command.shown}"
+    assert is_shown(printed, command.shown), difference
 
 
 def is_shown(printed: str, shown: str) -> bool:

@@ -3,16 +3,15 @@
 import glob
 import itertools
 import json
-import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from tests.support.checkout import Shell
+from tests.support.shell import PROGRAMS, path, tried
 from tests.support.shown import commands
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -135,7 +134,7 @@ ELSEWHERE: tuple[tuple[str, str, str], ...] = (
     ("docs/install.md", r"helm (install|lint|upgrade|rollback|history) |helm uninstall .* --wait", INSTALL_PAGE),
     ("docs/install.md", r"kubectl (label|apply -f|wait|exec|get|delete -f) ", INSTALL_PAGE),
     ("docs/install.md", r"helm uninstall .* --no-hooks|parley uninstall|kubectl (apply|delete) .*-k ", INSTALL),
-    ("docs/node-driver.md", r"parley-kubelet ", "tests/e2e/test_tutorials.py"),
+    ("docs/node-driver.md", r"PYTHONPATH=\. parley-kubelet ", "tests/e2e/test_tutorials.py"),
     ("docs/quickstart.md", r"make cluster|export ", USER),
     ("docs/quickstart.md", r"kubectl |parley (explain|driver run)", NATIVE),
     ("docs/releasing.md", r"python -m tools.release ", "tests/unit/tools/test_release.py"),
@@ -187,8 +186,7 @@ def test_completion_is_a_script_that_bash_takes(folder: Path) -> None:
     (command,) = [
         command for command, _ in commands((ROOT / "docs" / "cli.md").read_text()) if "source" in command
     ]
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
-    done = subprocess.run(["bash", "-euc", command], env=environment, capture_output=True, text=True, check=False)
+    done = tried(command, folder, {"PATH": path(PROGRAMS)})
 
     assert (done.returncode, done.stderr) == (0, "")

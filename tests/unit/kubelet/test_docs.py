@@ -9,6 +9,7 @@ import pytest
 import yaml
 from examples.scratch.scratch_node import Place, ScratchNode
 from pydantic import BaseModel
+from tests.support.shell import PROGRAMS, path, tried
 from tests.support.shown import blocks as shell_blocks
 
 from parley_kubelet import edits, hooks
@@ -79,3 +80,17 @@ def test_it_shows_what_the_doctor_prints(tmp_path: Path) -> None:
 
     runtime = NodeDiagnosis("container runtime", found.replace(str(file), "/etc/containerd/config.toml"), remedy)
     assert shown == [str(NodeDiagnosis("plugins-dir", "/var/lib/kubelet/plugins")), "...", str(runtime)]
+
+
+PAGES_WITH_A_NODE_PART = (DOCS / "node-driver.md", DOCS / "tutorials" / "node-part.md")
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_A_NODE_PART, ids=lambda page: page.stem)
+def test_the_command_that_runs_a_node_part_finds_its_class(page: Path, tmp_path: Path) -> None:
+    (command,) = re.findall(r"(?m)^\$ (.*parley-kubelet .*)$", page.read_text())
+    for name in ("scratch_node.py", "node.yaml"):
+        shutil.copy(DOCS.parent / "examples" / "scratch" / name, tmp_path)
+
+    done = tried(f"{command} doctor", tmp_path, {"PATH": path(PROGRAMS)})
+
+    assert "driver: scratch.example.com (ScratchNode)" in done.stdout, done.stdout + done.stderr

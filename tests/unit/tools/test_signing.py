@@ -1,11 +1,10 @@
 """A release is signed by who may, and every changed byte, missing or added file is found. Keys are new."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.shell import PROGRAMS, path, typed
 from tests.support.shown import commands
 from tools import signing
 from tools.files import SUMS, write_sums
@@ -77,22 +76,14 @@ def test_a_signature_is_verified_by_the_commands_of_the_docs(signed: Path, signe
     for place in (reader, signed):
         (place / "SIGNERS").write_text(signers.read_text().replace("manager@example.com", "NAME@EXAMPLE.COM"))
 
-    opened = typed(f"{by_openssh} && {sums}", signed)
+    environment = {"PATH": path(PROGRAMS), "PYTHONPATH": ""}
+    opened = typed(f"{by_openssh}\n{sums}", signed, environment)
     (signed / "SIGNERS").unlink()
-    verified = typed(by_python, reader)
+    verified = typed(by_python, reader, environment)
 
     assert opened.startswith('Good "parley-release" signature for NAME@EXAMPLE.COM')
     assert "image.txt: OK" in opened
     assert verified.startswith("SHA256SUMS was signed by NAME@EXAMPLE.COM")
-
-
-def typed(command: str, folder: Path) -> str:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": ""}
-    done = subprocess.run(
-        ["bash", "-euc", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.parametrize("name", [*FILES, "image.txt"])
