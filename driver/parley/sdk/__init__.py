@@ -1,6 +1,12 @@
-"""What a driver author imports.
+"""What the author of a driver imports.
 
-A driver is a subclass of `Driver`; `parley.sdk.testing` checks one. `embedded` runs it in the controller.
+A driver is a subclass of `Driver`. `parley.sdk.testing.check_driver` checks whether it keeps its promises. The
+same class runs in the controller (`parley controller --driver module:Class`) and in a process of its own
+(`parley driver run module:Class`).
+
+A driver that watches objects (`Driver.watches`) also imports their `Resource` from `parley.api.resources`, such
+as RESOURCE_SLICES, and their types from `parley.api.builtin`; `parley.api.quantity.parse` reads amounts like
+`4Gi`.
 """
 
 from parley.negotiation.answers import Answer

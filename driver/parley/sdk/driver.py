@@ -1,19 +1,5 @@
-"""The interface between Parley and the driver of a resource.
-
-Parley decides which nodes to ask about, when to allocate and when to give back; a driver knows what it has
-and where. A driver keeps its state in memory: at start Parley calls `restore` for each allocation, later it is
-called for its own allocations, for foreign ones (`restore` again) and for changes of the objects it watches.
-
-All methods that are not `async` are called from one event loop and must return at once.
-
-What a method raises concerns the claim or the pod that it was called for: its users see it in an event or
-condition, it is called again after a growing pause, and all else goes on (`parley.sdk.embedded`). A `restore` that
-raises leaves the driver not knowing what a claim holds: on that claim's node (everywhere, if it has none) it is
-asked to allocate nothing, and devices that the record names it can give to nobody, until the claim is released.
-
-A driver whose answers or allocations take longer than a moment is `asynchronous`: it is asked through API
-objects (`parley.sdk.standalone`), in the controller as in a process of its own, and nobody else waits for it.
-"""
+"""The interface between Parley and the driver of a resource: `Driver`, and the values that it gets and
+returns."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,9 +22,14 @@ MAX_TEXT = 1024
 
 
 class Parameters(BaseModel):
-    """Base of a driver's parameters: camelCase on the wire; an unknown field is an error, it may be a typo.
+    """Base of the pydantic models of a driver's parameters, those of claims and those of classes.
 
-    Tenants write them. A text has at most MAX_TEXT characters; give numbers that are computed with a limit, too.
+    Fields are camelCase in YAML (`per_node` is `perNode`), and an unknown field is an error. What does not fit
+    the model is refused before the driver is called, with a message that names the claim or class, field and
+    value.
+
+    Any user who may create claims writes a claim's parameters. A text has at most 1,024 characters, unless its
+    field sets `max_length`; give each number a limit.
     """
 
     model_config = ConfigDict(
@@ -46,7 +37,8 @@ class Parameters(BaseModel):
     )
 
     def newest(self) -> "Parameters":
-        """The same in the newest version of the driver's parameters; a model of an older one overrides it."""
+        """The same parameters in the newest version. Override it in the models of older ones: see
+        `Driver.parameter_versions`."""
         return self
 
 
@@ -60,7 +52,8 @@ C = TypeVar("C", bound=Parameters)
 
 @dataclass(frozen=True, slots=True)
 class PodReference:
-    """The pod that a request is for."""
+    """The pod that a request is for. Of a claim that is allocated without a pod (`allocationMode:
+    Immediate`) it has only the namespace: name and UID are empty."""
 
     namespace: str
     name: str
@@ -69,8 +62,13 @@ class PodReference:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest(Generic[P, C]):
-    """One pending claim: `name` is the pod's entry for it, `uid` and `claim` the object's UID and name. If
-    `generated` it was made from a template for the pod alone, and goes with it."""
+    """One pending claim.
+
+    `name` is the pod's entry for it in `spec.resourceClaims`: answers and allocations go by it. `uid` and
+    `claim` are the claim's own UID and name: what is held goes by the UID. `class_name` is its class.
+    `parameters` and `class_parameters` are of the driver's models. If `generated`, the claim was made from a
+    template for this pod alone, and ends with it.
+    """
 
     name: str
     uid: str
@@ -87,12 +85,14 @@ def _discard(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[P, C]):
-    """All pending claims of one pod that this driver serves. They are evaluated and allocated together.
+    """All pending claims of one pod that this driver serves, at most 128. They are evaluated and allocated
+    together: two claims of one token each need two tokens.
 
-    `progress` takes a short sentence about how far an allocation is ("attached, formatting"); an asynchronous
-    driver's users read it in the claims' conditions. `prefer` is what the claims' classes prefer: Parley goes by
-    it where the driver has no `score` of its own. `seen` is what the pod is like, for a driver that `sees_pods`;
-    None for a claim that is allocated without a pod.
+    `progress` takes a short sentence about how far an allocation is ("attached, formatting"). Users of an
+    asynchronous or standalone driver read it in the condition `Allocating` of the claims; it is written every 5
+    s at most. `prefer` is "Pack" or "Spread", as the claims' classes say; Parley follows it by itself if the
+    driver has no `score`. `seen` describes the pod, for a driver that `sees_pods`; it is None for a claim that
+    is allocated without a pod.
     """
 
     pod: PodReference
@@ -104,7 +104,9 @@ class Request(Generic[P, C]):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Device:
-    """A device by the names of its pool and itself: lower-case DNS names, as in ResourceSlices."""
+    """A device by the names of its pool and itself, as in ResourceSlices: `device` is a lower-case DNS
+    label, `pool` one or more DNS subdomains with slashes in between. Containers get what the node part
+    prepares for it."""
 
     pool: str
     device: str
@@ -112,7 +114,8 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class ClassOnNodes(Generic[C]):
-    """A class by name, with its typed parameters, and the nodes where it can be had: its `suitableNodes`."""
+    """A class by name, with its parameters, and the names of the nodes where it can be allocated: those of its
+    `suitableNodes`."""
 
     name: str
     parameters: C
@@ -121,7 +124,8 @@ class ClassOnNodes(Generic[C]):
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How much of a class there is, and how much of that nobody holds, in what the driver counts."""
+    """How much of a class there is, and how much of that nobody holds. Whole numbers, in what the driver counts
+    (devices, tokens): 0 <= `free` <= `total`."""
 
     total: int
     free: int
@@ -129,14 +133,17 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Room on a claim's node for the pods that use it: `amounts` as Kubernetes writes them, by resource name
-    (`{"cpu": "2", "memory": "4Gi"}`), and so many `pods`.
+    """Room on a claim's node for the pods that use the claim.
 
-    `hold` says who is kept out of what is unused: with `Ledger` all pods that Parley judges, with `Nominated` also
-    those that only the scheduler judges, by reservation pods.
+    `amounts` are quantities by resource name (`{"cpu": "2", "memory": "4Gi"}`), at most 16 and without `pods`.
+    `pods` is the number of pod slots, 0 to 10,000.
 
-    `yields_to` are names of at most 16 ResourceClasses, of any driver: a pod with a claim of such a class may use
-    what no user of this claim uses, in any namespace, until it ends. So let administrators set it, in the class.
+    `hold` says who is kept out of what is unused. "Ledger": the pods about which Parley decides. "Nominated":
+    also those about which only the scheduler decides, by reservation pods.
+
+    `yields_to` names at most 16 ResourceClasses, of any driver. A pod of any namespace that has a claim of such
+    a class may use what no user of this claim uses, until that pod ends. So take it from the class, which
+    administrators write, not from the claim.
     """
 
     amounts: Mapping[str, str] = field(default_factory=dict)
@@ -145,19 +152,26 @@ class Reserve:
     yields_to: tuple[str, ...] = ()
 
     def thousandths(self) -> dict[str, int]:
-        """All of it by resource name, in thousandths, without what is zero. Raises ValueError."""
+        """All of it by resource name (`pods` too), in thousandths, without what is zero. Raises ValueError if an
+        amount is no quantity."""
         found = {name: thousandths(amount) for name, amount in self.amounts.items()}
         return {name: amount for name, amount in {**found, "pods": 1000 * self.pods}.items() if amount}
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What was allocated for one claim: at most 32 devices, and `data` for the node part (10 KiB as JSON).
+    """What was allocated for one claim.
 
-    `available_on` are the nodes where it can be used, at most 128: none named is the node that it was allocated
-    for and no other, None is everywhere. `NodeLabels({"topology.kubernetes.io/zone": "a"})` are all nodes that
-    have these labels, also those that come later; one that loses them takes no new users. `reserve` is what is
-    kept on that node for the claim's users: Parley sets it, from `Driver.reserves`.
+    `devices` are at most 32. `data` is what JSON can represent, at most 10 KiB: it is recorded in the claim,
+    the node part gets it as its handle, and `restore` gets it after a restart, perhaps in a newer version of
+    the driver. Who may read the claim can read it, so put no secrets into it.
+
+    `available_on` says on which nodes the claim can be used. An empty tuple: only on the node that it was
+    allocated for. Up to 128 names: on these nodes, which have to include that one.
+    `NodeLabels({"topology.kubernetes.io/zone": "a"})`: on all nodes with these labels (1 to 16), also on nodes
+    that get them later; a node that loses them takes no new users. None: everywhere.
+
+    Leave `reserve` alone: Parley sets it, from `Driver.reserves`.
     """
 
     devices: tuple[Device, ...] = ()
@@ -168,10 +182,11 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An allocation that exists in the API. `node` is the one it was allocated for, None if that is not known.
+    """An allocation that exists in the API, of the claim with this UID. `node` is the one that it was allocated
+    for; None if the record does not say: it can be used everywhere, or on several nodes by their labels.
 
-    `data` is what `allocate` gave, or None if it was not made by Parley (ordinary DRA took a device of this
-    driver's): then the devices are simply in use.
+    `devices` and `data` are what `allocate` returned. `data` is None if Parley did not make the allocation:
+    ordinary DRA took devices of this driver, which are simply in use.
     """
 
     uid: str
@@ -182,11 +197,12 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Stranded:
-    """What becomes of a named claim whose only node takes no pods, once that has lasted for `after_seconds`.
+    """What becomes of a named claim whose only node takes no pods, once that has lasted for `after_seconds` (0
+    to a year, 31,536,000).
 
-    Wait: pods wait for the node. Fail: no further pod may use the claim, also if the node comes back. Recreate: if
-    the node was deleted or is out of service, and no pod uses the claim, it is deallocated, and allocated anew for
-    the next pod; until then pods wait.
+    Wait: pods wait for the node. Fail: no further pod may use the claim, even if the node comes back. Recreate:
+    if the node was deleted or is out of service, and no pod uses the claim, it is deallocated, and allocated
+    again for the next pod. In all other cases pods wait.
     """
 
     way: Literal["Wait", "Fail", "Recreate"] = "Wait"
@@ -194,14 +210,39 @@ class Stranded:
 
 
 class PermanentError(Exception):
-    """Raise from `allocate` when trying again on this node is of no use for this request.
+    """Raise it in `allocate` if this request can never be allocated on this node. Users read its message.
 
-    The node is excluded for this pod, or the pod is failed: see `onPermanentError` of the class.
+    The node is excluded for this pod until the class changes, or the pod fails: see `onPermanentError` of the
+    class.
     """
 
 
 class Driver(Generic[P, C]):
-    """Base class of drivers; `viable`, `allocate` and `deallocate` are the ones to write."""
+    """Base class of drivers.
+
+    Parley decides which nodes to ask about, when to allocate and when to deallocate. A driver knows what it has
+    and where. It keeps its state in memory: at start, Parley calls `restore` for each allocation that the API
+    has.
+
+    Set `name`, `parameters` and `class_parameters` (the models; NoParameters if there are none), and write
+    `viable`, `allocate`, `deallocate`, `restore` and `forget`. Everything else has a default. A class that a
+    command names (`module:Class`) is made without arguments, so read its settings from the environment or from
+    files.
+
+    All methods are called from one event loop, so a driver needs no locks between two awaits. Methods that are
+    not `async` must return at once. If answers or allocations take longer than a moment, the driver is
+    `asynchronous`: it is asked through API objects, in the controller as in a process of its own, and nobody
+    else waits for it.
+
+    What a method raises concerns only the claim or the pod that it was called for. Their users see the message
+    in an event or condition, the call is repeated after a growing pause, and everything else goes on. If
+    `restore` raises, nobody knows what the claim holds: until it is released, nothing is allocated on its node
+    (nowhere, if it has none), nor any device that its record names.
+
+    Only for drivers in the controller that are not `asynchronous`, Parley uses `see`, `sees_pods`,
+    `leaves_data`, `units`, `viable_without`, `reserves`, `uses`, `stranded`, `alike`, `has_room`,
+    `has_room_anywhere` and `is_local`; for all in the controller `capacity`.
+    """
 
     name: ClassVar[str]
     """The driver's name as in `ResourceClass.driverName`: a DNS subdomain of at most 63 characters."""
@@ -209,170 +250,203 @@ class Driver(Generic[P, C]):
     parameters: type[P]
     class_parameters: type[C]
     parameter_versions: ClassVar[Mapping[str, type[Parameters]]] = {}
-    """The models of claims' parameters by `apiVersion`, the oldest first; `parameters` is the newest. What a claim
-    without `apiVersion` has is of the oldest. Empty: they have no version."""
+    """The models of claims' parameters by `apiVersion`, the oldest first; `parameters` is the newest.
+    Parameters without `apiVersion` are of the oldest. The driver gets all of them as the newest
+    (`Parameters.newest`). Empty: parameters have no version."""
     class_parameter_versions: ClassVar[Mapping[str, type[Parameters]]] = {}
     """The same for classes' parameters."""
     parameter_kinds: ClassVar[tuple[Resource[Any], ...]] = ()
-    """Kinds of objects whose `spec` may hold parameters, for `parametersRef` to name; ConfigMaps always may."""
+    """Kinds of objects whose `spec` may hold parameters, for `parametersRef` to name; ConfigMaps always may. A
+    `Resource` is in `parley.api.resources`: group, version, plural and kind."""
     asynchronous: ClassVar[bool] = False
-    """Whether questions or allocations may take longer than a moment: then `consider` is asked, not `viable`."""
+    """Whether answers or allocations may take longer than a moment: then Parley calls `consider`, not
+    `viable`, and `allocate` may take as long as the class's `allocationTimeoutSeconds`."""
     node_local: ClassVar[bool] = False
-    """Whether what is released on a node changes the answers about that node alone: then pods that can't go
-    there are left in peace."""
+    """Whether what is released on a node changes the answers about that node alone. Then it wakes no pods
+    that can't go there."""
     leaves_data: ClassVar[bool] = False
-    """Whether pods leave something on a node, a directory say, that outlives them. When a named claim ends, its
-    node's plugin is asked to remove it (`NodeDriver.remove_data`); then what was allocated is free for others."""
+    """Whether pods leave something on a node that outlives them, such as a directory. When a named claim
+    ends, its node's plugin is asked to remove it (`NodeDriver.remove_data`); only then what was allocated is
+    free for others."""
     sees_pods: ClassVar[bool] = False
-    """Whether requests say what their pods are like (`Request.seen`). Pods that differ in any of that are never
-    taken for alike. In the controller only."""
+    """Whether requests describe their pods (`Request.seen`). Pods that differ in any of that never wait in
+    one line (`alike`)."""
     watches: ClassVar[tuple[Resource[Any], ...]] = ()
-    """Kinds of objects whose changes `observe` gets, from the first list on."""
+    """Kinds of objects whose changes `observe` gets. All that exist are there before the first question. The
+    account of the process has to be allowed to list and watch them; that of `parley driver permissions` may
+    do so for Nodes and ResourceSlices."""
 
     def see(self, cluster: SeenCluster) -> None:
-        """Gets the cluster's nodes, to look at whenever it is asked: called once, before anything is restored, in
-        the controller only. A change of what it sees there wakes no pod by itself."""
+        """Gets the cluster's nodes, to look at in any later call. Called once, before anything is restored.
+        A change of what it shows wakes no pod by itself."""
 
     def observe(self, old: Any | None, new: Any | None) -> bool | Collection[str]:
-        """A watched object appeared (old is None), changed, or vanished (new is None).
+        """An object of `watches` appeared (old is None), changed, or vanished (new is None).
 
         Returns whether pods that wait for this driver may now succeed, or the names of the nodes on which they
-        may: then only those look again at once for which `has_room` says that one of these may be viable.
+        may: then only those pods are woken for which `has_room` says that one of these nodes may be viable.
         """
         return False
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """Watch whatever is not in the API (a provider's own events) as long as the driver runs.
+        """Watch whatever is not in the API, such as a provider's own events, as long as the driver runs.
 
         Call `changed` when pods that wait for this driver may now succeed. Starts once everything is restored.
+        If it raises, it is called again after a pause of 1 s to 5 minutes; if it returns, it is not.
         """
 
     def restore(self, held: Held) -> None:
-        """Count an allocation that exists in the API. Idempotent by `held.uid`."""
+        """Count an allocation that exists in the API. Must be safe to repeat for the same `held.uid`.
+
+        Called for all allocations at start, before any question; later for those that others made, such as
+        ordinary DRA. `held.data` may be of an older version of the driver.
+        """
         raise NotImplementedError
 
     def forget(self, uid: str) -> None:
-        """A foreign allocation that `restore` counted is gone. Idempotent."""
+        """An allocation that others made, and `restore` counted, is gone: count it no more. Must be safe to
+        repeat."""
         raise NotImplementedError
 
     def viable(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, Answer]:
-        """An answer for each of the request's claims, by `ClaimRequest.name`. Has no side effects."""
+        """An answer for each of the request's claims, by `ClaimRequest.name`; see `Answer`. Has no side
+        effects.
+
+        `nodes` are names, in no particular order of the driver's; there may be thousands. Pods are bound only
+        where all of their claims are viable, so usually all claims of a request get the same answer.
+        """
         raise NotImplementedError
 
     def has_room(self, request: Request[P, C], node: str) -> bool:
-        """Whether the node may be viable for all of the request's claims. In doubt it is: then `viable` is asked.
+        """Whether the node may be viable for all of the request's claims. In doubt return True: then Parley asks
+        `viable`.
 
-        Asked about each node that changed for all that wait, so write one of your own if `viable` takes long.
+        Asked for every pod that waits, about each node that changed: override it if `viable` takes long.
         """
         return all(node in answer.viable for answer in self.viable(request, (node,)).values())
 
     def has_room_anywhere(self, request: Request[P, C]) -> bool:
-        """Whether any node may be viable for all of the request's claims. In doubt one is: then `viable` is asked.
+        """Whether any node may be viable for all of the request's claims. In doubt return True: then Parley
+        asks `viable`.
 
-        Asked for all that wait whenever something that is tied to no node was given back: write one of your own if
-        you hand out such things.
+        Asked for the pods that wait, whenever something is released that is tied to no node: override it if the
+        driver allocates such things.
         """
         return True
 
     def alike(self, request: Request[P, C]) -> Hashable:
-        """What the answers to the request depend on beside the classes and parameters of its claims, its pod's
-        namespace say. Pods whose requests are equal in all of it wait in one line: if the first can't be served,
-        the others are not asked about. Has no side effects.
+        """What the answers depend on besides the classes and parameters of the claims, for example the pod's
+        namespace. Has no side effects.
+
+        Pods whose requests are equal in all of this wait in one line: if the first can't be served, Parley does
+        not ask about the others.
         """
         return None
 
     def is_local(self, held: Held) -> bool:
-        """Whether giving this back changes the answers about its node alone, as `node_local` says of all."""
+        """Whether releasing this allocation changes the answers about its node alone. Override it if that
+        differs between allocations; `node_local` answers for all of them."""
         return self.node_local
 
     def viable_without(self, request: Request[P, C], node: str, uids: Collection[str]) -> bool:
-        """Whether the node would be viable for all of the request's claims if the claims with these UIDs held
-        nothing. Has no side effects.
+        """Whether the node would be viable for all of the request's claims if the claims with these UIDs, which
+        may be of several pods, held nothing. Has no side effects.
 
-        Asked before pods are evicted for what they hold (`preemption` of a class); the claims may be several
-        pods'. For claims of a driver without this method nobody is evicted.
+        Asked before pods are evicted for what they hold (`preemption` of a class). If a driver does not
+        override it, nobody is evicted for its claims.
         """
         raise NotImplementedError
 
     async def consider(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, Answer]:
-        """As `viable`, for an asynchronous driver that has to ask somebody first. It has 30 s.
+        """As `viable`, for an asynchronous driver that has to ask somebody else first. It has 30 s.
 
-        After a restart it is also asked about the node where an immediate claim's allocation was begun, and goes
-        on there only if that is viable: what the claim itself holds there by then should count as free.
+        After a restart it is also called for an immediate claim and the node where its allocation had begun,
+        which continues only if that node is viable. So count what the claim itself already holds there as free.
         """
         return self.viable(request, nodes)
 
     def units(self, claim: ClaimRequest[P, C]) -> int:
-        """How much of a class's `limits[].units` the claim takes up."""
+        """How much of a class's `limits[].units` the claim takes up: a whole number, 0 or more."""
         return 1
 
     def reserves(self, claim: ClaimRequest[P, C]) -> Reserve | None:
-        """What is to be kept on the claim's node for the pods that use it, from its allocation to its end.
+        """Room to reserve on the claim's node for the pods that use the claim, from its allocation to its end;
+        None for none. Has no side effects.
 
-        Only nodes that have it are viable; what the users request counts against it first. Asked of drivers in the
-        controller, about claims that several pods can name; these must be usable on one node alone. Has no side
-        effects.
+        Only nodes that have this room are viable, and what the users request counts against it first. Asked
+        about named claims, which must then be usable on one node alone (`Allocation.available_on`).
         """
         return None
 
     def uses(self, held: Held) -> Sequence[str]:
-        """UIDs of named claims of this driver, in the allocation's namespace, that it needs to be there: it shows
-        what they have, say. They stay allocated at least as long as this one. Has no side effects. Those of the
-        same request must use nothing themselves.
+        """UIDs of the named claims that this allocation needs, at most 32: for example, because it shows what
+        they have. They are of this driver and of the same namespace. Has no side effects.
 
-        Asked of drivers in the controller, when something was allocated or is restored, and with the same answer.
+        They stay allocated at least as long as this allocation. If one of them is of the same request, it must
+        use nothing itself. Asked when something is allocated and when it is restored, and the answer must be
+        the same.
         """
         return ()
 
     def capacity(self, of: ClassOnNodes[C]) -> Capacity | None:
-        """What the class has on its nodes; None if that is not known.
+        """What the class has on its nodes; None if that is not known. Has no side effects.
 
-        Users read it in the class's status. Asked every few seconds while something changes.
+        Users read it in the class's status and in `parley get classes`. Asked every few seconds while something
+        changes.
         """
         return None
 
     def stranded(self, claim: ClaimRequest[P, C], node: str, cause: Cause) -> Stranded:
-        """What becomes of a named claim that is allocated on a node that takes no pods. Has no side effects.
+        """What becomes of a named claim that is allocated on a node that takes no pods, and why the node takes
+        none. Has no side effects.
 
-        Asked when the node or the claim changes, and when `after_seconds` are over; a driver in a process of its
-        own, or an asynchronous one, is not asked. The claim's `name` is that of the object.
+        Asked when the node or the claim changes, and when `after_seconds` are over. `claim.name` is here the
+        claim's own name, because no pod asks.
         """
         return Stranded()
 
     def score(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, float]:
-        """Preference among viable nodes, 0 (worst) to 1; a node not named counts 0.
+        """Preferences among these viable nodes, each 0 (worst) to 1; a node that is left out counts 0.
 
-        A driver that has none of its own may have `room_left`: then the class's `prefer` decides.
+        Parley selects the node with the largest sum over the pod's drivers, each times the `scoreWeight` of its
+        class. A driver without preferences of its own should rather have `room_left`: then the class's `prefer`
+        decides.
         """
         return {}
 
     def room_left(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, float]:
-        """How much a further request of the kind would find on each of these viable nodes once this one is
-        allocated there: 0 or more, in what the driver counts.
+        """How much a further request of this kind would find on each of these viable nodes once this one is
+        allocated there: 0 or more, in what the driver counts. Every node has to be in the result.
 
-        With it, claims are packed unless their class says `prefer: Spread`: see `Request.prefer`.
+        With it, claims are packed unless their class says `prefer: Spread` or is shareable; see
+        `Request.prefer`.
         """
         return {}
 
     def fullest(self, request: Request[P, C]) -> Iterable[str]:
-        """Nodes that may be viable, those with the least `room_left` first; made as it is iterated over.
+        """All nodes that may be viable, those with the least `room_left` first, generated while Parley iterates.
 
-        So that packing need not look at every node. Parley asks the other nodes after these, in its own order;
-        without such an order it compares the first few viable ones.
+        With it, packing need not examine every node. Without it, Parley compares the first few viable nodes.
         """
         return ()
 
     async def allocate(self, request: Request[P, C], node: str) -> Mapping[str, Allocation]:
-        """Allocate all claims of the request on the node, or none and raise.
+        """Allocate all claims of the request on the node; what was allocated, by `ClaimRequest.name`. If that
+        is not possible, hold nothing and raise.
 
-        What is allocated must be out of reach for others from the first await on. Raises PermanentError if
-        this node will never do; any other exception is tried again. Never called for a claim that holds something.
-        It may be cancelled (the pod is gone, the class's `allocationTimeoutSeconds` are over), and `deallocate`
-        follows.
-        An asynchronous driver may be called again for the same claims and node after a restart: go on from there.
+        Another pod may have been faster since `viable`, so check again, and hold what you allocate before the
+        first await. Raise PermanentError if this node will never do. After any other exception Parley tries
+        other nodes, and this one again later. Users read the message.
+
+        A driver in the controller has 30 s, unless it is `asynchronous`; otherwise the class's
+        `allocationTimeoutSeconds` are the limit. Then, and when the pod is gone, the call is cancelled and
+        `deallocate` follows. After a restart, an asynchronous driver may be called again for the same claims
+        and node: continue there. Apart from that, it is never called for a claim that holds something.
         """
         raise NotImplementedError
 
     async def deallocate(self, uid: str) -> None:
-        """Give back what the claim with that UID holds, or abort its allocation. Idempotent."""
+        """Release what the claim with that UID holds, or abort its allocation. Must be safe to repeat, and
+        for a claim that holds nothing. If it raises, the claim keeps what it holds, and the call is repeated
+        after a pause."""
         raise NotImplementedError

@@ -25,8 +25,9 @@ class PodController:
 
 @dataclass(frozen=True, slots=True)
 class SeenPod:
-    """A waiting pod. `requests` are what a node has to have for it, `images` those of its containers, init
-    containers first. Its user chose all of it, and may write anything into labels and images."""
+    """A waiting pod. `requests` are what a node needs for it, `images` those of its containers, init
+    containers first. The pod's user writes labels and images: let them decide where the pod goes, never what
+    it may have."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     controller: PodController | None = None
@@ -36,13 +37,15 @@ class SeenPod:
 
 
 class SeenCluster(Protocol):
-    """The nodes as the controller knows them now. Unknown nodes have nothing."""
+    """The nodes as the controller knows them now. An unknown node has no labels and nothing else."""
 
     def nodes(self) -> Sequence[str]:
         """All names."""
         ...
 
-    def labels(self, node: str) -> Mapping[str, str]: ...
+    def labels(self, node: str) -> Mapping[str, str]:
+        """The node's labels."""
+        ...
 
     def allocatable(self, node: str) -> Amounts:
         """What pods may request there in all."""
