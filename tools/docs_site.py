@@ -25,6 +25,7 @@ def on_files(files: Files, *, config: Any, **_: Any) -> Files:
         "reference/api.md": site_reference.api(ROOT / "crds"),
         "reference/commands.md": site_reference.commands(),
         "reference/sdk.md": site_reference.sdk(),
+        "reference/sdk-node.md": site_reference.node_sdk(),
     }
     documents = [f"docs/{file.src_uri}" for file in files if file.is_documentation_page()]
     for path in _reachable([*documents, *PROJECT]):

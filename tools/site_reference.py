@@ -1,4 +1,4 @@
-"""The reference pages of the docs site that are made from the program: API, commands, the SDK.
+"""The reference pages of the docs site that are made from the program: API, commands, the SDK, that of node parts.
 
 Each function returns one page's Markdown. What they read is `crds/`, the commands as typer holds them, and the
 names that `parley.sdk` exports.
@@ -160,6 +160,25 @@ def sdk() -> str:
             *names,
             "## Test kit",
             "::: parley.sdk.testing",
+            "",
+        ]
+    )
+
+
+NODE_TEST_KIT = ("check_node_driver", "NodeScenario", "node_claim", "Kubelet")
+
+
+def node_sdk() -> str:
+    """The same for a driver's part on the node."""
+    return "\n\n".join(
+        [
+            "# The SDK of node parts",
+            "What the author of a driver's part on the node imports from `parley_kubelet`. "
+            "[A driver's part on the node](../node-driver.md) says how to write, test and run one.",
+            "::: parley_kubelet.hooks",
+            "::: parley_kubelet.edits",
+            "## Test kit of node parts",
+            *(f"::: parley_kubelet.testing.{name}" for name in NODE_TEST_KIT),
             "",
         ]
     )

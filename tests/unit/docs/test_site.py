@@ -131,6 +131,7 @@ def test_every_kind_command_and_name_of_the_sdk_has_its_section(site: Site, fold
         "api": {kind.lower() for kind in kinds},
         "commands": {"parley-demo", "parley-explain", "parley-driver-run", "parley-driver-permissions"},
         "sdk": {"parley.sdk.Driver", "parley.sdk.Driver.viable", "parley.sdk.testing.check_driver"},
+        "sdk-node": {"parley_kubelet.hooks.NodeDriver.prepare", "parley_kubelet.testing.check_node_driver"},
     }
 
     assert len(kinds) == 5
