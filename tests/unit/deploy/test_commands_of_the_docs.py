@@ -66,6 +66,19 @@ def test_values_for_hooks_of_ones_own_render(helm: Path, checkout: Path) -> None
     assert "      - scratch.example.com\n      - workspace.parley.dev\n    verbs: [publish]" in rendered
 
 
+def test_values_for_a_driver_of_ones_own_render(helm: Path, checkout: Path) -> None:
+    page = (ROOT / "docs" / "tokens-driver.md").read_text()
+    (values,) = re.findall(r"```yaml\n(# values\.yaml\n.*?)```", page, flags=re.DOTALL)
+    (checkout / "values.yaml").write_text(values)
+    arguments = ["template", manifests.RELEASE, "deploy/chart/parley", "--values", "values.yaml"]
+
+    rendered = run(helm, [*arguments, "--kube-version", "v1.37.0"], checkout)
+
+    assert "serviceAccountName: parley-driver-licences.example.com" in rendered
+    assert "image: registry.example.com/licences:1" in rendered
+    assert "licences:Licences" in rendered
+
+
 def test_a_wrong_value_is_refused_in_these_words(helm: Path) -> None:
     command, told = re.findall(r"(?m)^\$ helm (lint .*)\n(.*)$", INSTALL)[0]
 
