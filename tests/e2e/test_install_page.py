@@ -37,7 +37,7 @@ def blocks(title: str, language: str = "") -> list[str]:
 
 (VALUES,) = blocks("With helm", "yaml")
 CONTAINER = "kubectl get pod mounter -o jsonpath='{.status.containerStatuses[*].containerID}'"
-INSTALL, ALLOW = blocks("With helm")
+ALLOW, INSTALL = blocks("With helm")
 (POD,) = blocks("A first pod", "yaml")
 USE, END = blocks("A first pod")
 (UPGRADE,) = blocks("Upgrade")
@@ -105,8 +105,8 @@ def look_closer(shell: Shell) -> None:
 
 
 def test_from_the_chart_to_a_pod_with_a_device_and_back(shell: Shell) -> None:
-    shell(INSTALL)
     shell(ALLOW)
+    shell(INSTALL)
     plugins = shell(
         "kubectl -n parley-system get pods -l app.kubernetes.io/name=parley-kubelet -o wide --no-headers"
     )

@@ -132,7 +132,7 @@ ELSEWHERE: tuple[tuple[str, str, str], ...] = (
     ("docs/extender.md", r"(kubectl|helm) ", INSTALL),
     ("docs/releasing.md", r"export PATH|mike ", "tests/integration/docs/test_versions.py"),
     ("docs/install.md", r"helm (install|lint|upgrade|rollback|history) |helm uninstall .* --wait", INSTALL_PAGE),
-    ("docs/install.md", r"kubectl (label|apply -f|wait|exec|get|delete -f) ", INSTALL_PAGE),
+    ("docs/install.md", r"kubectl (create|label|apply -f|wait|exec|get|delete -f) ", INSTALL_PAGE),
     ("docs/install.md", r"helm uninstall .* --no-hooks|parley uninstall|kubectl (apply|delete) .*-k ", INSTALL),
     ("docs/node-driver.md", r"PYTHONPATH=\. parley-kubelet ", "tests/e2e/test_tutorials.py"),
     ("docs/quickstart.md", r"make cluster|export ", USER),
