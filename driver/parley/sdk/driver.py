@@ -256,8 +256,9 @@ class Driver(Generic[P, C]):
     class_parameter_versions: ClassVar[Mapping[str, type[Parameters]]] = {}
     """The same for classes' parameters."""
     parameter_kinds: ClassVar[tuple[Resource[Any], ...]] = ()
-    """Kinds of objects whose `spec` may hold parameters, for `parametersRef` to name; ConfigMaps always may. A
-    `Resource` is in `parley.api.resources`: group, version, plural and kind."""
+    """Kinds of objects whose `spec` may hold parameters, for `parametersRef` to name; ConfigMaps always may. For
+    example `Resource("disks.example.com", "v1", "sizes", "Size", True, dict[str, Any])`: group, version, plural,
+    kind, whether it is namespaced, and its type; `Resource` is in `parley.api.resources`."""
     asynchronous: ClassVar[bool] = False
     """Whether answers or allocations may take longer than a moment: then Parley calls `consider`, not
     `viable`, and `allocate` may take as long as the class's `allocationTimeoutSeconds`."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parley.api.resources import Resource
 from parley.drivers import tokens
 from parley.drivers.tokens import NotEnoughTokens, Pool, TokensDriver, Wanted
 from parley.sdk import Allocation, Answer, Capacity, ClaimRequest, ClassOnNodes, Held, PodReference, Request
@@ -231,6 +232,14 @@ def test_what_the_tutorial_quotes_is_in_the_code() -> None:
     code = Path(tokens.__file__).read_text() + Path(__file__).read_text()
     assert len(quotes) == 6
     assert [quote for quote in quotes if quote not in code] == []
+
+
+def test_the_kind_that_the_tutorial_writes_is_one() -> None:
+    (shown,) = re.findall(r"`(Resource\(.*?\))`", (ROOT / "docs/tokens-driver.md").read_text())
+
+    kind: Resource[Any] = eval(shown)
+
+    assert kind.path("team", "small") == "/apis/licences.example.com/v1/namespaces/team/sizes/small"
 
 
 async def test_what_a_pool_has_and_what_of_it_is_free() -> None:
