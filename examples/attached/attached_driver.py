@@ -71,10 +71,6 @@ class AttachedDriver(Driver[Disk, Fabric]):
         """Nobody but Parley takes disks from the arrays."""
         self._fabric_of.pop(uid, None)
 
-    def units(self, claim: DiskClaim) -> int:
-        """The limits of a class are numbers of GiB."""
-        return claim.parameters.size
-
     async def consider(self, request: DiskRequest, nodes: Sequence[str]) -> Mapping[str, Answer]:
         """A node is viable if the fabric reaches it, and the array has room for all claims of the request.
 
