@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -112,6 +113,31 @@ def test_commands_exist(command: str, output: str) -> None:
     elif words[0] == "kubectl":
         files = [word for before, word in itertools.pairwise(words) if before in ("-f", "-k")]
         assert [name for name in files if "/" in name and not (ROOT / name).exists()] == []
+
+
+def options_of(words: list[str]) -> set[str]:
+    """The long options of the command of `parley` that the words begin with."""
+    command: Any = get_command(app)
+    for word in words[1:]:
+        if not hasattr(command, "commands"):
+            break
+        found = command.get_command(command.context_class(command), word)
+        assert found is not None, words
+        command = found
+    return {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+
+
+IN_SENTENCES = sorted(
+    {code for page in PAGES for code in re.findall(r"`(parley (?!cluster)[a-z][^`]*)`", page.read_text())}
+)
+"""Without those of `parley cluster`, which the development cluster's own program has."""
+
+
+@pytest.mark.parametrize("command", IN_SENTENCES)
+def test_commands_in_sentences_exist_and_have_these_options(command: str) -> None:
+    words = re.split(r"[ =]", re.split(r" [|>] |, ", command)[0])
+
+    assert {word for word in words if word.startswith("--")} - {"--help"} <= options_of(words)
 
 
 NATIVE = "tests/integration/native/test_docs.py"
