@@ -61,14 +61,14 @@ def test_the_devices_of_the_page_about_the_device_driver_are_valid() -> None:
 
 def test_the_configurations_of_the_page_about_installing_are_valid() -> None:
     found = blocks((DOCS / "install.md").read_text(), "yaml")
-    (devices,) = (block for block in found if block.startswith("driver: device.parley.dev"))
-    (with_hooks,) = (block for block in found if block.startswith("# devices.yaml"))
-    assert [entry.model for entry in Configuration.model_validate(yaml.safe_load(devices)).devices] == [
-        "a100",
-        "fuse",
-    ]
-    settings = Configuration.model_validate(yaml.safe_load(with_hooks)).drivers
+    values = [yaml.safe_load(block) for block in found if block.startswith("# values.yaml")]
+    devices, with_hooks = (pool["configuration"] for one in values for pool in one["nodePlugin"]["pools"])
+    (in_a_file,) = (yaml.safe_load(block) for block in found if block.startswith("# devices.yaml"))
+
+    assert [entry.model for entry in Configuration.model_validate(devices).devices] == ["fuse"]
+    settings = Configuration.model_validate(with_hooks).drivers
     assert Place.model_validate(settings[ScratchNode.name]) == Place(size_mib=2048)
+    assert in_a_file == with_hooks
 
 
 def test_it_shows_what_the_doctor_prints(tmp_path: Path) -> None:
