@@ -5,6 +5,10 @@
 
 Each check starts with a fresh driver from `make` and raises AssertionError with the promise that was broken.
 `request` builds requests without a controller.
+
+Whatever `allocate` raises counts as a refusal. If a check says that viable() and allocate() disagree, call
+`allocate` in a test of your own to see what it raises. The checks call `viable`, never `consider`: an
+asynchronous driver without `viable` is checked by `parley driver conformance`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +23,9 @@ from parley.sdk.driver import Allocation, ClaimRequest, Driver, Held, PodReferen
 
 @dataclass(frozen=True)
 class Scenario:
-    """`make` gives a driver that knows its resources and holds nothing; each request fits at least one node."""
+    """What the checks use. `make` returns a new driver that knows its resources and holds nothing. `nodes`
+    are names of nodes that it is asked about. Each of the `requests` fits on at least one of them, and fewer
+    than a thousand of its copies fit on all."""
 
     make: Callable[[], Driver[Any, Any]]
     nodes: Sequence[str]
@@ -32,9 +38,11 @@ def request(
     *parameters: Mapping[str, Any],
     class_parameters: Mapping[str, Any] = MappingProxyType({}),
 ) -> Request[Any, Any]:
-    """A pod's request with one claim for each set of parameters; claims are named claim-0, claim-1, ...
+    """A pod's request with one claim for each set of parameters, as users write them (camelCase); claims are
+    named claim-0, claim-1, ...
 
-    All are of one class, which is called `tested` and has the `class_parameters`.
+    All are of one class, which is called `tested` and has the `class_parameters`. Raises pydantic's
+    ValidationError if the driver's models refuse them.
     """
     claims = tuple(
         ClaimRequest(
@@ -98,8 +106,8 @@ def check_viable_means_room(scenario: Scenario, wanted: Request[Any, Any]) -> No
 
 
 def check_room_is_told_of_viable_nodes(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """A driver with room_left() tells it of every viable node, and fullest() leaves none of them out, if it has an
-    order."""
+    """A driver with room_left() tells it of every viable node, and fullest() leaves none of them out, if it
+    has an order."""
     driver = scenario.make()
     if type(driver).room_left is Driver.room_left:
         return
