@@ -42,3 +42,10 @@ def test_no_name_of_a_class_means_two_things() -> None:
                 found[node.name].append(module)
     twice = {name: modules for name, modules in found.items() if len(set(modules)) > 1}
     assert {name: modules for name, modules in twice.items() if name not in NAMED_AS_IN_THE_API} == {}
+
+
+def test_the_page_about_testing_names_every_module_of_the_soak() -> None:
+    table = (ROOT / "docs" / "testing.md").read_text().partition("In `tests/soak/`:")[2].partition("\n## ")[0]
+    modules = {path.stem for path in (ROOT / "tests" / "soak").glob("[a-z]*.py")}
+
+    assert set(re.findall(r"`(\w+)`", table)) == modules
