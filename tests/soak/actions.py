@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from tests.soak import limits
 from tests.soak import pods as kinds
 from tests.soak.pods import (
     KEPT_POD_KINDS,
@@ -120,6 +121,8 @@ class Actions:
             ]
         if world.plan.on_demand:
             self._actions.append((2, self._change_template))
+        if world.plan.limiting:
+            self._actions.append((6, self._change_limits))
         if world.plan.meddling and world.plan.reserving == "Nominated":
             self._actions.append((4, self._disturb_reservation_pod))
         self._priorities: Priorities | None = None
@@ -294,6 +297,9 @@ class Actions:
         if self._priorities is not None:
             usual["preemption"] = "Never"
         self._patch(CLASSES, name, {**usual, "driverName": kinds.DRIVER, **self._classes[name]})
+
+    def _change_limits(self) -> None:
+        self._patch(CLASSES, self._chance.choice(sorted(self._classes)), {"limits": limits.drawn(self._chance)})
 
     def _change_classes_existence(self) -> None:
         name = self._chance.choice(sorted(self._classes))

@@ -200,11 +200,12 @@ class Invariants:
                 text = f"has {_listed(record.devices)} for {' '.join(record.nodes)}, bound to {pod.node}"
                 self.fault("bound elsewhere", f"{where} {text}")
             elif named:
-                self._named_too(pod, name, where)
+                self._named_too(record, where)
 
-    def _named_too(self, pod: PodState, name: str, where: str) -> None:
-        claim = self._named.get((pod.name[0], name))
-        if claim is None:
+    def _named_too(self, record: Record, where: str) -> None:
+        """An earlier claim of the name that was forced away has no record of its own any more."""
+        claim = self._named.get(record.name)
+        if claim is None or claim["metadata"]["uid"] != record.identity[0]:
             return
         if not (claim.get("status") or {}).get("allocation"):
             self.fault("bound too early", f"{where}: the Parley claim is not allocated")
@@ -304,7 +305,7 @@ class Invariants:
         self._release(record)
         for user in record.users:
             self._claims_of[user].add(record.name)
-        if record.definite and any(self._lives(user) for user in record.users):
+        if record.definite and any(self.lives(user) for user in record.users):
             for device in record.devices:
                 self._take(device, ("record", record.name), Hold(record.identity, record.shared))
 
@@ -323,12 +324,13 @@ class Invariants:
         elif len(claims) > self.shares.get(device, 1):
             self.fault("handed out twice", f"{'/'.join(device)} has too few shares: {_told(holds)}")
 
-    def _lives(self, uid: str) -> bool:
+    def lives(self, uid: str) -> bool:
+        """Whether the pod of that UID is there and has not ended."""
         pod = self.pods.get(uid)
         return pod is not None and pod.alive
 
     def _check_record(self, record: Record) -> None:
-        living = [user for user in record.users if self._lives(user)]
+        living = [user for user in record.users if self.lives(user)]
         if record.exclusive and len(living) > 1:
             names = ", ".join(self.pods[user].name[1] for user in living)
             self.fault("exclusive, two pods", f"claim {record.name[1]} is reserved for {names}")

@@ -4,7 +4,7 @@ Whether a pod can run is decided independently, from the API's state alone, by t
 with the negotiation but the filters of the simulated scheduler, which decide what a pod can run on.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from tests.soak.judge import Judge, bodies, done
 from tests.soak.keeping import is_immediate, kept_too_long
@@ -22,6 +22,7 @@ from parley.api.resources import (
     POD_SCHEDULINGS,
     PODS,
 )
+from parley.control.ledger import Holding
 from parley.control.objects.pod import reference
 from parley.scheduler.controller import Controller
 from parley.scheduler.pods import Pods
@@ -167,7 +168,7 @@ def _faults(world: World) -> Iterator[str]:
     judge = Judge(world.server, world.invariants, reserving=reserving, in_memory=taken, used=used)
     for pod in judge.pods:
         name = pod.metadata.name
-        if done(pod) or pod.metadata.deletion_timestamp:
+        if done(pod) or pod.metadata.deletion_timestamp or _waits_for_limit(world, pod):
             continue
         if not pod.spec.node_name and (node := judge.could_run(pod)):
             yield f"waits in vain: pod {name} could run on node {node}"
@@ -183,8 +184,21 @@ def _faults(world: World) -> Iterator[str]:
     yield from (f"room not held: {what}" for what in held)
     for body in judge.claims.values():
         yield from (f"conditions disagree: {what}" for what in _disagreeing(body, stranded=judge.strands(body)))
-    yield from (f"waits in vain: immediate claim {name}" for name in judge.allocatable_immediately())
+    for name in judge.allocatable_immediately():
+        if not world.plan.limiting or world.limits.has_room_for(name, _holdings(world)):
+            yield f"waits in vain: immediate claim {name}"
     yield from (f"kept too long: {what}" for what in kept_too_long(judge.claims.values(), world.clock()))
+
+
+def _waits_for_limit(world: World, pod: Pod) -> bool:
+    """Whether a class's limits keep from the pod what it has not got."""
+    return world.plan.limiting and bool(world.limits.short_of(pod, _holdings(world)))
+
+
+def _holdings(world: World) -> Iterable[Holding]:
+    """What the leader has in its ledger."""
+    leader = world.leader
+    return leader.controller.ledger if leader is not None and leader.controller is not None else ()
 
 
 def _could_preempt(world: World, judge: Judge, pod: Pod) -> str:

@@ -16,6 +16,7 @@ from tests.soak.binding_faults import LOST_BINDINGS, BindingClient
 from tests.soak.evictions import Evictions, WatchedEvictions
 from tests.soak.invariants import Invariants, Use
 from tests.soak.kubelets import DeviceKubelets
+from tests.soak.limits import ClassLimits
 from tests.soak.observed import ObservedServer, Step
 from tests.soak.plans import Memory, Plans
 from tests.soak.pods import GUEST
@@ -181,7 +182,8 @@ class Plan:
     classes keep claims without users, whether pods leave data on nodes for named claims or these reserve room on
     them, whether that yields to pods of a class, whether some allocations need another one, what there is of
     priorities, whether nodes, classes and claims are replaced by others of their names at once and pods are held
-    by finalizers, whether some claims are immediate, and whether some are made on demand."""
+    by finalizers, whether some claims are immediate, whether some are made on demand, and whether classes have
+    limits."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -199,6 +201,7 @@ class Plan:
     replacing: bool = False
     standing: bool = False
     on_demand: bool = False
+    limiting: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -221,6 +224,7 @@ class Plan:
             reserving=hold,
             yielding=hold is not None and number // 7 % 2 == 1,
             viewing=number % 7 in (3, 5) and Preemption.of_world(number) is Preemption.NONE,
+            limiting=number % 5 == 1 and number % 4 != 2,
         )
         return drawn.together(chance) if number % 11 == 8 else drawn
 
@@ -239,6 +243,7 @@ class Plan:
             replacing=chance.random() < 0.7,
             standing=chance.random() < 0.7,
             on_demand=chance.random() < 0.7,
+            limiting=chance.random() < 0.4 and not self.tenant,
         )
 
 
@@ -381,6 +386,7 @@ class World:
         self.turns = Turns(self._leaders_memory)
         self.reservations = Reservations(self.invariants.fault)
         self.views = Views(self.invariants, self.invariants.fault)
+        self.limits = ClassLimits(self.invariants.fault, self.invariants.lives)
         self.server.forbids_evictions = plan.preemption is not Preemption.ALLOWED
         self.calm = False
         self._parts: list[asyncio.Task[None]] = []
@@ -399,6 +405,8 @@ class World:
             self.reservations.observe(step)
         if self.plan.viewing:
             self.views.observe(step)
+        if self.plan.limiting:
+            self.limits.observe(step)
         if self.plan.preemption is not Preemption.NONE:
             self.evictions.observe(step)
             self.plans.observe(step)

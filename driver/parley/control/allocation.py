@@ -170,11 +170,6 @@ class Allocator:
         holdings = map(self._ledger.get, uids)
         return any(holding is not None and holding.standalone for holding in holdings)
 
-    def _count_no_more(self, uid: str) -> None:
-        """Nothing came of the allocation: the claim does not count for limits, unless it is allocated anyway."""
-        if self._ledger.get(uid) is None:
-            self._ledger.limits.forget(uid)
-
     def _is_shareable(self, holding: Holding) -> bool:
         """By class and built-in claim as they are now: either may have changed while the driver worked."""
         mirror = self._state.cluster.mirror((holding.namespace, holding.claim))
@@ -268,7 +263,7 @@ class Allocator:
             uid = next(claim.uid for claim in requests[driver].claims if claim.name == entry)
             await self._drivers[driver].undo([uid])
         for uid in uids:
-            self._count_no_more(uid)
+            self._ledger.count_no_more(uid)
 
     def join(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """The pod uses what is allocated already. Raises Busy if that is being released, or full by now."""

@@ -382,9 +382,14 @@ class Ledger:
         claims = self._expecting.pop(pod, {})
         for claim in claims:
             _, uid = self._expected.pop(claim)
-            if uid not in self._by_uid:
-                self.limits.forget(uid)
+            self.count_no_more(uid)
         return list(claims)
+
+    def count_no_more(self, uid: str) -> None:
+        """Nothing came of what was begun for the claim: it does not count for limits, unless it is allocated
+        anyway."""
+        if uid not in self._by_uid:
+            self.limits.forget(uid)
 
     def of_pod_name(self, namespace: str, name: str) -> list[Holding]:
         """Holdings of any pod of that name, also of one that was replaced since."""

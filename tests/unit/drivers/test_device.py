@@ -284,6 +284,12 @@ def assert_never_more_than_there_is(held: dict[str, tuple[bool, tuple[Device, ..
     assert set(whole) | set(parts) <= set(shares)
 
 
+def test_limits_are_in_devices() -> None:
+    driver = stocked()
+    claims = request(driver, "p", {}, {"count": 3}, {"count": 2, "shared": True}).claims
+    assert [driver.units(claim) for claim in claims] == [1, 3, 2]
+
+
 async def test_what_is_free_are_the_devices_of_which_nobody_holds_a_share() -> None:
     driver = stocked()
     of = ClassOnNodes("gpu", NoParameters(), ("a", "b", "without"))

@@ -18,6 +18,7 @@ from parley.sdk import (
     Allocation,
     Answer,
     Capacity,
+    ClaimRequest,
     ClassOnNodes,
     Device,
     Driver,
@@ -110,6 +111,10 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
     def forget(self, uid: str) -> None:
         """A foreign claim's devices are free."""
         self._inventory.release(uid)
+
+    def units(self, claim: ClaimRequest[DeviceParameters, NoParameters]) -> int:
+        """The limits of a class are numbers of devices; a share of one counts as one."""
+        return claim.parameters.count
 
     def viable(self, request: DeviceRequest, nodes: Sequence[str]) -> Mapping[str, Answer]:
         """A node is viable if it has devices for all claims of the request together.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from parley.control.decision.demand import Demand
-from parley.control.limits import Limits
+from parley.control.ledger import Ledger
 from parley.sdk import PodReference
 
 ASSUME_SECONDS = 1.0
@@ -35,8 +35,8 @@ class AssumedPod:
 class AssumedPods:
     """All assumed pods. `ended` is called when a reservation ends, and others may have what was reserved."""
 
-    def __init__(self, limits: Limits, ended: Callable[[], None]) -> None:
-        self._limits = limits
+    def __init__(self, ledger: Ledger, ended: Callable[[], None]) -> None:
+        self._ledger = ledger
         self._ended = ended
         self._by_pod: dict[str, AssumedPod] = {}
         self._by_node: defaultdict[str, dict[str, AssumedPod]] = defaultdict(dict)
@@ -55,7 +55,7 @@ class AssumedPods:
         self._counted[assumed.pod.uid] = assumed.units
         for class_name, units in assumed.units.items():
             for uid, count in units.items():
-                self._limits.count(uid, class_name, assumed.pod.namespace, count)
+                self._ledger.limits.count(uid, class_name, assumed.pod.namespace, count)
         later = asyncio.get_running_loop().call_later(ASSUME_SECONDS, self.drop, assumed.pod.uid)
         self._expiries[assumed.pod.uid] = later
 
@@ -73,7 +73,7 @@ class AssumedPods:
         """What the pod takes up of limits is counted by its allocation from now on."""
         for of_class in self._counted.pop(uid, {}).values():
             for claim in of_class:
-                self._limits.forget(claim)
+                self._ledger.count_no_more(claim)
 
     def drop(self, uid: str) -> None:
         """The pod is bound, or was refused since: nothing is reserved for it. Idempotent."""

@@ -60,7 +60,7 @@ class ExtenderPath:
         self._scope = scope
         self._backed = Backed()
         self._sets = NodeSets()
-        self._assumed = AssumedPods(state.ledger.limits, lambda: pods.wake(ASSUMED))
+        self._assumed = AssumedPods(state.ledger, lambda: pods.wake(ASSUMED))
         self._notifications = Notifications()
         self._posting = posting
         self._filtering = CandidateFilter(state, pods, self._assumed, negotiator.candidates)

@@ -159,6 +159,26 @@ def test_limits_of_a_class_hold_beside_what_others_were_told(play: Any) -> None:
     play(scenario)
 
 
+def test_a_claim_counts_for_limits_although_another_pod_whose_bind_never_came_was_to_have_it(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await add_shelf_class(world, limits=[{"claims": 1}])
+        world.start_parley(drivers=[ShelfDriver(Behaviour(other=100))])
+        await world.add_claim("disk", "shelf")
+        await world.add_pod("asks", claims=["disk"], schedulerName="parley-away")
+        await world.settle()
+        assert (await world.ask("filter", await world.question("asks", "a")))["NodeNames"] == ["a"]
+        await world.add_pod("p", claims=["disk"], schedulerName="default-scheduler")
+        await asyncio.sleep(0.5)
+        assert await world.node_of("p") == "a"
+        await asyncio.sleep(1.5)
+        await world.add_pod("q", "shelf", schedulerName="default-scheduler")
+        await world.settle()
+        assert await world.node_of("q") == ""
+
+    play(scenario)
+
+
 def test_pods_are_told_nodes_that_nobody_was_told_before_as_long_as_there_are_any(play: Any) -> None:
     async def scenario(world: World) -> None:
         nodes = [f"n{i:02}" for i in range(20)]
