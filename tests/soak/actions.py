@@ -33,6 +33,7 @@ from parley.api.resources import (
     BUILTIN_TEMPLATES,
     CLAIMS,
     CLASSES,
+    CONFIG_MAPS,
     NODES,
     POD_SCHEDULINGS,
     PODS,
@@ -80,6 +81,9 @@ class Actions:
         if world.plan.on_demand:
             self._classes.update(kinds.ON_DEMAND_CLASS_KINDS)
             self._pod_kinds.update(kinds.ON_DEMAND_POD_KINDS)
+        if world.plan.referring:
+            self._classes.update(kinds.REFERRING_CLASS_KINDS)
+            self._pod_kinds.update(kinds.REFERRING_POD_KINDS)
         self._claims = kinds.claim_kinds(self._classes)
         self._made_by_users = [name for name in self._claims if not kinds.is_on_demand(name)]
         self._making = kinds.MAKING_TEMPLATES if world.plan.on_demand else {}
@@ -121,6 +125,8 @@ class Actions:
             ]
         if world.plan.on_demand:
             self._actions.append((2, self._change_template))
+        if world.plan.referring:
+            self._actions.append((4, self._change_parameters))
         if world.plan.limiting:
             self._actions.append((6, self._change_limits))
         if world.plan.meddling and world.plan.reserving == "Nominated":
@@ -145,7 +151,10 @@ class Actions:
         kept = KEPT_TEMPLATE_KINDS if self._priorities is not None else ()
         views = VIEW_TEMPLATE_KINDS if self._world.plan.viewing else ()
         guests = kinds.YIELDING_TEMPLATE_KINDS if self._world.plan.yielding else ()
-        for name in (*kinds.TEMPLATE_KINDS, *kept, *views, *guests):
+        referring = kinds.REFERRING_TEMPLATE_KINDS if self._world.plan.referring else ()
+        if self._world.plan.referring:
+            self._create(CONFIG_MAPS, kinds.config_map())
+        for name in (*kinds.TEMPLATE_KINDS, *kept, *views, *guests, *referring):
             self._create(TEMPLATES, kinds.template(name))
         for name in self._making:
             self._create(TEMPLATES, kinds.making_template(name))
@@ -178,6 +187,9 @@ class Actions:
             self._priorities.mend()
         for name in self._making:
             self._ensure(TEMPLATES, kinds.making_template(name))
+        if self._world.plan.referring:
+            self._ensure(CONFIG_MAPS, kinds.config_map())
+            self._patch(CONFIG_MAPS, kinds.PARAMETERS, kinds.config_map())
         while self._held(PODS) or self._held(CLAIMS):
             self._let_pod_go()
             self._let_claim_go()
@@ -297,6 +309,15 @@ class Actions:
         if self._priorities is not None:
             usual["preemption"] = "Never"
         self._patch(CLASSES, name, {**usual, "driverName": kinds.DRIVER, **self._classes[name]})
+
+    def _change_parameters(self) -> None:
+        """The object that has them goes, or comes; or nobody understands what is in it."""
+        if self._chance.random() < 0.6:
+            if not self._delete(CONFIG_MAPS, kinds.PARAMETERS):
+                self._create(CONFIG_MAPS, kinds.config_map())
+            return
+        text = self._chance.choice(["{}", "", "count: many", "count: [", "colour: blue"])
+        self._patch(CONFIG_MAPS, kinds.PARAMETERS, {"data": {"parameters": text}})
 
     def _change_limits(self) -> None:
         self._patch(CLASSES, self._chance.choice(sorted(self._classes)), {"limits": limits.drawn(self._chance)})

@@ -9,6 +9,7 @@ from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.api.resources import (
     CLAIMS,
     CLASSES,
+    CONFIG_MAPS,
     NODES,
     PODS,
     RESOURCE_SLICES,
@@ -20,6 +21,8 @@ from parley.simulate.kubelet import RUN_SECONDS
 Json = dict[str, Any]
 NAMESPACE = "default"
 DRIVER = "device.parley.dev"
+PARAMETERS = "parameters"
+"""A ConfigMap."""
 
 CLASS_KINDS: Mapping[str, Json] = {
     "gpu": {},
@@ -41,6 +44,7 @@ CLAIM_KINDS: Mapping[str, tuple[str, Json]] = {
     "workspace": ("lasting-shared", {"shared": True}),
     "standing": ("standing", {}),
     "standing-shared": ("standing-shared", {"shared": True}),
+    "manual": ("referring", {}),
     "run-1": ("run", {}),
     "run-2": ("run", {}),
     "task-1": ("run-shared", {"shared": True}),
@@ -49,6 +53,10 @@ CLAIM_KINDS: Mapping[str, tuple[str, Json]] = {
 
 STANDING_CLASS_KINDS: Mapping[str, Json] = {"standing": {}, "standing-shared": {"shareable": True}}
 """Classes of claims that are allocated without a pod."""
+
+REFERRING_CLASS_KINDS: Mapping[str, Json] = {"referring": {}}
+REFERRING_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"referring": ("referring", {})}
+"""The parameters of their claims are in a ConfigMap."""
 
 ON_DEMAND_CLASS_KINDS: Mapping[str, Json] = {"run": {}, "run-shared": {"shareable": True}}
 """Classes of claims that are made when pods name them."""
@@ -133,6 +141,12 @@ ON_DEMAND_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]
     "run-task": (4, (), ("run-1", "task-1"), {}),
 }
 
+REFERRING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
+    "referring": (20, ("referring",), (), {}),
+    "referring-pair": (5, ("referring", "one"), (), {}),
+    "manual": (10, (), ("manual",), {}),
+}
+
 VIEW_CLASS_KINDS: Mapping[str, Json] = {"view": {}}
 VIEW_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"view": ("view", {})}
 VIEW_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
@@ -166,10 +180,17 @@ ALL_POD_KINDS = {
     **LASTING_POD_KINDS,
     **STANDING_POD_KINDS,
     **ON_DEMAND_POD_KINDS,
+    **REFERRING_POD_KINDS,
     **VIEW_POD_KINDS,
     **YIELDING_POD_KINDS,
 }
-ALL_TEMPLATE_KINDS = {**TEMPLATE_KINDS, **KEPT_TEMPLATE_KINDS, **VIEW_TEMPLATE_KINDS, **YIELDING_TEMPLATE_KINDS}
+ALL_TEMPLATE_KINDS = {
+    **TEMPLATE_KINDS,
+    **KEPT_TEMPLATE_KINDS,
+    **REFERRING_TEMPLATE_KINDS,
+    **VIEW_TEMPLATE_KINDS,
+    **YIELDING_TEMPLATE_KINDS,
+}
 
 
 def claim_kinds(classes: Mapping[str, Json]) -> list[str]:
@@ -228,8 +249,7 @@ def class_(name: str, kind: Json) -> Json:
 
 
 def template(name: str) -> Json:
-    class_name, parameters = ALL_TEMPLATE_KINDS[name]
-    spec = {"resourceClassName": class_name, "parameters": parameters}
+    spec = _claim_spec(*ALL_TEMPLATE_KINDS[name])
     return typed(TEMPLATES, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"spec": spec}})
 
 
@@ -251,10 +271,22 @@ def making_template(name: str) -> Json:
 
 def claim(name: str) -> Json:
     class_name, parameters = CLAIM_KINDS[name]
-    spec = {"resourceClassName": class_name, "parameters": parameters}
+    spec = _claim_spec(class_name, parameters)
     if class_name in STANDING_CLASS_KINDS:
         spec["allocationMode"] = "Immediate"
     return typed(CLAIMS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
+
+
+def _claim_spec(class_name: str, parameters: Json) -> Json:
+    if class_name in REFERRING_CLASS_KINDS:
+        return {"resourceClassName": class_name, "parametersRef": {"kind": "ConfigMap", "name": PARAMETERS}}
+    return {"resourceClassName": class_name, "parameters": parameters}
+
+
+def config_map(text: str = "{}") -> Json:
+    """The one with the parameters, which say nothing if they are not given."""
+    metadata = {"name": PARAMETERS, "namespace": NAMESPACE}
+    return typed(CONFIG_MAPS, {"metadata": metadata, "data": {"parameters": text}})
 
 
 def node(name: str) -> Json:

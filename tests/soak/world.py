@@ -182,8 +182,8 @@ class Plan:
     classes keep claims without users, whether pods leave data on nodes for named claims or these reserve room on
     them, whether that yields to pods of a class, whether some allocations need another one, what there is of
     priorities, whether nodes, classes and claims are replaced by others of their names at once and pods are held
-    by finalizers, whether some claims are immediate, whether some are made on demand, and whether classes have
-    limits."""
+    by finalizers, whether some claims are immediate, whether some are made on demand, whether classes have
+    limits, and whether some parameters are in an object."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -202,6 +202,7 @@ class Plan:
     standing: bool = False
     on_demand: bool = False
     limiting: bool = False
+    referring: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -225,6 +226,7 @@ class Plan:
             yielding=hold is not None and number // 7 % 2 == 1,
             viewing=number % 7 in (3, 5) and Preemption.of_world(number) is Preemption.NONE,
             limiting=number % 5 == 1 and number % 4 != 2,
+            referring=number % 10 in (4, 6),
         )
         return drawn.together(chance) if number % 11 == 8 else drawn
 
@@ -244,6 +246,7 @@ class Plan:
             standing=chance.random() < 0.7,
             on_demand=chance.random() < 0.7,
             limiting=chance.random() < 0.4 and not self.tenant,
+            referring=chance.random() < 0.4,
         )
 
 
