@@ -84,6 +84,10 @@ class Actions:
         if world.plan.referring:
             self._classes.update(kinds.REFERRING_CLASS_KINDS)
             self._pod_kinds.update(kinds.REFERRING_POD_KINDS)
+        self._varied = sorted(self._classes)
+        if world.plan.tokens:
+            self._classes.update(kinds.TOKEN_CLASS_KINDS)
+            self._pod_kinds.update(kinds.TOKEN_POD_KINDS)
         self._claims = kinds.claim_kinds(self._classes)
         self._made_by_users = [name for name in self._claims if not kinds.is_on_demand(name)]
         self._making = kinds.MAKING_TEMPLATES if world.plan.on_demand else {}
@@ -125,6 +129,8 @@ class Actions:
             ]
         if world.plan.on_demand:
             self._actions.append((2, self._change_template))
+        if world.plan.tokens:
+            self._actions.append((4, self._change_pool))
         if world.plan.referring:
             self._actions.append((4, self._change_parameters))
         if world.plan.limiting:
@@ -152,9 +158,10 @@ class Actions:
         views = VIEW_TEMPLATE_KINDS if self._world.plan.viewing else ()
         guests = kinds.YIELDING_TEMPLATE_KINDS if self._world.plan.yielding else ()
         referring = kinds.REFERRING_TEMPLATE_KINDS if self._world.plan.referring else ()
+        tokens = kinds.TOKEN_TEMPLATE_KINDS if self._world.plan.tokens else ()
         if self._world.plan.referring:
             self._create(CONFIG_MAPS, kinds.config_map())
-        for name in (*kinds.TEMPLATE_KINDS, *kept, *views, *guests, *referring):
+        for name in (*kinds.TEMPLATE_KINDS, *kept, *views, *guests, *referring, *tokens):
             self._create(TEMPLATES, kinds.template(name))
         for name in self._making:
             self._create(TEMPLATES, kinds.making_template(name))
@@ -282,7 +289,7 @@ class Actions:
             self._create(RESOURCE_SLICES, body)
 
     def _change_class(self) -> None:
-        name = self._chance.choice(sorted(self._classes))
+        name = self._chance.choice(self._varied)
         only = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self._some_node()]}]}
         change: Json = self._chance.choice(
             [
@@ -309,6 +316,10 @@ class Actions:
         if self._priorities is not None:
             usual["preemption"] = "Never"
         self._patch(CLASSES, name, {**usual, "driverName": kinds.DRIVER, **self._classes[name]})
+
+    def _change_pool(self) -> None:
+        name = self._chance.choice(sorted(kinds.TOKEN_CLASS_KINDS))
+        self._patch(CLASSES, name, {"parameters": {"pool": self._chance.randint(1, 4)}})
 
     def _change_parameters(self) -> None:
         """The object that has them goes, or comes; or nobody understands what is in it."""

@@ -196,7 +196,7 @@ class Invariants:
                 self.fault("bound too early", f"{where} ({name}) is not reserved for the pod")
             elif pod.uid in self.let_go and record.offer and pod.node in record.nodes:
                 continue
-            elif pod.node not in record.nodes or any(pool != pod.node for pool, _ in record.devices):
+            elif not record.is_usable_on(pod.node):
                 text = f"has {_listed(record.devices)} for {' '.join(record.nodes)}, bound to {pod.node}"
                 self.fault("bound elsewhere", f"{where} {text}")
             elif named:

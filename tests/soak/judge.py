@@ -14,7 +14,7 @@ from typing import Any
 from tests.soak.invariants import Hold, Invariants, Source
 from tests.soak.keeping import allocation, is_immediate, is_kept
 from tests.soak.mirrors import Device, Json, is_parleys, read
-from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, is_on_demand
+from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, TOKEN_CLASS_KINDS, is_on_demand
 from tests.soak.reservations import Room
 from tests.soak.views import SOURCE, VIEW
 
@@ -203,6 +203,8 @@ class Judge:
                     return None
                 if entry.resource_claim_template_name == VIEW and not self._is_shown(pod):
                     return None
+                if ALL_TEMPLATE_KINDS[entry.resource_claim_template_name][0] in TOKEN_CLASS_KINDS:
+                    continue  # see `limits`
                 wants.append(_want(ALL_TEMPLATE_KINDS[entry.resource_claim_template_name][1]))
                 continue
             name = entry.resource_claim_name or ""
@@ -227,6 +229,8 @@ class Judge:
                 return None  # its built-in claim was recreated, and a pod's reservation is not restored
             if others and record.exclusive:
                 return None
+            if CLAIM_KINDS[name][0] in TOKEN_CLASS_KINDS:
+                continue
             if others and node not in record.nodes:
                 return None
             if not others and stays:

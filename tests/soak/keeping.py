@@ -85,6 +85,13 @@ def allocation(claim: Json) -> Allocation | None:
     return nodes, tuple(devices), any((handle.get("data") or {}).get("shared") for handle in handles)
 
 
+def tokens(claim: Json) -> int:
+    """How many tokens are allocated, by a Parley claim's own record."""
+    found = ((claim.get("status") or {}).get("allocation") or {}).get("handles") or ()
+    data = [handle.get("data") or {} for handle in found]
+    return sum(one.get("count", 0) for one in data if "pool" in one)
+
+
 def is_kept(claim: Json) -> bool:
     """Whether the claim is allocated, with a deadline for when nobody uses it."""
     status = claim.get("status") or {}

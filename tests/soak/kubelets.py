@@ -10,6 +10,7 @@ from parley.api.builtin import Pod
 from parley.control.objects.mirror import allocated
 from parley.control.objects.pod import done
 from parley.drivers.device import DeviceDriver
+from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Client
 from parley.kube.clock import Clock
 from parley.simulate.kubelet import Kubelets
@@ -34,6 +35,8 @@ class DeviceKubelets(Kubelets):
 
     def _usable(self, pod: Pod, name: str) -> bool:
         claim = self._claims.get(pod.metadata.namespace, name)
+        if claim is not None and allocated(claim, TokensDriver.name) is not None:
+            return super()._usable(pod, name)
         found = allocated(claim, DeviceDriver.name) if claim is not None else None
         there = found is not None and all(device.pool == pod.spec.node_name for device in found.devices)
         return there and super()._usable(pod, name)

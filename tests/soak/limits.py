@@ -1,7 +1,7 @@
-"""What must hold of the limits of classes, in worlds where they come, change and go.
+"""What must hold of the limits of classes, in worlds where they come, change and go, and of pools of tokens.
 
     over the limit   a claim is allocated only if it fits beside what the API shows to be allocated in the
-                     namespace, by what the class says, or has said since some minutes before
+                     namespace, by the limit or the pool that the class has, or has had since some minutes before
 
 At rest `short_of` says which pods wait for a limit, and so with good reason: by the claims that the leader has in
 its ledger, since what is released, or prepared on a node somewhere, may be in no record any more.
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.soak.keeping import NOWHERE, allocation, is_immediate, is_kept
+from tests.soak.keeping import NOWHERE, allocation, is_immediate, is_kept, tokens
 from tests.soak.mirrors import Device, Json, is_parleys, read
 from tests.soak.observed import Step
-from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, NAMESPACE
+from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, NAMESPACE, TOKENS
 
 from parley.control.ledger import Holding
 from parley.simulate.anti_affinity import Pod
@@ -63,7 +63,8 @@ def most(class_: Json) -> Most:
     own = [limit for limit in limits if NAMESPACE in (limit.get("namespaces") or ())]
     anybodys = [limit for limit in limits if not limit.get("namespaces")]
     chosen = next(iter([*own, *anybodys]), {})
-    return Most(chosen.get("claims"), chosen.get("units"))
+    units = [chosen.get("units"), (class_.get("parameters") or {}).get("pool")]
+    return Most(chosen.get("claims"), min((number for number in units if number is not None), default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,14 @@ class Shown:
     identity: Identity
     class_name: str
     devices: tuple[Device, ...] = ()
+    tokens: int = 0
     users: tuple[str, ...] = ()
     kept: bool = False
+
+    @property
+    def units(self) -> int:
+        """How much of a limit that is."""
+        return len(self.devices) + self.tokens
 
 
 class ClassLimits:
@@ -88,7 +95,7 @@ class ClassLimits:
         """Of each pod, by UID, the class of each entry."""
         self._shown: dict[str, Shown] = {}
         """By the object's UID."""
-        self._had: dict[Identity, tuple[Device, ...]] = {}
+        self._had: dict[Identity, tuple[tuple[Device, ...], int]] = {}
         """What a claim had last: one that is written again is not allocated anew."""
         self._look: dict[tuple[str, str], Callable[[Step], None]] = {
             ("", "pods"): self._pod,
@@ -117,29 +124,28 @@ class ClassLimits:
         record = read(body)
         owner, entry = record.identity
         class_ = self._kinds.get(owner, {}).get(entry, "") if entry else _class_of_named(record.name[1])
-        shown = Shown(record.identity, class_, record.devices if record.definite else (), record.users)
-        self._shows(step, uid, shown)
+        self._shows(step, uid, Shown(record.identity, class_, record.devices, record.tokens, record.users))
 
     def _claim(self, step: Step) -> None:
         body, meta = step.change.last.body, step.change.last.meta
         _, devices, _ = allocation(body) or NOWHERE
         users = tuple(user["uid"] for user in (body.get("status") or {}).get("reservedFor") or ())
         kept = is_kept(body) or is_immediate(body)
-        self._shows(
-            step, meta["uid"], Shown((meta["uid"], ""), _class_of_named(meta["name"]), devices, users, kept)
-        )
+        shown = Shown((meta["uid"], ""), _class_of_named(meta["name"]), devices, tokens(body), users, kept)
+        self._shows(step, meta["uid"], shown)
 
     def _shows(self, step: Step, uid: str, shown: Shown) -> None:
         self._shown.pop(uid, None)
-        if step.change.new is None or not shown.devices or not shown.class_name:
+        if step.change.new is None or not shown.units or not shown.class_name:
             return
         self._shown[uid] = shown
-        if self._had.get(shown.identity) == shown.devices or not step.who.startswith("controller"):
+        allocated = shown.devices, shown.tokens
+        if self._had.get(shown.identity) == allocated or not step.who.startswith("controller"):
             return
-        self._had[shown.identity] = shown.devices
-        held = {one.identity: len(one.devices) for one in self._shown.values() if self._counts(one, shown)}
+        self._had[shown.identity] = allocated
+        held = {one.identity: one.units for one in self._shown.values() if self._counts(one, shown)}
         if not any(limit.admits(held.values()) for limit in self._lately(shown.class_name, step.seconds)):
-            what = f"{len(shown.devices)} more, of {sum(held.values())} units of {len(held)} claims"
+            what = f"{shown.units} more, of {sum(held.values())} units of {len(held)} claims"
             said = self._said[shown.class_name][-1][1]
             self._fault("over the limit", f"class {shown.class_name}: {what}, with {said}")
 
@@ -167,9 +173,14 @@ class ClassLimits:
         return self._admits(class_, [units], holdings)
 
     def _admits(self, class_: str, wanted: Iterable[int], holdings: Iterable[Holding]) -> bool:
-        held = (len(one.allocation.devices) for one in holdings if one.class_name == class_)
+        held = (_units(one) for one in holdings if one.class_name == class_)
         said = self._said[class_]
         return not said or said[-1][1].admits([*held, *wanted])
+
+
+def _units(holding: Holding) -> int:
+    tokens: int = holding.allocation.data.get("count", 0) if holding.driver == TOKENS else 0
+    return len(holding.allocation.devices) + tokens
 
 
 def _wanted(pod: Pod, own: list[Holding], held: list[Holding]) -> Iterator[tuple[str, int]]:

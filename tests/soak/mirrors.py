@@ -17,6 +17,7 @@ ALLOCATED = "parley.dev/allocated"
 class Record:
     """One claim. `nodes` and `devices` are those of a definite allocation, () without one; `offer` is set if the
     nodes were offered, and devices found on one of them. `uses` is the UID of a claim that it needs, or "".
+    `tokens` are allocated tokens, which can be used on every node: there are neither nodes nor devices then.
 
     `identity` stays the same for a claim that is recreated: the pod's UID and entry, or the Parley claim's UID.
     """
@@ -33,6 +34,11 @@ class Record:
     shared: bool
     offer: bool
     uses: str
+    tokens: int
+
+    def is_usable_on(self, node: str) -> bool:
+        """Whether a pod there can have what is allocated."""
+        return (self.tokens > 0 or node in self.nodes) and all(pool == node for pool, _ in self.devices)
 
 
 def is_parleys(body: Json) -> bool:
@@ -61,6 +67,7 @@ def read(body: Json) -> Record:
         shared=bool((handle or {}).get("shared")),
         offer=allocation is not None and is_offer(allocation),
         uses=(handle or {}).get("uses", ""),
+        tokens=(handle or {}).get("count", 0) if "pool" in (handle or {}) else 0,
     )
 
 

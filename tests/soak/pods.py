@@ -45,6 +45,7 @@ CLAIM_KINDS: Mapping[str, tuple[str, Json]] = {
     "standing": ("standing", {}),
     "standing-shared": ("standing-shared", {"shared": True}),
     "manual": ("referring", {}),
+    "seat": ("seats", {}),
     "run-1": ("run", {}),
     "run-2": ("run", {}),
     "task-1": ("run-shared", {"shared": True}),
@@ -53,6 +54,17 @@ CLAIM_KINDS: Mapping[str, tuple[str, Json]] = {
 
 STANDING_CLASS_KINDS: Mapping[str, Json] = {"standing": {}, "standing-shared": {"shareable": True}}
 """Classes of claims that are allocated without a pod."""
+
+TOKENS = "tokens.parley.dev"
+TOKEN_CLASS_KINDS: Mapping[str, Json] = {
+    "licences": {"driverName": TOKENS, "parameters": {"pool": 3}, "nodePart": "None"},
+    "seats": {"driverName": TOKENS, "parameters": {"pool": 1}, "nodePart": "None", "shareable": True},
+}
+TOKEN_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
+    "licence": ("licences", {}),
+    "licences": ("licences", {"count": 2}),
+}
+"""Claims of a second driver, which can be used everywhere."""
 
 REFERRING_CLASS_KINDS: Mapping[str, Json] = {"referring": {}}
 REFERRING_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"referring": ("referring", {})}
@@ -141,6 +153,15 @@ ON_DEMAND_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]
     "run-task": (4, (), ("run-1", "task-1"), {}),
 }
 
+TOKEN_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
+    "licence": (8, ("licence",), (), {}),
+    "licence-one": (15, ("licence", "one"), (), {}),
+    "licences-double": (8, ("double", "licences"), (), {}),
+    "seat": (6, (), ("seat",), {}),
+    "seat-disk": (6, ("licence",), ("seat", "disk"), {}),
+    "seat-offered": (4, ("offered",), ("seat",), {}),
+}
+
 REFERRING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
     "referring": (20, ("referring",), (), {}),
     "referring-pair": (5, ("referring", "one"), (), {}),
@@ -181,6 +202,7 @@ ALL_POD_KINDS = {
     **STANDING_POD_KINDS,
     **ON_DEMAND_POD_KINDS,
     **REFERRING_POD_KINDS,
+    **TOKEN_POD_KINDS,
     **VIEW_POD_KINDS,
     **YIELDING_POD_KINDS,
 }
@@ -188,6 +210,7 @@ ALL_TEMPLATE_KINDS = {
     **TEMPLATE_KINDS,
     **KEPT_TEMPLATE_KINDS,
     **REFERRING_TEMPLATE_KINDS,
+    **TOKEN_TEMPLATE_KINDS,
     **VIEW_TEMPLATE_KINDS,
     **YIELDING_TEMPLATE_KINDS,
 }

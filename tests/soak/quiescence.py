@@ -110,6 +110,7 @@ def _left_in_memory(world: World) -> Iterator[str]:
         if uid in immediate:
             continue
         yield f"devices {devices} of claim {uid} in the driver"
+    yield from (f"tokens of claim {uid} in the driver" for uid in leader.tokens._held)
 
 
 def remembered(controller: Controller) -> Iterator[str]:
@@ -191,8 +192,8 @@ def _faults(world: World) -> Iterator[str]:
 
 
 def _waits_for_limit(world: World, pod: Pod) -> bool:
-    """Whether a class's limits keep from the pod what it has not got."""
-    return world.plan.limiting and bool(world.limits.short_of(pod, _holdings(world)))
+    """Whether a class's limits, or its pool, keep from the pod what it has not got."""
+    return (world.plan.limiting or world.plan.tokens) and bool(world.limits.short_of(pod, _holdings(world)))
 
 
 def _holdings(world: World) -> Iterable[Holding]:

@@ -30,11 +30,12 @@ from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 from parley.api.models import Hold
 from parley.control.nominations import Nomination
 from parley.drivers.device import DeviceDriver
+from parley.drivers.tokens import TokensDriver
 from parley.kube.fencing import LeasedClient
 from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
 from parley.scheduler.controller import Controller
 from parley.scheduler.settings import ControllerSettings
-from parley.sdk import Allocation, Answer, Device, Held, Reserve
+from parley.sdk import Allocation, Answer, Device, Driver, Held, Reserve
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.extender_calls import ExtenderUnavailable
@@ -183,7 +184,8 @@ class Plan:
     them, whether that yields to pods of a class, whether some allocations need another one, what there is of
     priorities, whether nodes, classes and claims are replaced by others of their names at once and pods are held
     by finalizers, whether some claims are immediate, whether some are made on demand, whether classes have
-    limits, and whether some parameters are in an object."""
+    limits, whether some parameters
+    are in an object, and whether pods want tokens of a second driver."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -203,6 +205,7 @@ class Plan:
     on_demand: bool = False
     limiting: bool = False
     referring: bool = False
+    tokens: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -227,6 +230,7 @@ class Plan:
             viewing=number % 7 in (3, 5) and Preemption.of_world(number) is Preemption.NONE,
             limiting=number % 5 == 1 and number % 4 != 2,
             referring=number % 10 in (4, 6),
+            tokens=number % 10 in (1, 9),
         )
         return drawn.together(chance) if number % 11 == 8 else drawn
 
@@ -247,6 +251,7 @@ class Plan:
             on_demand=chance.random() < 0.7,
             limiting=chance.random() < 0.4 and not self.tenant,
             referring=chance.random() < 0.4,
+            tokens=chance.random() < 0.4,
         )
 
 
@@ -266,6 +271,7 @@ class Process:
         self.driver.allocating = world.turns.allocating
         if isinstance(self.driver, ReservingDriver) and plan.yielding:
             self.driver.yields_to = (GUEST,)
+        self.tokens = TokensDriver()
         self.controller: Controller | None = None
         self.dead = False
         self.client = TroubleClient(world.server.client(), world.chance, plan.rates)
@@ -301,7 +307,8 @@ class Process:
         settings = ControllerSettings(
             scheduler_names=(SECOND_SCHEDULER,), reservation_schedulers=("default-scheduler",)
         )
-        self.controller = Controller(client, [self.driver], settings, clock=self._world.clock)
+        more: list[Driver[Any, Any]] = [self.tokens] if self._world.plan.tokens else []
+        self.controller = Controller(client, [self.driver, *more], settings, clock=self._world.clock)
         restored = asyncio.create_task(self._restored(self.controller))
         try:
             await self.controller.run()
@@ -408,7 +415,7 @@ class World:
             self.reservations.observe(step)
         if self.plan.viewing:
             self.views.observe(step)
-        if self.plan.limiting:
+        if self.plan.limiting or self.plan.tokens:
             self.limits.observe(step)
         if self.plan.preemption is not Preemption.NONE:
             self.evictions.observe(step)
