@@ -130,7 +130,7 @@ class Actions:
         if world.plan.on_demand:
             self._actions.append((2, self._change_template))
         if world.plan.tokens:
-            self._actions.append((4, self._change_pool))
+            self._actions += [(4, self._change_pool), (3, self._relabel)]
         if world.plan.referring:
             self._actions.append((4, self._change_parameters))
         if world.plan.limiting:
@@ -185,6 +185,7 @@ class Actions:
         for name in NODE_KINDS:
             self._ensure(NODES, kinds.node(name))
             self._patch(NODES, name, {"spec": {"unschedulable": None}})
+            self._patch(NODES, name, {"metadata": {"labels": {kinds.ZONE: NODE_KINDS[name][0]}}})
             self._missing[name] = frozenset()
             self._set_slice(name)
         for name, kind in self._classes.items():
@@ -316,6 +317,12 @@ class Actions:
         if self._priorities is not None:
             usual["preemption"] = "Never"
         self._patch(CLASSES, name, {**usual, "driverName": kinds.DRIVER, **self._classes[name]})
+
+    def _relabel(self) -> None:
+        """The node leaves its zone, or is in it again."""
+        name = self._some_node()
+        zone = NODE_KINDS[name][0] if self._chance.random() < 0.5 else None
+        self._patch(NODES, name, {"metadata": {"labels": {kinds.ZONE: zone}}})
 
     def _change_pool(self) -> None:
         name = self._chance.choice(sorted(kinds.TOKEN_CLASS_KINDS))

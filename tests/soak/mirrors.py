@@ -12,12 +12,15 @@ Name = tuple[str, str]
 
 ALLOCATED = "parley.dev/allocated"
 
+ZONE_OF = {"a": "east", "b": "east", "c": "west", "d": "west"}
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """One claim. `nodes` and `devices` are those of a definite allocation, () without one; `offer` is set if the
     nodes were offered, and devices found on one of them. `uses` is the UID of a claim that it needs, or "".
-    `tokens` are allocated tokens, which can be used on every node: there are neither nodes nor devices then.
+    `tokens` are allocated tokens, usable on every node, or in one zone: then there are neither nodes nor
+    devices.
 
     `identity` stays the same for a claim that is recreated: the pod's UID and entry, or the Parley claim's UID.
     """
@@ -35,10 +38,13 @@ class Record:
     offer: bool
     uses: str
     tokens: int
+    zone: str
 
     def is_usable_on(self, node: str) -> bool:
         """Whether a pod there can have what is allocated."""
-        return (self.tokens > 0 or node in self.nodes) and all(pool == node for pool, _ in self.devices)
+        if self.tokens:
+            return self.zone in ("", ZONE_OF[node])
+        return node in self.nodes and all(pool == node for pool, _ in self.devices)
 
 
 def is_parleys(body: Json) -> bool:
@@ -68,6 +74,7 @@ def read(body: Json) -> Record:
         offer=allocation is not None and is_offer(allocation),
         uses=(handle or {}).get("uses", ""),
         tokens=(handle or {}).get("count", 0) if "pool" in (handle or {}) else 0,
+        zone=next(_zones_of(allocation), "") if allocation else "",
     )
 
 
@@ -94,6 +101,12 @@ def _handle(status: Json, allocation: Json) -> Json | None:
             found: Json = device.get("data") or {}
             return found
     return None
+
+
+def _zones_of(allocation: Json) -> Iterator[str]:
+    for term in allocation.get("nodeSelector", {}).get("nodeSelectorTerms") or ():
+        for wanted in term.get("matchExpressions") or ():
+            yield from wanted["values"]
 
 
 def nodes_of(allocation: Json) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.soak.mirrors import ZONE_OF
 from tests.support.containers import requesting, using
 
 from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
@@ -46,6 +47,7 @@ CLAIM_KINDS: Mapping[str, tuple[str, Json]] = {
     "standing-shared": ("standing-shared", {"shared": True}),
     "manual": ("referring", {}),
     "seat": ("seats", {}),
+    "zone": ("zonal", {}),
     "run-1": ("run", {}),
     "run-2": ("run", {}),
     "task-1": ("run-shared", {"shared": True}),
@@ -56,15 +58,20 @@ STANDING_CLASS_KINDS: Mapping[str, Json] = {"standing": {}, "standing-shared": {
 """Classes of claims that are allocated without a pod."""
 
 TOKENS = "tokens.parley.dev"
+ZONAL = "zonal"
+"""A class whose tokens can be used in the zone of the node for which they were allocated."""
+
 TOKEN_CLASS_KINDS: Mapping[str, Json] = {
     "licences": {"driverName": TOKENS, "parameters": {"pool": 3}, "nodePart": "None"},
     "seats": {"driverName": TOKENS, "parameters": {"pool": 1}, "nodePart": "None", "shareable": True},
+    ZONAL: {"driverName": TOKENS, "parameters": {"pool": 3}, "nodePart": "None", "shareable": True},
 }
 TOKEN_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
     "licence": ("licences", {}),
     "licences": ("licences", {"count": 2}),
+    "zonal": (ZONAL, {}),
 }
-"""Claims of a second driver, which can be used everywhere."""
+"""Claims of a second driver, which can be used everywhere, or in one zone."""
 
 REFERRING_CLASS_KINDS: Mapping[str, Json] = {"referring": {}}
 REFERRING_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"referring": ("referring", {})}
@@ -84,10 +91,10 @@ LASTING_CLASS_KINDS: Mapping[str, Json] = {
 
 ZONE = "topology.kubernetes.io/zone"
 NODE_KINDS: Mapping[str, tuple[str, Sequence[str], int]] = {
-    "a": ("east", ("40Gi",), 1),
-    "b": ("east", ("40Gi", "80Gi"), 1),
-    "c": ("west", ("40Gi", "40Gi", "40Gi"), 1),
-    "d": ("west", ("80Gi",), 4),
+    "a": (ZONE_OF["a"], ("40Gi",), 1),
+    "b": (ZONE_OF["b"], ("40Gi", "80Gi"), 1),
+    "c": (ZONE_OF["c"], ("40Gi", "40Gi", "40Gi"), 1),
+    "d": (ZONE_OF["d"], ("80Gi",), 4),
 }
 """Zone, each device's memory, and the number of shares that each can be split into."""
 
@@ -160,6 +167,10 @@ TOKEN_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = 
     "seat": (6, (), ("seat",), {}),
     "seat-disk": (6, ("licence",), ("seat", "disk"), {}),
     "seat-offered": (4, ("offered",), ("seat",), {}),
+    "zonal-one": (10, ("zonal", "one"), (), {}),
+    "zonal-offered": (5, ("offered", "zonal"), (), {}),
+    "zone": (10, (), ("zone",), {}),
+    "zone-one": (8, ("one",), ("zone",), {}),
 }
 
 REFERRING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {

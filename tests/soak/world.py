@@ -17,9 +17,10 @@ from tests.soak.evictions import Evictions, WatchedEvictions
 from tests.soak.invariants import Invariants, Use
 from tests.soak.kubelets import DeviceKubelets
 from tests.soak.limits import ClassLimits
+from tests.soak.mirrors import ZONE_OF
 from tests.soak.observed import ObservedServer, Step
 from tests.soak.plans import Memory, Plans
-from tests.soak.pods import GUEST
+from tests.soak.pods import GUEST, ZONAL, ZONE
 from tests.soak.priorities import Preemption
 from tests.soak.processes import ProcessLoop, acting_as
 from tests.soak.reservations import Reservations, reserve
@@ -35,7 +36,7 @@ from parley.kube.fencing import LeasedClient
 from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
 from parley.scheduler.controller import Controller
 from parley.scheduler.settings import ControllerSettings
-from parley.sdk import Allocation, Answer, Device, Driver, Held, Reserve
+from parley.sdk import Allocation, Answer, Device, Driver, Held, NodeLabels, Reserve
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.extender_calls import ExtenderUnavailable
@@ -79,6 +80,18 @@ class CountedDriver(DeviceDriver):
     def held(self) -> Mapping[str, tuple[Device, ...]]:
         """Devices by the claim's UID."""
         return {uid: devices for uid, (devices, _) in self._inventory._held.items()}
+
+
+class ZonedTokens(TokensDriver):
+    """The tokens driver, with a class whose tokens can be used in one zone."""
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        found = dict(await super().allocate(request, node))
+        for claim in request.claims:
+            if claim.class_name == ZONAL:
+                zone = NodeLabels({ZONE: ZONE_OF[node]})
+                found[claim.name] = replace(found[claim.name], available_on=zone)
+        return found
 
 
 class LeavingDriver(CountedDriver):
@@ -271,7 +284,7 @@ class Process:
         self.driver.allocating = world.turns.allocating
         if isinstance(self.driver, ReservingDriver) and plan.yielding:
             self.driver.yields_to = (GUEST,)
-        self.tokens = TokensDriver()
+        self.tokens = ZonedTokens()
         self.controller: Controller | None = None
         self.dead = False
         self.client = TroubleClient(world.server.client(), world.chance, plan.rates)

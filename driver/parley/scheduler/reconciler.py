@@ -14,6 +14,7 @@ from parley.control.allocation import Allocator, Busy
 from parley.control.caches.indexes import named_claims
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
+from parley.control.ledger import Holding
 from parley.control.live import live_pod
 from parley.control.objects.pod import done, over, reference
 from parley.control.release.deallocation import Deallocator, Departure
@@ -42,6 +43,10 @@ class SchedulingPath(Protocol):
 
     async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         """Do what the pod needs next, and say what is to follow. Raises what a client raises."""
+        ...
+
+    async def settle(self, pod: PodReference) -> None:
+        """After this no binding that was posted here before can land. Raises what a client raises."""
         ...
 
     def resume(self) -> None:
@@ -145,26 +150,32 @@ class Reconciler:
         await self._deallocator.delete_replaced(pod)
         if await self._withdrawal.withdraw(pod, claims):
             return AT_ONCE
-        if await self._release_former(pod, claims) or await self._on_demand.create(pod, claims):
-            return AT_ONCE
         path = next(path for path in self._paths if path.owns(pod))
+        if await self._release_former(pod, path) or await self._on_demand.create(pod, claims):
+            return AT_ONCE
         requeue = await self._pods.arrange(key, pod, await path.reconcile(key, pod, claims))
         return requeue or self._on_demand.again(pod, claims)
 
-    async def _release_former(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
-        """Whether the unbound pod held anything by a named claim that is gone, and another has its name. Raises
-        Busy if it is bound by now: its containers may be using that."""
-        if pod.spec.node_name or any(claim.problem is not None for claim in claims):
+    async def _release_former(self, pod: Pod, path: SchedulingPath) -> bool:
+        """Whether the unbound pod held anything by a named claim that is gone, and another has its name. That one
+        may wait for this very release. Raises Busy if the pod is bound by now: its containers may be using it."""
+        if pod.spec.node_name:
             return False
-        user, current = reference(pod), {claim.holding.uid for claim in claims if claim.holding is not None}
-        former = [holding for holding in self._state.ledger.of_pod(user) if holding.uid not in current]
+        user = reference(pod)
+        former = [holding for holding in self._state.ledger.of_pod(user) if self._is_of_former(holding)]
         if not former:
             return False
+        await path.settle(user)
         live = await live_pod(self._client, user)
         if live is None or live.spec.node_name:
             raise Busy
         await self._deallocator.release(user, former, Departure(departed=False, bound=False))
         return True
+
+    def _is_of_former(self, holding: Holding) -> bool:
+        """Whether another claim has the name of the claim that it was allocated for."""
+        claim = self._state.cluster.claim((holding.namespace, holding.claim)) if holding.named else None
+        return claim is not None and claim.metadata.uid != holding.uid
 
     async def _terminal(self, pod: Pod) -> None:
         self._state.nominations.end(pod.metadata.uid)

@@ -1,13 +1,14 @@
 """A named claim goes, and another one takes its name, while a driver allocates the former."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
-from parley.api.resources import CLAIMS
+from parley.api.resources import CLAIMS, PODS
+from parley.kube.client import Call, Client, OutcomeUnknown
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -38,5 +39,50 @@ def test_what_comes_of_that_is_given_back(play: Play) -> None:
         assert await world.node_of("p")
         assert [holding.uid for holding in world.ledger] == list(driver.held) == [claim.metadata.uid]
         assert [user.name for user in claim.status.reserved_for] == ["p"]
+
+    play(scenario)
+
+
+class ForcedAwayAtBinding(Client):
+    """Bindings, and reads of pods, get no answer for some seconds. When that begins, an administrator forces the
+    claim away, and makes it again."""
+
+    def __init__(self, client: Client, again: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(client)
+        self._again = again
+        self._until: float | None = None
+
+    async def request(self, call: Call) -> bytes:
+        now = asyncio.get_running_loop().time()
+        if call.subresource == "binding" and self._until is None:
+            self._until = now + 5
+            await self._again()
+        is_of_pod = call.subresource == "binding" or (call.verb == "get" and call.resource.plural == PODS.plural)
+        if is_of_pod and self._until is not None and now < self._until:
+            raise OutcomeUnknown("no answer")
+        return await super().request(call)
+
+
+@pytest.mark.scheduling_paths("extender")
+def test_a_pod_that_was_not_bound_does_not_keep_what_a_claim_had_that_was_forced_away(play: Play) -> None:
+    """Its built-in claim is not gone before that is released, and the new claim of the name waits for that."""
+
+    async def scenario(world: World) -> None:
+        async def again() -> None:
+            await world.client.delete(CLAIMS, "disk", "default")
+            await world.client.patch(CLAIMS, "disk", {"metadata": {"finalizers": None}}, "default")
+            await world.add_claim("disk", "shelf")
+            await asyncio.sleep(1)
+
+        await world.add_node("a")
+        await add_shelf_class(world)
+        client = ForcedAwayAtBinding(world.server.client(), again)
+        world.start_parley(client, drivers=[ShelfDriver(Behaviour(other=2))])
+        await world.add_claim("disk", "shelf")
+        await world.add_pod("p", claims=["disk"])
+        await world.settle()
+        claim = await world.claim("disk")
+        assert await world.node_of("p") == "a"
+        assert [holding.uid for holding in world.ledger] == [claim.metadata.uid]
 
     play(scenario)

@@ -274,6 +274,10 @@ class ExtenderPath:
         proposed = self._filtering.nodes(pod, claims, common_nodes(claims), sorted(nodes))
         return await self._negotiator.negotiate(key, pod, claims, proposed)
 
+    async def settle(self, pod: PodReference) -> None:
+        """Also what an earlier leader posted."""
+        await self._posting.settle(pod, doubtful=True)
+
     def resume(self) -> None:
         """After the cluster was restored: pods that wait may have been refused by an earlier leader. Those without
         claims were if they had no room beside what is reserved; nobody else looks at them."""

@@ -59,6 +59,9 @@ class NativePath:
         """Never: the next step is always one from the present state."""
         return False
 
+    async def settle(self, pod: PodReference) -> None:
+        """Bindings are posted by schedulers alone."""
+
     def resume(self) -> None:
         """Go on with what an earlier leader asked standalone drivers to allocate."""
         cluster = self._state.cluster
