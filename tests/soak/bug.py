@@ -16,7 +16,8 @@ class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
     meddlers, pods for the extender path, lost responses to bindings, a hostile tenant, classes that keep claims
     or pods that leave data on nodes, or claims that reserve room there (and yield it), or allocations that need
-    another one, or claims that are immediate or made on demand; and what there is of priorities."""
+    another one, or claims that are immediate or made on demand, or limits of classes, parameters in an object, or
+    tokens of a second driver; and what there is of priorities."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -34,6 +35,9 @@ class Bug:
     viewing: bool = False
     standing: bool = False
     on_demand: bool = False
+    limiting: bool = False
+    referring: bool = False
+    tokens: bool = False
 
 
 async def nothing(*_: Any, **__: Any) -> None:

@@ -66,6 +66,9 @@ def caught(bug: str, seed: int, most: int, first: int = 0) -> str:
             viewing=broken.viewing,
             standing=broken.standing,
             on_demand=broken.on_demand,
+            limiting=broken.limiting,
+            referring=broken.referring,
+            tokens=broken.tokens,
         )
         for number in sorted(range(most), key=lambda number: number != first):
             try:

@@ -28,6 +28,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Holding, Ledger
+from parley.control.limits import Limits
 from parley.control.objects import mirror as mirrors
 from parley.control.publishing import podscheduling
 from parley.control.records import Records
@@ -39,6 +40,7 @@ from parley.control.reservation_pods import ReservationPods
 from parley.control.state import State
 from parley.control.writes import MirrorWrites
 from parley.drivers.device.inventory import Inventory
+from parley.drivers.tokens import TokensDriver
 from parley.kube.informer import Informer
 from parley.kube.lease import LeaseElector
 from parley.kube.queue import WorkQueue
@@ -52,6 +54,7 @@ from parley.scheduler.native import path
 from parley.sdk import claim_conditions
 from parley.sdk import recorded as sdk_records
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.reference_reader import ReferenceReader
 from parley.simulate import admission
 
 
@@ -376,6 +379,14 @@ BUGS = {
     "writes of what is gone are remembered": Bug(
         ((ClusterCache, "_has_claim", lambda *_: True),), ("left over: own writes",), trouble=True, meddling=True
     ),
+    "limits are not looked at": Bug(((Limits, "excess", lambda *_: ""),), ("over the limit",), limiting=True),
+    "nobody is woken when there is room below a limit": Bug(
+        ((Limits, "forget", Limits._remove),), ("waits in vain",), limiting=True
+    ),
+    "parameters that were not understood are not read again": Bug(
+        ((ReferenceReader, "doubt", no_result),), ("waits in vain",), referring=True
+    ),
+    "a restart forgets tokens": Bug(((TokensDriver, "restore", no_result),), ("over the limit",), tokens=True),
 }
 
 
