@@ -143,6 +143,12 @@ class Changes:
                 self._queues.look_at_room(holding.node)
         if (node := self._cluster.reserved_on(pod)) is not None:
             self._queues.look_at_room(node)
+        if pod.spec.resource_claims and self._yields(pod.spec.node_name):
+            self._queues.look_at_room(pod.spec.node_name)
+
+    def _yields(self, node: str) -> bool:
+        """Whether reservation pods on the node may have to give way to guests there."""
+        return any(holding.is_nominated and holding.yields_to for holding in self._ledger.reserving(node))
 
     def _enqueue_new(self, key: Key) -> None:
         self._pods.came(key)

@@ -211,6 +211,30 @@ def test_they_give_way_to_pods_that_the_claim_yields_to_and_hold_the_room_again(
     play(scenario)
 
 
+class SlowBindings(Client):
+    """An API server that takes three seconds for a binding."""
+
+    async def request(self, call: Call) -> bytes:
+        if call.subresource == "binding":
+            await asyncio.sleep(3)
+        return await super().request(call)
+
+
+@pytest.mark.scheduling_paths("extender")
+def test_they_give_way_to_a_guest_of_another_scheduler_whose_binding_takes_long(play: Play) -> None:
+    """They do not keep it out, so it has the room from its binding on."""
+
+    async def scenario(world: World) -> None:
+        await disks(world, "a", hold="Nominated", yields_to=[NIGHT])
+        client = SlowBindings(world.server.client())
+        world.start_parley(client, drivers=[WorkspaceDriver()], reservation_schedulers=(KUBE_SCHEDULER,))
+        await after_first_task(world, cpu="6")
+        assert await guest(world, "guest", cpu="4") == "a"
+        assert await held(world) == {"a": ["2"]}
+
+    play(scenario)
+
+
 def test_they_hold_the_room_again_when_a_guest_could_not_be_placed(play: Play) -> None:
     """Something else that only the scheduler knows keeps it away."""
 
