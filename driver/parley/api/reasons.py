@@ -11,6 +11,9 @@ WAITING_FOR_DRIVERS: Final = "WaitingForDrivers"
 DRIVER_NOT_ANSWERING: Final = "DriverNotAnswering"
 """A standalone driver has not answered for 30 s: it does not run, or the class misspells its name."""
 
+DRIVER_MOVED: Final = "DriverMoved"
+"""A standalone driver allocated inside the controller before, and does not know of these claims."""
+
 ALLOCATING: Final = "Allocating"
 """A node is selected; standalone drivers are allocating on it."""
 

@@ -15,6 +15,7 @@ from parley.api.resources import CLASSES
 from parley.api.selectors import matches, suitable_nodes
 from parley.control.caches.cluster import ClusterCache
 from parley.control.claims.podclaims import NODES
+from parley.control.moved import MovedClaims
 from parley.control.presence import DriverPresence
 from parley.kube.client import Client, NotFound
 from parley.kube.clock import Clock, rfc3339
@@ -39,6 +40,7 @@ class ClassStatuses:
         self,
         client: Client,
         cluster: ClusterCache,
+        moved: MovedClaims,
         drivers: Mapping[str, EmbeddedDriver],
         presence: DriverPresence,
         queue: WorkQueue[str],
@@ -46,6 +48,7 @@ class ClassStatuses:
     ) -> None:
         self._client = client
         self._cluster = cluster
+        self._moved = moved
         self._drivers = drivers
         self._presence = presence
         self._queue = queue
@@ -114,6 +117,8 @@ class ClassStatuses:
         return changes
 
     async def _judge(self, class_: ResourceClass) -> tuple[ConditionUpdate, Capacity | None]:
+        if message := self._moved.problem(class_.driver_name):
+            return ConditionUpdate(reasons.READY, False, reasons.DRIVER_MOVED, message), None
         presence = await self._presence.of(class_.driver_name)
         if not presence.there:
             return ConditionUpdate(reasons.READY, False, reasons.DRIVER_MISSING, presence.message), None

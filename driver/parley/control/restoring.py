@@ -64,6 +64,8 @@ def restore(state: State, newer: Mapping[str, BuiltinClaim] = MappingProxyType({
             adopt(state, mirror)
     for release in owed(state.cluster.releases()):
         _adopt_release(state, release)
+    for mirror in mirrors:
+        state.moved.look(None, mirror)
     users = {user for holding in state.ledger for user in holding.pods.values()}
     return {user.uid for user in users if not state.cluster.has_pod(user)}
 

@@ -32,6 +32,7 @@ ADVICE: Mapping[str, str] = {
     reasons.CLASS_NOT_FOUND: "create the ResourceClass, or recreate the claim or template with the right name",
     reasons.WAITING_FOR_DRIVERS: "nothing to do for 30 s: standalone drivers are being asked",
     reasons.DRIVER_NOT_ANSWERING: "start the driver, or correct driverName of the class",
+    reasons.DRIVER_MOVED: "wait for the pods that use what it allocated there, or delete them",
     reasons.OTHER_SCHEDULER: "recreate the pod without schedulerName, for the cluster's own scheduler",
     reasons.LIMIT_REACHED: "delete pods that hold some, or raise `limits` of the class",
     reasons.PARAMETERS_INVALID: "correct the class or what parametersRef names, or recreate the claim or template",

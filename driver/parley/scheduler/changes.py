@@ -243,6 +243,8 @@ class Changes:
             self._foreign_changed(old, new)
             self._wakeups.wake(("claim", *key))
         elif (owner := owner_pod(claim)) is not None:
+            if driver := self._state.moved.look(old, new):
+                self._wakeups.wake(("driver", driver))
             if old is None:
                 self._enqueue_new((owner.namespace, owner.name))
             else:

@@ -153,7 +153,9 @@ def parts(base: Base) -> Parts:
     base.wakeups.subscribe(immediate.wake)
     in_process = {**state.drivers, **base.apart}
     stranding = Stranding(state, control.deallocator, base.recorder, base.clock)
-    classes = ClassStatuses(client, state.cluster, in_process, base.presence, queues.classes, base.clock)
+    classes = ClassStatuses(
+        client, state.cluster, state.moved, in_process, base.presence, queues.classes, base.clock
+    )
     base.wakeups.subscribe(classes.wake)
     return Parts(
         ClaimReconciler(

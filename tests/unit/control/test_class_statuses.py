@@ -33,7 +33,9 @@ class Watched:
         self.presence = DriverPresence(world.client, SYSTEM, world.state.drivers)
         queue: WorkQueue[str] = WorkQueue()
         drivers = world.state.drivers
-        self.statuses = ClassStatuses(world.client, world.cluster, drivers, self.presence, queue, world.clock)
+        self.statuses = ClassStatuses(
+            world.client, world.cluster, world.state.moved, drivers, self.presence, queue, world.clock
+        )
         self.queue = queue
 
     async def the_class(self, name: str = "licence") -> ResourceClass:

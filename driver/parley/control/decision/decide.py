@@ -79,6 +79,10 @@ def admit(state: State, pod: PodReference, pending: Sequence[PodClaim], since: f
         if error.transient:  # it waits for what its drivers have meanwhile
             topics += tuple(("driver", name) for name in _drivers(pending))
         return Blocked(Problem(error.code, str(error), topics, transient=error.transient), str(error))
+    for driver in dict.fromkeys(demand.drivers[claim.entry] for claim in demand.standalone):
+        if message := state.moved.problem(driver):
+            topics = (("driver", driver), *class_topics(demand.standalone))
+            return Blocked(Problem(reasons.DRIVER_MOVED, message, topics), (reasons.DRIVER_MOVED, driver))
     counts = demand.units()
     for class_ in {claim.class_name: claim.class_ for claim in pending}.values():
         assert class_ is not None

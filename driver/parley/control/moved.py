@@ -1,0 +1,77 @@
+"""Generated claims that a driver allocated inside the controller, and that it does not know of where it runs now.
+
+A standalone driver restores itself from the claims of `parley.dev`. One that ran in the controller before has no
+such record of the generated claims that it allocated there: it would allocate what they hold a second time. So it
+is asked about no pod until these claims have ended. In memory, no effects.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+
+from parley.api.builtin import BuiltinClaim
+from parley.api.wording import counted, listed
+from parley.control.caches.cluster import ClusterCache
+from parley.control.ledger import Ledger
+from parley.control.objects.mirror import counted as allocated
+from parley.control.objects.mirror import driver_of, owner_pod
+from parley.control.objects.standin import is_stand_in
+from parley.kube.cache import Key
+
+_MOST = 3
+"""So many of the claims are named in a message."""
+
+
+class MovedClaims:
+    """Such claims, by driver. `here` are the drivers that are asked in this process."""
+
+    def __init__(self, cluster: ClusterCache, ledger: Ledger, here: Collection[str]) -> None:
+        self._cluster = cluster
+        self._ledger = ledger
+        self._here = here
+        self._by_driver: defaultdict[str, dict[str, Key]] = defaultdict(dict)
+        self._driver_of: dict[str, str] = {}
+
+    def look(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> str:
+        """A mirror was read, or changed. Returns the driver that may be asked again because of that, or ""."""
+        if new is not None and (old is None or old.status.allocation is None) and self._is_unknown(new):
+            driver, meta = allocator(new), new.metadata
+            self._by_driver[driver][meta.uid] = (meta.namespace, meta.name)
+            self._driver_of[meta.uid] = driver
+        stays = new is not None and new.status.allocation is not None
+        if old is None or (stays and new is not None and new.metadata.uid == old.metadata.uid):
+            return ""
+        return self._forget(old.metadata.uid)
+
+    def _is_unknown(self, mirror: BuiltinClaim) -> bool:
+        driver, meta = allocator(mirror), mirror.metadata
+        if not driver or driver in self._here or owner_pod(mirror) is None or allocated(mirror, driver) is None:
+            return False
+        record = self._cluster.claim((meta.namespace, meta.name))
+        return self._ledger.get(meta.uid) is None and (record is None or not is_stand_in(record))
+
+    def _forget(self, uid: str) -> str:
+        driver = self._driver_of.pop(uid, "")
+        if not driver:
+            return ""
+        del self._by_driver[driver][uid]
+        if self._by_driver[driver]:
+            return ""
+        del self._by_driver[driver]
+        return driver
+
+    def problem(self, driver: str) -> str:
+        """Why the driver is not asked about pods, with the remedy; "" if it is."""
+        if driver not in self._by_driver:
+            return ""
+        names = sorted("/".join(key) for key in self._by_driver[driver].values())
+        them = "it" if len(names) == 1 else "them"
+        return (
+            f"driver {driver} allocated {counted(len(names), 'generated claim')} inside the controller"
+            f" ({listed(names, _MOST)}), where it runs no more, and does not know of {them}: wait until the pods"
+            f" that use {them} have ended, delete these, or run the driver in the controller again"
+        )
+
+
+def allocator(mirror: BuiltinClaim) -> str:
+    """The driver that allocated the claim; "" if none has."""
+    return driver_of(mirror.status.allocation) if mirror.status.allocation is not None else ""

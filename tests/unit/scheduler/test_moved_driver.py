@@ -1,0 +1,119 @@
+"""A driver leaves the controller for a process of its own, while pods use what it allocated there."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from parley.api.resources import CLASSES
+from parley.drivers.tokens import TokensDriver
+from parley.sdk.standalone import StandaloneDriver
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+Play = Callable[[Callable[[World], Any]], None]
+
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
+
+PODS = ("one", "two", "three")
+
+
+@asynccontextmanager
+async def alone(world: World) -> AsyncIterator[TokensDriver]:
+    """The driver, as it runs standalone."""
+    tokens = TokensDriver()
+    running = asyncio.create_task(StandaloneDriver(world.server.client(), tokens, world.clock).run())
+    yield tokens
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def begin(world: World) -> None:
+    """Two of the pods have all the tokens that there are."""
+    await world.add_node("a")
+    await world.add_class("pool", driverName=TokensDriver.name, nodePart="None", parameters={"pool": 2})
+    await world.add_template("t", "pool")
+    world.start_parley(drivers=[TokensDriver()])
+    for name in PODS:
+        await world.add_pod(name, "t")
+        await world.settle()
+    assert await bound(world) == ["one", "two"]
+
+
+async def bound(world: World) -> list[str]:
+    return [name for name in PODS if await world.node_of(name)]
+
+
+def test_it_is_asked_about_no_pod_until_what_it_allocated_there_has_ended(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.crash()
+        world.start_parley(drivers=[])
+        async with alone(world) as tokens:
+            await asyncio.sleep(120)
+            assert await bound(world) == ["one", "two"]
+            status = (await world.scheduling("three")).status
+            assert status.waiting_for == "DriverMoved"
+            names = [
+                f"default/{(await world.pod(name)).status.resource_claim_statuses[0].resource_claim_name}"
+                for name in ("one", "two")
+            ]
+            assert status.message == (
+                f"driver tokens.parley.dev allocated 2 generated claims inside the controller ({', '.join(names)}),"
+                " where it runs no more, and does not know of them: wait until the pods that use them have ended,"
+                " delete these, or run the driver in the controller again"
+            )
+            (ready,) = (await world.client.get(CLASSES, "pool")).status.conditions
+            assert (ready.status, ready.reason) == ("False", "DriverMoved")
+
+            await world.delete_pod("one")
+            await asyncio.sleep(60)
+            assert not await world.node_of("three")
+            await world.delete_pod("two")
+            await asyncio.sleep(60)
+            assert await world.node_of("three") == "a"
+            assert len(tokens._held) == 1
+
+    play(scenario)
+
+
+def test_what_it_allocates_alone_keeps_nobody_from_it_after_a_restart(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await world.add_class("pool", driverName=TokensDriver.name, nodePart="None", parameters={"pool": 2})
+        await world.add_template("t", "pool")
+        world.start_parley(drivers=[])
+        async with alone(world):
+            await world.add_pod("one", "t")
+            await asyncio.sleep(60)
+            await world.crash()
+            world.start_parley(drivers=[])
+            await world.add_pod("two", "t")
+            await asyncio.sleep(60)
+            assert [name for name in ("one", "two") if await world.node_of(name)] == ["one", "two"]
+
+    play(scenario)
+
+
+def test_back_in_the_controller_it_counts_them_again(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.crash()
+        world.start_parley(drivers=[])
+        await asyncio.sleep(60)
+        await world.crash()
+        world.start_parley(drivers=[TokensDriver()])
+        await asyncio.sleep(60)
+        assert await bound(world) == ["one", "two"]
+        await world.delete_pod("one")
+        await asyncio.sleep(60)
+        assert await world.node_of("three") == "a"
+
+    play(scenario)
