@@ -63,7 +63,7 @@ async def _serve(settings: PluginSettings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    # threads come as they are needed: one for the checkpoint, others where hooks of drivers take long
+    # for hooks of drivers that take long; they come as they are needed
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "disk"))
     configuration = load(settings.config)
     _keep_what_is_there()

@@ -17,6 +17,7 @@ What a claim was granted is read by `handle`, what a container gets is decided b
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -76,7 +77,8 @@ def boot_id() -> str:
 
 
 class Preparation:
-    """The claims of one driver on one node. `boot` identifies this boot of the machine."""
+    """The claims of one driver on one node. `boot` identifies this boot of the machine; `thread` is for the
+    checkpoint, None for one of the event loop's."""
 
     def __init__(
         self,
@@ -87,11 +89,12 @@ class Preparation:
         cdi: Folder,
         boot: str,
         limit: float = LIMIT,
+        thread: Executor | None = None,
     ) -> None:
         self.driver = driver
         self._client = client
         self._state = state
-        self._records = SharedCheckpoint(state, driver.node)
+        self._records = SharedCheckpoint(state, driver.node, thread)
         self._specifications = Specifications(cdi, driver.name)
         self.boot = boot
         self._limit = limit
@@ -234,7 +237,7 @@ class Preparation:
     async def _prepare(self, claim: ClaimName) -> CheckpointEntry:
         before = (await self._records.read()).get(claim.uid)
         if before is not None and before.phase == "prepared" and before.boot in (self.boot, ""):
-            await asyncio.to_thread(self._specifications.write, before)
+            await self._records.change(claim.uid, partial(self._with_file, before))
             return before
         entry = await self._intended(claim, before)
         held = self._typed.held(entry)

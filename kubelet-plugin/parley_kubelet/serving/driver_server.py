@@ -42,6 +42,7 @@ from parley_kubelet.serving.slices import SlicePublisher
 from parley_kubelet.serving.sockets import serving, socket_paths
 from parley_kubelet.settings import PluginSettings
 from parley_kubelet.state.durable import SPARE, Folder
+from parley_kubelet.state.records import own_thread
 from parley_kubelet.telemetry.exposition import Histogram
 
 GRACE = 10.0
@@ -75,6 +76,7 @@ class DriverServer:
             state=Folder(settings.state_of(driver.name, own=isinstance(driver, DeviceNodeDriver)), spare=SPARE),
             cdi=Folder(settings.cdi, mode=0o755),
             boot=boot_id(),
+            thread=own_thread(),
         )
         self.publisher = SlicePublisher(client, driver=driver.name, node=driver.node, devices=driver.devices)
         self.notices = Notices(self.preparation, client)

@@ -7,8 +7,8 @@ are answered meanwhile.
 """
 
 import asyncio
-import errno
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,14 @@ from parley_kubelet.state.durable import Folder
 Decision = Callable[[Entries], CheckpointEntry | None]
 """Returns what the checkpoint shall hold for the claim, None for nothing; an exception leaves it as it is. Runs in
 a thread, where it may see to files of the claim, and is called once."""
+
+
+def own_thread() -> Executor:
+    """A thread for one checkpoint, there from now on: hooks of drivers may hold all of the event loop's, and later
+    the machine may have no room for another."""
+    thread = ThreadPoolExecutor(1, "checkpoint")
+    thread.submit(int).result()
+    return thread
 
 
 @dataclass(slots=True)
@@ -30,11 +38,12 @@ class _Change:
 
 
 class SharedCheckpoint:
-    """The entries of one driver on one node."""
+    """The entries of one driver on one node. `thread` uses the disk, one of the event loop's if it is None."""
 
-    def __init__(self, folder: Folder, node: str) -> None:
+    def __init__(self, folder: Folder, node: str, thread: Executor | None = None) -> None:
         self._folder = folder
         self._checkpoint = Checkpoint(folder, node)
+        self._thread = thread
         self._waiting: list[_Change] = []
         self._writer: asyncio.Task[None] | None = None
         self.errors = 0
@@ -73,11 +82,7 @@ class SharedCheckpoint:
     async def _write(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            try:
-                outcomes = await asyncio.to_thread(self._apply, batch)
-            except RuntimeError as error:  # no thread can be started
-                self.errors += 1
-                outcomes = [OSError(errno.EAGAIN, str(error))] * len(batch)
+            outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, self._apply, batch)
             for change, outcome in zip(batch, outcomes, strict=True):
                 _settle(change.done, outcome)
 

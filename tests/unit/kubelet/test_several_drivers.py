@@ -1,7 +1,9 @@
 """Drivers of others in the plugin: how they are found, configured, and served beside each other."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +111,31 @@ async def test_each_driver_prepares_its_own_claims_with_a_checkpoint_of_its_own(
         assert wrong.startswith(f"claim team/gpu: status.allocation names device.parley.dev, not {DRIVER}")
     for name in ("device.parley.dev", DRIVER):
         assert (settings.plugins / name / "checkpoint.json").exists()
+
+
+async def test_hooks_that_hang_in_threads_stop_no_other_driver(
+    settings: PluginSettings, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polls, answers = list[None](), threading.Event()
+
+    async def health(*_: Any) -> Any:
+        polls.append(None)
+        await asyncio.to_thread(answers.wait)
+
+    monkeypatch.setattr(ServedPorts, "health", health)
+    monkeypatch.setattr(ServedPorts, "health_seconds", 0.01)
+    monkeypatch.setattr("parley_kubelet.health.monitor.LIMIT", 0.01)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+    gpu = await create_claim(client, "gpu", allocated_status("n1", ["gpu-0"]))
+    async with running(settings, client) as kubelets:
+        try:
+            await until(lambda: len(polls) > 2)
+            async with asyncio.timeout(10):
+                for _ in range(2):
+                    assert (await kubelets["devices"].prepare(gpu))["gpu"].error == ""
+                assert (await kubelets["devices"].unprepare(gpu))["gpu"] == ""
+        finally:
+            answers.set()
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha1"])
