@@ -1,7 +1,8 @@
 """Runs the check commands of devices, each when it is due, and remembers the results.
 
 A command that ends with another status than 0, is killed by its limit, or cannot be started, is a fault; its last
-line of output is the reason. What follows from a fault is left to `device_driver`.
+line of output is the reason. A check that takes long goes on while others' results are reported. What follows from
+a fault is left to `device_driver`.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from parley_kubelet.configuration import Configuration, HealthCheck
@@ -18,6 +20,9 @@ from parley_kubelet.hooks import DeviceCondition, DeviceName, Health
 
 AT_ONCE: Final = 8
 """So many checks run at the same time."""
+
+PATIENCE: Final = 5.0
+"""Seconds for which results are waited for; those that come later are reported the next time."""
 
 KILLED: Final = 2.0
 """Seconds that a killed check has to end. The kernel holds one for ever whose device does not answer."""
@@ -35,6 +40,8 @@ class Checks:
         self._due: dict[str, float] = {}
         self._faults: dict[str, tuple[str | None, float]] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        """By device, its check, which may wait for room."""
         self._held: dict[str, asyncio.subprocess.Process] = {}
         """By device, checks that were killed and had not ended."""
 
@@ -56,13 +63,22 @@ class Checks:
         )
 
     async def run(self, devices: Iterable[NodeDevice]) -> None:
-        """Run the checks of these devices that are due; returns when they are done."""
+        """Start the checks of these devices that are due. Returns when all have ended, or after `PATIENCE`."""
         self._checks = checks(self._configuration)  # a device that a glob matches may have come
         now = asyncio.get_running_loop().time()
-        due = [device for device in devices if self.has(device.name) and self._due.get(device.name, 0.0) <= now]
-        for device in due:
-            self._due[device.name] = now + self._checks[device.name].interval_seconds
-        await asyncio.gather(*(self._run(device, self._checks[device.name]) for device in due))
+        for device in devices:
+            check = self._checks.get(device.name)
+            if check is None or device.name in self._under_way or self._due.get(device.name, 0.0) > now:
+                continue
+            self._due[device.name] = now + check.interval_seconds
+            task = self._under_way[device.name] = asyncio.create_task(self._run(device, check))
+            task.add_done_callback(partial(self._ended, device.name))
+        if self._under_way:
+            done, _ = await asyncio.wait(self._under_way.values(), timeout=PATIENCE)
+            await asyncio.gather(*done)
+
+    def _ended(self, device: str, _: asyncio.Task[None]) -> None:
+        del self._under_way[device]
 
     async def _run(self, device: NodeDevice, check: HealthCheck) -> None:
         held = self._held.get(device.name)

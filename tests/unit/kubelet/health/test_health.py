@@ -243,11 +243,38 @@ async def test_a_check_that_the_kernel_holds_delays_no_other_and_is_not_started_
             assert await told(driver) == {"gpu-0": (ill, held), "gpu-1": well}
     (pid,) = map(int, started.read_text().split())
     kill(pid, signal.SIGKILL)
-    while _lives(pid):  # noqa: ASYNC110 - processes set no event
-        await asyncio.sleep(0.02)
+    await driver._checks._held["gpu-0"].wait()
     driver._checks._due.clear()
     monkeypatch.undo()
     assert (await told(driver))["gpu-0"] == (ill, "check sh was not done after 0.5 s"), "it is started again"
+
+
+async def test_checks_that_take_long_delay_no_report_and_each_has_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "AT_ONCE", 1)
+    monkeypatch.setattr(checks, "PATIENCE", 0.1)
+    slow = [checked(f"gpu-{number}", "sleep", "60", timeoutSeconds=0.5) for number in range(3)]
+    driver = devices(*slow, {"name": "gpu-3", "model": "m", "deviceNodes": [str(tmp_path / "gone")]})
+    began = time.monotonic()
+    first = await told(driver)
+    assert time.monotonic() - began < 0.5
+    assert first["gpu-0"] == (DeviceCondition.UNKNOWN, "not checked yet")
+    assert first["gpu-3"][0] is DeviceCondition.UNHEALTHY
+    ill = (DeviceCondition.UNHEALTHY, "check sleep was not done after 0.5 s")
+    async with asyncio.timeout(20):
+        while {(await told(driver))[f"gpu-{number}"] for number in range(3)} != {ill}:
+            driver._checks._due.clear()  # all are due again before the last had its turn
+            await asyncio.sleep(0.02)
+
+
+async def test_a_poll_that_is_given_up_ends_no_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "PATIENCE", 60)
+    driver = devices(checked("gpu-0", "sleep", "0.5"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await told(driver)
+    assert await told(driver) == {"gpu-0": (DeviceCondition.HEALTHY, "")}
 
 
 def _lives(pid: int) -> bool:
