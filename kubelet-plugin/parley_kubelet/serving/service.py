@@ -95,14 +95,8 @@ class DraService(DRAPluginServicer):
             message, outcome = _with_claim(claim, str(error)), "refused"
         except CheckpointError as error:
             message = f"claim {claim}: {error}"
-        except OSError as error:
-            path = f"{error.filename}: " if error.filename else ""
-            message = f"claim {claim}: {path}{error.strerror}: check the node's disk; the kubelet will try again"
         except Exception as error:
-            log.exception("unexpected error", driver=self._driver, action=action, claim=str(claim), uid=claim.uid)
-            message = (
-                f"claim {claim}: unexpected {type(error).__name__}: see the log of parley-kubelet on this node"
-            )
+            message = self._failure(action, claim, error)
         finally:
             self._calls.observe(time.monotonic() - started, self._driver, action, outcome)
         log.warning(
@@ -114,6 +108,15 @@ class DraService(DRAPluginServicer):
             reason=message,
         )
         return message, None
+
+    def _failure(self, action: str, claim: ClaimName, error: Exception) -> str:
+        """What the kubelet is told of an error that names neither claim nor remedy."""
+        if isinstance(error, OSError) and error.errno is not None:  # a mere TimeoutError has none
+            path = f"{error.filename}: " if error.filename else ""
+            return f"claim {claim}: {path}{error.strerror}: check the node's disk; the kubelet will try again"
+        about = {"driver": self._driver, "action": action, "claim": str(claim), "uid": claim.uid}
+        log.error("unexpected error", exc_info=error, **about)
+        return f"claim {claim}: unexpected {type(error).__name__}: see the log of parley-kubelet on this node"
 
 
 def _with_claim(claim: ClaimName, message: str) -> str:

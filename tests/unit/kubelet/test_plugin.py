@@ -141,7 +141,7 @@ class Failing(DeviceNodeDriver):
 
 async def test_why_a_call_failed_is_told_per_claim(client: Client, tmp_path: Path) -> None:
     driver = Failing("n1", CONFIGURATION)
-    driver.faults = (Refused("the port is down: plug it in"), ZeroDivisionError("a defect"))
+    driver.faults = (Refused("the port is down: plug it in"), ZeroDivisionError("a defect"), TimeoutError())
     claim = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
     state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
     service = DraService(Preparation(driver, client, state=state, cdi=cdi, boot="b1"))
@@ -149,10 +149,11 @@ async def test_why_a_call_failed_is_told_per_claim(client: Client, tmp_path: Pat
     request = dra.NodePrepareResourcesRequest(
         claims=[dra.Claim(namespace=meta.namespace, name=meta.name, uid=meta.uid)]
     )
-    told = [(await service.NodePrepareResources(request, None)).claims[meta.uid].error for _ in range(2)]
+    told = [(await service.NodePrepareResources(request, None)).claims[meta.uid].error for _ in range(3)]
     assert told == [
         "claim team/a: the port is down: plug it in",
         "claim team/a: unexpected ZeroDivisionError: see the log of parley-kubelet on this node",
+        "claim team/a: unexpected TimeoutError: see the log of parley-kubelet on this node",
     ]
 
 
