@@ -9,7 +9,6 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,18 +23,13 @@ _CONFIG: Final = struct.Struct(f"=2I{_INFO.size}s8Q")
 """struct loop_config."""
 
 _INODE, _FLAGS, _LABEL = 1, 8, 9
+_GONE: Final = frozenset({errno.ENXIO, errno.ENOENT, errno.ENODEV})
 _TURNS: Final = 16
 """So often another free device is asked for, where others were faster."""
 
 DEVICES: Final = Path("/dev")
 LONGEST_LABEL: Final = 63
 """Bytes (linux/loop.h)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Attached:
-    path: Path
-    fields: tuple[int | bytes, ...]
 
 
 def available() -> bool:
@@ -53,9 +47,9 @@ def attach(file: Path, label: str) -> Path:
     if len(label) > LONGEST_LABEL:  # the kernel would cut it, and it would not be found again
         raise OSError(errno.ENAMETOOLONG, "too long for a loop device", label)
     inode = file.stat().st_ino
-    for one in _attached(label, inode):
-        if _is_kept(one):
-            return one.path
+    for path in _attached(label, inode):
+        if _is_kept(path, label, inode):
+            return path
     backing = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     try:
         return _configured(backing, label)
@@ -65,48 +59,54 @@ def attach(file: Path, label: str) -> Path:
 
 def detach(label: str) -> None:
     """Nothing has the device of that label any more, or its last user leaves it. Idempotent. Raises OSError."""
-    for one in _attached(label, None):
-        with _opened(one.path) as device:
-            fcntl.ioctl(device, _CLEAR)
+    for path in _attached(label):
+        with _opened(path) as device:
+            if _is(_info(device), label):
+                fcntl.ioctl(device, _CLEAR)
 
 
-def _attached(label: str, inode: int | None) -> Iterator[_Attached]:
+def _attached(label: str, inode: int | None = None) -> Iterator[Path]:
+    """Devices with that label, and of that file if one is named. One that nobody has open may be another's by the
+    time that it is opened again, if it was to go with its last user."""
     for path in sorted(DEVICES.glob("loop[0-9]*")):
-        fields = _info(path)
-        if fields is None or _text(fields[_LABEL]) != label:
-            continue
-        if inode is None or fields[_INODE] == inode:
-            yield _Attached(path, fields)
+        try:
+            with _opened(path, os.O_RDONLY) as device:  # udev probes whatever was open for writing
+                found = _info(device)
+        except OSError as error:
+            if error.errno in _GONE:
+                continue
+            raise
+        if _is(found, label, inode):
+            yield path
 
 
-def _info(path: Path) -> tuple[int | bytes, ...] | None:
+def _info(device: int) -> tuple[int | bytes, ...] | None:
     """None of a device that nothing is attached to."""
     found = bytearray(_INFO.size)
     try:
-        with _opened(path, os.O_RDONLY) as device:  # udev probes whatever was open for writing
-            fcntl.ioctl(device, _GET, found)
+        fcntl.ioctl(device, _GET, found)
     except OSError as error:
-        if error.errno in (errno.ENXIO, errno.ENOENT, errno.ENODEV):
+        if error.errno in _GONE:
             return None
         raise
     return _INFO.unpack(found)
 
 
-def _is_kept(one: _Attached) -> bool:
+def _is(info: tuple[int | bytes, ...] | None, label: str, inode: int | None = None) -> bool:
+    return info is not None and _text(info[_LABEL]) == label and inode in (None, info[_INODE])
+
+
+def _is_kept(path: Path, label: str, inode: int) -> bool:
     """Have back what goes with its last user; False if it has gone. A second device for a file would spoil it."""
-    flags = one.fields[_FLAGS]
-    if not isinstance(flags, int) or not flags & _AUTOCLEAR:
-        return True
-    fields = (*one.fields[:_FLAGS], flags & ~_AUTOCLEAR, *one.fields[_FLAGS + 1 :])
-    try:
-        with _opened(one.path) as device:
-            fcntl.ioctl(device, _SET, _INFO.pack(*fields))
-    except OSError as error:
-        if error.errno == errno.ENXIO:
+    with _opened(path) as device:
+        info = _info(device)
+        if info is None or not _is(info, label, inode):
             return False
-        raise
-    now = _info(one.path)
-    return now is not None and now[_INODE] == one.fields[_INODE]
+        flags = info[_FLAGS]
+        if isinstance(flags, int) and flags & _AUTOCLEAR:
+            fields = (*info[:_FLAGS], flags & ~_AUTOCLEAR, *info[_FLAGS + 1 :])
+            fcntl.ioctl(device, _SET, _INFO.pack(*fields))
+    return True
 
 
 def _configured(backing: int, label: str) -> Path:

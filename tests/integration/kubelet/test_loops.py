@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -28,6 +28,16 @@ def file(tmp_path: Path) -> Path:
         content.truncate(16 * 1024**2)
     subprocess.run(["/usr/sbin/mkfs.ext4", "-q", "-F", str(made)], check=True)
     return made
+
+
+@pytest.fixture
+def other(file: Path, tmp_path: Path) -> Iterator[Path]:
+    """Another claim's file, which has no device afterwards."""
+    made = tmp_path / "other"
+    made.write_bytes(file.read_bytes())
+    yield made
+    for device in attached(made):
+        subprocess.run(["losetup", "-d", device], check=True)
 
 
 def attached(file: Path) -> list[str]:
@@ -64,11 +74,9 @@ def test_one_that_is_in_use_goes_with_its_last_user_and_can_be_had_back(
 
 
 def test_other_devices_are_not_opened_for_writing(
-    file: Path, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, label: str, other: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device, opened, open_ = loops.attach(file, label), list[str](), os.open
-    other = tmp_path / "other"
-    other.write_bytes(file.read_bytes())
 
     def noted(path: Any, flags: int, *more: Any, **named: Any) -> int:
         if flags & os.O_ACCMODE != os.O_RDONLY:
@@ -85,13 +93,59 @@ def test_other_devices_are_not_opened_for_writing(
     assert {path for path in opened if path.startswith("/dev/loop")} == {"/dev/loop-control", str(second)}
 
 
-def test_another_file_of_that_label_has_a_device_of_its_own(file: Path, label: str, tmp_path: Path) -> None:
+def test_another_file_of_that_label_has_a_device_of_its_own(file: Path, label: str, other: Path) -> None:
     first = loops.attach(file, label)
-    other = tmp_path / "other"
-    other.write_bytes(file.read_bytes())
     assert loops.attach(other, label) != first
     loops.detach(label)
     assert attached(file) == attached(other) == []
+
+
+def before_it_is_opened_for_writing(device: Path, happens: Callable[[], None], patch: pytest.MonkeyPatch) -> None:
+    """Something comes between a look at the device and what is done to it."""
+    open_ = os.open
+
+    def opened(path: Any, flags: int, *more: Any, **named: Any) -> int:
+        if path == device and flags & os.O_ACCMODE != os.O_RDONLY:
+            patch.undo()
+            happens()
+        return open_(path, flags, *more, **named)
+
+    patch.setattr(os, "open", opened)
+
+
+def test_what_has_become_anothers_meanwhile_is_not_detached(
+    file: Path, label: str, other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = loops.attach(file, label)
+
+    def passes_on() -> None:
+        subprocess.run(["losetup", "-d", str(device)], check=True)
+        subprocess.run(["losetup", str(device), str(other)], check=True)
+
+    before_it_is_opened_for_writing(device, passes_on, monkeypatch)
+    loops.detach(label)
+    assert attached(other) == [str(device)]
+
+
+@pytest.mark.parametrize("goes_to_another", [False, True])
+def test_what_is_gone_meanwhile_is_not_had_back(
+    file: Path, label: str, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes_to_another: bool
+) -> None:
+    device, place = loops.attach(file, label), tmp_path / "mounted"
+    place.mkdir()
+    subprocess.run(["mount", str(device), str(place)], check=True)
+    loops.detach(label)
+
+    def last_user_leaves() -> None:
+        subprocess.run(["umount", str(place)], check=True)
+        if goes_to_another:
+            subprocess.run(["losetup", str(device), str(other)], check=True)
+
+    before_it_is_opened_for_writing(device, last_user_leaves, monkeypatch)
+    mine = loops.attach(file, label)
+    assert attached(file) == [str(mine)]
+    loops.detach(label)
+    assert attached(other) == ([str(device)] if goes_to_another else [])
 
 
 def test_a_label_that_the_kernel_would_cut_is_refused(file: Path) -> None:
