@@ -1,19 +1,20 @@
 """A small HTTP server for probes and scrapes: one GET on each connection, which is then closed.
 
 Whoever can connect must not keep the kubelet's probe out: a connection has a few seconds, and when there are too
-many the oldest is closed for the new one. An event loop that is stuck answers nothing, which is what the probe is
-for.
+many, one of the address that has most is closed for the new one. An event loop that is stuck answers nothing: that
+is what the probe is for.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-MOST: Final = 32
-"""Connections at a time."""
+MOST: Final = 128
+"""Connections at a time: more than a node has pods, by default."""
 
 LIMIT: Final = 5.0
 """Seconds of a connection, the answer included."""
@@ -58,16 +59,17 @@ async def endpoint(routes: Routes, port: int, host: str | None = None) -> AsyncI
 
 
 class _Connections:
-    """The open ones, the oldest first."""
+    """The open ones with their addresses, the oldest first."""
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
-        self._open: dict[asyncio.StreamWriter, None] = {}
+        self._open: dict[asyncio.StreamWriter, str] = {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._open) >= MOST:
-            next(iter(self._open)).transport.abort()
-        self._open[writer] = None
+            self._make_room()
+        peer = writer.get_extra_info("peername")
+        self._open[writer] = peer[0] if peer else ""
         try:
             with suppress(TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 async with asyncio.timeout(LIMIT):
@@ -77,6 +79,12 @@ class _Connections:
         finally:
             self._open.pop(writer, None)
             writer.close()
+
+    def _make_room(self) -> None:
+        numbers = Counter(self._open.values())
+        oldest = max(self._open, key=lambda writer: numbers[self._open[writer]])  # the first of several
+        del self._open[oldest]
+        oldest.transport.abort()
 
     async def _reply(self, head: bytes) -> Reply:
         method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")

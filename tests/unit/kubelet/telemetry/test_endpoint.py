@@ -82,6 +82,29 @@ async def test_idle_connections_do_not_keep_a_probe_out(port: int) -> None:
             writer.close()
 
 
+async def test_a_flood_of_requests_closes_no_probe_from_elsewhere() -> None:
+    asked, known, request = asyncio.Event(), asyncio.Event(), b"GET /slow HTTP/1.1\r\n\r\n"
+
+    async def slow() -> Reply:
+        asked.set()
+        await known.wait()
+        return Reply("ok")
+
+    async with endpoint({"/slow": slow}, 0, "127.0.0.1") as port:
+        probe = asyncio.create_task(sent(port, request))
+        await asked.wait()
+        flood = []
+        for _ in range(2 * MOST):
+            flood.append(await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0)))
+            flood[-1][1].write(request)
+        closed = await asyncio.wait_for(asyncio.gather(*(one.read() for one, _ in flood[:MOST])), LIMIT / 2)
+        assert set(closed) == {b""}
+        known.set()
+        assert (await probe).endswith(b"ok")
+        for _, writer in flood:
+            writer.close()
+
+
 async def test_a_slow_request_ends(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LIMIT", 0.05)
 
