@@ -59,6 +59,9 @@ _REMOVALS: Final = 2
 _IMAGES: Final = 4
 """So many file systems are made at a time."""
 
+_FLUSHES: Final = 4
+"""So many flushes are under way at a time."""
+
 CALLS: Final = 8
 """So many other calls wait for the disk at a time; when it answers, they take milliseconds."""
 
@@ -93,6 +96,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         self._disk = DiskThreads(CALLS)
         self._images = DiskThreads(_IMAGES)
         self._removals = DiskThreads(_REMOVALS)
+        self._flushes = DiskThreads(_FLUSHES)
         self._asked: Future[Sequence[Offer]] | None = None
         self._generated = GeneratedRecords(settings.root)
         self._retained = Retained(settings.root)
@@ -186,6 +190,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         if claim.handle.source:
             return
         await self._disk.run(partial(self._end, claim), workspace)
+        await self._flushes.run(self._flush, workspace)
         if discarded := await self._disk.run(partial(self._discarded, f"{workspace}."), workspace):
             # a turn for each namespace: none waits for all that another has to remove
             await self._removals.run(partial(self._remove, discarded, _TURN), claim.namespace)
@@ -280,6 +285,12 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             for kind in (DATA, NEW):
                 with self._folder(kind) as source:
                     trees.move(source, workspace, trash, f"{workspace}.{token_hex(8)}")
+
+    def _flush(self) -> None:
+        """So that no power cut brings back what is in `data` no more: nobody would ask for it again. Takes long
+        where others write much."""
+        with self._folder(DATA) as data:
+            os.fsync(data)
 
     def _folder(self, kind: str) -> AbstractContextManager[int]:
         """That of data, new or trash, open. Raises OSError, also if the disk is not mounted."""

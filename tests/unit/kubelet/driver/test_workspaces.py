@@ -142,6 +142,24 @@ async def test_it_goes_with_its_claim_and_nothing_else_does(tmp_path: Path) -> N
     assert data(tmp_path) == ["id-of-b"]
 
 
+@pytest.mark.parametrize("retain", [0, 1])
+async def test_no_power_cut_brings_back_what_is_said_to_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retain: int
+) -> None:
+    mine, flush = claim("a", retain=retain), os.fsync
+    await driver(tmp_path).prepare(mine)
+    flushed = dict[Path, list[str]]()
+
+    def noted(descriptor: int) -> None:
+        flush(descriptor)
+        folder = Path(f"/proc/self/fd/{descriptor}").readlink()
+        flushed[folder] = [path.name for path in folder.iterdir()]
+
+    monkeypatch.setattr(os, "fsync", noted)
+    await driver(tmp_path).remove_data(mine)
+    assert flushed == {tmp_path / "data": []}
+
+
 async def test_a_removal_that_failed_has_not_removed_it_also_for_the_next_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
