@@ -127,10 +127,10 @@ async def test_what_the_kubelet_has_prepared_since_it_was_looked_at_is_left(node
     assert data(node.root) == ["id-of-a"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"namespace": "team"}'])
-async def test_a_record_that_cannot_be_read_keeps_no_other_from_it(node: DiskNode, content: bytes) -> None:
-    mine = await node.prepared("a", generated=True)
-    (node.root / "generated" / "id-of-b").write_bytes(content)
+@pytest.mark.parametrize("content", [b"", b"{", b'{"namespace": "team"}', None])
+async def test_a_record_that_cannot_be_read_keeps_no_other_from_it(node: DiskNode, content: bytes | None) -> None:
+    mine, damaged = await node.prepared("a", generated=True), node.root / "generated" / "id-of-b"
+    damaged.mkdir() if content is None else damaged.write_bytes(content)
     node.lose_checkpoint()
     await node.delete(mine)
     assert await node.start() == ["team/a"]
