@@ -77,7 +77,12 @@ class SharedCheckpoint:
         self._waiting.append(change)
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write())
-        return await change.done
+        try:
+            return await asyncio.shield(change.done)
+        except asyncio.CancelledError:
+            # it would be made when another process, as in a rolling update, may already act for the claim
+            await asyncio.wait({change.done})
+            raise
 
     async def _write(self) -> None:
         while self._waiting:

@@ -1,12 +1,15 @@
 """A driver's hooks as the plugin calls them: when, how often, in which order, and what follows from faults."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import structlog
 from pydantic import model_validator
+from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.kubelet.drivers import DRIVER, Port, PortNode, Ports, PortSettings
 
 from parley.api.resources import BUILTIN_CLAIMS, Resource
@@ -206,6 +209,27 @@ async def test_two_plugins_of_an_update_never_call_for_one_claim_at_the_same_tim
     old.may_go_on.set()
     assert await first == await second
     assert new.calls == []
+
+
+async def test_a_call_that_is_given_up_records_nothing_once_the_other_plugin_acts_for_its_claim(
+    client: Client, folder: Path
+) -> None:
+    thread, answers = ThreadPoolExecutor(1), threading.Event()
+
+    def disk_hangs(_: NumberedCall) -> None:
+        thread.submit(answers.wait)
+
+    mine = await PortNode(client, folder).claim("a")
+    old = PortNode(FaultClient(client, before=disk_hangs), folder).plugin(Ports(), limit=0.2, thread=thread)
+    new = PortNode(client, folder).plugin(Ports())
+    with pytest.raises(Refused, match="is not done after"):
+        await old.prepare(mine)
+    ending = asyncio.create_task(new.unprepare(mine))
+    await asyncio.wait({ending}, timeout=0.3)
+    answers.set()
+    await asyncio.wrap_future(thread.submit(int))
+    await ending
+    assert dict(await new.entries()) == {}
 
 
 async def test_a_driver_that_hangs_is_given_up_in_time_and_asked_again(node: PortNode) -> None:
