@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DiskThreads:
-    """At most so many, each for one call."""
+    """At most `most` calls at a time, each in a thread of its own."""
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._slots = asyncio.Semaphore(most)
@@ -37,8 +37,8 @@ class DiskThreads:
                 raise
 
     def start(self, work: Callable[[], T]) -> "Future[T]":
-        """A call beside those of `run`, for one who makes no second before it has ended. Raises RuntimeError if
-        there are too many threads."""
+        """Start a call at once, not counted among those of `run`: the caller waits for its end before it starts
+        another one. Raises RuntimeError if there are too many threads."""
         call: Future[T] = Future()
         call.set_running_or_notify_cancel()
 
@@ -54,5 +54,5 @@ class DiskThreads:
         return call
 
     def oldest(self) -> float:
-        """For how many seconds the call has been under way that began first; 0 if there is none."""
+        """For how many seconds the oldest call has been under way; 0 if there is none."""
         return max((self._clock() - began for began in list(self._began.values())), default=0.0)

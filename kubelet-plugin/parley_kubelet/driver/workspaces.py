@@ -115,7 +115,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             return ()
 
     def blocked(self) -> str:
-        """Whether the disk answers."""
+        """That the disk does not answer, and since when; "" while it does."""
         if (seconds := self._disk.oldest()) < PATIENCE:
             return ""
         return (
