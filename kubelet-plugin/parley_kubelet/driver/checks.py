@@ -110,13 +110,15 @@ class Checks:
             )
         except OSError as error:
             return f"check {program} cannot be started: {error.strerror}"
+        done = False
         try:
             async with asyncio.timeout(check.timeout_seconds):
                 output, _ = await process.communicate()
+            done = True
         except TimeoutError:
             return f"check {program} was not done after {check.timeout_seconds:g} s"
         finally:
-            if not await _has_ended(process):
+            if not done and not await _has_ended(process):
                 self._held[device.name] = process
         if process.returncode == 0:
             return None
@@ -127,11 +129,11 @@ class Checks:
 
 
 async def _has_ended(process: asyncio.subprocess.Process) -> bool:
-    """Kill the check with all that it started, if it still runs. False if the kernel does not let it end."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(KILLED):
-                await process.wait()
+    """Kill the check with all that it started: what is left of it keeps its output open. False if the kernel does
+    not let it end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(KILLED):
+            await process.wait()
     return process.returncode is not None

@@ -215,9 +215,10 @@ async def test_a_check_is_run_when_it_is_due_and_not_before(tmp_path: Path) -> N
     assert count.stat().st_size == 1
 
 
-async def test_a_killed_check_leaves_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("goes_on", ["; wait", ""])
+async def test_a_killed_check_leaves_no_process(tmp_path: Path, goes_on: str) -> None:
     file = tmp_path / "pid"
-    script = f"sleep 60 & echo $! > {file}; wait"
+    script = f"sleep 600 & echo $! > {file}{goes_on}"
     await told(devices(checked("gpu-0", "sh", "-c", script, timeoutSeconds=3)))
     child = int(file.read_text())
     deadline = time.monotonic() + 60
