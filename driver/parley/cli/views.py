@@ -63,7 +63,7 @@ def _use(row: UseRow, now: str, wide: bool) -> tuple[str, ...]:
 def _wait(row: WaitRow, now: str, wide: bool) -> tuple[str, ...]:
     message = row.message if wide or len(row.message) <= _SHOWN else f"{row.message[:_SHOWN]}..."
     classes, since = ",".join(row.classes) or "-", ago(row.since, now)
-    return (row.namespace, row.pod, row.code, since, classes, str(row.ahead), message)
+    return (row.namespace, row.pod, row.code or "-", since, classes, str(row.ahead), message)
 
 
 def _class_labels(world: Snapshot, row: ClassRow) -> Labels:

@@ -39,14 +39,16 @@ class PodObjects:
     events: Sequence[TimedEvent]
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that waits, and the classes of its claims that hold nothing yet; in order of age."""
+    """A pod that waits, the classes of its claims that hold nothing yet, and why it waits, as far as is known."""
 
     created: str
     uid: str
     title: str
     classes: frozenset[str]
+    code: str
+    message: str
 
 
 async def explain(client: Client, now: datetime, namespace: str, name: str) -> Explanation:
@@ -109,13 +111,17 @@ async def explain_waiting(
 
 
 def waiting(snapshot: Snapshot) -> list[Waiting]:
-    """The pods that wait, the oldest first."""
+    """The pods that wait, the oldest first; those that the controller has not reported on, too."""
     found = []
-    for key in snapshot.schedulings:
-        pod = snapshot.pods.get(key)
-        if pod is not None and state_of(pod) == "waits":
-            classes = frozenset(claim.class_name for claim in PodFeasibility(snapshot, pod).pending)
-            found.append(Waiting(pod.metadata.creation_timestamp or "", pod.metadata.uid, "/".join(key), classes))
+    for key, pod in snapshot.pods.items():
+        if not pod.spec.resource_claims or state_of(pod) != "waits":
+            continue
+        feasibility = PodFeasibility(snapshot, pod)
+        if ours(snapshot, pod, feasibility.claims):
+            why = _why(snapshot, feasibility, _of(pod, snapshot.schedulings.get(key)))
+            classes = frozenset(claim.class_name for claim in feasibility.pending)
+            created = pod.metadata.creation_timestamp or ""
+            found.append(Waiting(created, pod.metadata.uid, "/".join(key), classes, *why))
     return sorted(found, key=lambda one: (one.created, one.uid))
 
 
@@ -229,7 +235,11 @@ def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodSchedul
     stranded = feasibility.stranded() if snapshot.knows_claims and NODES not in snapshot.blind else None
     if stranded is not None:
         return reasons.CLAIM_STRANDED, stranded.message
-    return "", feasibility.problem
+    if feasibility.problem or scheduling is not None:
+        return "", feasibility.problem
+    if POD_SCHEDULINGS in snapshot.blind:
+        return "", "what the controller reported can't be read"
+    return "", "the controller has not reported on it yet"
 
 
 def _allocating(scheduling: PodScheduling) -> str:

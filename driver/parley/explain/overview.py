@@ -119,10 +119,9 @@ def line(snapshot: Snapshot, namespace: str | None) -> list[WaitRow]:
     for one in waiting(snapshot):
         key = _key(one)
         if namespace in (None, key[0]):
-            status = snapshot.schedulings[key].status
             ahead = sum(count for classes, count in before.items() if one.classes & classes)
-            row = WaitRow(*key, status.waiting_for, status.message, one.created, tuple(sorted(one.classes)), ahead)
-            rows.append(row)
+            classes_ = tuple(sorted(one.classes))
+            rows.append(WaitRow(*key, one.code, one.message, one.created, classes_, ahead))
         before[one.classes] += 1
     return rows
 

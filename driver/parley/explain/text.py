@@ -109,7 +109,7 @@ def headline(explanation: Explanation) -> Text:
     since = ago(explanation.since, explanation.now)
     if explanation.state == "waits":
         text.append(f" has been waiting for {since}" if since else " is waiting", style="yellow")
-        text.append(f": {explanation.code}" if explanation.code else ": the controller has not reported on it yet")
+        text.append(f": {explanation.code}" if explanation.code else "")
     elif explanation.state == "bound":
         bound = (
             f" has been bound to {explanation.node} for {since}" if since else f" is bound to {explanation.node}"

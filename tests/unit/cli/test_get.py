@@ -169,3 +169,38 @@ def test_something_else(get: Get) -> None:
 
     assert result.exit_code == 2
     assert "'devices' is not one of classes, uses, waiting" in result.stderr
+
+
+async def a_cluster_without_its_controller() -> Answers:
+    """The controller has reported on two pods that wait. While it is away, one is replaced, and another comes."""
+    world = World()
+    world.start_kubernetes()
+    world.start_parley()
+    await world.add_class()
+    await world.add_template("one")
+    await world.add_pod("known", "one")
+    await world.add_pod("replaced", "one")
+    await world.settle()
+    await world.crash()
+    await world.force_delete("replaced")
+    await world.add_pod("replaced", "one")
+    await world.settle()
+    await world.add_pod("new", "one")
+    await world.add_pod("gated", "one", schedulingGates=[{"name": "example.com/not-yet"}])
+    await world.settle()
+    await world.stop()
+    return answers_of(world.server)
+
+
+def test_a_pod_that_the_controller_has_not_reported_on_waits_too(tmp_path: Path) -> None:
+    with served(run(a_cluster_without_its_controller()), tmp_path) as kubeconfig:
+        told = CliRunner().invoke(plugin, ["get", "waiting", "--kubeconfig", str(kubeconfig)])
+        classes = CliRunner().invoke(plugin, ["get", "classes", "-o", "json", "--kubeconfig", str(kubeconfig)])
+
+    known, *others = lines(told)[1:]
+    assert known.split()[:3] == ["default", "known", "NoCandidates"]
+    assert [(row.split()[1], *row.split(maxsplit=7)[2:]) for row in sorted(others)] == [
+        (name, "-", "0", "s", "gpu", ahead, "the controller has not reported on it yet")
+        for name, ahead in (("new", "2"), ("replaced", "1"))
+    ]
+    assert [row["waiting"] for row in orjson.loads(classes.stdout)["items"]] == [3]
