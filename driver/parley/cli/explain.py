@@ -1,6 +1,6 @@
 """`parley explain pod NAME`: why a pod waits, or why it is where it is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -21,7 +21,8 @@ from parley.cli.asking import (
     selecting,
 )
 from parley.cli.following import follow
-from parley.cli.output import Format, Output, printed
+from parley.cli.output import AS_FAR_AS_READ, Format, Output, printed, tell_unread
+from parley.explain.errors import NothingToExplain
 from parley.explain.explaining import explain as explain_one
 from parley.explain.explaining import explain_in, explain_waiting, namespaces_of, read_pod
 from parley.explain.model import Explanation, wire
@@ -66,7 +67,7 @@ def explain(
     if watch:
         answered(who, lambda client: question.follow(client, printer))
     else:
-        printer.print(answered(who, question.ask))
+        printer.print(*answered(who, question.ask))
 
 
 def _name(what: list[str]) -> str:
@@ -75,6 +76,10 @@ def _name(what: list[str]) -> str:
     if kind not in _PODS or len(what) > 2 or (slash and len(what) > 1):
         raise typer.BadParameter(f"{' '.join(what)!r}: only pods can be explained: write `pod NAME` or `pod/NAME`")
     return name or (what[1] if len(what) > 1 else "")
+
+
+_Answer = tuple[list[Explanation], Sequence[str]]
+"""Explanations, and what could not be read of all."""
 
 
 @dataclass(frozen=True)
@@ -86,30 +91,42 @@ class _Question:
     everywhere: bool
     selects: Callable[[Mapping[str, str]], bool]
 
-    async def ask(self, client: Client) -> list[Explanation]:
+    async def ask(self, client: Client) -> _Answer:
         """Once."""
         if not self.name:
             return await self._of_waiting(client, await read(client, utc(), self.namespace))
-        places = await namespaces_of(client, self.name) if self.everywhere else [self.namespace]
-        return [await explain_one(client, utc(), where, self.name) for where in places]
+        return await self._named(client, lambda where: explain_one(client, utc(), where, self.name))
 
     async def follow(self, client: Client, printer: "_Printer") -> None:
         """And again whenever the answer is another one."""
 
         async def again(world: Snapshot) -> None:
             with readable_errors():
-                printer.print_if_new(await self._in(client, world))
+                printer.print_if_new(*await self._in(client, world))
 
         await follow(client, self.namespace, again)
 
-    async def _in(self, client: Client, world: Snapshot) -> list[Explanation]:
-        if not self.name:
-            return await self._of_waiting(client, world)
-        places = await namespaces_of(client, self.name) if self.everywhere else [self.namespace]
-        return [explain_in(world, await read_pod(client, where, self.name)) for where in places]
+    async def _in(self, client: Client, world: Snapshot) -> _Answer:
+        async def explained(where: str) -> Explanation:
+            return explain_in(world, await read_pod(client, where, self.name))
 
-    async def _of_waiting(self, client: Client, world: Snapshot) -> list[Explanation]:
-        return await explain_waiting(client, world, None if self.everywhere else self.namespace, self.selects)
+        return await (self._named(client, explained) if self.name else self._of_waiting(client, world))
+
+    async def _named(self, client: Client, one: Callable[[str], Awaitable[Explanation]]) -> _Answer:
+        """The pods of that name. One that is none of Parley's counts only if all are such."""
+        found, refusal = [], None
+        for where in await namespaces_of(client, self.name) if self.everywhere else [self.namespace]:
+            try:
+                found.append(await one(where))
+            except NothingToExplain as error:
+                refusal = error
+        if refusal is not None and not found:
+            raise refusal
+        return found, ()
+
+    async def _of_waiting(self, client: Client, world: Snapshot) -> _Answer:
+        where = None if self.everywhere else self.namespace
+        return await explain_waiting(client, world, where, self.selects), world.unread
 
 
 class _Printer:
@@ -120,19 +137,21 @@ class _Printer:
         self._where = where
         self._before: list[Explanation] | None = None
 
-    def print_if_new(self, explanations: list[Explanation]) -> None:
+    def print_if_new(self, explanations: list[Explanation], unread: Sequence[str]) -> None:
         """Unless nothing but the time is another one."""
         timeless = [replace(one, now="") for one in explanations]
         if timeless != self._before:
             self._before = timeless
-            self.print(explanations)
+            self.print(explanations, unread)
 
-    def print(self, explanations: list[Explanation]) -> None:
+    def print(self, explanations: list[Explanation], unread: Sequence[str]) -> None:
         """As text, names or data."""
         if self._output in (Output.JSON, Output.YAML):
             printed("PodExplanationList", {"items": wire(explanations)}, self._output)
         elif not explanations:
-            typer.echo(f"No pod with Parley claims is waiting {self._where}.", err=True)
+            sure = AS_FAR_AS_READ if unread else ""
+            typer.echo(f"No pod with Parley claims is waiting {self._where}{sure}.", err=True)
+            tell_unread(unread)
         elif self._output is Output.NAME:
             for one in explanations:
                 typer.echo(f"pod/{one.name}")

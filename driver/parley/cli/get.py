@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from parley.api.wording import printable
 from parley.cli.asking import (
     AllNamespaces,
     As,
@@ -22,7 +21,7 @@ from parley.cli.asking import (
     selecting,
 )
 from parley.cli.following import follow
-from parley.cli.output import Format, NoHeaders, Output, print_names, printed
+from parley.cli.output import AS_FAR_AS_READ, Format, NoHeaders, Output, print_names, printed, tell_unread
 from parley.cli.views import NAMES, View
 from parley.explain import overview
 from parley.explain.model import wire
@@ -83,12 +82,11 @@ class _Chosen:
     def rows(self, world: Snapshot) -> list[Any]:
         return [row for row in self.view.rows(world, self.namespace) if self.selects(self.view.labels(world, row))]
 
-    @property
-    def nothing(self) -> str:
-        if not self.view.namespaced:
-            return f"{self.view.nothing}."
-        where = "anywhere" if self.namespace is None else f"in namespace {self.namespace}"
-        return f"{self.view.nothing} {where}."
+    def nothing(self, world: Snapshot) -> str:
+        where = ""
+        if self.view.namespaced:
+            where = " anywhere" if self.namespace is None else f" in namespace {self.namespace}"
+        return f"{self.view.nothing}{where}{AS_FAR_AS_READ if world.unread else ''}."
 
 
 class _Printer:
@@ -99,17 +97,22 @@ class _Printer:
         self._output = output
         self._headings = headings
         self._before: frozenset[Any] = frozenset()
+        self._told: set[str] = set()
 
     def all(self, world: Snapshot) -> None:
         """What there is now."""
         rows = self._chosen.rows(world)
         if not rows and self._output not in (Output.JSON, Output.YAML):
-            typer.echo(self._chosen.nothing, err=True)
+            typer.echo(self._chosen.nothing(world), err=True)
         else:
             self._print(rows, world)
+        self._tell_unread(world)
+
+    def _tell_unread(self, world: Snapshot) -> None:
+        """On stderr, each once; data has it."""
         if self._output not in (Output.JSON, Output.YAML):
-            for unread in world.unread:
-                typer.echo(f"not read: {printable(unread)}", err=True)
+            tell_unread(one for one in world.unread if one not in self._told)
+        self._told.update(world.unread)
 
     async def more(self, world: Snapshot) -> None:
         """What is new; as data all of it, if anything is."""
@@ -121,6 +124,7 @@ class _Printer:
         elif new := [row for row in rows if row not in self._before]:
             self._print(new, world)
             self._headings = False
+        self._tell_unread(world)
         self._before = now
 
     def _print(self, rows: Sequence[Any], world: Snapshot) -> None:

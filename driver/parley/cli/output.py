@@ -8,6 +8,7 @@ import orjson
 import typer
 
 from parley.api.names import CLI_VERSION
+from parley.api.wording import printable
 
 
 class Output(Enum):
@@ -24,10 +25,20 @@ Format = Annotated[Output, typer.Option("--output", "-o", help="Output format.")
 NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Print no column headings.")]
 
 
+AS_FAR_AS_READ = ", as far as could be read"
+"""Said with what was not found, where something could not be read."""
+
+
 def print_names(names: Iterable[str]) -> None:
     """One a line, each once."""
     for name in dict.fromkeys(names):
         typer.echo(name)
+
+
+def tell_unread(unread: Iterable[str]) -> None:
+    """What could not be read, on stderr."""
+    for one in unread:
+        typer.echo(f"not read: {printable(one)}", err=True)
 
 
 def printed(kind: str, content: dict[str, Any], output: Output) -> None:

@@ -50,7 +50,7 @@ def _class(row: ClassRow, _: str, wide: bool) -> tuple[str, ...]:
     free = _number(row.free) + (f" (+{row.partly_free} partly)" if row.partly_free and not wide else "")
     counts = (_number(row.total), free, str(row.claims), str(row.waiting))
     more = (_number(row.partly_free),) if wide else ()
-    return (row.name, row.driver, str(row.nodes), row.what or "-", *counts, *more)
+    return (row.name, row.driver, _number(row.nodes), row.what or "-", *counts, *more)
 
 
 def _use(row: UseRow, now: str, wide: bool) -> tuple[str, ...]:

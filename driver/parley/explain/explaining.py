@@ -15,7 +15,7 @@ import orjson
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
-from parley.api.resources import NODES, POD_SCHEDULINGS, PODS
+from parley.api.resources import POD_SCHEDULINGS, PODS
 from parley.control.objects.pod import done
 from parley.explain import matrix
 from parley.explain.claims import details, ours
@@ -32,11 +32,12 @@ from parley.kube.clock import rfc3339
 @dataclass(frozen=True, slots=True)
 class PodObjects:
     """What is read about a single pod, besides the `Snapshot`: the pod and its PodScheduling with every field
-    (None if there is none), and the events about it."""
+    (None if there is none), and the events about it; `unread` is why there are none of these."""
 
     raw: Mapping[str, Any]
     scheduling: Mapping[str, Any] | None
     events: Sequence[TimedEvent]
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ async def read_pod(client: Client, namespace: str, name: str) -> PodObjects:
             f"pod {namespace}/{name} has no claims (spec.resourceClaims is empty): there is nothing to negotiate"
         )
     about = f"regarding.uid={raw['metadata']['uid']}"
-    return PodObjects(raw, await _scheduling(client, namespace, name), await _events(client, namespace, about))
+    return PodObjects(raw, await _scheduling(client, namespace, name), *await _events(client, namespace, about))
 
 
 def explain_in(snapshot: Snapshot, objects: PodObjects) -> Explanation:
@@ -101,7 +102,7 @@ async def explain_waiting(
     whose labels are selected."""
     chosen = [pod for pod in snapshot.pods.values() if namespace in (None, pod.metadata.namespace)]
     unbound = [pod for pod in chosen if not pod.spec.node_name and not done(pod) and pod.spec.resource_claims]
-    objects = PodObjects({}, None, await _events(client, namespace))
+    objects = PodObjects({}, None, *await _events(client, namespace))
     line = waiting(snapshot)
     return [
         _explained(snapshot, pod, objects, line)
@@ -147,11 +148,14 @@ async def _scheduling(client: Client, namespace: str, name: str) -> Mapping[str,
         return None
 
 
-async def _events(client: Client, namespace: str | None, fields: str = "") -> Sequence[TimedEvent]:
+async def _events(
+    client: Client, namespace: str | None, fields: str = ""
+) -> tuple[Sequence[TimedEvent], tuple[str, ...]]:
+    """With why they could not be read."""
     try:
-        return (await client.list(EVENTS, namespace, field_selector=fields)).items
-    except Forbidden:
-        return ()
+        return (await client.list(EVENTS, namespace, field_selector=fields)).items, ()
+    except Forbidden as error:
+        return (), (error.message,)
 
 
 def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence[Waiting]) -> Explanation:
@@ -179,7 +183,9 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
         candidates=status.candidates if status is not None else 0,
         viable=status.viable if status is not None else 0,
         claims=details(snapshot, pod, feasibility.claims),
-        nodes=matrix.present(snapshot, feasibility, scheduling) if waits else matrix.recorded(pod, scheduling),
+        nodes=matrix.present(snapshot, feasibility, scheduling)
+        if waits and snapshot.complete
+        else matrix.recorded(pod, scheduling),
         findings=findings(
             snapshot,
             pod,
@@ -191,7 +197,7 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
         ),
         remedies=remedies(snapshot, feasibility, code, scheduling) if waits else (),
         ahead=_ahead(pod, feasibility, line) if waits else (),
-        unread=snapshot.unread,
+        unread=(*snapshot.unread, *objects.unread),
         now=rfc3339(snapshot.now),
     )
 
@@ -232,7 +238,7 @@ def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodSchedul
     problem = next((claim.problem for claim in feasibility.claims if claim.problem is not None), None)
     if problem is not None and snapshot.knows_claims:
         return problem.code, problem.message
-    stranded = feasibility.stranded() if snapshot.knows_claims and NODES not in snapshot.blind else None
+    stranded = feasibility.stranded() if snapshot.complete else None
     if stranded is not None:
         return reasons.CLAIM_STRANDED, stranded.message
     if feasibility.problem or scheduling is not None:

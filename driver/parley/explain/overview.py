@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from parley.api.models import ResourceClass
+from parley.api.resources import NODES
 from parley.api.selectors import matches, suitable_nodes
 from parley.explain.capacity import capacity
 from parley.explain.claims import held
@@ -17,12 +18,12 @@ from parley.kube.clock import rfc3339
 @dataclass(frozen=True, slots=True)
 class ClassRow:
     """A class. `nodes` is how many are suitable; `total` and `free` are of what the driver hands out there
-    (`what`), to all of its classes together, None if it is not known; `claims` hold something, `waiting` pods
+    (`what`), to all of its classes together. None is what is not known. `claims` hold something, `waiting` pods
     want some."""
 
     name: str
     driver: str
-    nodes: int
+    nodes: int | None
     what: str
     total: int | None
     free: int | None
@@ -71,11 +72,11 @@ def classes(snapshot: Snapshot) -> list[ClassRow]:
 def _class_row(snapshot: Snapshot, class_: ResourceClass, line: Sequence[Waiting]) -> ClassRow:
     name, selector = class_.metadata.name, suitable_nodes(class_)
     nodes = [node.metadata.name for node in snapshot.nodes if selector is None or matches(selector, node)]
-    there = capacity(snapshot, class_, nodes)
+    there = capacity(snapshot, class_, nodes) if snapshot.complete else None
     return ClassRow(
         name=name,
         driver=class_.driver_name,
-        nodes=len(nodes),
+        nodes=len(nodes) if NODES not in snapshot.blind else None,
         what=there.what if there else "",
         total=there.total if there else None,
         free=there.free if there else None,

@@ -10,7 +10,6 @@ from itertools import islice
 
 from parley.api import reasons
 from parley.api.models import ClaimScheduling, PodScheduling
-from parley.api.resources import NODES
 from parley.api.wording import counted, listed, noun_for
 from parley.explain.claims import held
 from parley.explain.feasibility import PodFeasibility
@@ -76,11 +75,12 @@ def remedies(
 ) -> tuple[Remedy, ...]:
     """The best first."""
     found = [*_in_use(snapshot, feasibility), *_within_limit(snapshot, feasibility, code)]
-    found += _preemption(feasibility)
     found += _tied(feasibility, code)
-    found += _stranded(feasibility)
-    if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, "") and NODES not in snapshot.blind:
-        found += _by_trying(snapshot, feasibility, answered(scheduling))
+    if snapshot.complete:
+        found += _preemption(feasibility)
+        found += _stranded(feasibility)
+        if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, ""):
+            found += _by_trying(snapshot, feasibility, answered(scheduling))
     found += _proposals(snapshot, feasibility, scheduling)
     if code in ADVICE:
         found.append(Remedy("advice", ADVICE[code]))
@@ -347,17 +347,19 @@ def _proposal(
         if not alternatives.nodes:
             return "no other node is viable either", ()
         nodes = alternatives.nodes
-        objections = _against(feasibility, nodes)
+        objections = _against(snapshot, feasibility, nodes)
         return f"{_nodes(nodes)} would be viable{f', but {objections}' if objections else ''}", nodes
     nodes = tuple(snapshot.matching(alternatives.node_selector))
     if not nodes:
         return "a node with other labels would be viable, but no node of the cluster has them", ()
-    objections = _against(feasibility, nodes)
+    objections = _against(snapshot, feasibility, nodes)
     return f"{_nodes(nodes)} would be viable by label{f', but {objections}' if objections else ''}", nodes
 
 
-def _against(feasibility: PodFeasibility, nodes: Sequence[str]) -> str:
-    """Why the nodes are not viable for the scheduler's filters or for other drivers."""
+def _against(snapshot: Snapshot, feasibility: PodFeasibility, nodes: Sequence[str]) -> str:
+    """Why the nodes are not viable for the scheduler's filters or for other drivers, if that is known."""
+    if not snapshot.complete:
+        return ""
     return by_reason({**refusals(feasibility.answers(nodes)), **feasibility.misfits(nodes)})
 
 

@@ -69,7 +69,8 @@ KINDS = (*_EVERYWHERE, *_NAMESPACED)
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A cluster at the time `now`. `drivers` are those that come with Parley, with all that is held restored;
-    `unread` lists what could not be read, and `blind` are the kinds of which nothing was."""
+    `unread` lists what could not be read, `partial` are the kinds of which some could not be, and `blind` those of
+    which nothing could be."""
 
     now: datetime
     state: State
@@ -81,7 +82,14 @@ class Snapshot:
     slices: Sequence[ResourceSlice]
     on_node: Mapping[str, Sequence[Pod]]
     unread: tuple[str, ...] = ()
+    partial: frozenset[Resource[Any]] = frozenset()
     blind: frozenset[Resource[Any]] = frozenset()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was read that the controller decides from. If not, nodes seem to fit, and to have room or
+        nothing at all, that do not: then there is only what the controller and the drivers recorded."""
+        return self.partial <= {TEMPLATES, BUILTIN_TEMPLATES, POD_SCHEDULINGS}
 
     @property
     def knows_claims(self) -> bool:
@@ -130,6 +138,7 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
         slices=reader.items(RESOURCE_SLICES),
         on_node=_by_node(reader.items(PODS)),
         unread=tuple(reader.unread),
+        partial=frozenset(reader.partial),
         blind=frozenset(reader.blind),
     )
 
@@ -153,6 +162,7 @@ class _Reader:
         self._namespace = namespace
         self.listings: dict[tuple[str, str], Listing[Any]] = {}
         self.unread: list[str] = []
+        self.partial: list[Resource[Any]] = []
         self.blind: list[Resource[Any]] = []
 
     def items(self, resource: Resource[T]) -> tuple[T, ...]:
@@ -164,9 +174,13 @@ class _Reader:
         except NotFound:
             if resource.group == GROUP:
                 raise Unanswerable(_NOT_INSTALLED.format(plural=resource.plural), Exit.NOT_FOUND) from None
+            self.unread.append(f"the API server knows no {resource.plural}.{resource.group}")
+            self.partial.append(resource)
+            self.blind.append(resource)
             found = Listing((), "")
         except Forbidden as error:
             self.unread.append(error.message)
+            self.partial.append(resource)
             if resource.namespaced and namespace is None:
                 await self.list(resource, self._namespace)
                 return

@@ -33,7 +33,8 @@ async def a_cluster(client: Client | None = None) -> Answers:
     await world.add_pod("runs", "one")
     await world.settle()
     await world.add_pod("wants", "one")
-    await world.client.create(PODS, {"metadata": {"name": "far"}, "spec": {"containers": []}}, "team")
+    for name, place in (("far", "team"), ("wants", "parley-system")):
+        await world.client.create(PODS, {"metadata": {"name": name}, "spec": {"containers": []}}, place)
     await world.settle()
     await world.stop()
     return answers_of(world.server)
@@ -91,6 +92,15 @@ def test_without_a_name_all_that_wait(explain: Explain) -> None:
 def test_a_name_in_any_namespace(explain: Explain) -> None:
     assert explain("pod", "wants", "-A", "-n", "team").stdout.startswith("Pod default/wants has been waiting")
     assert explain("pod", "none", "-A").stderr == "error: no namespace has a pod none: see `kubectl get pods -A`\n"
+
+
+def test_a_pod_of_that_name_without_claims_does_not_hide_the_others(explain: Explain) -> None:
+    found = explain("pod", "wants", "-A", "-o", "json")
+
+    assert [(pod["namespace"], pod["name"]) for pod in orjson.loads(found.stdout)["items"]] == [
+        ("default", "wants")
+    ]
+    assert explain("pod", "far", "-A").exit_code == Exit.NOT_FOUND
 
 
 def test_the_namespace_is_that_of_the_context(answers: Answers, tmp_path: Path) -> None:

@@ -204,3 +204,26 @@ def test_a_pod_that_the_controller_has_not_reported_on_waits_too(tmp_path: Path)
         for name, ahead in (("new", "2"), ("replaced", "1"))
     ]
     assert [row["waiting"] for row in orjson.loads(classes.stdout)["items"]] == [3]
+
+
+@pytest.mark.parametrize(
+    ("command", "nothing"),
+    [
+        (("get", "waiting"), "No pod waits in namespace default, as far as could be read."),
+        (
+            ("explain", "pods"),
+            "No pod with Parley claims is waiting in namespace default, as far as could be read.",
+        ),
+    ],
+)
+def test_pods_that_are_not_read_may_wait(
+    answers: Answers, tmp_path: Path, command: tuple[str, str], nothing: str
+) -> None:
+    with served(answers, tmp_path, refused=frozenset({"pods"})) as kubeconfig:
+        told = CliRunner().invoke(plugin, [*command, "--kubeconfig", str(kubeconfig)])
+
+    assert (told.exit_code, told.stdout, told.stderr.splitlines()) == (
+        0,
+        "",
+        [nothing, "not read: /api/v1/pods is forbidden", "not read: /api/v1/namespaces/default/pods is forbidden"],
+    )

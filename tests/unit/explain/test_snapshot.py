@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from tests.unit.explain.conftest import Play, explained
 from tests.unit.scheduler.conftest import World
 
-from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, NODES, PODS, RESOURCE_SLICES, Resource
 from parley.explain.errors import Unanswerable, readable_errors
 from parley.explain.explaining import explain, explain_waiting, namespaces_of
+from parley.explain.overview import classes
 from parley.explain.snapshot import read
 from parley.kube.client import (
     ApiError,
@@ -60,10 +61,58 @@ def test_who_sees_one_namespace_only_is_told_what_is_missing(play: Play) -> None
 
         told = await explain(Refusing(world.client, refuse), world.clock(), "default", "wants")
 
-        assert (told.code, told.nodes) == ("NothingViable", ())
+        assert (told.code, [row.node for row in told.nodes]) == ("NothingViable", ["a"])
         assert "nodes is forbidden at the cluster scope" in told.unread
         assert [(claim.class_name, claim.state) for claim in told.claims] == [("gpu", "pending")]
         assert told.remedies == ()
+
+    play(scenario)
+
+
+NOT_READ = (
+    (RESOURCE_SLICES, Forbidden(403, "Forbidden", "slices are forbidden")),
+    (NODES, Forbidden(403, "Forbidden", "nodes are forbidden")),
+    (CLAIM_RELEASES, Forbidden(403, "Forbidden", "releases are forbidden")),
+    (BUILTIN_CLAIMS, NotFound(404, "NotFound", "the server could not find the requested resource")),
+)
+
+
+@pytest.mark.parametrize(("resource", "error"), NOT_READ, ids=lambda it: getattr(it, "plural", None))
+def test_where_something_is_not_read_nothing_is_concluded_from_its_absence(
+    play: Play, resource: Resource[Any], error: ApiError
+) -> None:
+    def refuse(call: Call) -> ApiError | None:
+        return error if call.resource.path() == resource.path() else None
+
+    async def scenario(world: World) -> None:
+        await one_waits(world)
+        client = Refusing(world.client, refuse)
+
+        told = await explain(client, world.clock(), "default", "wants")
+        (class_,) = classes(await read(client, world.clock(), "default"))
+
+        (row,) = told.nodes
+        assert [cell.why for cell in row.claims] == ["1 of 1 device free, 2 wanted"]
+        assert told.remedies == ()
+        assert len(told.unread) == 1
+        assert (class_.total, class_.free, class_.nodes) == (None, None, None if resource == NODES else 1)
+
+    play(scenario)
+
+
+def test_a_report_that_is_not_read_is_not_missing(play: Play) -> None:
+    def refuse(call: Call) -> ApiError | None:
+        hidden = call.resource.plural in ("podschedulings", "events")
+        return Forbidden(403, "Forbidden", f"{call.resource.plural} is forbidden") if hidden else None
+
+    async def scenario(world: World) -> None:
+        await one_waits(world)
+
+        told = await explain(Refusing(world.client, refuse), world.clock(), "default", "wants")
+
+        assert (told.code, told.message) == ("", "what the controller reported can't be read")
+        assert [finding.by for finding in told.findings] == ["scheduler"]
+        assert set(told.unread) == {"podschedulings is forbidden", "events is forbidden"}
 
     play(scenario)
 

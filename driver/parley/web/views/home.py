@@ -92,7 +92,7 @@ def figures(row: ClassRow) -> list[Node]:
     """What a class has, without its name."""
     free = _number(row.free) + (f" (+{row.partly_free} partly)" if row.partly_free else "")
     waiting = state("waits", f"{row.waiting} waiting") if row.waiting else "0"
-    return [row.driver, str(row.nodes), row.what or "-", _number(row.total), free, str(row.claims), waiting]
+    return [row.driver, _number(row.nodes), row.what or "-", _number(row.total), free, str(row.claims), waiting]
 
 
 def _number(value: int | None) -> str:
