@@ -1,7 +1,7 @@
 """All that the checks look at, read once from the API server with the rights of whoever asks.
 
 A kind that may not be read, or that the server does not serve, is remembered as such: the check that asks for it
-reports that it could not be made (`NotRead`), or what it means that the kind is missing.
+reports that it could not be made (`Unreadable`), or what it means that the kind is missing.
 """
 
 import asyncio
@@ -88,12 +88,10 @@ class Facts:
     listings: Mapping[Resource[Any], Listing[Any] | NotReadable]
 
     def all(self, resource: Resource[T]) -> tuple[T, ...]:
-        """Every object of the kind; none if it is not served. Raises Unreadable if it could not be read."""
+        """Every object of the kind. Raises Unreadable if they could not be read."""
         found = self.listings[resource]
         if isinstance(found, Listing):
             return found.items
-        if not found.served:
-            return ()
         raise Unreadable(found.why, found.remedy)
 
     def served(self, resource: Resource[Any]) -> bool:
@@ -131,7 +129,9 @@ async def _read(reading: Awaitable[T], resource: Resource[Any]) -> T | NotReadab
         right = f"get and list {_full(resource)}"
         return NotReadable(error.message, f"ask an administrator for the right to {right}, or let one run it")
     except NotFound:
-        return NotReadable(f"the API server knows no {_full(resource)}", served=False)
+        group = resource.group  # a server without the kinds of the core group is none of Kubernetes
+        remedy = f"see the checks crds and dra, and kubectl api-resources --api-group={group}" if group else ""
+        return NotReadable(f"the API server knows no {_full(resource)}", remedy, served=False)
     except ApiError as error:
         return NotReadable(f"{_full(resource)}: {error.message}", "see the API server's log, and try again")
 

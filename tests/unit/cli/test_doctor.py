@@ -9,8 +9,9 @@ from tests.unit.cli.serving import Answers, answers_of, served
 from tests.unit.doctor.healthy import NOW, fill
 from typer.testing import CliRunner, Result
 
+from parley.api.resources import BUILTIN_CLAIMS, Resource
 from parley.cli.main import app, plugin
-from parley.doctor.facts import EVERYWHERE, IN_NAMESPACE
+from parley.doctor.facts import EVERYWHERE, IN_NAMESPACE, OURS
 from parley.doctor.kinds import VERSION
 from parley.kube.memory import MemoryServer
 from parley.simulate.virtual_time import run
@@ -107,3 +108,22 @@ def test_where_no_api_server_answers(tmp_path: Path) -> None:
         f"error: {host} does not answer: connection refused: check whether the API server runs and can be "
         "reached, or choose another one with --context or --kubeconfig\n"
     )
+
+
+@pytest.mark.usefixtures("now")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
+def test_nothing_is_said_to_be_well_of_a_kind_that_is_not_served(
+    answers: Answers, tmp_path: Path, kind: Resource[Any]
+) -> None:
+    group = kind.path().rsplit("/", 1)[0]
+    rest = {
+        path: it for path, it in answers.items() if not (path.startswith(group) and kind.plural in path.split("/"))
+    }
+
+    result = doctor(rest, tmp_path, "-o", "json")
+
+    told = orjson.loads(result.stdout)["items"]
+    assert f"could not be checked: the API server knows no {kind.plural}" in result.stdout
+    assert result.exit_code in (8, 9)
+    (all_decoded,) = {one["severity"] for one in told if one["check"] == "undecodable"}
+    assert all_decoded == ("unknown" if kind in (*OURS, BUILTIN_CLAIMS) else "ok")

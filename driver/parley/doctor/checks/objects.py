@@ -121,9 +121,8 @@ def undecodable(facts: Facts) -> Iterator[Finding]:
     for resource in (*OURS, BUILTIN_CLAIMS):
         listing = facts.listings[resource]
         if not isinstance(listing, Listing):
-            if listing.served:
-                found = True
-                yield unknown(f"could not be checked: {listing.why}", listing.remedy)
+            found = True
+            yield unknown(f"could not be checked: {listing.why}", listing.remedy)
             continue
         for stone in listing.tombstones:
             found = True
