@@ -12,7 +12,9 @@ import orjson
 import pytest
 from tests.unit.cli.serving import kubeconfig_of
 from tests.unit.scheduler.conftest import World
+from tests.unit.web.refusing import Refusing, forbidden, nothing
 
+from parley.api.resources import NODES
 from parley.cli import logs
 from parley.cli.explain import _Printer as ExplanationPrinter
 from parley.cli.explain import _Question
@@ -20,6 +22,8 @@ from parley.cli.following import follow
 from parley.cli.get import _Chosen, _Printer
 from parley.cli.output import Output
 from parley.cli.views import WAITING
+from parley.kube.client import Call, Client
+from parley.kube.errors import Unreachable
 from parley.simulate.virtual_time import run
 
 
@@ -90,6 +94,58 @@ def test_an_explanation_is_printed_again_when_it_is_another_one(capsys: pytest.C
     assert [pod["name"] for pod in items[-1]] == ["first", "second"]
     timeless = [[{**pod, "now": ""} for pod in pods] for pods in items]
     assert all(before != after for before, after in pairwise(timeless))
+
+
+def test_what_may_not_be_read_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(call: Call) -> Exception | None:
+        return forbidden(call) if call.resource == NODES else None
+
+    async def story() -> None:
+        world = await a_world()
+        printer = _Printer(_Chosen(WAITING, "default", lambda _: True), Output.TEXT, headings=True)
+        watch = follow(Refusing(world.server.client(), refuse), "default", printer.more)
+        await waiting_while_pods_come(world, watch, ("first", "second"))
+
+    run(story())
+    assert capsys.readouterr().err == "not read: nodes is forbidden at the cluster scope\n"
+
+
+def test_a_server_that_takes_long_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    class Slow(Client):
+        async def request(self, call: Call) -> bytes:
+            await asyncio.sleep(25)
+            return await super().request(call)
+
+    async def story() -> None:
+        world = await a_world()
+        printer = _Printer(_Chosen(WAITING, "default", lambda _: True), Output.NAME, headings=True)
+        await waiting_while_pods_come(
+            world, follow(Slow(world.server.client()), "default", printer.more), ("first",)
+        )
+
+    run(story())
+    assert set(capsys.readouterr().out.split()) == {"pod/first"}
+
+
+def test_a_server_that_goes_away_is_said_and_that_it_is_back(capsys: pytest.CaptureFixture[str]) -> None:
+    async def story() -> None:
+        world = await a_world()
+        client = Refusing(world.server.client())
+        printer = _Printer(_Chosen(WAITING, "default", lambda _: True), Output.NAME, headings=True)
+        task = asyncio.ensure_future(follow(client, "default", printer.more))
+        await world.settle()
+        client.refuse = lambda _: Unreachable("list", "http://api", "connection refused")
+        world.server.end_watches()
+        await world.settle()
+        client.refuse = nothing
+        await waiting_while_pods_come(world, task, ("first",))
+
+    run(story())
+    told = capsys.readouterr()
+    assert set(told.out.split()) == {"pod/first"}
+    away, *back = told.err.splitlines()
+    assert away.startswith("may be old: http://api does not answer: connection refused: ")
+    assert back == ["up to date again"]
 
 
 @pytest.mark.parametrize("command", [("get", "waiting", "-w"), ("explain", "pods")])
