@@ -97,7 +97,8 @@ def namespace_of(who: Who) -> str:
 
     try:
         places = (who.path or os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
-        files = [yaml.safe_load(Path(place).expanduser().read_text()) or {} for place in places if place]
+        there = [path for place in places if place and (path := Path(place).expanduser()).exists()]
+        files = [yaml.safe_load(path.read_text()) or {} for path in there]
         current = who.context or next((f["current-context"] for f in files if f.get("current-context")), "")
         contexts = [entry for file in files for entry in file.get("contexts") or ()]
         named = [entry["context"].get("namespace") for entry in contexts if entry["name"] == current]

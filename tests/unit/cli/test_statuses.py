@@ -239,6 +239,13 @@ def answers() -> Answers:
     return run(cluster_of_two())
 
 
+def test_of_several_kubeconfigs_one_that_is_missing_hides_no_namespace(answers: Answers, tmp_path: Path) -> None:
+    with served(answers, tmp_path, namespace="team") as path:
+        several = CliRunner().invoke(plugin, ["get", "waiting"], env={"KUBECONFIG": f"{tmp_path}/none:{path}"})
+
+    assert several.stderr == "No pod waits in namespace team.\n"
+
+
 def test_who_may_not(answers: Answers, tmp_path: Path) -> None:
     with served(answers, tmp_path, refused=frozenset({"pods"})) as path:
         assert said(tmp_path, "explain", "pod", "wants", "--kubeconfig", str(path)) == (
