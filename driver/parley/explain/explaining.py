@@ -15,11 +15,11 @@ import orjson
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
-from parley.api.resources import POD_SCHEDULINGS, PODS
+from parley.api.resources import POD_SCHEDULINGS, PODS, Undecodable
 from parley.control.objects.pod import done
 from parley.explain import matrix
 from parley.explain.claims import details, ours
-from parley.explain.errors import NothingToExplain
+from parley.explain.errors import NothingToExplain, Unanswerable
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.findings import EVENTS, TimedEvent, findings, written_at
 from parley.explain.model import Explanation
@@ -80,7 +80,12 @@ def explain_in(snapshot: Snapshot, objects: PodObjects) -> Explanation:
 
 
 def _decoded(objects: PodObjects) -> Pod:
-    return PODS.decode(orjson.dumps(objects.raw))
+    try:
+        return PODS.decode(orjson.dumps(objects.raw))
+    except Undecodable as error:
+        meta = objects.raw["metadata"]
+        title = f"pod {meta['namespace']}/{meta['name']}"
+        raise Unanswerable(f"{title} can't be read: {error}: check whether there is a newer Parley") from error
 
 
 async def namespaces_of(client: Client, name: str) -> list[str]:

@@ -140,6 +140,20 @@ def test_what_cannot_be_decoded_is_told_beside_what_can(play: Play) -> None:
     play(scenario)
 
 
+def test_a_pod_that_cannot_be_decoded_is_a_sentence_too(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_waits(world)
+        with suppress(OutcomeUnknown):
+            await world.add_pod("odd", "two", priority="high")
+
+        assert await refusal(world, "default", "odd") == (
+            "pod default/odd can't be read: ValidationError: Expected `int | null`, got `str` - at "
+            "`$.spec.priority`: check whether there is a newer Parley"
+        )
+
+    play(scenario)
+
+
 def test_a_cluster_without_parley(play: Play) -> None:
     def refuse(call: Call) -> ApiError | None:
         custom = call.resource.group == "parley.dev"
