@@ -123,12 +123,17 @@ class WatchedKind(Generic[T]):
             raise self._denied[1]
         if not self._copy.synced.is_set() and self.trouble is not None:
             raise self.trouble
-        return Listing(tuple(self._copy.values()), "")
+        return Listing(tuple(self._copy.values()), "", tuple(self._copy.tombstones))
 
     def _informer(self, namespace: str | None) -> Informer[T]:
         shorten = _SHORTENED.get(self._resource)
         return Informer(
-            self._client, self._resource, Selection(namespace), on_change=self._compare, transform=shorten
+            self._client,
+            self._resource,
+            Selection(namespace),
+            on_change=self._compare,
+            on_tombstone=lambda _: self._changed(),
+            transform=shorten,
         )
 
     def _compare(self, old: T | None, new: T | None) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import orjson
 
 from parley.api.models import PodScheduling
-from parley.api.resources import POD_SCHEDULINGS
+from parley.api.resources import POD_SCHEDULINGS, Undecodable
 from parley.explain import overview
 from parley.explain.errors import NothingToExplain, Unanswerable, readable_errors
 from parley.explain.explaining import PodObjects, explain_in, read_pod
@@ -136,8 +137,9 @@ def _home(snapshot: Snapshot) -> _Content:
 
 def _pod(snapshot: Snapshot, objects: PodObjects, namespace: str, name: str) -> _Content:
     if objects.scheduling is not None:
-        whole: PodScheduling = POD_SCHEDULINGS.decode(orjson.dumps(objects.scheduling))
-        snapshot = _with(snapshot, (namespace, name), whole)
+        with suppress(Undecodable):  # the snapshot says so under "Not read"
+            whole: PodScheduling = POD_SCHEDULINGS.decode(orjson.dumps(objects.scheduling))
+            snapshot = _with(snapshot, (namespace, name), whole)
     explained = explain_in(snapshot, objects)
     moments = timeline(objects, explained)
     return _Content(

@@ -12,6 +12,7 @@ from tests.unit.web.conftest import Play, at, one_runs_and_one_waits, shown, sna
 
 from parley.api.resources import BUILTIN_CLAIMS, EVENTS, PODS
 from parley.explain.model import wire
+from parley.kube.client import Call, Client
 from parley.web.pages import data
 
 
@@ -80,6 +81,22 @@ def test_a_pod_that_waits(play: Play) -> None:
         )
         assert "scheduler 60 s Unschedulable" in told
         assert '<a href="../../pods/default/runs">default/runs</a>' in page.main
+
+    play(scenario)
+
+
+def test_a_pod_whose_podscheduling_is_of_a_newer_version(play: Play) -> None:
+    class Newer(Client):
+        async def request(self, call: Call) -> bytes:
+            return (await super().request(call)).replace(b'"round":1', b'"round":"first"')
+
+    async def scenario(world: World) -> None:
+        await one_runs_and_one_waits(world)
+
+        told = words((await shown(world, "/pods/default/wants", Newer(world.server.client()))).main)
+
+        assert "Pod default/wants has been waiting for" in told
+        assert "Not read: PodScheduling default/wants can't be read" in told
 
     play(scenario)
 
