@@ -195,7 +195,8 @@ def _free_now(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[
         return
     free = [node for node in nodes if node in now]
     if free:
-        text = f"{_nodes(free)} would be viable now: check again in a moment"
+        later = "check again in a moment, and, if it still waits, whether a controller leads (parley doctor)"
+        text = f"{_nodes(free)} would be viable now: {later}"
         yield Remedy("node", text, (), tuple(free[:MOST]))
 
 

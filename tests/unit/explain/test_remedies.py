@@ -222,6 +222,9 @@ def test_a_node_that_is_free_again_is_told_before_the_controller_looked(play: Pl
         await asyncio.sleep(1)
         await world.client.patch(NODES, "a", {"metadata": {"labels": {"disk": "ssd"}}})
 
-        assert helps(await explained(world, "wants")) == ["node a would be viable now: check again in a moment"]
+        assert helps(await explained(world, "wants")) == [
+            "node a would be viable now: check again in a moment, and, if it still waits, whether a controller "
+            "leads (parley doctor)"
+        ]
 
     play(scenario)
