@@ -89,10 +89,8 @@ def _parts(explanation: Explanation, *, narrow: bool, rows: tuple[_Rows, int]) -
         yield Padding(Text(explanation.message), (0, 0, 0, 2))
     yield Text()
     yield _claims(explanation, narrow=narrow)
-    if (
-        any(cell.viable is not None for row in explanation.nodes for cell in row.claims)
-        or explanation.code == NO_CANDIDATES
-    ):
+    known = any(cell.viable is not None for row in explanation.nodes for cell in row.claims)
+    if known or (explanation.nodes and explanation.code == NO_CANDIDATES):
         yield Text()
         yield rounds(explanation)
         yield _matrix_as_list(*rows) if narrow else _matrix(explanation, *rows)

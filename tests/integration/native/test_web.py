@@ -73,7 +73,7 @@ async def test_the_controllers_rights_are_enough_to_tell_the_same_and_to_follow(
         await following.aclose()  # type: ignore[attr-defined]
 
     (same,) = found["pods"]
-    left_out = {"now": "", "findings": [], "remedies": []}  # ages, and events, which the controller may not read
+    left_out = {"now": "", "findings": [], "remedies": [], "unread": []}  # ages, and events, which it may not read
     assert {**same, **left_out} == {**told, **left_out}
     assert [remedy["pods"] for remedy in same["remedies"]] == [remedy["pods"] for remedy in told["remedies"]]
 

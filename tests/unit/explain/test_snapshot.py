@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import pytest
-from tests.unit.explain.conftest import Play, explained
+from tests.unit.explain.conftest import Play, explained, text_of
 from tests.unit.scheduler.conftest import World
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, NODES, PODS, RESOURCE_SLICES, Resource
@@ -65,6 +65,31 @@ def test_who_sees_one_namespace_only_is_told_what_is_missing(play: Play) -> None
         assert "nodes is forbidden at the cluster scope" in told.unread
         assert [(claim.class_name, claim.state) for claim in told.claims] == [("gpu", "pending")]
         assert told.remedies == ()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("width", [None, 60])
+@pytest.mark.parametrize("nodes_are_read", [True, False])
+def test_a_pod_without_candidates_is_explained_without_nodes(
+    play: Play, width: int | None, nodes_are_read: bool
+) -> None:
+    """Of which the cluster has none, or the user may read none."""
+
+    def refuse(call: Call) -> ApiError | None:
+        hidden = call.resource == NODES and not nodes_are_read
+        return Forbidden(403, "Forbidden", "nodes are forbidden") if hidden else None
+
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_pod("wants", "one")
+        await world.settle()
+
+        told = await explain(Refusing(world.client, refuse), world.clock(), "default", "wants")
+
+        assert "has been waiting for 60 s: NoCandidates" in text_of(told, width)
 
     play(scenario)
 
