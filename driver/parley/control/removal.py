@@ -6,7 +6,7 @@ So they are removed last, when no controller leads that would set them again.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,9 +69,8 @@ class Use:
 
 
 async def read(client: Client) -> Left:
-    """All of it. Kinds that the server does not have any more are empty."""
-    mirrors = await _listed(client, BUILTIN_CLAIMS)
-    templates = await _listed(client, BUILTIN_TEMPLATES)
+    """All of it. Parley's own kinds that the server does not have any more are empty."""
+    mirrors, templates = await _builtin(client, BUILTIN_CLAIMS), await _builtin(client, BUILTIN_TEMPLATES)
     return Left(
         await _listed(client, CLAIMS),
         tuple(it for it in mirrors if _negotiated(it["spec"])),
@@ -82,7 +81,7 @@ async def read(client: Client) -> Left:
 
 async def uses(client: Client) -> list[Use]:
     """The claims in use, by name. It reads built-in claims, claims and releases, and nothing else."""
-    mirrors = [it for it in await _listed(client, BUILTIN_CLAIMS) if _negotiated(it["spec"])]
+    mirrors = [it for it in await _builtin(client, BUILTIN_CLAIMS) if _negotiated(it["spec"])]
     return in_use([*await _listed(client, CLAIMS), *mirrors], await _listed(client, CLAIM_RELEASES))
 
 
@@ -226,6 +225,18 @@ def _negotiated(spec: Json) -> bool:
 
 def _place(found: Json) -> tuple[str, str]:
     return str(found["metadata"]["namespace"]), str(found["metadata"]["name"])
+
+
+async def _builtin(client: Client, resource: Resource[Any]) -> Sequence[Json]:
+    """Raises Unanswerable where the server does not have the kind: pods may use claims all the same."""
+    try:
+        return (await client.list(resource.untyped())).items
+    except NotFound as error:
+        raise Unanswerable(
+            f"the API server does not serve {resource.plural} of {resource.api_version}, so it is not known"
+            " whether claims are in use: start it with --runtime-config=resource.k8s.io/v1=true, or choose another"
+            " one with --context"
+        ) from error
 
 
 async def _listed(client: Client, resource: Resource[Any]) -> tuple[Json, ...]:

@@ -157,6 +157,17 @@ def test_a_server_of_web_pages(command: tuple[str, ...], tmp_path: Path) -> None
         assert said(tmp_path, *command, "--kubeconfig", str(config_)) == (Exit.NO_ANSWER, NO_API_SERVER)
 
 
+def test_whether_claims_are_in_use_is_not_known_without_the_kind(tmp_path: Path) -> None:
+    own = {kind.path(): b'{"items": []}' for kind in KINDS if kind.group == "parley.dev"}
+    with served(own, tmp_path) as config_:
+        assert said(tmp_path, "uninstall", "--check", "--kubeconfig", str(config_)) == (
+            Exit.FAILED,
+            "error: the API server does not serve resourceclaims of resource.k8s.io/v1, so it is not known"
+            " whether claims are in use: start it with --runtime-config=resource.k8s.io/v1=true, or choose another"
+            " one with --context\n",
+        )
+
+
 def usage(command: str, arguments: str, message: str) -> str:
     return f"Usage: {command} {arguments}\nTry '{command} -h' for help.\n\nError: {message}\n"
 

@@ -65,10 +65,11 @@ def test_it_is_asked_about_no_pod_until_what_it_allocated_there_has_ended(play: 
                 f"default/{(await world.pod(name)).status.resource_claim_statuses[0].resource_claim_name}"
                 for name in ("one", "two")
             ]
+            claims = f"2 generated claims inside the controller ({', '.join(names)})"
             assert status.message == (
-                f"driver tokens.parley.dev allocated 2 generated claims inside the controller ({', '.join(names)}),"
-                " where it runs no more, and does not know of them: wait until the pods that use them have ended,"
-                " delete these, or run the driver in the controller again"
+                f"driver tokens.parley.dev allocated {claims}, where it runs no more, and does not know of them: "
+                "wait until the pods that use them have ended, delete these, or run the driver in the controller"
+                " again"
             )
             (ready,) = (await world.client.get(CLASSES, "pool")).status.conditions
             assert (ready.status, ready.reason) == ("False", "DriverMoved")
