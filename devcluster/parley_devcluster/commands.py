@@ -1,9 +1,11 @@
 """Programs that run to their end: what one printed, or why it failed as the caller's own error."""
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 _LINES = 15
 """How many lines of what a program printed last an error has."""
@@ -25,21 +27,30 @@ def run(
     message begins with the command, or with `shown`.
     """
     shown = " ".join(command) if shown is None else shown
-    source = stdin.open() if isinstance(stdin, Path) else nullcontext(None)
-    with source as file:
-        try:
+    try:
+        with _given(stdin) as file:
             done = subprocess.run(
                 command,
-                **({"input": stdin} if file is None else {"stdin": file}),
+                stdin=file,
                 env=environment,
                 capture_output=True,
                 text=True,
                 timeout=limit,
                 check=False,
             )
-        except subprocess.TimeoutExpired as error:
-            raise failure(f"{shown} was not done within {limit:.0f} s") from error
+    except subprocess.TimeoutExpired as error:
+        raise failure(f"{shown} was not done within {limit:.0f} s") from error
     if done.returncode != 0:
         last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-_LINES:])
         raise failure(f"{shown} failed (exit status {done.returncode}): {last}")
     return done.stdout
+
+
+@contextmanager
+def _given(stdin: str | Path) -> Iterator[IO[str]]:
+    """As an open file."""
+    with stdin.open() if isinstance(stdin, Path) else tempfile.TemporaryFile("w+") as file:
+        if isinstance(stdin, str):
+            file.write(stdin)
+            file.seek(0)
+        yield file
