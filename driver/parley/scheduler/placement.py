@@ -72,7 +72,7 @@ class Placement:
             self._pass_on(pod, inside)
             permanent = isinstance(failure.__cause__, PermanentError)
             return NotAllocated(await self.failed(key, pod, node, str(failure), inside if permanent else ()))
-        if not pod.spec.node_name:
+        if not pod.spec.node_name and self._cluster.has_pod(reference(pod)):  # or nobody takes it back
             self._cluster.usage.assume(pod, node)
         if demand.standalone:
             return await self._sessions.select(pod, demand, node)

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.killed import Play
 
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.kube.client import Call, Client, Invalid
 
 
@@ -60,6 +60,34 @@ def test_nothing_is_remembered_of_a_pod_that_went_while_its_allocation_was_refus
         await world.settle(100)
         assert world.controller is not None
         assert len(world.controller._parts.reconciler._pods) == 0
+
+    play(scenario)
+
+
+class SlowAnswers(Client):
+    """The answer to a read of a pod takes three seconds on its way back."""
+
+    async def request(self, call: Call) -> bytes:
+        answer = await super().request(call)
+        if call.resource == PODS and call.verb == "get":
+            await asyncio.sleep(3)
+        return answer
+
+
+def test_a_pod_that_went_before_its_allocation_counts_for_no_node(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class(placement="Exact")
+        await world.add_template()
+        world.start_parley(SlowAnswers(world.server.client()))
+        await world.settle(5)
+        await world.add_pod("p", "one")
+        await asyncio.sleep(2)
+        await world.force_delete("p")
+        await world.settle(100)
+        assert world.controller is not None
+        assert not world.controller.cluster.usage._shares
+        assert len(world.ledger) == 0
 
     play(scenario)
 
