@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.killed import Play
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, EVENTS, PODS
 from parley.kube.client import Call, Client, Invalid
 
 
@@ -122,5 +123,33 @@ def test_nothing_is_reported_of_a_pod_that_went_while_what_another_of_its_name_h
         await world.settle(100)
         assert world.controller is not None
         assert world.controller._parts.reconciler._pods.reporter._figures._ways == {}
+
+    play(scenario)
+
+
+class SlowEvents(Client):
+    """Writes of events take five seconds."""
+
+    async def request(self, call: Call) -> bytes:
+        if call.writes and call.resource.plural == EVENTS.plural:
+            await asyncio.sleep(5)
+        return await super().request(call)
+
+
+@pytest.mark.scheduling_paths("extender")
+def test_nothing_is_remembered_of_a_pod_that_went_while_its_failed_bind_was_reported(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await add_shelf_class(world)
+        trouble = slow(0.0, then=RuntimeError("no"))
+        shelf = ShelfDriver(Behaviour(other=1, trouble=trouble))
+        world.start_parley(SlowEvents(world.server.client()), drivers=[shelf])
+        await world.settle(5)
+        await world.add_pod("p", "shelf")
+        await asyncio.sleep(2)
+        await world.force_delete("p")
+        await world.settle(100)
+        assert world.controller is not None
+        assert len(world.controller._parts.reconciler._pods) == 0
 
     play(scenario)

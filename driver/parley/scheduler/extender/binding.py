@@ -99,6 +99,7 @@ class Binder:
             del self._under_way[user.uid]
             self._assumed.drop(user.uid)
             self._pods.look_again((user.namespace, user.name))
+            self._pods.forget_if_gone(user)
         return ""
 
     async def _bind(self, user: PodReference, node: str, until: float) -> None:
