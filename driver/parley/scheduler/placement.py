@@ -124,6 +124,7 @@ class Placement:
             await self._records.write(claims)
         except (BadRequest, Forbidden, Invalid) as error:
             pause = self._pods.attempt(pod).failures.begin(now())
+            self._pods.leave_line((pod.metadata.namespace, pod.metadata.name))  # others need not wait
             if not pod.spec.node_name:
                 await self.release_all(pod)
             message = f"the API server refused the allocation: {error.message}"
