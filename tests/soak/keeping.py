@@ -10,13 +10,14 @@ said since some minutes before.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.soak.mirrors import Device, Json
 from tests.soak.observed import Step
 
+T = TypeVar("T")
 Allocation = tuple[tuple[str, ...], tuple[Device, ...], bool]
 """Nodes, devices, and whether they are shares."""
 
@@ -67,9 +68,13 @@ class Keeping:
             yield f"claim {new.meta['name']} had {_listed(before)}, now {_listed(after)}, {text}"
 
     def _kept_for(self, class_: str, ended: float) -> float:
-        said = self._keeps[class_]
-        first = max((i for i, (since, _) in enumerate(said) if since <= ended - LATELY), default=0)
-        return min((seconds for _, seconds in said[first:]), default=0.0)
+        return min(said_lately(self._keeps[class_], ended), default=0.0)
+
+
+def said_lately(said: Sequence[tuple[float, T]], now: float) -> Iterator[T]:
+    """What a class says, or has said since `LATELY`: each with the time since which it does, oldest first."""
+    first = max((i for i, (since, _) in enumerate(said) if since <= now - LATELY), default=0)
+    return (what for _, what in said[first:])
 
 
 def allocation(claim: Json) -> Allocation | None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.soak.keeping import NOWHERE, allocation, is_immediate, is_kept, tokens
+from tests.soak.invariants import Identity
+from tests.soak.keeping import NOWHERE, allocation, is_immediate, is_kept, said_lately, tokens
 from tests.soak.mirrors import Device, Json, is_parleys, read
 from tests.soak.observed import Step
 from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, NAMESPACE, TOKENS
@@ -21,13 +22,8 @@ from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, NAMESPACE, TOKENS
 from parley.control.ledger import Holding
 from parley.simulate.anti_affinity import Pod
 
-LATELY = 300.0
-"""Seconds: what the class said before is known to every controller."""
-
 ELSEWHERE = "other"
 """A namespace that nobody uses."""
-
-Identity = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +140,9 @@ class ClassLimits:
             return
         self._had[shown.identity] = allocated
         held = {one.identity: one.units for one in self._shown.values() if self._counts(one, shown)}
-        if not any(limit.admits(held.values()) for limit in self._lately(shown.class_name, step.seconds)):
+        if not any(
+            limit.admits(held.values()) for limit in said_lately(self._said[shown.class_name], step.seconds)
+        ):
             what = f"{shown.units} more, of {sum(held.values())} units of {len(held)} claims"
             said = self._said[shown.class_name][-1][1]
             self._fault("over the limit", f"class {shown.class_name}: {what}, with {said}")
@@ -152,11 +150,6 @@ class ClassLimits:
     def _counts(self, one: Shown, new: Shown) -> bool:
         """Whether it counts beside the new one. What nobody uses any more is being released."""
         return one.class_name == new.class_name and (one.kept or any(map(self._lives, one.users)))
-
-    def _lately(self, class_: str, now: float) -> Iterator[Most]:
-        said = self._said[class_]
-        first = max((i for i, (since, _) in enumerate(said) if since <= now - LATELY), default=0)
-        return (limit for _, limit in said[first:])
 
     def short_of(self, pod: Pod, holdings: Iterable[Holding]) -> str:
         """The class of which there is nothing left for the pod; "" if it finds enough of each."""

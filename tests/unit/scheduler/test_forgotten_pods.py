@@ -10,6 +10,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, EVENTS, PODS
 from parley.kube.client import Call, Client, Invalid
+from parley.scheduler.controller import Controller
 
 
 @pytest.mark.parametrize("bound", [True, False])
@@ -38,6 +39,17 @@ def test_nothing_is_remembered_of_a_pod_whose_claims_others_released_when_it_wen
     play(scenario)
 
 
+async def after_a_pod_came_and_went(world: World, template: str) -> Controller:
+    """The controller. The pod is deleted by force after two seconds."""
+    await world.settle(5)
+    await world.add_pod("p", template)
+    await asyncio.sleep(2)
+    await world.force_delete("p")
+    await world.settle(100)
+    assert world.controller is not None
+    return world.controller
+
+
 class Refused(Client):
     """Allocations are refused after a while."""
 
@@ -54,13 +66,8 @@ def test_nothing_is_remembered_of_a_pod_that_went_while_its_allocation_was_refus
         await world.add_class()
         await world.add_template()
         world.start_parley(Refused(world.server.client()))
-        await world.settle(5)
-        await world.add_pod("p", "one")
-        await asyncio.sleep(2)
-        await world.force_delete("p")
-        await world.settle(100)
-        assert world.controller is not None
-        assert len(world.controller._parts.reconciler._pods) == 0
+        controller = await after_a_pod_came_and_went(world, "one")
+        assert len(controller._parts.reconciler._pods) == 0
 
     play(scenario)
 
@@ -81,13 +88,8 @@ def test_a_pod_that_went_before_its_allocation_counts_for_no_node(play: Play) ->
         await world.add_class(placement="Exact")
         await world.add_template()
         world.start_parley(SlowAnswers(world.server.client()))
-        await world.settle(5)
-        await world.add_pod("p", "one")
-        await asyncio.sleep(2)
-        await world.force_delete("p")
-        await world.settle(100)
-        assert world.controller is not None
-        assert not world.controller.cluster.usage._shares
+        controller = await after_a_pod_came_and_went(world, "one")
+        assert not controller.cluster.usage._shares
         assert len(world.ledger) == 0
 
     play(scenario)
@@ -144,12 +146,7 @@ def test_nothing_is_remembered_of_a_pod_that_went_while_its_failed_bind_was_repo
         trouble = slow(0.0, then=RuntimeError("no"))
         shelf = ShelfDriver(Behaviour(other=1, trouble=trouble))
         world.start_parley(SlowEvents(world.server.client()), drivers=[shelf])
-        await world.settle(5)
-        await world.add_pod("p", "shelf")
-        await asyncio.sleep(2)
-        await world.force_delete("p")
-        await world.settle(100)
-        assert world.controller is not None
-        assert len(world.controller._parts.reconciler._pods) == 0
+        controller = await after_a_pod_came_and_went(world, "shelf")
+        assert len(controller._parts.reconciler._pods) == 0
 
     play(scenario)
