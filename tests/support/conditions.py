@@ -13,9 +13,10 @@ def condition(item: Any, of_type: str) -> Condition:
 
 
 def ready(item: Any) -> str:
-    """The reason of the object's condition Ready: "Ready" where it is True and nowhere else, "" if it has none."""
+    """The reason of the object's condition Ready, "" if it has none. It is True with "Ready" and "InController",
+    and with nothing else."""
     if all(found.type != "Ready" for found in item.status.conditions):
         return ""
     found = condition(item, "Ready")
-    assert (found.status == "True") == (found.reason == "Ready")
+    assert (found.status == "True") == (found.reason in ("Ready", "InController"))
     return found.reason

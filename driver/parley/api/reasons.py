@@ -128,6 +128,9 @@ ALLOCATED: Final = "Allocated"
 READY: Final = "Ready"
 """A pod may use the claim: it is accepted, allocated and not about to be released. Or: the class can be used."""
 
+IN_CONTROLLER: Final = "InController"
+"""The class can be used, and its driver decides in the controller's process."""
+
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 """The claim is allocated for the first pod that uses it, and none does yet."""
 

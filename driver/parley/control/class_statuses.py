@@ -132,7 +132,8 @@ class ClassStatuses:
             capacity = None
         except DriverFault as fault:
             return ConditionUpdate(reasons.READY, False, reasons.DRIVER_FAILED, str(fault)), None
-        return ConditionUpdate(reasons.READY, True, reasons.READY, presence.message), capacity
+        reason = reasons.IN_CONTROLLER if self._moved.is_here(class_.driver_name) else reasons.READY
+        return ConditionUpdate(reasons.READY, True, reason, presence.message), capacity
 
     def _capacity(self, class_: ResourceClass) -> Capacity | None:
         """Asked again only where something changed. Raises BadParameters or DriverFault."""

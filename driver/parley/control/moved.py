@@ -59,6 +59,10 @@ class MovedClaims:
         del self._by_driver[driver]
         return driver
 
+    def is_here(self, driver: str) -> bool:
+        """Whether the driver is asked in this process."""
+        return driver in self._here
+
     def problem(self, driver: str) -> str:
         """Why the driver is not asked about pods, with the remedy; "" if it is."""
         if driver not in self._by_driver:

@@ -6,6 +6,7 @@ its own claims (`parley.sdk.standalone.immediate`). No driver is asked here, and
 
 from dataclasses import dataclass, field
 
+from parley.api import reasons
 from parley.api.builtin import Node
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.selectors import suitable_nodes
@@ -27,6 +28,24 @@ def is_pending(claim: ResourceClaim) -> bool:
 def no_pod(namespace: str) -> PodReference:
     """Whom a request is for that no pod asks: without name and UID."""
     return PodReference(namespace, "", "")
+
+
+def unknown_holdings(class_: ResourceClass) -> str:
+    """Why a standalone driver may not know of all that the class's claims hold; "" if it does.
+
+    What it allocated in the controller is not in its records. The condition `Ready` of the class says whether it
+    ran there until now, and then whether pods still use what it allocated (`parley.control.moved`).
+    """
+    found = next((c for c in class_.status.conditions if c.type == reasons.READY), None)
+    if found is not None and found.reason == reasons.DRIVER_MOVED:
+        return found.message
+    if found is None or found.reason != reasons.IN_CONTROLLER:
+        return ""
+    return (
+        f"by the status of class {class_.metadata.name}, driver {class_.driver_name} still runs in the controller,"
+        " and what it allocated there is not known here: wait until the controller runs without it and has looked"
+        " at the class"
+    )
 
 
 class NodeRule:

@@ -74,7 +74,7 @@ def test_a_class_of_a_driver_in_the_controller_is_ready_and_says_what_is_free() 
         world.state.drivers[TOKENS].restore(held(1, 3))
         async with watched(world) as kept:
             class_ = await kept.the_class()
-            assert (ready(class_), await kept.counts()) == ("Ready", (4, 1))
+            assert (ready(class_), await kept.counts()) == ("InController", (4, 1))
             found = condition(class_, "Ready")
             assert found.message == f"driver {TOKENS} runs in the controller"
             assert found.observed_generation == class_.metadata.generation == 1
@@ -177,7 +177,7 @@ def test_parameters_that_the_driver_refuses_are_named() -> None:
             await world.seen()
             kept.statuses.wake(("class", "licence"))
             await asyncio.sleep(SECONDS)
-            assert (ready(await kept.the_class()), await kept.counts()) == ("Ready", (4, 4))
+            assert (ready(await kept.the_class()), await kept.counts()) == ("InController", (4, 4))
             assert condition(await kept.the_class(), "Ready").observed_generation == 2
 
     played(story)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.conditions import condition
 
 from parley.api.resources import CLASSES
 from parley.drivers.tokens import TokensDriver
@@ -29,10 +30,12 @@ async def alone(world: World) -> AsyncIterator[TokensDriver]:
     """The driver, as it runs standalone."""
     tokens = TokensDriver()
     running = asyncio.create_task(StandaloneDriver(world.server.client(), tokens, world.clock).run())
-    yield tokens
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+    try:
+        yield tokens
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
 
 
 async def begin(world: World) -> None:
@@ -116,5 +119,29 @@ def test_back_in_the_controller_it_counts_them_again(play: Play) -> None:
         await world.delete_pod("one")
         await asyncio.sleep(60)
         assert await world.node_of("three") == "a"
+
+    play(scenario)
+
+
+def test_it_allocates_no_immediate_claim_until_what_it_allocated_there_has_ended(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await asyncio.sleep(30)
+        async with alone(world) as tokens:
+            await world.add_claim("licence", "pool", mode="Immediate")
+            await asyncio.sleep(5)
+            await world.crash()
+            await asyncio.sleep(30)
+            assert not tokens._held
+            world.start_parley(drivers=[])
+            await asyncio.sleep(60)
+            assert not tokens._held
+            allocated = condition(await world.claim("licence"), "Allocated")
+            assert (allocated.status, allocated.reason) == ("False", "DriverMoved")
+
+            for pod in PODS[:2]:
+                await world.delete_pod(pod)
+            await asyncio.sleep(60)
+            assert condition(await world.claim("licence"), "Allocated").status == "True"
 
     play(scenario)

@@ -20,7 +20,7 @@ from parley.negotiation.selection import ranked, spread
 from parley.negotiation.waiting import Topic, WaitingLines
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.immediate import FailedNodes, NodeRule, is_pending
+from parley.sdk.immediate import FailedNodes, NodeRule, is_pending, unknown_holdings
 from parley.sdk.referenced import NotRead
 from parley.sdk.standalone.allocating import Failed, StandaloneAllocator
 from parley.sdk.standalone.evaluation import Evaluator, chunks
@@ -102,6 +102,10 @@ class ImmediateAllocations:
         claim = self._deps.informers.claim(ref.key)
         class_ = self._deps.informers.class_of(claim) if claim is not None else None
         if claim is None or class_ is None or claim.metadata.uid != ref.uid:
+            return
+        if message := unknown_holdings(class_):
+            moved = (reasons.DRIVER_MOVED, class_.metadata.name)
+            await self._wait(ref, moved, changes, reasons.DRIVER_MOVED, message)
             return
         since = self._begun.setdefault(ref.key, asyncio.get_running_loop().time())
         question, failed = about_claim(claim, class_, since), self._failed_nodes(ref.key, claim, class_)

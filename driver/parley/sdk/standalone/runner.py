@@ -206,11 +206,12 @@ class StandaloneDriver:
             restore_one(self._embedded, self._holdings, claim, self._informers.nodes())
 
     def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
-        """Parameters or suitable nodes may be others, or a class may be there at last."""
+        """Parameters or suitable nodes may be others, or a class may be there at last. By its conditions, what the
+        driver allocated in the controller may have ended."""
         if not self._running or (class_ := new or old) is None:
             return
-        if old is not None and new is not None and old.revision == new.revision:
-            return  # its status
+        if old is not None and new is not None and _is_alike(old, new):
+            return
         for claim in self._informers.claims_of_class(class_.metadata.name):
             key = identity(claim).key
             self._claims.add(key)
@@ -223,3 +224,7 @@ class StandaloneDriver:
         """A node that is new, or other than before, may do; heartbeats do not count."""
         if new is not None and (old is None or (old.metadata.labels, old.spec) != (new.metadata.labels, new.spec)):
             self._changed()
+
+
+def _is_alike(old: ResourceClass, new: ResourceClass) -> bool:
+    return (old.revision, old.status.conditions) == (new.revision, new.status.conditions)

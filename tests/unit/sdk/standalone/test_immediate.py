@@ -335,3 +335,49 @@ def test_claims_of_other_drivers_classes_are_left_alone(play: Play) -> None:
         assert (await world.claim("gpu")).metadata.finalizers == ()
 
     play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("InController", "by the status of class disk, driver disks.example.com still runs in the controller"),
+        ("DriverMoved", "2 generated claims"),
+    ],
+)
+def test_it_waits_for_what_the_driver_allocated_in_the_controller(play: Play, reason: str, says: str) -> None:
+    def conditions(status: str, reason: str, message: str) -> dict[str, Any]:
+        then = "2026-01-01T00:00:00Z"
+        ready = {
+            "type": "Ready",
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": then,
+        }
+        return {"status": {"conditions": [ready]}}
+
+    async def judge(world: World, status: str, reason: str, message: str = "") -> None:
+        body = conditions(status, reason, message)
+        await world.client.patch(CLASSES, "disk", body, subresource="status")
+        await world.settle()
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 2)
+        await world.add_class()
+        await judge(world, "True" if reason == "InController" else "False", reason, "2 generated claims")
+        driver = ShelfDriver()
+        world.start(driver)
+        await world.add_claim("one", mode="Immediate")
+        await world.add_claim("two", mode="Immediate")
+        await world.settle()
+        for claim in ("one", "two"):
+            assert not await world.node_of(claim)
+            shown = await condition(world, claim)
+            assert shown.reason == "DriverMoved"
+            assert shown.message.startswith(says)
+        assert not driver.evaluated
+
+        await judge(world, "False", "DriverMissing")
+        assert [await world.node_of(claim) for claim in ("one", "two")] == ["a", "a"]
+
+    play(scenario)
