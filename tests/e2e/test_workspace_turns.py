@@ -21,6 +21,7 @@ from parley.api.resources import CLAIM_RELEASES, CLAIMS, CONFIG_MAPS, PODS
 from parley.drivers.workspace import DISK, WorkspaceDriver
 from parley_devcluster import Cluster, machine
 from parley_devcluster.parley import CONTROLLER
+from parley_devcluster.second_scheduler import SCHEDULER_NAME
 
 pytestmark = pytest.mark.cluster
 
@@ -57,9 +58,12 @@ async def restart(cluster: Cluster, node: str) -> None:
         await asyncio.to_thread(cluster.component(name).launch)
 
 
+@pytest.mark.parametrize("scheduler", ["default-scheduler", SCHEDULER_NAME])
 async def test_tasks_have_it_one_after_the_other_in_the_order_in_which_they_came_over_a_restart_of_everything(
-    cluster: Cluster, team: Namespace, places: Path
+    cluster: Cluster, team: Namespace, places: Path, scheduler: str
 ) -> None:
+    """How long a task waits after the one before it goes by its scheduler: an unmodified one tries again at
+    intervals of up to 10 s, the second one is told."""
     draw = Random(SEED)
     tasks = [f"task-{number}" for number in draw.sample(range(100), 5)]
     print(f"seed {SEED}: {tasks}, below {places}")
@@ -69,7 +73,8 @@ async def test_tasks_have_it_one_after_the_other_in_the_order_in_which_they_came
             await running.enter_async_context(kept_running(cluster, name))
         for name in tasks:
             work = f"{NOW} > began-{name}; sleep {draw.uniform(1, 3):.1f}; {NOW} > ended-{name}"
-            await team.create(pod(name, claims={"work": "build"}, script=f"cd /workspace && {work}"))
+            script = f"cd /workspace && {work}"
+            await team.create(pod(name, claims={"work": "build"}, script=script, schedulerName=scheduler))
             await asyncio.sleep(1.1)  # pods of one second have no order
         first = await team.pod(tasks[0], lambda one: one.status.phase in ("Running", "Succeeded"), "has begun")
         await restart(cluster, first.spec.node_name)
