@@ -52,6 +52,21 @@ def test_the_fullest_with_enough_come_first_and_those_with_too_little_last() -> 
     assert nodes.fullest(wants(3)) == ["n3", "n4", "n2", "n1"]
 
 
+def test_a_question_puts_few_nodes_in_order_however_many_have_changed() -> None:
+    counted: list[str] = []
+
+    def counting(node: str) -> Stock:
+        counted.append(node)
+        return t4s(1)
+
+    order = Fullness(counting)
+    for number in range(1000):
+        order.changed(f"n{number}")
+    counted.clear()
+    assert len(list(order.fullest(wants(1)))) == min(1000, fullness.AT_A_LEVEL)
+    assert 0 < len(counted) < fullness.PENDING
+
+
 def test_the_order_follows_what_is_held_and_released() -> None:
     nodes = Nodes({"a": t4s(2), "b": t4s(3)})
     assert nodes.fullest(wants(1)) == ["a", "b"]

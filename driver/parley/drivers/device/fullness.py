@@ -18,6 +18,10 @@ in any order."""
 KINDS = 256
 """Of more different kinds the first are looked at."""
 
+PENDING = 64
+"""When so many nodes have changed they are put in order again, without a question. Otherwise the first question
+after a start would do it for all nodes at once."""
+
 DEMANDS = 8
 """Of a pod that asks for more in different ways every device counts."""
 
@@ -57,6 +61,8 @@ class Fullness:
     def changed(self, node: str) -> None:
         """The node has more, less or other devices free."""
         self._changed[node] = None
+        if len(self._changed) >= PENDING:
+            self._catch_up()
 
     def fullest(self, demands: Sequence[ClaimDemand]) -> Iterator[str]:
         """The nodes that have something of use free, in this order: those where shares of partly used devices will
