@@ -70,7 +70,8 @@ async def run_plugin(
 ) -> None:
     """Serve until `stop` is set.
 
-    Raises ConfigurationError, LoadError, NameTaken, CheckpointError, SocketRefused or OSError if it cannot start.
+    Raises ConfigurationError, LoadError, NameTaken, CheckpointError, SocketRefused, PortRefused or OSError if it
+    cannot start.
     """
     drivers = make_drivers(settings, configuration)
     for fault in absent(configuration):

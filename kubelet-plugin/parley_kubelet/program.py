@@ -20,6 +20,7 @@ from parley_kubelet.plugin import run_plugin
 from parley_kubelet.serving.sockets import SocketRefused
 from parley_kubelet.settings import DOCTOR, PluginSettings, parse_arguments
 from parley_kubelet.state.checkpoint import CheckpointError
+from parley_kubelet.telemetry.endpoint import PortRefused
 
 _THREADS = 8
 _REQUESTS = HttpOptions(user_agent="parley-kubelet")
@@ -30,6 +31,7 @@ _CANNOT_START: Mapping[type[Exception], Exit] = {
     NameTaken: Exit.WRONG_INPUT,
     NoConfiguration: Exit.NO_ACCESS,
     SocketRefused: Exit.ADDRESS_TAKEN,
+    PortRefused: Exit.ADDRESS_TAKEN,
     CheckpointError: Exit.FAILED,
     OSError: Exit.FAILED,
 }
@@ -54,9 +56,16 @@ def run(arguments: Sequence[str]) -> int:
     try:
         asyncio.run(_serve(settings))
     except tuple(_CANNOT_START) as error:
-        print(f"parley-kubelet: {error}", file=sys.stderr)
+        print(f"parley-kubelet: {_said(error)}", file=sys.stderr)
         return next(status for kind, status in _CANNOT_START.items() if isinstance(error, kind))
     return Exit.DONE
+
+
+def _said(error: Exception) -> str:
+    """The sentence about it; the system's own has neither the file at its beginning nor a remedy."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {os.strerror(error.errno or 0).lower()}: name a folder that can be written"
+    return str(error)
 
 
 async def _serve(settings: PluginSettings) -> None:

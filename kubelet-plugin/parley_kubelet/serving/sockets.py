@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 class SocketRefused(Exception):
-    """Raised when a socket's path is too long or in use."""
+    """Raised when a socket's path is too long or in use, or when none can be made there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ async def serving(path: Path, add: Add, grace: float, look_again: float = LOOK_A
     """Serve on the socket what `add` adds to a server. In the end calls in progress have `grace` seconds; gRPC
     removes the socket before it waits for them, so that no new ones come.
 
-    Raises SocketRefused if another process serves there, OSError if the folder cannot be made.
+    Raises SocketRefused if another process serves there or no socket can be made, OSError if the folder cannot be.
     """
     servers: list[grpc.aio.Server] = []
     await _start(path, add, servers)
@@ -76,7 +76,10 @@ async def _start(path: Path, add: Add, servers: list[grpc.aio.Server]) -> None:
     _clear(path)
     server = grpc.aio.server()
     add(server)
-    server.add_insecure_port(f"unix:{path}")
+    try:
+        server.add_insecure_port(f"unix:{path}")
+    except RuntimeError:  # gRPC does not say why
+        raise SocketRefused(f"socket {path}: cannot be made: check that the folder can be written") from None
     servers.append(server)
     await server.start()
 
@@ -90,7 +93,7 @@ async def _keep(path: Path, add: Add, servers: list[grpc.aio.Server], look_again
             try:
                 await _start(path, add, servers)
                 log.warning("a removed socket was recreated", socket=str(path))
-            except (SocketRefused, OSError, RuntimeError) as error:
+            except (SocketRefused, OSError) as error:
                 log.warning("a removed socket is not recreated yet", socket=str(path), reason=str(error))
 
 

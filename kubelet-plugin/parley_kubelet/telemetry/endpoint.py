@@ -6,6 +6,7 @@ is what the probe is for.
 """
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -21,6 +22,10 @@ LIMIT: Final = 5.0
 
 _LONGEST = 8192
 """Bytes of a request's head."""
+
+
+class PortRefused(Exception):
+    """Raised when nothing can be served at a port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +53,13 @@ Routes = Mapping[str, Callable[[], Awaitable[Reply]]]
 @asynccontextmanager
 async def endpoint(routes: Routes, port: int, host: str | None = None) -> AsyncIterator[int]:
     """Serve on `host`, or on all addresses, within the block; gives the port, a free one if 0 was asked for.
-    Raises OSError if it is taken."""
+    Raises PortRefused if it is taken."""
     connections = _Connections(routes)
-    server = await asyncio.start_server(connections.serve, host, port, limit=_LONGEST)
+    try:
+        server = await asyncio.start_server(connections.serve, host, port, limit=_LONGEST)
+    except OSError as error:
+        why = os.strerror(error.errno or 0).lower()
+        raise PortRefused(f"cannot serve at port {port}: {why}: give another one in --metrics-port") from None
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

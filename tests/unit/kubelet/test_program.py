@@ -236,3 +236,39 @@ async def test_without_a_kubeconfig_it_ends_with_another_status(options: dict[st
         "parley-kubelet: kubeconfig /nowhere/config, current context: no such file; "
         "name another one with --kubeconfig or KUBECONFIG\n"
     )
+
+
+async def test_a_port_that_is_taken_ends_it_with_a_status_of_its_own(options: dict[str, str]) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        port = taken.getsockname()[1]
+        async with program({**options, "--metrics-port": str(port)}, {}) as process:
+            _, errors = await process.communicate()
+    assert (process.returncode, errors.decode().splitlines()[-1]) == (
+        7,
+        f"parley-kubelet: cannot serve at port {port}: address already in use: give another one in --metrics-port",
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "place", "status", "message"),
+    [
+        (
+            "--plugins-dir",
+            "/proc/none",
+            1,
+            "/proc/none: no such file or directory: name a folder that can be written",
+        ),
+        (
+            "--plugins-registry-dir",
+            "/proc/self",
+            7,
+            "socket /proc/self/device.parley.dev-reg.sock: cannot be made: check that the folder can be written",
+        ),
+    ],
+)
+async def test_a_folder_that_cannot_be_written_is_named(
+    options: dict[str, str], option: str, place: str, status: int, message: str
+) -> None:
+    async with program({**options, option: place}, {}) as process:
+        _, errors = await process.communicate()
+    assert (process.returncode, errors.decode().splitlines()[-1]) == (status, f"parley-kubelet: {message}")
