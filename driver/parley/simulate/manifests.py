@@ -32,7 +32,7 @@ from parley.api.resources import (
 from parley.simulate.objects import BadManifests, Manifest
 from parley.simulate.priorities import PRIORITY_CLASSES
 from parley.simulate.validation import Validator, name_fault
-from parley.simulate.workloads import WORKLOADS, pod_of, selector_fault, template_of
+from parley.simulate.workloads import WORKLOADS, pod_of, template_of, workload_fault
 
 KINDS: tuple[Resource[Any], ...] = (
     NODES,
@@ -182,7 +182,7 @@ def _faults(manifest: Manifest, validator: Validator) -> list[str]:
     found = validator.faults_of(resource, body, manifest.namespace)
     if resource not in WORKLOADS or found:
         return found
-    if fault := selector_fault(resource, body):
+    if fault := workload_fault(resource, body):
         return [fault]
     pod = pod_of(manifest, manifest.name)
     labels = template_of(body).get("metadata", {}).get("labels") or {}

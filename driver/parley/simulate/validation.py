@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from parley.api.names import GROUP
+from parley.api.names import GROUP, LABEL
 from parley.api.quantity import parse
 from parley.api.resources import PODS, Resource, Undecodable
 from parley.kube.client import ApiError
@@ -24,6 +24,11 @@ _AMOUNTS = frozenset({"allocatable", "capacity", "requests", "limits", "overhead
 
 _LOCATED = re.compile(r"^\w+: (?P<problem>.*?)(?: - at `\$\.?(?P<path>.*)`)?$")
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_LABEL = re.compile(LABEL)
+_NOT_A_LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    "with an alphanumeric character"
+)
 _NEW = frozenset({"uid", "resourceVersion", "ownerReferences", "managedFields", "creationTimestamp"})
 """What of the metadata in a dump no new object has."""
 
@@ -97,6 +102,7 @@ def _value(path: str, body: Any) -> Any:
 def _claims(spec: Mapping[str, Any]) -> Iterator[str]:
     """Of a pod's claims, and of what its containers say of them: ValidatePodSpec of Kubernetes."""
     entries = spec.get("resourceClaims") or ()
+    names: set[str] = set()
     for index, entry in enumerate(entries):
         path = f"spec.resourceClaims[{index}]"
         named = {"resourceClaimName", "resourceClaimTemplateName"} & entry.keys()
@@ -106,14 +112,22 @@ def _claims(spec: Mapping[str, Any]) -> Iterator[str]:
             yield f"{path}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
         elif len(named) > 1:
             yield f"{path}: at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-    names = {entry["name"] for entry in entries}
+        if entry["name"] in names:
+            yield f'{path}.name: Duplicate value: "{entry["name"]}"'
+        elif not _LABEL.fullmatch(entry["name"]):
+            yield f'{path}.name: Invalid value: "{entry["name"]}": {_NOT_A_LABEL}'
+        names.add(entry["name"])
     for kind in ("initContainers", "containers"):
         for number, container in enumerate(spec.get(kind) or ()):
             used = (container.get("resources") or {}).get("claims") or ()
+            before: set[tuple[str, str]] = set()
             for index, claim in enumerate(used):
-                if claim["name"] not in names:
-                    path = f"spec.{kind}[{number}].resources.claims[{index}]"
-                    name = claim["name"]
+                path = f"spec.{kind}[{number}].resources.claims[{index}]"
+                name, request = claim["name"], claim.get("request") or ""
+                if any(known == name and (not request or other in ("", request)) for known, other in before):
+                    yield f'{path}: Duplicate value: "{name}"'
+                before.add((name, request))
+                if name not in names:
                     yield f'{path}: Not found: "{name}": must be one of the names in pod.spec.resourceClaims'
 
 

@@ -60,6 +60,7 @@ DAEMON_SETS = _kind("apps", "daemonsets", "DaemonSet")
 JOBS = _kind("batch", "jobs", "Job")
 WORKLOADS: tuple[Resource[Any], ...] = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, JOBS)
 
+_NUMBERS = ("replicas", "parallelism", "completions")
 _ENDED = ("Succeeded", "Failed")
 _TOLERATED = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
@@ -85,11 +86,15 @@ def expanded(manifests: Sequence[Manifest]) -> list[Manifest]:
     return [manifest for manifest in manifests if manifest.resource not in WORKLOADS] + made
 
 
-def selector_fault(resource: Resource[Any], body: Body) -> str:
-    """What an API server says of a selector that does not select the pods of the template, or ""."""
+def workload_fault(resource: Resource[Any], body: Body) -> str:
+    """What an API server says of a number of pods below 0, or of a selector that does not select the pods of the
+    template, or ""."""
     if resource not in WORKLOADS:
         return ""
     spec = body.get("spec") or {}
+    for field in _NUMBERS:
+        if (number := _number(spec, field, 0)) < 0:
+            return f"spec.{field}: Invalid value: {number}: must be greater than or equal to 0"
     if resource == JOBS:
         return ""  # the server writes its selector
     wanted = (spec.get("selector") or {}).get("matchLabels") or {}
@@ -100,6 +105,12 @@ def selector_fault(resource: Resource[Any], body: Body) -> str:
         return ""
     shown = orjson.dumps(labels).decode()
     return f"spec.template.metadata.labels: Invalid value: {shown}: `selector` does not match template `labels`"
+
+
+def _number(of: Body, field: str, default: int) -> int:
+    """The number there; null is as good as nothing."""
+    given = of.get(field)
+    return default if given is None else int(given)
 
 
 def template_of(body: Body) -> dict[str, Any]:
@@ -131,8 +142,8 @@ def _missing(workload: Manifest, there: Sequence[Manifest], nodes: Sequence[Mani
         return
     spec, known = workload.body["spec"], {pod.name for pod in there}
     if workload.resource == STATEFUL_SETS:
-        first = (spec.get("ordinals") or {}).get("start", 0)
-        names = [f"{workload.name}-{first + number}" for number in range(spec.get("replicas", 1))]
+        first = _number(spec.get("ordinals") or {}, "start", 0)
+        names = [f"{workload.name}-{first + number}" for number in range(_number(spec, "replicas", 1))]
         yield from (pod_of(workload, name) for name in names if name not in known)
         return
     count = _wanted(workload) - len(there)
@@ -143,12 +154,12 @@ def _wanted(workload: Manifest) -> int:
     """How many pods of a Deployment or Job there should be now."""
     spec = workload.body["spec"]
     if workload.resource == DEPLOYMENTS:
-        return int(spec.get("replicas", 1))
+        return _number(spec, "replicas", 1)
     if spec.get("suspend"):
         return 0
-    parallel = int(spec.get("parallelism", 1))
-    done = int((workload.body.get("status") or {}).get("succeeded", 0))
-    return max(0, min(parallel, int(spec.get("completions", parallel)) - done))
+    parallel = _number(spec, "parallelism", 1)
+    done = _number(workload.body.get("status") or {}, "succeeded", 0)
+    return max(0, min(parallel, _number(spec, "completions", parallel) - done))
 
 
 def _on_nodes(workload: Manifest, there: Sequence[Manifest], nodes: Sequence[Manifest]) -> Iterator[Manifest]:

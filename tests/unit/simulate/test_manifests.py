@@ -124,6 +124,12 @@ def test_empty_documents_are_counted_and_skipped(write: Write) -> None:
             "`selector` does not match template `labels`",
         ),
         (
+            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: -1, selector: "
+            "{matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {}}}}",
+            "a.yaml, document 1 (Deployment web): spec.replicas: Invalid value: -1: must be greater than or equal "
+            "to 0",
+        ),
+        (
             "{apiVersion: batch/v1, kind: Job, metadata: {name: web}, spec: {template: {spec: {nodeName: 7}}}}",
             "a.yaml, document 1 (Job web): spec.template.spec.nodeName=7: expected str, got int",
         ),
@@ -187,6 +193,23 @@ def test_empty_documents_are_counted_and_skipped(write: Write) -> None:
             "resourceClaimName: a}], containers: [{name: main, resources: {claims: [{name: d}]}}]}}",
             'a.yaml, document 1 (Pod p): spec.containers[0].resources.claims[0]: Not found: "d": must be one of '
             "the names in pod.spec.resourceClaims",
+        ),
+        (
+            "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: "
+            "[{name: c, resourceClaimName: a}, {name: c, resourceClaimName: b}]}}",
+            'a.yaml, document 1 (Pod p): spec.resourceClaims[1].name: Duplicate value: "c"',
+        ),
+        (
+            "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: "
+            "[{name: C, resourceClaimName: a}]}}",
+            'a.yaml, document 1 (Pod p): spec.resourceClaims[0].name: Invalid value: "C": a lowercase RFC 1123 '
+            "label must consist of lower case alphanumeric characters or '-', and must start and end with an "
+            "alphanumeric character",
+        ),
+        (
+            "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: c, "
+            "resourceClaimName: a}], containers: [{name: main, resources: {claims: [{name: c}, {name: c}]}}]}}",
+            'a.yaml, document 1 (Pod p): spec.containers[0].resources.claims[1]: Duplicate value: "c"',
         ),
         (
             "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: 7}}",
