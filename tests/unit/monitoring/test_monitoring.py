@@ -81,6 +81,13 @@ def test_an_alert_has_severity_summary_description_and_its_section(alert: dict[s
     assert name in SECTIONS
 
 
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: str(alert["alert"]))
+def test_a_number_that_may_be_one_is_before_no_plural(alert: dict[str, Any]) -> None:
+    before_a_noun = re.findall(r"\{\{ \$value \}\} [\w{].*", "\n".join(alert["annotations"].values()))
+
+    assert not before_a_noun or int(alert["expr"].rpartition("> ")[2]) > 0
+
+
 def test_every_section_is_of_an_alert_or_a_code_and_every_code_has_one() -> None:
     assert SECTIONS.keys() == {alert["alert"] for alert in alerts()} | CODES
 
