@@ -36,7 +36,7 @@ def sign(folder: Path, key: Path, signers: Path, image: str = "") -> list[str]:
         (folder / IMAGE).write_text(f"{image}\n")
     write_sums(folder)
     (folder / SIGNATURE).unlink(missing_ok=True)
-    run(["ssh-keygen", "-q", "-Y", "sign", "-n", PURPOSE, "-f", str(key), str(folder / SUMS)], folder)
+    run(["ssh-keygen", "-q", "-Y", "sign", "-n", PURPOSE, "-f", str(key.absolute()), SUMS], folder)
     try:
         return verify(folder, signers)
     except Refused:

@@ -5,16 +5,17 @@ lines that begin with a known program are commands as well.
 """
 
 import re
+import textwrap
 from collections.abc import Iterator
 
 PROGRAMS = ("parley", "kubectl", "make", "python", "export", "helm", "pip", "source", "mike")
 
 
 def blocks(text: str) -> Iterator[list[str]]:
-    """The lines of each block that is marked as shell, or not marked at all."""
+    """The lines of each block that is marked as shell, or not marked at all; without the indentation of a list."""
     for language, block in re.findall(r"(?m)^ *```(\w*)\n(.*?)^ *```", text, flags=re.DOTALL):
         if language in ("", "sh", "bash", "console"):
-            yield block.splitlines()
+            yield textwrap.dedent(block).splitlines()
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:

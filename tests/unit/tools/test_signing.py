@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.shell import PROGRAMS, path, typed
-from tests.support.shown import commands
+from tests.support.shown import commands, shown
 from tools import signing
 from tools.files import SUMS, write_sums
 
@@ -67,12 +67,34 @@ def test_what_was_signed_is_verified(signed: Path, signers: Path, capsys: pytest
     subprocess.run(["sha256sum", "--check", "--quiet", SUMS], cwd=signed, check=True)
 
 
+def checkout_with(release: Path, folder: Path) -> Path:
+    """A checkout in the folder, in which dist/release is that one."""
+    reader = folder / "reader"
+    (reader / "dist").mkdir(parents=True)
+    for link, target in {"tools": ROOT / "tools", "dist/release": release}.items():
+        (reader / link).symlink_to(target)
+    return reader
+
+
+def test_a_release_is_signed_by_the_command_of_the_docs(
+    folder: Path, key: Path, signers: Path, tmp_path: Path
+) -> None:
+    manager = checkout_with(folder, tmp_path)
+    (manager / "SIGNERS").write_text(signers.read_text())
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_ed25519").symlink_to(key)
+    command = shown(RELEASING, "python -m tools.signing dist/release --key")
+
+    environment = {"PATH": path(PROGRAMS), "PYTHONPATH": "", "HOME": str(tmp_path)}
+    typed(command.replace("sha256:...", f"sha256:{'0' * 64}"), manager, environment)
+
+    assert signing.main([str(folder), "--verify"], signers) == 0
+    assert (folder / "image.txt").read_text() == f"{IMAGE}\n"
+
+
 def test_a_signature_is_verified_by_the_commands_of_the_docs(signed: Path, signers: Path, tmp_path: Path) -> None:
     by_python, by_openssh, sums = (it for it, _ in commands(RELEASING) if "verify" in it or "sha256sum" in it)
-    reader = tmp_path / "reader"
-    (reader / "dist").mkdir(parents=True)
-    for link, target in {"tools": ROOT / "tools", "dist/release": signed}.items():
-        (reader / link).symlink_to(target)
+    reader = checkout_with(signed, tmp_path)
     for place in (reader, signed):
         (place / "SIGNERS").write_text(signers.read_text().replace("manager@example.com", "NAME@EXAMPLE.COM"))
 
