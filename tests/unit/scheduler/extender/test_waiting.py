@@ -13,8 +13,10 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, PODS, Resource
 from parley.control.claims.podclaims import Problem
+from parley.explain.explaining import explain
 from parley.kube.client import Call, Client, RawEvent, ServerError
 from parley.scheduler.extender.rejections import Rejection
+from parley.simulate.cluster import loop_clock
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -285,5 +287,30 @@ def test_a_pod_that_was_put_off_for_a_moment_is_tried_again_though_something_els
         extender._rejections.add(pod, Rejection(extender._sets.of(["n0"]), b"{}", problem, ()))
         await world.settle(10)
         assert (await world.pod("p")).metadata.resource_version != pod.metadata.resource_version
+
+    play(scenario)
+
+
+def test_explain_says_what_is_known_of_nodes_that_the_scheduler_does_not_propose(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, nodes=4)
+        taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
+        await world.client.patch(NODES, "n1", {"spec": {"unschedulable": True}})
+        await world.client.patch(NODES, "n2", {"spec": {"taints": [taint]}})
+        small = {"allocatable": {"cpu": "10m", "memory": "16Gi", "pods": "110"}}
+        await world.client.patch(NODES, "n3", {"status": small}, subresource="status")
+        await fill(world, 1)
+        container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+        await world.add_pod("p", "shelf", containers=[container])
+        await world.settle()
+
+        explained = await explain(world.client, loop_clock()(), "default", "p")
+
+        assert {node.node: node.fit for node in explained.nodes} == {
+            "n0": "",
+            "n1": "cordoned",
+            "n2": "taint team:NoSchedule, which the pod does not tolerate",
+            "n3": "too little cpu left",
+        }
 
     play(scenario)
