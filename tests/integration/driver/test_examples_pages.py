@@ -3,8 +3,8 @@ one whose allocations take long. Ports and nodes are those of this machine, and 
 
 import asyncio
 import json
-import os
 import shutil
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import reduce
@@ -34,11 +34,17 @@ END = "--force --grace-period=0"
 async def reader(cluster: Cluster, team: Namespace, controllers: Replicas, tmp_path: Path) -> Reader:
     """In a checkout, whose cluster has a controller."""
     await controllers.lead()
-    go = {name: os.environ[name] for name in os.environ if name.startswith("GO")}
-    reader = Reader.of(cluster, tmp_path, **go)
+    reader = Reader.of(cluster, tmp_path, GOCACHE=go_cache())
     (tmp_path / "examples").unlink()
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     return reader
+
+
+def go_cache() -> str:
+    """What Go has compiled on this machine; "" without Go."""
+    go = shutil.which("go")
+    command = [go, "env", "GOCACHE"] if go else ["true"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @asynccontextmanager
