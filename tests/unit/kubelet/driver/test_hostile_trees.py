@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,10 +25,10 @@ FILES = int(os.environ.get("HOSTILE_FILES", "10000"))
 SWAPS = """
 import os, sys
 from contextlib import suppress
-victim, canary = sys.argv[1:]
+victim, canary, *names = sys.argv[1:]
 os.chdir(victim)
 while True:
-    for name in ("t/x", "t/sub/x", "t/sub/sub/x"):
+    for name in names or ("t/x", "t/sub/x", "t/sub/sub/x"):
         for step in (
             lambda: os.rename(name, name + ".aside"),
             lambda: os.symlink(canary, name),
@@ -52,7 +54,7 @@ def seen(tree: Path) -> dict[str, tuple[int, ...]]:
 
 
 @contextmanager
-def attacker(script: str, *arguments: Path) -> Iterator[None]:
+def attacker(script: str, *arguments: Path | str) -> Iterator[None]:
     process = subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)])
     try:
         yield
@@ -85,6 +87,41 @@ def test_links_that_are_swapped_in_while_it_is_removed_lead_nowhere(tmp_path: Pa
     assert failures < TURNS * 10
 
 
+@pytest.mark.parametrize(
+    ("place", "names"),
+    [("data/id-of-a", ("t", "t/x", "file")), (".", ("data/id-of-a", "new/id-of-a", "data/id-of-a/t"))],
+    ids=["by its pods", "by who may write to the root itself"],
+)
+async def test_links_that_are_swapped_in_while_it_is_prepared_lead_nowhere(
+    tmp_path: Path, outside: Path, place: str, names: tuple[str, ...]
+) -> None:
+    """It is prepared, or that is refused; what is there again at the end can be used and removed."""
+    root, before = tmp_path / "root", seen(outside)
+    part, mine = driver(root), claim("a", owner={"uid": os.getuid(), "gid": os.getgid(), "mode": "2770"})
+    await part.prepare(mine)
+    for folder in (root / "data" / "id-of-a" / "t" / "x", root / "new"):
+        folder.mkdir(parents=True, exist_ok=True)
+    outcomes, longest = Counter[str](), 0.0
+    with attacker(SWAPS, root / place, outside, *names):
+        while not any((root / place).rglob("*.up")):  # noqa: ASYNC110 - the attacker sets no event of ours
+            await asyncio.sleep(0.01)
+        for turn in range(TURNS):
+            began = time.monotonic()
+            try:
+                mounted = await part.prepare(mine)
+                await part.unprepare(HeldClaim(mine, None))
+                outcomes[mounted.edits.mounts[0].host_path] += 1
+            except Refused:
+                outcomes["refused"] += 1
+            longest = max(longest, time.monotonic() - began)
+            if turn % 50 == 0:
+                assert seen(outside) == before
+    assert seen(outside) == before
+    assert longest < 40
+    assert sum(outcomes.values()) == TURNS
+    assert set(outcomes) <= {str(root / "data" / "id-of-a"), *(["refused"] if place == "." else [])}
+
+
 def test_devices_sockets_pipes_and_sparse_giants_go_like_files(tmp_path: Path, outside: Path) -> None:
     tree, before = tmp_path / "place" / "t", seen(outside)
     (tree / "sub").mkdir(parents=True)
@@ -113,6 +150,32 @@ def test_a_great_many_files_in_many_directories_go(tmp_path: Path) -> None:
     with trees.opened(tree.parent) as directory:
         trees.remove(directory, "t")
     assert not tree.exists()
+
+
+async def test_no_call_of_the_kubelets_waits_until_a_great_many_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, remove = threading.Event(), trees.remove
+
+    def held_up(parent: int, name: str, seconds: float) -> None:
+        go_on.wait()
+        remove(parent, name, seconds)
+
+    monkeypatch.setattr(trees, "remove", held_up)
+    monkeypatch.setattr(workspaces, "_FIRST_TURN", 600.0)
+    part, mine = driver(tmp_path), claim("a", generated=True)
+    await part.prepare(mine)
+    for i in range(FILES):
+        os.close(os.open(tmp_path / "data" / "id-of-a" / f"{i}", os.O_CREAT | os.O_WRONLY))
+    try:
+        async with asyncio.timeout(10):
+            await part.prepare(mine)
+            await part.unprepare(HeldClaim(mine, None))
+        assert (data(tmp_path), len(trash(tmp_path))) == ([], 1)
+    finally:
+        go_on.set()
+    await asyncio.to_thread(part._sweeper.join)
+    assert trash(tmp_path) == []
 
 
 @contextmanager
