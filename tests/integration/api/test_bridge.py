@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from benchmarks.usage import Process, cpu_seconds
-from tests.cluster.bridge import OPTED_IN, Pod, bridge, still, tekton_pods
+from tests.cluster.bridge import OPTED_IN, OTHER_RUN, Pod, bridge, still, tekton_pods
 from tests.cluster.raw import RawServer, Refused, raw
 
 from parley_devcluster import Cluster
@@ -122,10 +122,24 @@ def test_it_keeps_what_containers_have_and_serves_sidecars(bridged: Bridged) -> 
     assert content(bridged.admitted(pod)) == content(bridged.admitted(expected, "plain"))
 
 
+def of_another_run(**annotations: str) -> Pod:
+    """A pod of a system that the chart's values name."""
+    pod = plain(annotations, initContainers=[{"name": "fetch", "image": "none", "restartPolicy": "Always"}])
+    return {**pod, "metadata": {**pod["metadata"], "labels": OTHER_RUN}}
+
+
+def test_a_pod_of_another_system_gets_the_claim_of_its_run_by_its_labels(bridged: Bridged) -> None:
+    asking = of_another_run(**{"parley.dev/workspace": "src"})
+    own = {"name": "parley-workspace", "resourceClaimName": "src-7f3e"}
+    expected = with_claim(asking, own, "main", "fetch")
+    assert content(bridged.admitted(asking)) == content(bridged.admitted(expected, "plain"))
+
+
 NOT_ASKING: dict[str, Callable[[], Pod]] = {
     "tekton, no annotation": lambda: tekton_pods()[1],
     "tekton, no annotations at all": lambda: tekton(annotations={}),
     "not of a PipelineRun": lambda: tekton(without="tekton.dev/pipelineRun"),
+    "of another system's run": of_another_run,
     "any pod": plain,
     "like the prefix": lambda: plain({"claims.parley.dev": "a", "claims.parley.dev.x/gpu": "one"}),
     "of all annotations that fit": lambda: plain({f"a/{n:05}": "" for n in range(37_000)}),

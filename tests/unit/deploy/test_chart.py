@@ -78,6 +78,10 @@ def test_every_variant_passes_lint(helm: Path, variant: Path) -> None:
         ("image.tagg=1", "at '/image': additional properties 'tagg' not allowed"),
         ("controller.replicas=-1", "at '/controller/replicas': minimum: got -1, want 0"),
         ("secondScheduler.mode=Sidecart", "at '/secondScheduler/mode': value must be one of 'Sidecar', 'Service'"),
+        (
+            "bridge.runs[0].label=a'b",
+            "at '/bridge/runs/0/label': 'a\\'b' does not match pattern",
+        ),
         ("drivers.standalone[0].load=a:B", "at '/drivers/standalone/0': missing property 'name'"),
         (
             "image.digest=sha256:1",
@@ -224,6 +228,8 @@ def test_pods_are_changed_only_where_that_is_chosen() -> None:
 
     assert changing({}) == []
     assert changing({"bridge": {"enabled": True}}) == ["claims.bridge.parley.dev", "tekton.bridge.parley.dev"]
+    runs = [{"name": "builds", "label": "example.com/run", "uidLabel": "example.com/run-uid"}]
+    assert "builds.bridge.parley.dev" in changing({"bridge": {"enabled": True, "runs": runs}})
 
 
 def test_what_parameters_are_read_from_is_granted_where_it_is_named_and_nowhere_by_default() -> None:
