@@ -207,7 +207,7 @@ def refused(cluster: Cluster) -> bool:
     return False
 
 
-def ordinary(name: str, cpus: int = 1) -> Manifest:
+def ordinary(name: str, cpus: int | str = 1) -> Manifest:
     """A pod without claims, which Parley does not judge, for the node with the disk."""
     resources = {"requests": {"cpu": str(cpus)}}
     selector = {"kubernetes.io/hostname": "node-0"}
@@ -238,6 +238,11 @@ async def held(team: Namespace, cpus: int) -> None:
         return amounts == ([str(cpus)] if cpus else [])
 
     await until(team.client, PODS, holds, f"{cpus} CPUs are held", namespace=HOME)
+
+
+def refused_for_slots(pod: Pod) -> bool:
+    """The scheduler says that the node has as many pods as it takes."""
+    return any("Too many pods" in condition.message for condition in pod.status.conditions)
 
 
 def restart_scheduler(cluster: Cluster) -> None:
@@ -372,6 +377,16 @@ def above_others(cluster: Cluster) -> Iterator[str]:
     cluster.kubectl("delete", "priorityclass", "pipelines")
 
 
+async def thirty_of_each(team: Namespace, bound: int) -> None:
+    """Pods without claims, of which so many get a slot, and then pods with a claim each, which get none."""
+    await team.create(*(ordinary(f"ordinary-{i}") for i in range(30)))
+    await there(team, "ordinary-", bound)
+    for i in range(30):
+        await team.create(claim(f"other-{i}", "builds", size="1Mi"), task(f"other-{i}", f"other-{i}", 1))
+    for i in range(30):
+        assert "no pod slots left" in await team.waits(f"other-{i}", reasons.NO_CANDIDATES)
+
+
 async def test_reservation_pods_hold_pod_slots_too_and_users_of_a_higher_priority_pass(
     cluster: Cluster, reservation_pods: None, above_others: str, team: Namespace, parley: Parley
 ) -> None:
@@ -382,13 +397,21 @@ async def test_reservation_pods_hold_pod_slots_too_and_users_of_a_higher_priorit
         return len(pods) == SLOTS - 1 and all(one.status.nominated_node_name for one in pods.values())
 
     await until(team.client, PODS, all_nominated, "every slot is held", namespace=HOME)
-    await team.create(ordinary("beside"))
-    await team.bound("beside", within=FLUSHED)
+    await thirty_of_each(team, bound=1)
+    if not FORGETS:
+        restart_scheduler(cluster)
     await team.create(ordinary("kept-out"))
-    await team.pod(
-        "kept-out", lambda one: any("Too many pods" in c.message for c in one.status.conditions), "is kept out"
-    )
+    await team.pod("kept-out", refused_for_slots, "is kept out")
     await team.create(*(late(f"late-{i}", above_others) for i in range(5)))
     for i in range(5):
         assert (await team.bound(f"late-{i}")).spec.node_name == "node-0"
     assert not (await team.client.get(PODS, "kept-out", team.name)).spec.node_name
+
+
+async def test_with_ledger_ordinary_pods_take_the_pod_slots(team: Namespace, parley: Parley) -> None:
+    await begin(team, parley, pods=SLOTS - 1)
+    await thirty_of_each(team, bound=30)
+    await team.create(*(ordinary(f"rest-{i}", "1m") for i in range(SLOTS - 30)))
+    await there(team, "rest-", SLOTS - 30)
+    await team.create(task("late", "build", 1))
+    assert "no pod slots left" in await team.waits("late", reasons.CLAIM_STRANDED)
