@@ -32,7 +32,7 @@ from parley_devcluster.parley import CONTROLLER
 pytestmark = pytest.mark.cluster
 
 RUNS = int(os.environ.get("WORKSPACE_RUNS", "1"))
-SEED = int(os.environ.get("WORKSPACE_SEED", "1"))
+SEED = int(os.environ.get("WORKSPACE_SEED", Random().randrange(10**6)))
 UNUSED = float(os.environ.get("WORKSPACE_UNUSED", "2"))
 """Seconds in which no pod uses the workspace, between two tasks."""
 
@@ -100,24 +100,25 @@ async def nothing_else(cluster: Cluster, before: Inventory, pods: int, *, within
         await asyncio.sleep(0.5)
 
 
-async def pipeline(cluster: Cluster, team: Namespace, run: str, *, settled: float) -> None:
+async def pipeline(cluster: Cluster, team: Namespace, draw: Random, *, settled: float) -> None:
     """A clone, four builds side by side, a report; nobody is there in between. After `settled` seconds at most
     there is nothing else."""
+    run, clone, report, *builds = (f"task-{number}" for number in draw.sample(range(10**6), 7))
     before = await asyncio.to_thread(inventory, cluster)
-    await team.create(claim(run, f"shelf-{team.name}", size="1Mi"))
-    node, inode, _ = await task(cluster, team, f"{run}-clone", run, f"echo {run} > source && cat source")
+    await team.create(claim(run, f"shelf-{team.name}", size=f"{draw.randint(1, 999)}Mi"))
+    source = f"{draw.randrange(10**9)}"
+    node, inode, _ = await task(cluster, team, clone, run, f"echo {source} > source && cat source")
     await asyncio.sleep(UNUSED)
     await nothing_else(cluster, before, 1, within=settled)
-    builds = [f"{run}-build-{i}" for i in range(4)]
     found = await asyncio.gather(
         *(task(cluster, team, name, run, f"cat source && echo {name} > {name}") for name in builds)
     )
-    assert found == [[node, inode, run]] * 4
+    assert found == [[node, inode, source]] * 4
     await asyncio.sleep(UNUSED)
-    assert await task(cluster, team, f"{run}-report", run, "ls") == [node, inode, *builds, "source"]
+    look = f"ls && cat {' '.join(builds)}"
+    assert await task(cluster, team, report, run, look) == [node, inode, "source", *sorted(builds), *builds]
     await nothing_else(cluster, before, 6, within=settled)
-    await asyncio.gather(*(team.delete(PODS, f"{run}-{kind}") for kind in ("clone", "report")))
-    await asyncio.gather(*(team.delete(PODS, name) for name in builds))
+    await asyncio.gather(*(team.delete(PODS, name) for name in (clone, report, *builds)))
     await team.delete(CLAIMS, run)
 
 
@@ -131,13 +132,15 @@ async def test_pipelines_find_their_files_while_everything_is_killed_and_leave_n
     )
     await team.create(kind)
     mounts, tally = set(machine.mounts_below(cluster.directory)), Counter[str]()
+    print(f"seed {SEED}")
     for turn in range(RUNS):
         began = time.monotonic()
         async with AsyncExitStack() as around:
             kills = turn % 2 == 0
             if kills:
                 await around.enter_async_context(killed(cluster, Random(f"{SEED}/{turn}"), tally))
-            await pipeline(cluster, team, f"run-{turn}", settled=PATIENCE if kills else 0)
+            draw = Random(f"{SEED}/{turn}/names")
+            await pipeline(cluster, team, draw, settled=PATIENCE if kills else 0)
         print(f"run {turn}: {time.monotonic() - began:.0f} s, killed so far: {dict(tally)}")
     deadline = time.monotonic() + 90
     while found := left(cluster, places, mounts):
