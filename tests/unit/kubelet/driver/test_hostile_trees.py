@@ -2,9 +2,7 @@
 
 import asyncio
 import os
-import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -14,6 +12,7 @@ from pathlib import Path
 from secrets import token_hex
 
 import pytest
+from tests.support.attacked import SWAPS, attacker, seen
 from tests.unit.kubelet.driver.test_workspaces import claim, data, driver, trash
 
 from parley_kubelet.driver import trees, workspaces
@@ -21,47 +20,6 @@ from parley_kubelet.hooks import HeldClaim, Refused
 
 TURNS = int(os.environ.get("HOSTILE_TURNS", "200"))
 FILES = int(os.environ.get("HOSTILE_FILES", "10000"))
-
-SWAPS = """
-import os, sys
-from contextlib import suppress
-victim, canary, *names = sys.argv[1:]
-os.chdir(victim)
-while True:
-    for name in names or ("t/x", "t/sub/x", "t/sub/sub/x"):
-        for step in (
-            lambda: os.rename(name, name + ".aside"),
-            lambda: os.symlink(canary, name),
-            lambda: os.unlink(name),
-            lambda: os.rename(name + ".aside", name),
-            lambda: os.symlink("../" * 9 + canary, name + ".up"),
-            lambda: os.link(canary + "/deep/file", name + ".hard"),
-        ):
-            with suppress(OSError):
-                step()
-"""
-"""Swaps directories of a tree for links to another one, and back, as fast as it can."""
-
-
-def seen(tree: Path) -> dict[str, tuple[int, ...]]:
-    """What a removal, a change of mode or owner, or a write would change, of everything in the tree."""
-    found = {}
-    for path in (tree, *sorted(tree.rglob("*"))):
-        known = path.lstat()
-        times = () if path.is_file() else (known.st_mtime_ns,)  # hard links change the time of a file's inode
-        found[str(path)] = (known.st_ino, known.st_mode, known.st_uid, known.st_gid, known.st_size, *times)
-    return found
-
-
-@contextmanager
-def attacker(script: str, *arguments: Path | str) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)])
-    try:
-        yield
-        assert process.poll() is None, "the attacker ended by itself"
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
 
 
 def test_links_that_are_swapped_in_while_it_is_removed_lead_nowhere(tmp_path: Path, outside: Path) -> None:

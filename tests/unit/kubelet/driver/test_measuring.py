@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.kubelet.driver.test_hostile_trees import SWAPS, attacker
+from tests.support.attacked import SWAPS, attacker
 
 from parley_kubelet.driver import trees
 from parley_kubelet.driver.measuring import DEEPEST, Measured, Pace, measure
