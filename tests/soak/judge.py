@@ -230,7 +230,8 @@ class Judge:
             if others and record.exclusive:
                 return None
             if CLAIM_KINDS[name][0] in TOKEN_CLASS_KINDS:
-                if others and not record.is_usable_on(node):
+                counts = others or (pod.spec.node_name and record.users)  # as one whose node has lost the labels
+                if counts and not record.is_usable_on(node):
                     return None
                 continue
             if others and node not in record.nodes:
