@@ -9,7 +9,14 @@ import pytest
 from tests.support.faults import FaultClient
 
 from parley.api import reasons
-from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, POD_SCHEDULINGS, Resource
+from parley.api.resources import (
+    BUILTIN_CLAIMS,
+    BUILTIN_TEMPLATES,
+    CLAIMS,
+    CLASSES,
+    POD_SCHEDULINGS,
+    Resource,
+)
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Call, Forbidden, Invalid
@@ -163,5 +170,46 @@ def test_a_podscheduling_that_is_refused_keeps_no_pod_from_running(play: Any) ->
         await world.add_pod("p", "one")
         await world.settle()
         assert await world.node_of("p") == "a"
+
+    play(scenario)
+
+
+def test_nobody_waits_behind_a_bound_pod_whose_allocation_is_refused(play: Any) -> None:
+    """A new leader has to write what the pod holds once more, and cannot."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=3)
+        await world.add_class()
+        await world.add_class("late")
+        await world.add_template("t", "late")
+        await world.add_claim("c")
+        world.start_parley(drivers=[DeviceDriver(), TokensDriver()])
+        await world.add_pod("first", "t", claims=["c"])
+        await world.settle()
+        await world.crash()
+        await world.stop_claim_controller()
+        for mirror in await world.mirrors():
+            cleared = {"status": {"allocation": None, "reservedFor": None}}
+            await world.client.patch(
+                BUILTIN_CLAIMS, mirror.metadata.name, cleared, "default", subresource="status"
+            )
+        await world.client.delete(CLASSES, "late")
+
+        quota = Quota(BUILTIN_CLAIMS)
+        refusing = FaultClient(
+            world.server.client(), before=lambda call: quota(call) if call.name == "c" else None
+        )
+        world.start_parley(refusing, drivers=[DeviceDriver(), TokensDriver()])
+        await world.settle()
+        world.start_claim_controller()
+        for name in ("second", "third"):
+            await world.add_pod(name, "t")
+        await world.settle()
+        assert (await world.scheduling("second")).status.waiting_for == reasons.CLASS_NOT_FOUND
+
+        await world.add_class("late")
+        await world.settle(quiet=5.0)
+        assert quota.refused
+        assert [await world.node_of(name) for name in ("second", "third")] == ["a", "a"]
 
     play(scenario)
