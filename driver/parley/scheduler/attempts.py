@@ -195,9 +195,14 @@ class Attempt:
         """The nodes where pods took longer to leave than that."""
         return frozenset(node for node, until in self.kept.items() if until <= now)
 
+    @property
+    def failed_everywhere(self) -> bool:
+        """Whether drivers failed on all nodes that would do."""
+        return self.left.issuperset(self.outcome.viable)
+
     def pause_if_nothing_else(self, now: float) -> None:
         """A driver failed. When they did on all nodes that would do, they are left alone for a growing while."""
-        if self.left.issuperset(self.outcome.viable):
+        if self.failed_everywhere:
             self.failures.begin(now)
 
     def begin_again(self) -> None:

@@ -98,7 +98,11 @@ class Placement:
             attempt.excluded[node] = message
         if any(c.class_ is not None and c.class_.on_permanent_error == "FailPod" for c in permanent):
             return await self.fail(pod, reasons.PERMANENTLY_FAILED, message)
-        await self._pods.reporter.warn(pod, reasons.ALLOCATION_FAILED, message)
+        reporter, code = self._pods.reporter, reasons.ALLOCATION_FAILED
+        if attempt.failed_everywhere:  # else the next node is tried at once
+            await reporter.waits(pod, attempt, code, message)
+        else:
+            await reporter.warn(pod, code, message)
         return Requeue()
 
     async def fail(self, pod: Pod, code: str, message: str, *, unchanged: bool = False) -> Requeue | None:
@@ -123,12 +127,13 @@ class Placement:
         try:
             await self._records.write(claims)
         except (BadRequest, Forbidden, Invalid) as error:
-            pause = self._pods.attempt(pod).failures.begin(now())
+            attempt = self._pods.attempt(pod)
+            pause = attempt.failures.begin(now())
             self._pods.leave_line((pod.metadata.namespace, pod.metadata.name))  # others need not wait
             if not pod.spec.node_name:
                 await self.release_all(pod)
             message = f"the API server refused the allocation: {error.message}"
-            await self._pods.reporter.warn(pod, reasons.ALLOCATION_FAILED, message)
+            await self._pods.reporter.waits(pod, attempt, reasons.ALLOCATION_FAILED, message)
             return Requeue(pause)
         return None
 

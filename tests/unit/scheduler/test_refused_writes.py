@@ -210,6 +210,7 @@ def test_nobody_waits_behind_a_bound_pod_whose_allocation_is_refused(play: Any) 
         await world.add_class("late")
         await world.settle(quiet=5.0)
         assert quota.refused
+        assert (await world.scheduling("first")).status.waiting_for == reasons.ALLOCATION_FAILED
         assert [await world.node_of(name) for name in ("second", "third")] == ["a", "a"]
 
     play(scenario)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.faults import FaultClient
 from tests.unit.scheduler.grump import APART, add_grump
-from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, failing, slow
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, failing, no_trouble, slow
 
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.kube.client import Call, Conflict, Invalid
@@ -182,7 +182,17 @@ def test_a_driver_that_fails_everywhere_is_asked_ever_less(play: Any) -> None:
         assert behaviour.calls["allocate"] <= 30
         assert int(world.server.resource_version) - before <= 50
         assert {reason for reason, _ in await world.events_on("p")} == {"AllocationFailed"}
+        status = (await world.scheduling("p")).status
+        assert (status.waiting_for, status.message) == (
+            "AllocationFailed",
+            "driver shelf.example.com could not allocate on node a: jammed",
+        )
         assert held(world) == 0
+
+        behaviour.trouble = no_trouble
+        await asyncio.sleep(400)
+        assert await world.node_of("p")
+        assert not (await world.scheduling("p")).status.waiting_for
 
     play(scenario)
 
@@ -205,6 +215,8 @@ def test_an_allocation_that_the_api_server_refuses_is_given_back_and_tried_ever_
         assert held(world) == 0
         told = [note for reason, note in await world.events_on("p") if reason == "AllocationFailed"]
         assert told == ["the API server refused the allocation: injected: no such driver"]
+        status = (await world.scheduling("p")).status
+        assert (status.waiting_for, status.message) == ("AllocationFailed", told[0])
 
     play(scenario)
 
