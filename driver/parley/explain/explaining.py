@@ -246,6 +246,9 @@ def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodSchedul
     stranded = feasibility.stranded() if snapshot.complete else None
     if stranded is not None:
         return reasons.CLAIM_STRANDED, stranded.message
+    if feasibility.allocated and snapshot.knows_claims:
+        scheduler = feasibility.scheduler
+        return reasons.BINDING, f"all of its claims are allocated, and scheduler {scheduler} has not bound it yet"
     if feasibility.problem or scheduling is not None:
         return "", feasibility.problem
     if POD_SCHEDULINGS in snapshot.blind:

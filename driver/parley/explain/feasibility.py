@@ -53,6 +53,16 @@ class PodFeasibility:
         return self._pod.metadata.namespace
 
     @property
+    def scheduler(self) -> str:
+        """The name of the pod's."""
+        return self._pod.spec.scheduler_name
+
+    @property
+    def allocated(self) -> bool:
+        """Whether the pod has all of its claims."""
+        return all(claim.state(self._pod) is ClaimState.ALLOCATED for claim in self.claims)
+
+    @property
     def drivers(self) -> frozenset[str]:
         """The drivers of pending claims that can be asked here."""
         return frozenset(self._demand.requests)

@@ -59,7 +59,7 @@ ADVICE: Mapping[str, str] = {
     reasons.SCHEDULER_CHOOSES: "nothing to do: the scheduler checks every 5 s",
     reasons.PREEMPTING: "nothing to do, if the terminating pods end within their grace periods",
     reasons.EVICTION_FORBIDDEN: "install the chart with preemption.enabled=true, or change the class",
-    reasons.BINDING: "nothing to do: the scheduler is binding the pod",
+    reasons.BINDING: "if it takes longer, see the pod's condition PodScheduled",
 }
 """For codes whose remedy does not depend on nodes; as in docs/reasons.md."""
 

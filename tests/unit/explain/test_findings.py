@@ -250,3 +250,23 @@ def test_ago() -> None:
 
     assert ago((now - timedelta(minutes=5)).isoformat(), NOW) == "5 min"
     assert ago("", NOW) == ""
+
+
+def test_a_pod_with_all_of_its_claims_waits_for_its_scheduler(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        world.start_parley()
+        await world.add_pod("p", "one", schedulerName="nobody")
+        await world.settle()
+        told = await explained(world, "p")
+        assert (told.code, told.message) == (
+            "Binding",
+            "all of its claims are allocated, and scheduler nobody has not bound it yet",
+        )
+        assert [remedy.text for remedy in told.remedies] == [
+            "if it takes longer, see the pod's condition PodScheduled"
+        ]
+
+    play(scenario)

@@ -183,7 +183,7 @@ class ExtenderPath:
         )
 
     def _paused(self, pod: Pod, nodes: Sequence[str], until: float) -> bytes:
-        """Drivers, or the API server, refused whatever was tried; an event has the reason."""
+        """Drivers, or the API server, refused whatever was tried; the PodScheduling has the reason."""
         problem = Problem(reasons.ALLOCATION_FAILED, "it is tried again after a pause", ())
         return self._put_off(pod, nodes, problem, until)
 
@@ -323,6 +323,4 @@ def _message(problem: Problem, reported_in: str = "podscheduling") -> str:
         return _SOON
     if problem.code == reasons.OTHER_SCHEDULER:
         return f"Parley: {problem.message}"
-    if problem.code == reasons.ALLOCATION_FAILED:
-        return f"Parley: {problem.code}, see the pod's events; it is tried again after a pause"
     return f"Parley: {problem.code}, see the pod's {reported_in}"
