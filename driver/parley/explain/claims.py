@@ -41,7 +41,7 @@ def details(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> tuple[C
 
 def ours(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> bool:
     """Whether any of the pod's claims is Parley's; one that is done may have lost its claims already."""
-    return bool(claims) or (pod.metadata.namespace, pod.metadata.name) in snapshot.schedulings
+    return bool(claims) or snapshot.is_negotiated((pod.metadata.namespace, pod.metadata.name))
 
 
 def _details(snapshot: Snapshot, pod: Pod, entry: PodResourceClaim, claim: PodClaim) -> ClaimDetails:

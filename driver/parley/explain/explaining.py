@@ -25,6 +25,7 @@ from parley.explain.findings import EVENTS, TimedEvent, findings, written_at
 from parley.explain.model import Explanation
 from parley.explain.remedies import remedies
 from parley.explain.snapshot import Snapshot, read
+from parley.kube.cache import Key
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.clock import rfc3339
 
@@ -124,7 +125,7 @@ def waiting(snapshot: Snapshot) -> list[Waiting]:
             continue
         feasibility = PodFeasibility(snapshot, pod)
         if ours(snapshot, pod, feasibility.claims):
-            why = _why(snapshot, feasibility, _of(pod, snapshot.schedulings.get(key)))
+            why = _why(snapshot, key, feasibility, _of(pod, snapshot.schedulings.get(key)))
             classes = frozenset(claim.class_name for claim in feasibility.pending)
             created = pod.metadata.creation_timestamp or ""
             found.append(Waiting(created, pod.metadata.uid, "/".join(key), classes, *why))
@@ -173,7 +174,7 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
             "(`kubectl describe pod` shows their events)"
         )
     state = state_of(pod)
-    code, message = _why(snapshot, feasibility, scheduling) if state == "waits" else ("", "")
+    code, message = _why(snapshot, key, feasibility, scheduling) if state == "waits" else ("", "")
     waits, status = state == "waits", scheduling.status if scheduling is not None else None
     return Explanation(
         namespace=meta.namespace,
@@ -187,6 +188,7 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
         round=scheduling.spec.round if scheduling is not None else 0,
         candidates=status.candidates if status is not None else 0,
         viable=status.viable if status is not None else 0,
+        recorded=scheduling is not None or not snapshot.hides_scheduling(key),
         claims=details(snapshot, pod, feasibility.claims),
         nodes=matrix.present(snapshot, feasibility, scheduling)
         if waits and snapshot.complete
@@ -233,7 +235,9 @@ def _since(pod: Pod, state: str) -> str:
     return pod.metadata.creation_timestamp or ""
 
 
-def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodScheduling | None) -> tuple[str, str]:
+def _why(
+    snapshot: Snapshot, key: Key, feasibility: PodFeasibility, scheduling: PodScheduling | None
+) -> tuple[str, str]:
     """The reason and message that the controller recorded. Before it has, or where nobody asked it, the first
     claim's problem, or that claims are where the pod can't go."""
     if scheduling is not None and scheduling.status.waiting_for:
@@ -251,9 +255,24 @@ def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodSchedul
         return reasons.BINDING, f"all of its claims are allocated, and scheduler {scheduler} has not bound it yet"
     if feasibility.problem or scheduling is not None:
         return "", feasibility.problem
+    return "", _unreported(snapshot, key)
+
+
+def _unreported(snapshot: Snapshot, key: Key) -> str:
+    """Why no report of the controller's is shown."""
+    if key in snapshot.undecodable_schedulings:
+        why = _first_fault(snapshot.undecodable_schedulings[key])
+        text = f"PodScheduling {'/'.join(key)}, which has what the controller reported, can't be read: {why}"
+        return f"{text}: check whether there is a newer Parley"
     if POD_SCHEDULINGS in snapshot.blind:
-        return "", "what the controller reported can't be read"
-    return "", "the controller has not reported on it yet"
+        return "what the controller reported can't be read"
+    return "the controller has not reported on it yet"
+
+
+def _first_fault(reason: str) -> str:
+    """Of a decoder's message in many lines, which is pydantic's, the first field and what is wrong with it."""
+    lines = [line.strip() for line in reason.splitlines()]
+    return f"{lines[1]}: {lines[2].partition(' [type=')[0]}" if len(lines) > 2 else reason
 
 
 def _allocating(scheduling: PodScheduling) -> str:

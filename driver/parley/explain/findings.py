@@ -10,7 +10,7 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, Pod, Struct
 from parley.api.models import PodScheduling
 from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED, DEVICE_CLASS, FIELD_MANAGER
-from parley.api.resources import POD_SCHEDULINGS, Resource
+from parley.api.resources import Resource
 from parley.control.claims import unused
 from parley.control.claims.podclaims import PodClaim
 from parley.explain.model import PodFinding
@@ -83,7 +83,8 @@ def _unused(pod: Pod, claims: Sequence[PodClaim]) -> Iterator[PodFinding]:
 
 
 def _controller(snapshot: Snapshot, pod: Pod, scheduling: PodScheduling | None) -> Iterator[PodFinding]:
-    if scheduling is not None or POD_SCHEDULINGS in snapshot.blind:
+    key = (pod.metadata.namespace, pod.metadata.name)
+    if scheduling is not None or snapshot.hides_scheduling(key):
         return
     if pod.spec.node_name or pod.spec.scheduling_gates:
         return

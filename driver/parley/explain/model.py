@@ -73,7 +73,8 @@ class Remedy:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a pod waits, or is where it is. `state` is waits, bound, ended, deleting or gated; `since` is when it
-    was bound, or else made. `ahead` are pods that wait longer for the same classes."""
+    was bound, or else made. `ahead` are pods that wait longer for the same classes. `recorded` is False if what
+    the controller recorded could not be read: then `round`, `candidates` and `viable` say nothing."""
 
     namespace: str
     name: str
@@ -86,6 +87,7 @@ class Explanation:
     round: int
     candidates: int
     viable: int
+    recorded: bool
     claims: tuple[ClaimDetails, ...]
     nodes: tuple[NodeRow, ...]
     findings: tuple[PodFinding, ...]

@@ -7,7 +7,7 @@ namespace only, and a list of what is missing.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -70,7 +70,7 @@ KINDS = (*_EVERYWHERE, *_NAMESPACED)
 class Snapshot:
     """A cluster at the time `now`. `drivers` are those that come with Parley, with all that is held restored;
     `unread` lists what could not be read, `partial` are the kinds of which some could not be, and `blind` those of
-    which nothing could be."""
+    which nothing could be. `undecodable_schedulings` are PodSchedulings that can't be decoded, and why."""
 
     now: datetime
     state: State
@@ -84,6 +84,7 @@ class Snapshot:
     unread: tuple[str, ...] = ()
     partial: frozenset[Resource[Any]] = frozenset()
     blind: frozenset[Resource[Any]] = frozenset()
+    undecodable_schedulings: Mapping[Key, str] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -95,6 +96,14 @@ class Snapshot:
     def knows_claims(self) -> bool:
         """Whether what is missing of classes and claims is missing in the cluster, too."""
         return self.blind <= {NODES, RESOURCE_SLICES, CLAIM_RELEASES, PODS, POD_SCHEDULINGS}
+
+    def hides_scheduling(self, pod: Key) -> bool:
+        """Whether the controller may have made a PodScheduling for the pod that could not be read."""
+        return POD_SCHEDULINGS in self.blind or pod in self.undecodable_schedulings
+
+    def is_negotiated(self, pod: Key) -> bool:
+        """Whether the controller has made a PodScheduling for the pod, readable or not."""
+        return pod in self.schedulings or pod in self.undecodable_schedulings
 
     def seconds_since(self, time: str) -> float | None:
         """How long ago a time of the API was."""
@@ -140,6 +149,7 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
         unread=tuple(reader.unread),
         partial=frozenset(reader.partial),
         blind=frozenset(reader.blind),
+        undecodable_schedulings={(one.namespace, one.name): one.reason for one in reader.buried[POD_SCHEDULINGS]},
     )
 
 
@@ -161,6 +171,7 @@ class _Reader:
         self._client = client
         self._namespace = namespace
         self.listings: dict[tuple[str, str], Listing[Any]] = {}
+        self.buried: dict[Resource[Any], Sequence[Tombstone]] = {}
         self.unread: list[str] = []
         self.partial: list[Resource[Any]] = []
         self.blind: list[Resource[Any]] = []
@@ -186,6 +197,7 @@ class _Reader:
                 return
             self.blind.append(resource)
             found = Listing((), "")
+        self.buried[resource] = found.tombstones
         self.unread += _undecodable(resource, found.tombstones)
         self.listings[resource.group, resource.plural] = Listing(found.items, found.resource_version)
 

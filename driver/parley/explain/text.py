@@ -150,11 +150,9 @@ def claim_state(claim: ClaimDetails, explanation: Explanation) -> str:
 def rounds(explanation: Explanation) -> Text:
     """The heading of the table of nodes: how many there are, and how many were candidates in the last round."""
     if explanation.state == "waits":
-        asked = (
-            f"round {explanation.round}: {counted(explanation.candidates, 'candidate')}"
-            if explanation.round
-            else "no driver has been asked yet"
-        )
+        asked = "no driver has been asked yet" if explanation.recorded else "the last round could not be read"
+        if explanation.round:
+            asked = f"round {explanation.round}: {counted(explanation.candidates, 'candidate')}"
         return Text(f"Nodes ({len(explanation.nodes)}; {asked})", style="bold")
     count = counted(explanation.round, "round")
     return Text(

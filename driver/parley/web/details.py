@@ -80,7 +80,7 @@ def pods(snapshot: Snapshot, line: list[WaitRow]) -> list[PodRow]:
         if not pod.spec.resource_claims:
             continue
         wait, holdings = waiting.get(key), snapshot.state.ledger.of_pod_name(*key)
-        if wait is None and not holdings and key not in snapshot.schedulings and not _ours(snapshot, pod):
+        if wait is None and not holdings and not snapshot.is_negotiated(key) and not _ours(snapshot, pod):
             continue
         rows.append(_row(pod, wait, holdings))
     return sorted(rows, key=_place)

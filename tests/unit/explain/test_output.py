@@ -32,6 +32,7 @@ def explanation(nodes: int, alike: bool = False) -> Explanation:
         round=3,
         candidates=nodes,
         viable=0,
+        recorded=True,
         claims=(ClaimDetails("gpu", "template one", "wants-gpu", "gpu", "device.parley.dev", "pending"),),
         nodes=tuple(row(number) for number in range(nodes)),
         findings=(PodFinding("scheduler", "Unschedulable", "[no] node", "2026-01-01T00:01:00Z"),),

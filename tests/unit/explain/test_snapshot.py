@@ -11,7 +11,7 @@ from tests.unit.scheduler.conftest import World
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, NODES, PODS, RESOURCE_SLICES, Resource
 from parley.explain.errors import Unanswerable, readable_errors
 from parley.explain.explaining import explain, explain_waiting, namespaces_of
-from parley.explain.overview import classes
+from parley.explain.overview import classes, line
 from parley.explain.snapshot import read
 from parley.kube.client import (
     ApiError,
@@ -136,8 +136,54 @@ def test_a_report_that_is_not_read_is_not_missing(play: Play) -> None:
         told = await explain(Refusing(world.client, refuse), world.clock(), "default", "wants")
 
         assert (told.code, told.message) == ("", "what the controller reported can't be read")
+        assert not told.recorded
         assert [finding.by for finding in told.findings] == ["scheduler"]
         assert set(told.unread) == {"podschedulings is forbidden", "events is forbidden"}
+
+    play(scenario)
+
+
+class Newer(Client):
+    """A server whose PodSchedulings a newer controller wrote."""
+
+    async def request(self, call: Call) -> bytes:
+        return (await super().request(call)).replace(b'"round":1', b'"round":"first"')
+
+
+def test_a_report_that_cannot_be_decoded_is_not_missing(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_waits(world)
+        client = Newer(world.server.client())
+
+        told = await explain(client, world.clock(), "default", "wants")
+        (row,) = line(await read(client, world.clock(), "default"), None)
+
+        unread = "PodScheduling default/wants, which has what the controller reported, can't be read: spec.round: "
+        unread += "Input should be a valid integer, unable to parse string as an integer: "
+        unread += "check whether there is a newer Parley"
+        assert (told.code, told.message, told.recorded) == ("", unread, False)
+        assert (row.code, row.message) == ("", unread)
+        assert "Nodes (1; the last round could not be read)" in text_of(told)
+        assert not any("has not reported" in finding.text for finding in told.findings)
+        assert told.unread[0].startswith("PodScheduling default/wants can't be read: ValidationError: ")
+
+    play(scenario)
+
+
+def test_a_pod_of_which_only_an_undecodable_report_is_left_is_parleys(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_pod("ran", "one")
+        await world.settle()
+        await world.finish_pod("ran")
+        await world.settle()
+
+        told = await explain(Newer(world.server.client()), world.clock(), "default", "ran")
+
+        assert (told.state, told.recorded) == ("ended", False)
 
     play(scenario)
 

@@ -41,6 +41,7 @@ def said(words: Callable[[int], str], verdict: Callable[[int], str] = lambda _: 
         round=40,
         candidates=128,
         viable=0,
+        recorded=True,
         claims=tuple(ClaimDetails(claim, f"template {claim}", claim, claim, "d", "pending") for claim in CLAIMS),
         nodes=tuple(rows),
         findings=tuple(PodFinding("controller", "Code", "words " * 20, NOW) for _ in range(20)),

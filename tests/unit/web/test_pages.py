@@ -97,6 +97,7 @@ def test_a_pod_whose_podscheduling_is_of_a_newer_version(play: Play) -> None:
 
         assert "Pod default/wants has been waiting for" in told
         assert "Not read: PodScheduling default/wants can't be read" in told
+        assert "which has what the controller reported, can't be read: spec.round: Input should be a valid" in told
 
     play(scenario)
 

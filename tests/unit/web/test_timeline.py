@@ -10,7 +10,7 @@ from parley.web.timeline import timeline
 
 def explained(*claims: ClaimDetails) -> Explanation:
     return Explanation(
-        *("default", "p", "bound", "Running", "a", "", "", "", 1, 1, 1),
+        *("default", "p", "bound", "Running", "a", "", "", "", 1, 1, 1, True),
         claims,
         (),
         (),
