@@ -6,9 +6,9 @@
 Each check starts with a fresh driver from `make` and raises AssertionError with the promise that was broken.
 `request` builds requests without a controller.
 
-Whatever `allocate` raises counts as a refusal. If a check says that viable() and allocate() disagree, call
-`allocate` in a test of your own to see what it raises. The checks call `viable`, never `consider`: an
-asynchronous driver without `viable` is checked by `parley driver conformance`.
+Whatever `allocate` raises counts as a refusal. If that makes viable() and allocate() disagree, the AssertionError
+says what it was, and has it as its cause. The checks call `viable`, never `consider`: an asynchronous driver
+without `viable` is checked by `parley driver conformance`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -92,8 +92,11 @@ async def check_viable_means_allocatable(scenario: Scenario, wanted: Request[Any
     viable = _viable(scenario.make(), scenario, wanted)
     assert viable, "no node of the scenario is viable for the request"
     for node in scenario.nodes:
-        allocations = await _try(scenario.make(), wanted, node)
-        assert (allocations is not None) == (node in viable), f"viable() and allocate() disagree about node {node}"
+        refusal = await _refusal(scenario.make(), wanted, node)
+        if (refusal is None) != (node in viable):
+            said = "allocated it" if refusal is None else f"raised {type(refusal).__name__}: {refusal}"
+            text = f"viable() and allocate() disagree about node {node}: allocate() {said}"
+            raise AssertionError(text) from refusal
 
 
 def check_viable_means_room(scenario: Scenario, wanted: Request[Any, Any]) -> None:
@@ -119,13 +122,13 @@ def check_room_is_told_of_viable_nodes(scenario: Scenario, wanted: Request[Any, 
     assert not in_order or in_order.issuperset(viable), "fullest() leaves out nodes that are viable"
 
 
-async def _try(driver: Driver[Any, Any], wanted: Request[Any, Any], node: str) -> Mapping[str, Allocation] | None:
+async def _refusal(driver: Driver[Any, Any], wanted: Request[Any, Any], node: str) -> Exception | None:
     try:
         allocations = await driver.allocate(wanted, node)
-    except Exception:
-        return None
+    except Exception as error:
+        return error
     check_allocations(driver.name, wanted, allocations, leaves_data=driver.leaves_data)
-    return allocations
+    return None
 
 
 async def _exhaust(
@@ -153,7 +156,7 @@ async def check_refusal_holds_nothing(scenario: Scenario, wanted: Request[Any, A
     done = await _exhaust(driver, scenario, wanted)
     before = _answers(driver, scenario, wanted)
     for node in scenario.nodes:
-        assert await _try(driver, wanted, node) is None, f"allocated on node {node}, which was not viable"
+        assert await _refusal(driver, wanted, node) is not None, f"allocated on node {node}, which was not viable"
     assert _answers(driver, scenario, wanted) == before, "a refused allocation left something behind"
     assert done
 
