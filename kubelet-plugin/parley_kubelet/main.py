@@ -7,10 +7,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from parley.stdout import guarded
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; returns the exit status."""
-    given = sys.argv[1:] if arguments is None else arguments
+    with guarded():
+        return _main(sys.argv[1:] if arguments is None else arguments)
+
+
+def _main(given: Sequence[str]) -> int:
     if "--version" in given or given[:1] == ["version"]:
         from importlib.metadata import version
 

@@ -13,6 +13,8 @@ from typing import Annotated
 import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
+from parley.stdout import guarded
+
 _NO_FILES = ":4"
 """Cobra's directive: these are all, do not complete file names."""
 
@@ -41,7 +43,8 @@ def for_kubectl() -> None:
     """The program `kubectl_complete-parley`."""
     from parley.cli.main import plugin
 
-    complete(plugin, sys.argv[1:])
+    with guarded():
+        complete(plugin, sys.argv[1:])
 
 
 def complete(program: typer.Typer, words: Sequence[str]) -> None:
@@ -49,6 +52,7 @@ def complete(program: typer.Typer, words: Sequence[str]) -> None:
     os.environ.update(_AS_FISH, _TYPER_COMPLETE_ARGS=" ".join(["kubectl-parley", *words]))
     try:
         program(prog_name="kubectl-parley")
-    except SystemExit:
-        pass  # as it does when it has printed them
+    except SystemExit as ended:  # as it does when it has printed them
+        if ended.code:
+            raise
     print(_NO_FILES)

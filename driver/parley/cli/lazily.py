@@ -10,6 +10,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from parley.stdout import guarded
+
 PLACES: Mapping[str, str] = {
     "explain": "parley.cli.explain:explain",
     "get": "parley.cli.get:get",
@@ -36,7 +38,7 @@ _SETTINGS: Mapping[str, dict[str, Any]] = {
 
 def command_group(name: str, text: str, *commands: str) -> typer.Typer:
     """A group of these commands and of those that are registered on it; `text` is what its help begins with."""
-    return typer.Typer(
+    return _Program(
         name=name,
         cls=_lazy(*commands),
         help=text,
@@ -46,6 +48,12 @@ def command_group(name: str, text: str, *commands: str) -> typer.Typer:
         rich_markup_mode=None,  # plain text, as kubectl's
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+
+
+class _Program(typer.Typer):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with guarded():
+            return super().__call__(*args, **kwargs)
 
 
 def _lazy(*names: str) -> type[TyperGroup]:
