@@ -25,6 +25,7 @@ PACKAGES: Mapping[str, Path] = {
     "netavark": Path("/usr/lib/podman/netavark"),
     "aardvark-dns": Path("/usr/lib/podman/aardvark-dns"),
     "mmdebstrap": Path("/usr/bin/mmdebstrap"),
+    "skopeo": Path("/usr/bin/skopeo"),
 }
 """What this needs on Debian, each with a file that is there once it is installed."""
 WHO = "container images need"

@@ -24,6 +24,15 @@ def container_engine() -> Engine:
     return found
 
 
+@pytest.fixture
+def plain_http(tmp_path: Path) -> dict[str, str]:
+    """Tells podman and skopeo that the docs' registry speaks HTTP: then a proxy can stand for it."""
+    settings = tmp_path / ".config" / "containers" / "registries.conf"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[[registry]]\nlocation = "registry.example.com"\ninsecure = true\n')
+    return {"CONTAINERS_REGISTRIES_CONF": str(settings), "HOME": str(tmp_path)}  # skopeo goes by its home
+
+
 @pytest.fixture(scope="session")
 def image(container_engine: Engine) -> str:
     """The image's name."""

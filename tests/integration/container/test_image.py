@@ -149,12 +149,8 @@ def docker(container_engine: Engine, tmp_path_factory: pytest.TempPathFactory) -
     return {**container_engine.environment(), "PATH": f"{programs}:{os.environ['PATH']}"}
 
 
-PLAIN_HTTP = '[[registry]]\nlocation = "registry.example.com"\ninsecure = true\n'
-"""podman's settings for the tutorial's registry, which a proxy of that protocol can then stand for."""
-
-
 async def test_a_drivers_image_is_made_of_it_and_pushed_as_the_tutorial_says(
-    container_engine: Engine, image: str, docker: dict[str, str], tmp_path: Path
+    container_engine: Engine, image: str, docker: dict[str, str], plain_http: dict[str, str], tmp_path: Path
 ) -> None:
     if container_engine.name != engine.PODMAN:
         pytest.skip(f"{container_engine.name} can't be told where registry.example.com is, podman can")
@@ -162,10 +158,8 @@ async def test_a_drivers_image_is_made_of_it_and_pushed_as_the_tutorial_says(
     (base,) = re.findall(r"(?m)^FROM (\S+)$", page.read_text())
     container_engine.run("tag", image, base)
     registry = Registry()
-    settings = tmp_path / "registries.conf"
     async with registry.serving() as address:
-        settings.write_text(PLAIN_HTTP)
-        own = {"CONTAINERS_REGISTRIES_CONF": str(settings), "HTTP_PROXY": f"http://{address}"}
+        own = {**plain_http, "HTTP_PROXY": f"http://{address}"}
         for step in steps(page):
             if isinstance(step, File):
                 take(step, tmp_path)
