@@ -9,7 +9,7 @@ from parley.api.builtin import BuiltinAllocation, BuiltinClaim, Pod, PodResource
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING
 from parley.api.wording import listed
-from parley.control.claims.podclaims import PodClaim
+from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import (
     allocated,
@@ -37,6 +37,11 @@ def details(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> tuple[C
         for entry in pod.spec.resource_claims
         if entry.name in gathered
     )
+
+
+def code_of(problem: Problem) -> str:
+    """The code of what keeps a claim from being negotiated; of what passes within moments, that it is pending."""
+    return "pending" if problem.transient else problem.code
 
 
 def ours(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> bool:
@@ -92,7 +97,7 @@ def _state(
     if claim.problem is not None and not snapshot.knows_claims:
         return "pending", ""
     if claim.problem is not None:
-        return claim.problem.code, claim.problem.message
+        return code_of(claim.problem), claim.problem.message
     if mirror is not None and offer_stands(mirror):
         return "offered", "the scheduler is choosing a node"
     if claim.holding is not None:

@@ -67,7 +67,7 @@ def findings(
     mirrors = [claim.mirror for claim in claims if claim.mirror is not None]
     return (
         *_unused(pod, claims),
-        *_controller(snapshot, pod, scheduling),
+        *_controller(snapshot, pod, scheduling, events),
         *_unanswered(snapshot, scheduling, asked_at),
         *_failures(scheduling),
         *_scheduler(pod),
@@ -82,9 +82,13 @@ def _unused(pod: Pod, claims: Sequence[PodClaim]) -> Iterator[PodFinding]:
         yield PodFinding("controller", reasons.CLAIM_UNUSED, unused.message(entries))
 
 
-def _controller(snapshot: Snapshot, pod: Pod, scheduling: PodScheduling | None) -> Iterator[PodFinding]:
+def _controller(
+    snapshot: Snapshot, pod: Pod, scheduling: PodScheduling | None, events: Sequence[TimedEvent]
+) -> Iterator[PodFinding]:
     key = (pod.metadata.namespace, pod.metadata.name)
     if scheduling is not None or snapshot.hides_scheduling(key):
+        return
+    if any(_is_about(pod, event) and _by(event) == "controller" for event in events):
         return
     if pod.spec.node_name or pod.spec.scheduling_gates:
         return
@@ -162,13 +166,17 @@ def _health(raw: Mapping[str, Any]) -> Iterator[PodFinding]:
 
 def _events(pod: Pod, events: Sequence[TimedEvent], reported: str) -> Iterator[PodFinding]:
     """Warnings about this very pod, latest first, without what is reported above."""
-    mine = [event for event in events if (event.regarding or {}).get("uid") == pod.metadata.uid]
+    mine = [event for event in events if _is_about(pod, event)]
     for event in sorted(mine, key=lambda event: event.at, reverse=True):
         known = event.note == reported or (_is_scheduler(event) and not pod.spec.node_name)
         known = known or event.reason == reasons.CLAIM_UNUSED
         if event.type != "Warning" or known or _is_settled(pod, event):
             continue
         yield PodFinding(_by(event), event.reason, event.note, event.at)
+
+
+def _is_about(pod: Pod, event: TimedEvent) -> bool:
+    return (event.regarding or {}).get("uid") == pod.metadata.uid
 
 
 def _is_settled(pod: Pod, event: TimedEvent) -> bool:

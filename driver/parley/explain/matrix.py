@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.control.claims.podclaims import PodClaim
+from parley.explain.claims import code_of
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.model import Cell, NodeRow
 from parley.explain.snapshot import Snapshot
@@ -100,7 +101,7 @@ def _present(
     claim: PodClaim, node: str, answer: Answer | None, viable: frozenset[str], reported: ReportedAnswers
 ) -> Cell:
     if claim.problem is not None:
-        return Cell(claim.entry, None, claim.problem.code)
+        return Cell(claim.entry, None, code_of(claim.problem))
     if claim.holding is not None:
         here = claim.holding.reaches(node)
         return Cell(claim.entry, here, "allocated" if here else where(claim.holding.nodes))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.unit.explain.conftest import Play, explained, said
+from tests.unit.explain.conftest import Play, explained, helps, said
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
@@ -268,5 +268,38 @@ def test_a_pod_with_all_of_its_claims_waits_for_its_scheduler(play: Play) -> Non
         assert [remedy.text for remedy in told.remedies] == [
             "if it takes longer, see the pod's condition PodScheduled"
         ]
+
+    play(scenario)
+
+
+def test_a_claim_that_is_being_created_is_pending_and_nobody_has_to_create_it(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_pod("p", "one")
+        await asyncio.sleep(60)
+        told = await explained(world, "p")
+        assert (told.code, told.message) == (
+            "",
+            "the claim for 'gpu-0' is being created from template default/one",
+        )
+        assert [claim.state for claim in told.claims] == ["pending"]
+        assert "create the claim or template in the pod's namespace" not in helps(told)
+        (missing,) = said(told, "controller")
+        assert missing.startswith("has not reported on the pod for 60 s")
+
+    play(scenario)
+
+
+def test_a_controller_that_has_written_an_event_has_reported(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_class()
+        await world.add_claim("c")
+        await world.add_pod("q", claims=["c", "nope"])
+        await world.settle()
+        (note,) = said(await explained(world, "q"), "controller")
+        assert note.startswith("claim default/nope does not exist")
 
     play(scenario)
