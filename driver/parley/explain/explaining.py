@@ -174,7 +174,8 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
             "(`kubectl describe pod` shows their events)"
         )
     state = state_of(pod)
-    code, message = _why(snapshot, key, feasibility, scheduling) if state == "waits" else ("", "")
+    lacks = state == "waits" or (state == "bound" and _lacks_claims(pod, feasibility))
+    code, message = _why(snapshot, key, feasibility, scheduling) if lacks else ("", "")
     waits, status = state == "waits", scheduling.status if scheduling is not None else None
     return Explanation(
         namespace=meta.namespace,
@@ -225,6 +226,11 @@ def state_of(pod: Pod) -> str:
     if pod.spec.node_name:
         return "bound"
     return "gated" if pod.spec.scheduling_gates else "waits"
+
+
+def _lacks_claims(pod: Pod, feasibility: PodFeasibility) -> bool:
+    """Whether somebody put the pod on its node before its claims were allocated there."""
+    return pod.status.phase in ("", "Pending") and not feasibility.allocated
 
 
 def _since(pod: Pod, state: str) -> str:

@@ -60,7 +60,7 @@ class PodFeasibility:
     @property
     def allocated(self) -> bool:
         """Whether the pod has all of its claims."""
-        return all(claim.state(self._pod) is ClaimState.ALLOCATED for claim in self.claims)
+        return all(not c.problem and c.state(self._pod) is ClaimState.ALLOCATED for c in self.claims)
 
     @property
     def drivers(self) -> frozenset[str]:

@@ -114,6 +114,7 @@ def headline(explanation: Explanation) -> Text:
         )
         text.append(bound, style="green")
         text.append(f", {explanation.phase.lower()}" if explanation.phase else "")
+        text.append(f": {explanation.code}" if explanation.code else "")
     elif explanation.state == "ended":
         text.append(
             f" has ended ({explanation.phase.lower()})" + (f" on {explanation.node}" if explanation.node else "")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.unit.explain.conftest import Play, explained, helps, said
+from tests.unit.explain.conftest import Play, explained, helps, said, text_of
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
@@ -301,5 +301,39 @@ def test_a_controller_that_has_written_an_event_has_reported(play: Play) -> None
         await world.settle()
         (note,) = said(await explained(world, "q"), "controller")
         assert note.startswith("claim default/nope does not exist")
+
+    play(scenario)
+
+
+def test_a_pod_that_somebody_put_on_a_node_says_what_it_lacks_there(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_runs(world)
+        await world.add_claim("c")
+        await world.settle()
+        await world.add_pod("template", "one", nodeName="a")
+        await world.add_pod("absent", "one", nodeName="b")
+        await world.settle()
+        told = await explained(world, "template")
+        assert (told.state, told.code) == ("bound", "NothingViable")
+        assert "node a: claim gpu-0: 0 of 1 device free, 1 wanted" in told.message
+        assert "bound to a" in text_of(told).partition("\n")[0]
+        assert text_of(told).partition("\n")[0].endswith(", pending: NothingViable")
+        assert "node b: does not exist" in (await explained(world, "absent")).message
+
+        await world.delete_pod("runs")
+        await world.settle()
+        told = await explained(world, "template")
+        assert (told.state, told.code, told.message) == ("bound", "", "")
+
+        await world.publish("a", ["gpu-0", "gpu-1"])
+        await world.add_pod("uses", claims=["c"])
+        await world.settle()
+        await world.add_pod("named", claims=["c"], nodeName="a")
+        await world.settle()
+        told = await explained(world, "named")
+        assert (told.code, told.message.partition(":")[0]) == (
+            "ClaimInUse",
+            "claim default/c is not shareable and pod default/uses uses it",
+        )
 
     play(scenario)
