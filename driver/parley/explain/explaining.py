@@ -261,10 +261,10 @@ def _why(
         return reasons.BINDING, f"all of its claims are allocated, and scheduler {scheduler} has not bound it yet"
     if feasibility.problem or scheduling is not None:
         return "", feasibility.problem
-    return "", _unreported(snapshot, key)
+    return "", _unreported(snapshot, key, feasibility)
 
 
-def _unreported(snapshot: Snapshot, key: Key) -> str:
+def _unreported(snapshot: Snapshot, key: Key, feasibility: PodFeasibility) -> str:
     """Why no report of the controller's is shown."""
     if key in snapshot.undecodable_schedulings:
         why = _first_fault(snapshot.undecodable_schedulings[key])
@@ -272,6 +272,8 @@ def _unreported(snapshot: Snapshot, key: Key) -> str:
         return f"{text}: check whether there is a newer Parley"
     if POD_SCHEDULINGS in snapshot.blind:
         return "what the controller reported can't be read"
+    if feasibility.is_unasked:
+        return f"scheduler {feasibility.scheduler} found no node by its own filters, before it asked Parley"
     return "the controller has not reported on it yet"
 
 

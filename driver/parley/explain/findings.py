@@ -13,6 +13,7 @@ from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED, DEVICE_CLA
 from parley.api.resources import Resource
 from parley.control.claims import unused
 from parley.control.claims.podclaims import PodClaim
+from parley.explain.feasibility import is_unasked
 from parley.explain.model import PodFinding
 from parley.explain.snapshot import Snapshot
 from parley.explain.times import span
@@ -67,7 +68,7 @@ def findings(
     mirrors = [claim.mirror for claim in claims if claim.mirror is not None]
     return (
         *_unused(pod, claims),
-        *_controller(snapshot, pod, scheduling, events),
+        *_controller(snapshot, pod, scheduling, claims, events),
         *_unanswered(snapshot, scheduling, asked_at),
         *_failures(scheduling),
         *_scheduler(pod),
@@ -83,14 +84,21 @@ def _unused(pod: Pod, claims: Sequence[PodClaim]) -> Iterator[PodFinding]:
 
 
 def _controller(
-    snapshot: Snapshot, pod: Pod, scheduling: PodScheduling | None, events: Sequence[TimedEvent]
+    snapshot: Snapshot,
+    pod: Pod,
+    scheduling: PodScheduling | None,
+    claims: Sequence[PodClaim],
+    events: Sequence[TimedEvent],
 ) -> Iterator[PodFinding]:
+    """That it has done nothing for the pod."""
     key = (pod.metadata.namespace, pod.metadata.name)
     if scheduling is not None or snapshot.hides_scheduling(key):
         return
     if any(_is_about(pod, event) and _by(event) == "controller" for event in events):
         return
-    if pod.spec.node_name or pod.spec.scheduling_gates:
+    if any(claim.holding is not None and pod.metadata.uid in claim.holding.pods for claim in claims):
+        return
+    if pod.spec.node_name or pod.spec.scheduling_gates or is_unasked(pod):
         return
     seconds = snapshot.seconds_since(pod.metadata.creation_timestamp or "")
     since = f" for {span(seconds)}" if seconds is not None else ""

@@ -196,6 +196,8 @@ def _free_now(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[
     free = [node for node in nodes if node in now]
     if free:
         later = "check again in a moment, and, if it still waits, whether a controller leads (parley doctor)"
+        if feasibility.is_unasked:
+            later = "its scheduler checks more than Parley does, such as anti-affinity: see its message"
         text = f"{_nodes(free)} would be viable now: {later}"
         yield Remedy("node", text, (), tuple(free[:MOST]))
 

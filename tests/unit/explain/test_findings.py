@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.unit.explain.conftest import Play, explained, helps, said, text_of
-from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
 from parley.api.models import ClaimScheduling
@@ -265,6 +265,7 @@ def test_a_pod_with_all_of_its_claims_waits_for_its_scheduler(play: Play) -> Non
             "Binding",
             "all of its claims are allocated, and scheduler nobody has not bound it yet",
         )
+        assert not said(told, "controller")
         assert [remedy.text for remedy in told.remedies] == [
             "if it takes longer, see the pod's condition PodScheduled"
         ]
@@ -335,5 +336,22 @@ def test_a_pod_that_somebody_put_on_a_node_says_what_it_lacks_there(play: Play) 
             "ClaimInUse",
             "claim default/c is not shareable and pod default/uses uses it",
         )
+
+    play(scenario)
+
+
+def test_a_pod_whose_scheduler_did_not_ask_is_not_the_controllers_to_report_on(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        requests = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "100"}}}
+        await world.add_pod("p", "one", containers=[requests], schedulerName=SECOND_SCHEDULER)
+        await world.settle()
+        told = await explained(world, "p")
+        assert told.message == "scheduler parley found no node by its own filters, before it asked Parley"
+        assert not said(told, "controller")
+        assert "node a has what the claims request, but is not eligible: too little cpu left" in helps(told)
 
     play(scenario)
