@@ -28,6 +28,7 @@ from parley.explain.snapshot import Snapshot, read
 from parley.kube.cache import Key
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.clock import rfc3339
+from parley.scheduler.reporting import not_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +258,7 @@ def _why(
     if stranded is not None:
         return reasons.CLAIM_STRANDED, stranded.message
     if feasibility.allocated and snapshot.knows_claims:
-        scheduler = feasibility.scheduler
-        return reasons.BINDING, f"all of its claims are allocated, and scheduler {scheduler} has not bound it yet"
+        return reasons.BINDING, not_bound(feasibility.pod)
     if feasibility.problem or scheduling is not None:
         return "", feasibility.problem
     return "", _unreported(snapshot, key, feasibility)
@@ -273,7 +273,8 @@ def _unreported(snapshot: Snapshot, key: Key, feasibility: PodFeasibility) -> st
     if POD_SCHEDULINGS in snapshot.blind:
         return "what the controller reported can't be read"
     if feasibility.is_unasked:
-        return f"scheduler {feasibility.scheduler} found no node by its own filters, before it asked Parley"
+        scheduler = feasibility.pod.spec.scheduler_name
+        return f"scheduler {scheduler} found no node by its own filters, before it asked Parley"
     return "the controller has not reported on it yet"
 
 

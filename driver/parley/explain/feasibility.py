@@ -47,11 +47,11 @@ def is_unasked(pod: Pod) -> bool:
 
 
 class PodFeasibility:
-    """About one pod. `claims` are its claims as the controller gathers them."""
+    """About one `pod`. `claims` are its claims as the controller gathers them."""
 
     def __init__(self, snapshot: Snapshot, pod: Pod) -> None:
         self._snapshot = snapshot
-        self._pod = pod
+        self.pod = pod
         self.claims: Sequence[PodClaim] = gather(snapshot.state, pod)
         self.pending = [c for c in self.claims if not c.problem and c.state(pod) is ClaimState.PENDING]
         self._by_node: dict[str, list[PodReference]] | None = None
@@ -65,22 +65,17 @@ class PodFeasibility:
     @property
     def namespace(self) -> str:
         """The pod's."""
-        return self._pod.metadata.namespace
+        return self.pod.metadata.namespace
 
     @property
     def is_unasked(self) -> bool:
         """Whether the pod's scheduler found no node before it asked Parley."""
-        return is_unasked(self._pod)
-
-    @property
-    def scheduler(self) -> str:
-        """The name of the pod's."""
-        return self._pod.spec.scheduler_name
+        return is_unasked(self.pod)
 
     @property
     def allocated(self) -> bool:
         """Whether the pod has all of its claims."""
-        return all(not c.problem and c.state(self._pod) is ClaimState.ALLOCATED for c in self.claims)
+        return all(not c.problem and c.state(self.pod) is ClaimState.ALLOCATED for c in self.claims)
 
     @property
     def drivers(self) -> frozenset[str]:
@@ -117,7 +112,7 @@ class PodFeasibility:
 
     def _candidates(self) -> CandidateNodes:
         classes = [claim.class_ for claim in self.claims if claim.class_ is not None]
-        return CandidateNodes(self._snapshot.state, self._pod, classes, common_nodes(self.claims), discreet=False)
+        return CandidateNodes(self._snapshot.state, self.pod, classes, common_nodes(self.claims), discreet=False)
 
     def with_room(self, nodes: Sequence[str]) -> frozenset[str]:
         """Of the nodes those that every driver that can be asked finds viable. One question about many nodes: a
@@ -135,12 +130,12 @@ class PodFeasibility:
     def preemption(self) -> Plan | None:
         """Whose claims would be taken for the pod; None if nobody's, or if nobody's need to be."""
         state = self._snapshot.state
-        drivers = may_take(state, self._pod, self._demand, self.claims)
+        drivers = may_take(state, self.pod, self._demand, self.claims)
         if self.problem or not drivers or self.doing([node.metadata.name for node in self._snapshot.nodes]):
             return None
         try:
-            evicts = self._pod.spec.scheduler_name == _DEFAULT_SCHEDULER and may_preempt(state.cluster, self._pod)
-            preemptor = Preemptor(self._pod, self.claims, self._demand, drivers, evicts)
+            evicts = self.pod.spec.scheduler_name == _DEFAULT_SCHEDULER and may_preempt(state.cluster, self.pod)
+            preemptor = Preemptor(self.pod, self.claims, self._demand, drivers, evicts)
             return ClaimVictims(state, preemptor).plan()
         except DriverFault:
             return None
@@ -153,12 +148,12 @@ class PodFeasibility:
         """Other pods that are on the node, or hold something of the same drivers that is of use there."""
         on_node = [reference(pod) for pod in self._snapshot.on_node.get(node, ())]
         found = dict.fromkeys([*self._holding().get(node, ()), *on_node])
-        return [pod for pod in found if pod.uid != self._pod.metadata.uid]
+        return [pod for pod in found if pod.uid != self.pod.metadata.uid]
 
     def all_holders(self) -> list[PodReference]:
         """Other pods that hold something of the same drivers, anywhere."""
         found = dict.fromkeys(pod for pods in self._holding().values() for pod in pods)
-        return [pod for pod in found if pod.uid != self._pod.metadata.uid]
+        return [pod for pod in found if pod.uid != self.pod.metadata.uid]
 
     def _holding(self) -> dict[str, list[PodReference]]:
         """Who holds something of the drivers, by the nodes where it is of use; "" is everywhere."""

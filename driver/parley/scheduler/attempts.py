@@ -27,6 +27,9 @@ REPEATS = Backoff(first=0.5, longest=300.0)
 PATIENCE = Backoff(first=300.0, longest=4800.0)
 """For a pod that has all its claims to be bound, before they are taken back."""
 
+BOUND_SECONDS = 10.0
+"""So long a pod that has all its claims may take to be bound before its PodScheduling says so."""
+
 EVICTIONS = Backoff(first=60.0, longest=4800.0)
 """Before a pod that had others evicted, and was not bound, has others evicted again."""
 
@@ -179,6 +182,10 @@ class Attempt:
         if self.complete_since is None:
             self.complete_since = now
         return self.complete_since + PATIENCE.delay(self.unplaced + 1) - now
+
+    def until_late(self, now: float) -> float:
+        """In how many seconds the pod, which has all its claims, should have been bound."""
+        return (now if self.complete_since is None else self.complete_since) + BOUND_SECONDS - now
 
     def give_up_waiting(self) -> None:
         """The scheduler did not bind the pod in time."""

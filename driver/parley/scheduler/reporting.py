@@ -117,6 +117,11 @@ class PodReporter:
         if self._figures.goes_on(pod.metadata.uid, reasons.BINDING):
             log.info("allocated", pod=_name(pod), node=node)
 
+    def unbound(self, pod: Pod, attempt: Attempt) -> None:
+        """The pod has all its claims, and its scheduler has not bound it for a while."""
+        report = Report(attempt.outcome, attempt.drivers, "", reasons.BINDING, not_bound(pod))
+        self._publisher.want(reference(pod), report)
+
     def refused(self, pod: Pod, nodes: Iterable[str]) -> None:
         """The scheduler, or whoever cleared the allocation, does not want the pod on these nodes."""
         self._figures.goes_on(pod.metadata.uid)
@@ -156,6 +161,11 @@ class PodReporter:
         self._recorder.forget(pod.uid)
         self._warned.discard(pod.uid)
         self._figures.gone(pod.uid)
+
+
+def not_bound(pod: Pod) -> str:
+    """What is said of a pod that has all its claims and no node."""
+    return f"everything is allocated, and scheduler {pod.spec.scheduler_name} has not bound the pod yet"
 
 
 def _question(pod: Pod, attempt: Attempt) -> Question:

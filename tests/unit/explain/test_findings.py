@@ -263,7 +263,7 @@ def test_a_pod_with_all_of_its_claims_waits_for_its_scheduler(play: Play) -> Non
         told = await explained(world, "p")
         assert (told.code, told.message) == (
             "Binding",
-            "all of its claims are allocated, and scheduler nobody has not bound it yet",
+            "everything is allocated, and scheduler nobody has not bound the pod yet",
         )
         assert not said(told, "controller")
         assert [remedy.text for remedy in told.remedies] == [

@@ -10,7 +10,7 @@ from tests.unit.scheduler.grump import APART, add_grump
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, failing, no_trouble, slow
 
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.kube.client import Call, Conflict, Invalid
+from parley.kube.client import Call, Conflict, Invalid, NotFound
 from parley.scheduler.attempts import PATIENCE
 
 if TYPE_CHECKING:
@@ -304,5 +304,30 @@ def test_a_pod_that_is_not_placed_anywhere_is_tried_again_less_and_less_often(pl
         await world.add_pod("p0", "shelf", affinity=APART)
         await asyncio.sleep(24 * 3600.0)
         assert len(behaviour.allocated) <= 24
+
+    play(scenario)
+
+
+@pytest.mark.scheduling_paths("native")  # the second scheduler has claims allocated when it binds
+def test_a_pod_with_all_of_its_claims_that_is_not_bound_says_so(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await world.add_pod("p", "shelf", schedulerName="nobody")
+        await asyncio.sleep(9)
+        with pytest.raises(NotFound):
+            await world.scheduling("p")
+        await asyncio.sleep(2)
+        status = (await world.scheduling("p")).status
+        assert (status.waiting_for, status.message) == (
+            "Binding",
+            "everything is allocated, and scheduler nobody has not bound the pod yet",
+        )
+        assert await world.events_on("p") == []
+
+        target = {"target": {"apiVersion": "v1", "kind": "Node", "name": "a"}}
+        await world.client.create_subresource(PODS, "p", "binding", target, "default")
+        await world.settle()
+        scheduling = await world.scheduling("p")
+        assert (scheduling.spec.selected_node, scheduling.status.waiting_for) == ("a", "")
 
     play(scenario)

@@ -161,9 +161,13 @@ class NativePath:
         if pod.spec.node_name or any(claim.state(pod) is not ClaimState.ALLOCATED for claim in claims):
             return None
         attempt = self._pods.attempt(pod)
-        if (left := attempt.patience(now())) > 0:
-            return Requeue(left)
         unplaced = [claim.holding for claim in claims if claim.holding is not None]
+        if (left := attempt.patience(now())) > 0:
+            if (early := attempt.until_late(now())) > 0:
+                return Requeue(early)
+            if not any(holding.standalone for holding in unplaced):  # they read there which node is selected
+                self._reporter.unbound(pod, attempt)
+            return Requeue(left)
         result = await self._release(pod, claims, unplaced)
         attempt.give_up_waiting()
         self._state.nominations.end(pod.metadata.uid)
