@@ -27,8 +27,9 @@ REPEATS = Backoff(first=0.5, longest=300.0)
 PATIENCE = Backoff(first=300.0, longest=4800.0)
 """For a pod that has all its claims to be bound, before they are taken back."""
 
-BOUND_SECONDS = 10.0
-"""So long a pod that has all its claims may take to be bound before its PodScheduling says so."""
+BOUND_SECONDS = 60.0
+"""So long a pod that has all its claims may take to be bound before its PodScheduling says so: longer than a busy
+scheduler usually takes, because it costs a write more."""
 
 EVICTIONS = Backoff(first=60.0, longest=4800.0)
 """Before a pod that had others evicted, and was not bound, has others evicted again."""

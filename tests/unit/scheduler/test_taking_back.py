@@ -313,7 +313,7 @@ def test_a_pod_with_all_of_its_claims_that_is_not_bound_says_so(play: Any) -> No
     async def scenario(world: World) -> None:
         await begin(world, "a")
         await world.add_pod("p", "shelf", schedulerName="nobody")
-        await asyncio.sleep(9)
+        await asyncio.sleep(59)
         with pytest.raises(NotFound):
             await world.scheduling("p")
         await asyncio.sleep(2)
