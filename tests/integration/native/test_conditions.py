@@ -113,7 +113,7 @@ async def test_a_class_says_whether_its_driver_is_there_and_what_is_free(
     assert " ".join(shown[0].split()) == head
     gpu, other = (line.split() for line in shown[1:])
     assert gpu[:5] == ["gpu", "device.parley.dev", "True", "3", "2"]
-    assert gpu[6:] == ["false", "Optimistic", "Required", "Ready"]
+    assert gpu[6:] == ["false", "Optimistic", "Required", "InController"]
     assert other[:3] == ["other", "nobody.example.com", "False"]
     assert other[-1] == "DriverMissing"
 
