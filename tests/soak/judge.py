@@ -52,7 +52,7 @@ class Judge:
     """One look at the whole cluster. Devices are taken as the API says, or as `taken` does; `assumed` are nodes of
     pods, by UID, that count for them though they are not bound. `reserving`: claims reserve room on nodes.
     `in_memory` is what the leader knows to be taken, and `used` which named claims pods use where, by UID: of
-    claims that were forced away there is no other record."""
+    claims that were forced away there may be no other record."""
 
     def __init__(
         self,
@@ -102,7 +102,8 @@ class Judge:
         self._uses = {pod.uid: pod.uses for pod in invariants.pods.values() if pod.running}
         living = self._living = {pod.uid for pod in invariants.pods.values() if pod.alive}
         recorded = [*_recorded(self.claims.values(), living, self._needed)]
-        recorded += [one for one in in_memory if one[1].identity[1] in self._needed - there]
+        kept = self._needed | {uid for uid, use in self._used.items() if use.pods & living}
+        recorded += [one for one in in_memory if one[1].identity[1] in kept - there]
         self._taken = taken if taken is not None else [*_by_device(invariants.holds), *recorded]
         self._held = _held(self._taken)
 
