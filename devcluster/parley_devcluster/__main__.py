@@ -7,7 +7,7 @@ is spent once, in sight. On a machine that can't have one of these it says why; 
 import os
 import sys
 
-from parley_devcluster import binaries, debian, debian_image, versions
+from parley_devcluster import binaries, debian, debian_image, docker, versions
 from parley_devcluster.requirements import unmet
 
 
@@ -29,6 +29,10 @@ def main() -> int:
             debian.install_missing(packages=packages, who_needs=who_needs)
         except debian.PackagesMissing as error:
             reasons.append(str(error))
+    try:
+        docker.unpack()
+    except debian.PackagesMissing as error:
+        reasons.append(str(error))
     for reason in reasons:
         print(reason, file=sys.stderr)
     return 1 if reasons and os.environ.get("CI") == "true" else 0

@@ -20,6 +20,8 @@ from parley_devcluster.binaries import cache_directory
 
 PODMAN = "podman"
 ENGINES = ("docker", PODMAN, "nerdctl")
+BUILDKIT = {"DOCKER_BUILDKIT": "1"}
+"""Without it docker before 23 knows no secrets of a build."""
 
 _ANSWER = 20.0  # seconds for a question
 _WORK = 1800.0  # seconds for building or importing an image
@@ -103,7 +105,7 @@ def find(environment: Mapping[str, str] = os.environ, names: Sequence[str] = ENG
         if program is None:
             continue
         own = name == PODMAN and os.geteuid() == 0
-        engine = Engine(program, podman_settings(storage_folder(environment)) if own else {})
+        engine = Engine(program, podman_settings(storage_folder(environment)) if own else BUILDKIT)
         if engine.works():
             return engine
     return None

@@ -9,6 +9,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from parley_devcluster import debian_image
@@ -20,15 +22,22 @@ _OF_THIS_MACHINE = ("cache-dir", "find-links")
 def build(engine: Engine, checkout: Path, tag: str, base: str | None = None) -> None:
     """Build the image of a checkout, on a base of Debian's packages if none is named; raises `EngineError`."""
     chosen = base or debian_image.ensure(engine, debian_image.PYTHON)
-    with tempfile.TemporaryDirectory() as scratch:
-        settings = Path(scratch) / "pip.conf"
-        settings.write_text(pip_settings(_pip_config()))
+    with package_index() as secret:
         engine.run(
             "build",
             *("--file", str(checkout / "deploy" / "Dockerfile"), "--tag", tag, "--build-arg", f"BASE={chosen}"),
-            *("--network", "host", "--secret", f"id=pip.conf,src={settings}"),
+            *("--network", "host", *secret),
             str(checkout),
         )
+
+
+@contextmanager
+def package_index() -> Iterator[tuple[str, ...]]:
+    """The options of a build that takes packages from where pip on this machine takes them."""
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = Path(scratch) / "pip.conf"
+        settings.write_text(pip_settings(_pip_config()))
+        yield "--secret", f"id=pip.conf,src={settings}"
 
 
 def pip_settings(listed: str) -> str:

@@ -25,6 +25,7 @@ class Registry:
         app.router.add_patch(uploads + r"{number:\d+}", self._append)
         app.router.add_put(uploads + r"{number:\d+}", self._end)
         app.router.add_head(r"/v2/{name:.+}/blobs/{digest}", self._has)
+        app.router.add_get(r"/v2/{name:.+}/manifests/{tag}", self._named)
         app.router.add_put(r"/v2/{name:.+}/manifests/{tag}", self._name)
         runner = web.AppRunner(app)
         await runner.setup()
@@ -60,6 +61,10 @@ class Registry:
             return web.Response(status=400)
         self.blobs[digest] = content
         return web.Response(status=201, headers={"Location": request.path, "Docker-Content-Digest": digest})
+
+    async def _named(self, request: web.Request) -> web.Response:
+        content = self.manifests.get("{name}:{tag}".format(**request.match_info))
+        return web.Response(status=404) if content is None else web.Response(body=content)
 
     async def _name(self, request: web.Request) -> web.Response:
         content = await request.read()

@@ -29,6 +29,17 @@ def test_a_client_without_an_engine_does_not_work(tmp_path: Path) -> None:
     assert Engine(str(tmp_path / "absent"), {}).works() is False
 
 
+def test_docker_is_asked_for_its_builder_that_knows_secrets(tmp_path: Path) -> None:
+    client = tmp_path / "docker"
+    client.write_text("#!/bin/sh\n")
+    client.chmod(0o755)
+
+    found = engine.find({"PATH": str(tmp_path)})
+
+    assert found is not None
+    assert found.environment()["DOCKER_BUILDKIT"] == "1"
+
+
 def test_only_an_oci_archive_counts_as_a_saved_image(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").touch()
     client = tmp_path / "docker"
