@@ -281,6 +281,8 @@ class Publisher:
             return await self._patch(pod, {"spec": {"claims": [], "selectedNode": ""}})
         wanted = body(pod, report)
         if report.question is not None:
+            if not wanted["status"]["claims"]:
+                await self._drop_own_entries(pod, report.question)
             return await self._apply(pod, wanted)
         if (shown := self._shown((pod.namespace, pod.name))) is not None and shown.spec.claims:
             wanted["spec"]["claims"] = []
@@ -297,6 +299,18 @@ class Publisher:
         return await self._client.patch(
             POD_SCHEDULINGS, pod.name, wanted, pod.namespace, field_manager=FIELD_MANAGER
         )
+
+    async def _drop_own_entries(self, pod: PodReference, question: Question) -> None:
+        """Before an apply without any. It would leave null of a list in which nobody else has an entry, and the
+        API server takes no null for a kind of a CRD."""
+        shown = self._shown((pod.namespace, pod.name))
+        if shown is None or not shown.status.claims:
+            return
+        theirs = {(claim.entry, claim.driver) for claim in question.claims}
+        if any((entry.name, entry.driver_name) in theirs for entry in shown.status.claims):
+            return
+        meta = {"uid": shown.metadata.uid, "resourceVersion": shown.metadata.resource_version}
+        await self._patch(pod, {"metadata": meta, "status": {"claims": []}})
 
     async def _apply(self, pod: PodReference, wanted: dict[str, Any]) -> PodScheduling:
         """Beside the standalone drivers, who own their entries: whatever is missing is theirs."""
