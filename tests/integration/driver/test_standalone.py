@@ -188,3 +188,25 @@ async def test_when_the_controller_is_killed_between_selection_and_binding_its_s
     await team.parley_claim("named", lambda found: found.status.allocation is None, "holds nothing")
     await assert_each_has_its_tokens(team, ["generated", "late"])
     await assert_all_is_free(team, bindings, drivers, 3)
+
+
+async def test_the_question_goes_on_when_the_controllers_only_answer_leaves_it(
+    team: Namespace, bindings: Bindings, controllers: Replicas
+) -> None:
+    """Of a list from which the last entry is taken by an apply the API server leaves null."""
+    await controllers.lead()
+    await team.create(
+        resource_slice("fake-0", ["gpu-0"]), resource_class("gpus", "device.parley.dev", shareable=True)
+    )
+    await team.create(template("odd", "strange"), claim("common", "gpus"))
+    await team.create(pod("asks", templates={"odd": "odd"}, claims={"gpu": "common"}))
+    await team.waits("asks", reasons.CLASS_NOT_FOUND)
+    await team.create(resource_class("strange", STRANGER))
+    await team.scheduling("asks", lambda s: [e.name for e in s.status.claims] == ["gpu"], "has one answer")
+
+    await team.create(pod("takes", claims={"gpu": "common"}))
+    await bindings.all_of(["takes"])
+    without = await team.scheduling("asks", lambda s: not s.status.claims, "has no answer any more")
+    assert [asked.name for asked in without.spec.claims] == ["odd"]
+    await team.client.patch(CLASSES, "strange", {"driverName": "device.parley.dev"})
+    assert "0 of 1 device free" in await team.waits("asks", reasons.NOTHING_VIABLE)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from parley.api.resources import CLASSES
+from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 
 if TYPE_CHECKING:
@@ -42,9 +43,37 @@ def test_the_question_goes_on_without_the_claim_that_another_pod_was_allocated(p
         assert not scheduling.status.claims
         assert {reason for reason, _ in await world.events_on("p")} == {"ClassNotFound", "DriverNotAnswering"}
 
-        await world.client.patch(CLASSES, "far", {"driverName": TokensDriver.name, "parameters": {"pool": 1}})
-        await world.client.patch(CLASSES, "far", {"nodePart": "None"})
+        await world.client.patch(CLASSES, "far", pool)
         await world.settle()
         assert await world.node_of("p") == "a"
+
+    play(scenario)
+
+
+def test_a_class_that_goes_to_the_controller_and_back(play: Any) -> None:
+    """In between the controller empties the list of what they are asked, by another kind of write."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        pool = {"driverName": TokensDriver.name, "nodePart": "None", "parameters": {"pool": 1}}
+        await world.add_class("far", **pool)
+        await world.add_template("t", "far")
+        world.start_parley(drivers=[DeviceDriver()])
+        await world.add_pod("p", "t")
+        await asyncio.sleep(5)
+        await world.client.patch(CLASSES, "far", {"driverName": DeviceDriver.name})
+        await asyncio.sleep(5)
+        scheduling = await world.scheduling("p")
+        assert (scheduling.status.waiting_for, scheduling.spec.claims) == ("ParametersInvalid", ())
+        await world.client.patch(CLASSES, "far", {"driverName": TokensDriver.name})
+        await asyncio.sleep(5)
+        assert [claim.name for claim in (await world.scheduling("p")).spec.claims] == ["gpu-0"]
+
+        world.start_driver(TokensDriver())
+        await world.settle()
+        assert await world.node_of("p") == "a"
+        scheduling = await world.scheduling("p")
+        assert (scheduling.spec.claims, scheduling.status.waiting_for) == ((), "")
+        assert "WriteRefused" not in {reason for reason, _ in await world.events_on("p")}
 
     play(scenario)

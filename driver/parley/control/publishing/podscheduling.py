@@ -22,7 +22,7 @@ from parley.api.names import API_VERSION, DRIVERS_LABEL, FIELD_MANAGER, STANDALO
 from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.backoff import Backoff
 from parley.kube.cache import Key
-from parley.kube.client import AlreadyExists, Client, NotFound
+from parley.kube.client import AlreadyExists, Client, Invalid, NotFound
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.sdk import PodReference
@@ -281,8 +281,11 @@ class Publisher:
             return await self._patch(pod, {"spec": {"claims": [], "selectedNode": ""}})
         wanted = body(pod, report)
         if report.question is not None:
-            if not wanted["status"]["claims"]:
-                await self._drop_own_entries(pod, report.question)
+            try:
+                return await self._apply(pod, wanted)
+            except Invalid:
+                if not await self._empty_lists(pod, wanted, report.question):
+                    raise
             return await self._apply(pod, wanted)
         if (shown := self._shown((pod.namespace, pod.name))) is not None and shown.spec.claims:
             wanted["spec"]["claims"] = []
@@ -300,17 +303,26 @@ class Publisher:
             POD_SCHEDULINGS, pod.name, wanted, pod.namespace, field_manager=FIELD_MANAGER
         )
 
-    async def _drop_own_entries(self, pod: PodReference, question: Question) -> None:
-        """Before an apply without any. It would leave null of a list in which nobody else has an entry, and the
-        API server takes no null for a kind of a CRD."""
+    async def _empty_lists(self, pod: PodReference, wanted: dict[str, Any], question: Question) -> bool:
+        """Whether lists had entries that are wanted no more, nor anybody else's, and are empty now.
+
+        An apply that takes the last entry from a list that was written in another way before leaves null of it,
+        which the API server refuses for kinds of a CRD.
+        """
         shown = self._shown((pod.namespace, pod.name))
-        if shown is None or not shown.status.claims:
-            return
+        if shown is None:
+            return False
         theirs = {(claim.entry, claim.driver) for claim in question.claims}
-        if any((entry.name, entry.driver_name) in theirs for entry in shown.status.claims):
-            return
-        meta = {"uid": shown.metadata.uid, "resourceVersion": shown.metadata.resource_version}
-        await self._patch(pod, {"metadata": meta, "status": {"claims": []}})
+        answered = [(entry.name, entry.driver_name) for entry in shown.status.claims]
+        emptied: dict[str, Any] = {}
+        if shown.spec.claims and not wanted["spec"]["claims"]:
+            emptied["spec"] = {"claims": []}
+        if answered and not wanted["status"]["claims"] and theirs.isdisjoint(answered):
+            emptied["status"] = {"claims": []}
+        if emptied:
+            meta = {"uid": shown.metadata.uid, "resourceVersion": shown.metadata.resource_version}
+            await self._patch(pod, {"metadata": meta, **emptied})
+        return bool(emptied)
 
     async def _apply(self, pod: PodReference, wanted: dict[str, Any]) -> PodScheduling:
         """Beside the standalone drivers, who own their entries: whatever is missing is theirs."""
