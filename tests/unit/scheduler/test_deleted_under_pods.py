@@ -11,7 +11,7 @@ from tests.unit.scheduler.held_watch import HeldWatch
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.models import ClaimRelease
-from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, NODES, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, NODES, PODS
 from parley.kube.client import Call, Client
 
 if TYPE_CHECKING:
@@ -253,5 +253,35 @@ def test_a_claim_that_is_released_is_not_taken_over_from_a_mirror_that_is_gone(p
         assert await world.node_of("new") == "a"
         (held,) = world.ledger
         assert [user.name for user in held.pods.values()] == ["new"]
+
+    play(scenario)
+
+
+def test_what_a_bound_pod_holds_is_recorded_whatever_is_wrong_with_its_other_claims(play: Play) -> None:
+    """Otherwise the next leader would not know of it, and allocate it a second time."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=2)
+        await world.add_class()
+        await world.add_template()
+        await world.add_claim("disk")
+        world.start_parley()
+        await world.add_pod("p", "one", claims=["disk"])
+        await world.settle()
+        assert await world.node_of("p") == "a"
+
+        await world.client.delete(CLAIMS, "disk", "default")
+        mirror = BUILTIN_CLAIMS.untyped()
+        await world.client.delete(mirror, "disk", "default")
+        await world.client.patch(mirror, "disk", {"metadata": {"finalizers": None}}, "default")
+        await world.settle()
+        (generated,) = [found.metadata.name for found in await world.mirrors()]
+        cleared = {"status": {"allocation": None, "reservedFor": None}}
+        await world.client.patch(mirror, generated, cleared, "default", subresource="status")
+        await world.settle()
+        found = await world.mirror(generated)
+        assert found is not None
+        assert found.status.allocation is not None
+        assert [user.name for user in found.status.reserved_for] == ["p"]
 
     play(scenario)

@@ -91,7 +91,8 @@ class NativePath:
         problem = next((claim.problem for claim in claims if claim.problem is not None), None)
         problem = problem or out_of_turn(self._pods, self._allocator, self._state, pod, claims)
         if problem is not None:
-            return await self._stuck(pod, problem)
+            refused = await self._put_right(pod, [claim for claim in claims if claim.problem is None])
+            return refused or await self._stuck(pod, problem)
         step = next_step((claim.state(pod) for claim in claims), bound=bool(pod.spec.node_name))
         match step:
             case Step.NOTHING if stale := [c for c in claims if c.claim and c.state(pod) is ClaimState.STALE]:
@@ -135,6 +136,17 @@ class NativePath:
         return bool(pod.spec.node_name) and any(
             claim.offer_ended for claim in claims if claim.state(pod) is ClaimState.OFFERED
         )
+
+    async def _put_right(self, pod: Pod, claims: Sequence[PodClaim]) -> Result:
+        """The bound pod may be using these, whatever is wrong with its others: their record must not be
+        missing when another controller leads. Returns what is next if the API server refuses it."""
+        step = next_step((claim.state(pod) for claim in claims), bound=True) if pod.spec.node_name else None
+        if step is Step.ADOPT:
+            self._adopt(pod, claims)
+        if step is not Step.WRITE:
+            return None
+        await self._placement.check_current(pod)
+        return await self._placement.write(pod, claims)
 
     async def _stuck(self, pod: Pod, problem: Problem) -> Result:
         self._state.nominations.end(pod.metadata.uid)
