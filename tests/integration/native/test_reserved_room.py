@@ -175,36 +175,40 @@ def granted(cluster: Cluster, values: Mapping[str, Any], *templates: str) -> Ite
     """These of the chart's templates, within the block."""
     shown = (argument for name in templates for argument in ("--show-only", f"templates/{name}.yaml"))
     manifest = chart(DEPLOY, values, *shown)
+    (words,) = [words for words in POLICIES if words in manifest]
     cluster.kubectl("apply", "-f", "-", stdin=manifest)
-    refuses(cluster, True)
+    refuses(cluster, words)
     yield
     cluster.kubectl("delete", "-f", "-", stdin=manifest)
-    refuses(cluster, False)
+    refuses(cluster, "")
 
 
 CONTAINERS: Manifest = {"containers": [container("main", "true")]}
 PLAIN: Manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mine"}, "spec": CONTAINERS}
 
 
-def refuses(cluster: Cluster, expected: bool) -> None:
-    """Return when the API server has learned of the policy, or that it is gone."""
+POLICIES = ("can create and delete only pods", "can create only pods")
+"""What the policy of that name says without a scheduler beside the controller, and with one."""
+
+
+def refuses(cluster: Cluster, expected: str) -> None:
+    """Return when the API server has learned of the policy that says this, or that there is none any more: one
+    that a test before applied may still be in force."""
     deadline = time.monotonic() + LIMIT
-    while refused(cluster) is not expected:
-        assert time.monotonic() < deadline, (
-            f"the admission policy is {'not yet' if expected else 'still'} in force"
-        )
+    while (found := refused(cluster)) != expected:
+        assert time.monotonic() < deadline, f"the admission policy in force says {found!r}, not {expected!r}"
 
 
-def refused(cluster: Cluster) -> bool:
-    """Whether the policy keeps the controller's account from making other pods."""
+def refused(cluster: Cluster) -> str:
+    """How the policy keeps the controller's account from making other pods; "" if it does not."""
     account = f"system:serviceaccount:{HOME}:{CONTROLLER}"
     try:
         cluster.kubectl(
             "create", "--as", account, "-n", HOME, "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(PLAIN)
         )
     except ClusterError as error:
-        return "only pods with the scheduling gate" in str(error)
-    return False
+        return next((words for words in POLICIES if words in str(error)), "")
+    return ""
 
 
 def ordinary(name: str, cpus: int | str = 1) -> Manifest:
