@@ -820,7 +820,7 @@ def test_for_a_pod_that_is_never_bound_few_are_evicted(play: Play) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1)
         await world.add_pod("urgent", "one", priority=10, schedulerName="asleep")
-        await world.settle()
+        await world.settle(20)
         for number in range(4 * 120):
             if not any(pod.metadata.name.startswith("low") for pod in (await world.client.list(PODS)).items):
                 await world.add_pod(f"low-{number}", "one")
