@@ -101,6 +101,9 @@ class Reconciler:
         """The state was restored. `unconfirmed` are the UIDs of pods that hold something by the API's record, and
         that the informer has not shown yet."""
         self._unconfirmed = set(unconfirmed)
+        for user in (user for holding in self._state.ledger for user in holding.pods.values()):
+            if user.uid in self._unconfirmed:
+                self._noted[user.namespace, user.name].add(user.uid)
         for path in self._paths:
             path.resume()
 

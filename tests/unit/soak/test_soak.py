@@ -109,6 +109,11 @@ FOUND = {
     "a late question to a node was never answered": (5005, 59),
     "a pod waited behind one whose scheduler left the free node out": (5201, 13),
     "a pod waited for the turn of one that had come to wait for another claim": (11, 6),
+    "a pod of which nothing was seen after a restart was remembered when its claim had gone": (87047, 1),
+    "what a standalone driver is asked could not be written without the last answer from the controller": (
+        87032,
+        51,
+    ),
 }
 """All of them without priorities, which worlds did not have then."""
 
