@@ -101,6 +101,10 @@ OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
 """Set by an administrator on a node that is shut down: nothing runs there, whatever its kubelet last reported."""
 
 
+EXTENDER_SAYS: Final = "Parley: "
+"""What the extender answers a scheduler begins so, and stands in that scheduler's message."""
+
+
 def driver_finalizer(driver: str) -> str:
     """What a standalone driver puts on a claim before it allocates anything for it."""
     return f"{driver}/deletion-protection"

@@ -20,12 +20,11 @@ from parley.control.objects.pod import done
 from parley.explain import matrix
 from parley.explain.claims import details, ours
 from parley.explain.errors import NothingToExplain, Unanswerable
-from parley.explain.feasibility import PodFeasibility
+from parley.explain.feasibility import PodFeasibility, is_unasked
 from parley.explain.findings import EVENTS, TimedEvent, findings, written_at
 from parley.explain.model import Explanation
 from parley.explain.remedies import remedies
 from parley.explain.snapshot import Snapshot, read
-from parley.kube.cache import Key
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.clock import rfc3339
 from parley.scheduler.reporting import not_bound
@@ -126,7 +125,7 @@ def waiting(snapshot: Snapshot) -> list[Waiting]:
             continue
         feasibility = PodFeasibility(snapshot, pod)
         if ours(snapshot, pod, feasibility.claims):
-            why = _why(snapshot, key, feasibility, _of(pod, snapshot.schedulings.get(key)))
+            why = _why(snapshot, feasibility, _of(pod, snapshot.schedulings.get(key)))
             classes = frozenset(claim.class_name for claim in feasibility.pending)
             created = pod.metadata.creation_timestamp or ""
             found.append(Waiting(created, pod.metadata.uid, "/".join(key), classes, *why))
@@ -176,7 +175,7 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
         )
     state = state_of(pod)
     lacks = state == "waits" or (state == "bound" and _lacks_claims(pod, feasibility))
-    code, message = _why(snapshot, key, feasibility, scheduling) if lacks else ("", "")
+    code, message = _why(snapshot, feasibility, scheduling) if lacks else ("", "")
     waits, status = state == "waits", scheduling.status if scheduling is not None else None
     return Explanation(
         namespace=meta.namespace,
@@ -242,9 +241,7 @@ def _since(pod: Pod, state: str) -> str:
     return pod.metadata.creation_timestamp or ""
 
 
-def _why(
-    snapshot: Snapshot, key: Key, feasibility: PodFeasibility, scheduling: PodScheduling | None
-) -> tuple[str, str]:
+def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodScheduling | None) -> tuple[str, str]:
     """The reason and message that the controller recorded. Before it has, or where nobody asked it, the first
     claim's problem, or that claims are where the pod can't go."""
     if scheduling is not None and scheduling.status.waiting_for:
@@ -261,20 +258,20 @@ def _why(
         return reasons.BINDING, not_bound(feasibility.pod)
     if feasibility.problem or scheduling is not None:
         return "", feasibility.problem
-    return "", _unreported(snapshot, key, feasibility)
+    return "", _unreported(snapshot, feasibility.pod)
 
 
-def _unreported(snapshot: Snapshot, key: Key, feasibility: PodFeasibility) -> str:
+def _unreported(snapshot: Snapshot, pod: Pod) -> str:
     """Why no report of the controller's is shown."""
+    key = (pod.metadata.namespace, pod.metadata.name)
     if key in snapshot.undecodable_schedulings:
         why = _first_fault(snapshot.undecodable_schedulings[key])
         text = f"PodScheduling {'/'.join(key)}, which has what the controller reported, can't be read: {why}"
         return f"{text}: check whether there is a newer Parley"
     if POD_SCHEDULINGS in snapshot.blind:
         return "what the controller reported can't be read"
-    if feasibility.is_unasked:
-        scheduler = feasibility.pod.spec.scheduler_name
-        return f"scheduler {scheduler} found no node by its own filters, before it asked Parley"
+    if is_unasked(pod):
+        return f"scheduler {pod.spec.scheduler_name} found no node by its own filters, before it asked Parley"
     return "the controller has not reported on it yet"
 
 

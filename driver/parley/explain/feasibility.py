@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from parley.api.builtin import Pod
-from parley.api.names import DEVICE_CLASS
+from parley.api.names import DEVICE_CLASS, EXTENDER_SAYS
 from parley.control.caches.usage import Share
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
@@ -31,9 +31,6 @@ from parley.sdk.referenced import NotRead
 _DEFAULT_SCHEDULER = "default-scheduler"
 """Known to be unmodified. Which pods Parley's second scheduler places only the controller knows."""
 
-_ANSWERED = "Parley: "
-"""What the extender answers begins so, and is in the second scheduler's message."""
-
 
 def is_unasked(pod: Pod) -> bool:
     """Whether the pod's scheduler may be the one that asks Parley, and found no node before that.
@@ -43,7 +40,7 @@ def is_unasked(pod: Pod) -> bool:
     if pod.spec.scheduler_name in ("", _DEFAULT_SCHEDULER):
         return False
     found = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.reason == "Unschedulable")
-    return any(DEVICE_CLASS not in c.message and _ANSWERED not in c.message for c in found)
+    return any(DEVICE_CLASS not in c.message and EXTENDER_SAYS not in c.message for c in found)
 
 
 class PodFeasibility:
@@ -66,11 +63,6 @@ class PodFeasibility:
     def namespace(self) -> str:
         """The pod's."""
         return self.pod.metadata.namespace
-
-    @property
-    def is_unasked(self) -> bool:
-        """Whether the pod's scheduler found no node before it asked Parley."""
-        return is_unasked(self.pod)
 
     @property
     def allocated(self) -> bool:

@@ -12,7 +12,7 @@ from parley.api import reasons
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.api.wording import counted, listed, noun_for
 from parley.explain.claims import held
-from parley.explain.feasibility import PodFeasibility
+from parley.explain.feasibility import PodFeasibility, is_unasked
 from parley.explain.matrix import ReportedAnswers, answered
 from parley.explain.model import Remedy
 from parley.explain.snapshot import Snapshot
@@ -196,7 +196,7 @@ def _free_now(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[
     free = [node for node in nodes if node in now]
     if free:
         later = "check again in a moment, and, if it still waits, whether a controller leads (parley doctor)"
-        if feasibility.is_unasked:
+        if is_unasked(feasibility.pod):
             later = "its scheduler checks more than Parley does, such as anti-affinity: see its message"
         text = f"{_nodes(free)} would be viable now: {later}"
         yield Remedy("node", text, (), tuple(free[:MOST]))

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 
 from parley.api import reasons
 from parley.api.builtin import DeviceClass, Pod
+from parley.api.names import EXTENDER_SAYS
 from parley.api.resources import DEVICE_CLASSES
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
@@ -37,7 +38,7 @@ from parley.sdk.checks import DriverFault
 BEST_SCORE = 10
 """What an extender may give a node at most (k8s.io/kube-scheduler/extender/v1, MaxExtenderPriority)."""
 
-_SOON = "Parley: an object that the pod needs is changing right now; the pod is tried again after that"
+_SOON = f"{EXTENDER_SAYS}an object that the pod needs is changing right now; the pod is tried again after that"
 
 
 class ExtenderPath:
@@ -322,5 +323,5 @@ def _message(problem: Problem, reported_in: str = "podscheduling") -> str:
     if problem.transient:
         return _SOON
     if problem.code == reasons.OTHER_SCHEDULER:
-        return f"Parley: {problem.message}"
-    return f"Parley: {problem.code}, see the pod's {reported_in}"
+        return f"{EXTENDER_SAYS}{problem.message}"
+    return f"{EXTENDER_SAYS}{problem.code}, see the pod's {reported_in}"

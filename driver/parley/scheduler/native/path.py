@@ -114,9 +114,7 @@ class NativePath:
             case Step.WRITE if not pod.spec.node_name and are_apart(claims):
                 return await self._release(pod, claims)
             case Step.WRITE:
-                if any(claim.holding is not None and claim.holding.written.is_known for claim in claims):
-                    await self._placement.check_current(pod)  # somebody removed what we wrote, perhaps with reason
-                return await self._placement.write(pod, claims)
+                return await self._write(pod, claims)
             case Step.ADOPT:
                 self._adopt(pod, claims)
                 return Requeue()
@@ -143,9 +141,11 @@ class NativePath:
         step = next_step((claim.state(pod) for claim in claims), bound=True) if pod.spec.node_name else None
         if step is Step.ADOPT:
             self._adopt(pod, claims)
-        if step is not Step.WRITE:
-            return None
-        await self._placement.check_current(pod)
+        return await self._write(pod, claims) if step is Step.WRITE else None
+
+    async def _write(self, pod: Pod, claims: Sequence[PodClaim]) -> Result:
+        if any(claim.holding is not None and claim.holding.written.is_known for claim in claims):
+            await self._placement.check_current(pod)  # somebody removed what we wrote, perhaps with reason
         return await self._placement.write(pod, claims)
 
     async def _stuck(self, pod: Pod, problem: Problem) -> Result:
