@@ -12,6 +12,7 @@ import pytest
 from tests.cluster.handouts import nothing_handed_out_twice
 from tests.cluster.manifests import resource_class, template
 from tests.cluster.namespace import Namespace
+from tests.cluster.node_plugins import workspace_plugins
 from tests.cluster.nodes import configure, prepared, specifications, wait_for_registration
 from tests.cluster.starting import DEPLOY, directory, require_machine, settle
 
@@ -71,3 +72,10 @@ async def team(cluster: Cluster, admin: Client) -> AsyncIterator[Namespace]:
     for node in cluster.nodes:
         assert prepared(node) == {}
         assert specifications(node) == []
+
+
+@pytest.fixture
+def places(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
+    """A folder for each node, with `root` and `state` of a plugin that serves workspaces."""
+    with workspace_plugins(cluster, tmp_path):
+        yield tmp_path

@@ -9,7 +9,6 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -21,16 +20,14 @@ from tests.cluster.manifests import (
     ordinary_claim,
     ordinary_class,
     pod,
-    resource_class,
     template,
 )
 from tests.cluster.namespace import Namespace
-from tests.cluster.node_plugins import offered, workspace_plugins
-from tests.cluster.workspaces import left
-from tests.support.attacked import SWAPS, attacker, seen
+from tests.cluster.workspaces import kept_workspaces, left
+from tests.support.attacked import SWAPS, attacker, bystander, seen
 
 from parley.api.resources import CLAIMS, PODS
-from parley.drivers.workspace import DISK, WorkspaceDriver
+from parley.drivers.workspace import WorkspaceDriver
 from parley_devcluster import Cluster, machine
 
 pytestmark = pytest.mark.cluster
@@ -55,29 +52,9 @@ grep ' /workspace ' /proc/mounts
 
 
 @pytest.fixture
-def places(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
-    """A folder for each node, with `root` and `state` of a plugin that serves workspaces."""
-    with workspace_plugins(cluster, tmp_path):
-        yield tmp_path
-
-
-@pytest.fixture
 def canary(tmp_path: Path) -> Path:
     """A tree that nobody may touch."""
-    folder = tmp_path / "canary"
-    (folder / "deep" / "deeper").mkdir(parents=True)
-    (folder / "deep" / "file").write_text("canary")
-    return folder
-
-
-async def begin(cluster: Cluster, team: Namespace) -> str:
-    """The name of a class whose claims are kept without users."""
-    for node in cluster.nodes:
-        await offered(team.client, node.name, [DISK], WorkspaceDriver.name)
-    name = f"hostile-{team.name}"
-    kept = {"whenUnused": {"keepSeconds": 600}}
-    await team.create(resource_class(name, WorkspaceDriver.name, shareable=True, **kept))
-    return name
+    return bystander(tmp_path / "canary")
 
 
 def directories(places: Path) -> list[Path]:
@@ -100,7 +77,9 @@ async def test_links_devices_and_giants_lead_nowhere_also_when_they_are_swapped_
     mounts, draw = set(machine.mounts_below(cluster.directory)), Random(SEED)
     first, *users = (f"task-{number}" for number in draw.sample(range(1000), USERS + 1))
     print(f"seed {SEED}: {first}, {users}, below {places}")
-    await team.create(claim("build", await begin(cluster, team), size=f"{draw.randint(1, 99)}Mi"))
+    await team.create(
+        claim("build", await kept_workspaces(cluster, team, shareable=True), size=f"{draw.randint(1, 99)}Mi")
+    )
     await team.create(pod(first, claims={"work": "build"}, script=UNTIL_FINISHED))
     await team.runs(first)
     before = seen(canary)
@@ -127,7 +106,7 @@ async def test_no_call_waits_until_a_great_many_files_are_removed(
     cluster: Cluster, team: Namespace, places: Path
 ) -> None:
     mounts = set(machine.mounts_below(cluster.directory))
-    await team.create(template("many", await begin(cluster, team), size="1Mi"))
+    await team.create(template("many", await kept_workspaces(cluster, team, shareable=True), size="1Mi"))
     await team.create(pod("hoards", templates={"work": "many"}, script=UNTIL_FINISHED))
     await team.runs("hoards")
     execute(cluster, team, "hoards", f"cd /workspace && mkdir sub && cd sub && seq {FILES} | xargs touch")
@@ -143,7 +122,7 @@ async def test_a_workspace_of_another_namespace_is_reached_neither_by_name_nor_b
     cluster: Cluster, team: Namespace, places: Path
 ) -> None:
     """Its directory's name is known to the thief, who may create any object of ordinary DRA."""
-    kind = await begin(cluster, team)
+    kind = await kept_workspaces(cluster, team, shareable=True)
     await team.create(claim("build", kind, size="1Mi"), pod("owner", claims={"work": "build"}))
     await team.runs("owner")
     (directory,) = directories(places)

@@ -10,7 +10,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -21,7 +21,7 @@ from tests.cluster.disturbances import kept_running
 from tests.cluster.inventory import Inventory, added, inventory
 from tests.cluster.manifests import UNTIL_FINISHED, claim, pod, resource_class
 from tests.cluster.namespace import Namespace
-from tests.cluster.node_plugins import offered, workspace_plugins
+from tests.cluster.node_plugins import offered
 from tests.cluster.workspaces import left
 
 from parley.api.resources import CLAIM_RELEASES, CLAIMS, PODS
@@ -41,13 +41,6 @@ LEASE = 25.0
 
 PATIENCE = 150.0
 """Seconds for a pod: a kubelet whose plugin was away tries again after pauses."""
-
-
-@pytest.fixture
-def places(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
-    """A folder for each node, with `root` and `state` of a plugin that serves workspaces."""
-    with workspace_plugins(cluster, tmp_path):
-        yield tmp_path
 
 
 @asynccontextmanager

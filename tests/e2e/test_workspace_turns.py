@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 from tests.cluster.containers import execute
 from tests.cluster.disturbances import kept_running
-from tests.cluster.manifests import claim, pod, resource_class
+from tests.cluster.manifests import claim, pod
 from tests.cluster.namespace import Namespace
-from tests.cluster.node_plugins import offered, workspace_plugins
 from tests.cluster.watching import until
-from tests.cluster.workspaces import left
+from tests.cluster.workspaces import kept_workspaces, left
 
 from parley.api.resources import CLAIM_RELEASES, CLAIMS, CONFIG_MAPS, PODS
-from parley.drivers.workspace import DISK, WorkspaceDriver
 from parley_devcluster import Cluster, machine
 from parley_devcluster.parley import CONTROLLER
 from parley_devcluster.second_scheduler import SCHEDULER_NAME
@@ -31,22 +29,6 @@ PATIENCE = 240.0
 REMOVED = 30.0
 """Seconds until nothing is left of a claim whose owner is gone."""
 NOW = "cut -d' ' -f1 /proc/uptime"
-
-
-@pytest.fixture
-def places(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
-    """A folder for each node, with `root` and `state` of a plugin that serves workspaces."""
-    with workspace_plugins(cluster, tmp_path):
-        yield tmp_path
-
-
-async def begin(cluster: Cluster, team: Namespace, *, shareable: bool) -> str:
-    """The name of a class whose claims are kept without users."""
-    for node in cluster.nodes:
-        await offered(team.client, node.name, [DISK], WorkspaceDriver.name)
-    name, kept = f"turn-{team.name}", {"whenUnused": {"keepSeconds": 600}}
-    await team.create(resource_class(name, WorkspaceDriver.name, shareable=shareable, **kept))
-    return name
 
 
 async def restart(cluster: Cluster, node: str) -> None:
@@ -67,7 +49,7 @@ async def test_tasks_have_it_one_after_the_other_in_the_order_in_which_they_came
     draw = Random(SEED)
     tasks = [f"task-{number}" for number in draw.sample(range(100), 5)]
     print(f"seed {SEED}: {tasks}, below {places}")
-    await team.create(claim("build", await begin(cluster, team, shareable=False), size="1Mi"))
+    await team.create(claim("build", await kept_workspaces(cluster, team, shareable=False), size="1Mi"))
     async with AsyncExitStack() as running:
         for name in (CONTROLLER, *(f"shelf-{node.name}" for node in cluster.nodes)):
             await running.enter_async_context(kept_running(cluster, name))
@@ -103,7 +85,7 @@ async def test_when_its_owner_is_deleted_in_the_middle_nothing_is_left_of_it(
     """Its tasks belong to the owner, too, as those of a workflow do."""
     mounts = set(machine.mounts_below(cluster.directory))
     tasks = [pod(name, claims={"work": "build"}) for name in ("task-a", "task-b")]
-    class_ = await begin(cluster, team, shareable=True)
+    class_ = await kept_workspaces(cluster, team, shareable=True)
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "run"}}
     uid = (await team.client.create(CONFIG_MAPS.untyped(), body, team.name))["metadata"]["uid"]
     for manifest in (claim("build", class_, size="1Mi"), *tasks):

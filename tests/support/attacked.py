@@ -28,6 +28,13 @@ while True:
 """Swaps directories of a tree for links to another one, and back, as fast as it can."""
 
 
+def bystander(folder: Path) -> Path:
+    """The folder, with a tree in it that nobody may touch."""
+    (folder / "deep" / "deeper").mkdir(parents=True)
+    (folder / "deep" / "file").write_text("canary")
+    return folder
+
+
 def seen(tree: Path) -> dict[str, tuple[int, ...]]:
     """What a removal, a change of mode or owner, or a write would change, of everything in the tree."""
     found = {}

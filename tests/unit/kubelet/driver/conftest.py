@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import pytest
+from tests.support.attacked import bystander
 
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
     """A tree that nobody may touch."""
-    folder = tmp_path / "outside"
-    (folder / "deep" / "deeper").mkdir(parents=True)
-    (folder / "deep" / "file").write_text("canary")
-    return folder
+    return bystander(tmp_path / "outside")
