@@ -62,6 +62,13 @@ CONDITION_ALLOCATED: Final = "parley.dev/allocated"
 CONDITION_DECLINED: Final = "parley.dev/declined"
 """Binding failure condition of a provisional allocation: the scheduler takes the claim back."""
 
+CONDITION_RECORDED: Final = "parley.dev/recorded"
+"""Binding condition of the allocation of an exclusive named claim: always True. The API has no binding failure
+conditions without one."""
+
+CONDITION_IN_USE: Final = "parley.dev/in-use"
+"""Binding failure condition of the same: True while a bound pod uses the claim and others wait for it."""
+
 RESERVATION_GATE: Final = "parley.dev/reservation"
 """Scheduling gate of a reservation pod: it never runs, and its nomination holds room on a node."""
 

@@ -16,8 +16,9 @@ from parley.api.resources import CLAIMS, POD_SCHEDULINGS, PODS
 from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Holding, Written
+from parley.control.objects import in_use, standin
 from parley.control.objects import mirror as mirrors
-from parley.control.objects import standin
+from parley.control.objects.pod import reference
 from parley.control.release.receipts import releasing_condition
 from parley.control.reservation_pods import ReservationPods
 from parley.control.state import State
@@ -85,9 +86,23 @@ class Records:
                 node_part=holding.node_part,
                 units=holding.units if holding.records_units else None,
             )
+            if holding.named and not holding.shareable and not holding.standalone:
+                body["allocation"] = in_use.with_condition(body["allocation"])
+                body["devices"] = in_use.says_free(body["allocation"], now)
         elif holding.offered:
             body["devices"] = mirrors.found_body(holding.driver, holding.allocation, holding.node, now)
         return body
+
+    async def mark_in_use(self, mirror: BuiltinClaim, holding: Holding, pod: Pod) -> None:
+        """Schedulers need not try other pods: the bound pod uses the claim, until the allocation is cleared.
+
+        Raises Conflict if the mirror is not as given any more, and Busy if the pod uses the claim no longer.
+        """
+        async with holding.lock:
+            if not holding.joinable or pod.metadata.uid not in holding.pods:
+                raise Busy
+            devices = in_use.says_in_use(mirror, reference(pod), rfc3339(self._clock()))
+            await self._mirrors.write(holding, mirror, {"devices": devices})
 
     async def _write_claim(self, holding: Holding) -> None:
         if (claim := self._claims.own(holding)) is not None and await self._asks_back(claim, holding):

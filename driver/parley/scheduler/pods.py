@@ -188,6 +188,10 @@ class Pods:
         place, key = next(kept, (limit, None))
         return key if place < limit else None
 
+    def keeps_out(self, topic: Topic) -> bool:
+        """Whether any pod is kept out by the topic."""
+        return any(_is_kept_out(line) for line, _, _ in self._lines.heads(topic))
+
     def stay(self, key: Key, line: Hashable, topics: Sequence[Topic], helps: Helps | None = None) -> None:
         """What the pod waits for is about to change: it keeps its place among those that wait for the same."""
         if not topics or not self._lines.hears_of(key, topics):

@@ -25,7 +25,7 @@ from parley.simulate.anti_affinity import Pod
 from parley.simulate.binding_cycle import bind
 from parley.simulate.extended_cycle import schedule
 from parley.simulate.extender_calls import Extender, ExtenderCalls, ExtenderFailed
-from parley.simulate.placement import binding_failed, place, unschedulable
+from parley.simulate.placement import place, unschedulable
 from parley.simulate.pod_claims import MOST_USERS, is_reserved, may_use, reserved_by_others
 from parley.simulate.preemption import preempt
 from parley.simulate.scheduler_cache import SchedulerCache
@@ -82,9 +82,7 @@ class KubeScheduler:
         claims = self._cache.claims_of(pod)
         if claims is None:
             return
-        if declined := [claim for claim in claims if binding_failed(claim)]:
-            await self._take_back(pod, declined)
-        elif refusal := _unusable(pod, claims):
+        if refusal := _unusable(pod, claims):
             await self._tell(pod, UNSCHEDULABLE, unschedulable(len(self._cache.nodes()), refusal))
         else:
             await self._place(pod, claims)

@@ -123,6 +123,8 @@ def _repelled(node: Node, forbidden: frozenset[tuple[str, str]]) -> str:
 
 
 def _usable(claim: BuiltinClaim, node: Node) -> bool:
+    if binding_failed(claim):
+        return False
     allocation = claim.status.allocation
     selector = allocation.node_selector if allocation else None
     return selector is None or matches(selector, node)

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator
+from parley.control.caches.indexes import named_claims
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
 from parley.control.ledger import Holding
+from parley.control.objects import in_use
 from parley.control.objects.pod import done, reference
 from parley.control.records import Records
 from parley.control.restoring import adopt
@@ -103,6 +105,7 @@ class NativePath:
             case Step.NOTHING:
                 self._pods.leave_line(key)
                 self._settled(pod, claims)
+                await self._mark_in_use(pod, claims)
                 return await self._unplaced(pod, claims)
             case Step.NEGOTIATE:
                 return await self._negotiator.negotiate(key, pod, claims)
@@ -148,12 +151,33 @@ class NativePath:
             await self._placement.check_current(pod)  # somebody removed what we wrote, perhaps with reason
         return await self._placement.write(pod, claims)
 
+    async def _mark_in_use(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """Others wait for what the bound pod uses: their schedulers need not try them."""
+        for claim in claims if pod.spec.node_name else ():
+            mirror, topic = claim.mirror, ("claim", pod.metadata.namespace, claim.name)
+            if mirror is None or claim.holding is None or not in_use.can_say(mirror):
+                continue
+            if claim.state(pod) is ClaimState.ALLOCATED and self._pods.keeps_out(topic):
+                await self._records.mark_in_use(mirror, claim.holding, pod)
+
+    def _ask_to_mark(self, pod: Pod) -> None:
+        """The pod waits for claims in use: it is marked with those that use them, and bound, that they are."""
+        for key in named_claims(pod):
+            mirror, holding = self._state.cluster.mirror(key), self._state.ledger.of_claim(*key)
+            if mirror is None or holding is None or not in_use.can_say(mirror):
+                continue
+            for user in holding.pods.values():
+                if user.uid != pod.metadata.uid:
+                    self._pods.look_again((user.namespace, user.name))
+
     async def _stuck(self, pod: Pod, problem: Problem) -> Result:
         self._state.nominations.end(pod.metadata.uid)
         if not pod.spec.node_name:
             await self._placement.release_all(pod)
             if problem.fails_pod:
                 return await self._placement.fail(pod, problem.code, problem.message, unchanged=True)
+        if problem.code == reasons.CLAIM_IN_USE:
+            self._ask_to_mark(pod)
         line = KeptOut(problem.message) if problem.transient else KeptOut((problem.code, *problem.topics))
         return wait(Blocked(problem, line))
 

@@ -1,0 +1,74 @@
+"""Tells schedulers that an exclusive named claim is in use, so that they do not try other pods in vain. Pure.
+
+Built-in resource allocation knows no exclusive claims. A scheduler finds a node for the next pod, is refused when
+it reserves the claim, and backs off for up to 10 s after such an error, whatever happens meanwhile. So the
+allocation has a binding failure condition, which is True while a bound pod uses the claim and others wait for it.
+To the scheduler the claim is not available on its node then, and the end of the allocation makes it try again at
+once: isClaimReadyForBinding and Filter in pkg/scheduler/framework/plugins/dynamicresources (v1.37.0). While the
+pod that uses the claim is not bound the condition is never True: it would keep that pod out.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from parley.api.builtin import BuiltinClaim, DeviceResult
+from parley.api.names import CONDITION_IN_USE, CONDITION_RECORDED
+from parley.sdk import PodReference
+
+
+def with_condition(allocation: Mapping[str, Any]) -> dict[str, Any]:
+    """The allocation, as it is to be written, with the condition; as it was if it has no device to bear it."""
+    devices = allocation["devices"]
+    if not devices["results"]:
+        return dict(allocation)
+    first, *others = devices["results"]
+    conditions = {"bindingConditions": [CONDITION_RECORDED], "bindingFailureConditions": [CONDITION_IN_USE]}
+    return {**allocation, "devices": {**devices, "results": [{**first, **conditions}, *others]}}
+
+
+def says_free(allocation: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
+    """`status.devices` for an allocation that is about to be written `with_condition`: a pod may be bound."""
+    results = allocation["devices"]["results"]
+    return [_device(result, _recorded(now)) for result in results if CONDITION_IN_USE in _failures(result)]
+
+
+def can_say(claim: BuiltinClaim) -> bool:
+    """Whether the claim's allocation has the condition, and it is not True yet."""
+    said = any(
+        condition.type == CONDITION_IN_USE and condition.status == "True"
+        for device in claim.status.devices
+        for condition in device.conditions
+    )
+    return _bearer(claim) is not None and not said
+
+
+def says_in_use(claim: BuiltinClaim, user: PodReference, now: str) -> list[dict[str, Any]]:
+    """`status.devices` of a claim that `can_say` so: other pods can't be bound until the allocation is cleared."""
+    bearer = _bearer(claim)
+    assert bearer is not None
+    names = {"driver": bearer.driver, "pool": bearer.pool, "device": bearer.device}
+    message = f"pod {user.namespace}/{user.name} uses the claim"
+    return [_device(names, _recorded(now), _condition(CONDITION_IN_USE, "InUse", message, now))]
+
+
+def _bearer(claim: BuiltinClaim) -> DeviceResult | None:
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    return next((result for result in results if CONDITION_IN_USE in result.binding_failure_conditions), None)
+
+
+def _failures(result: Mapping[str, Any]) -> list[str]:
+    return list(result.get("bindingFailureConditions") or ())
+
+
+def _device(names: Mapping[str, Any], *conditions: dict[str, str]) -> dict[str, Any]:
+    device = {part: names[part] for part in ("driver", "pool", "device")}
+    return {**device, "conditions": list(conditions)}
+
+
+def _recorded(now: str) -> dict[str, str]:
+    return _condition(CONDITION_RECORDED, "Recorded", "allocated and reserved by Parley", now)
+
+
+def _condition(kind: str, reason: str, message: str, now: str) -> dict[str, str]:
+    return {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}
