@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import structlog
+
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import PodScheduling, ResourceClaim
@@ -16,6 +18,7 @@ from parley.api.resources import CLAIMS, POD_SCHEDULINGS, PODS
 from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Holding, Written
+from parley.control.mirror_status import others, recorded, users
 from parley.control.objects import in_use, standin
 from parley.control.objects import mirror as mirrors
 from parley.control.objects.pod import reference
@@ -23,13 +26,15 @@ from parley.control.release.receipts import releasing_condition
 from parley.control.reservation_pods import ReservationPods
 from parley.control.state import State
 from parley.control.writes import ClaimWrites, MirrorWrites
-from parley.kube.client import AlreadyExists, Client, NotFound
+from parley.kube.client import AlreadyExists, Client, Forbidden, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
 from parley.sdk.claim_conditions import with_conditions
 from parley.sdk.recorded import NOTHING_ALLOCATED, allocation_record, driver_of_record
 
 T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
 
 _NOTHING: Mapping[str, Any] = {**NOTHING_ALLOCATED, "reservedFor": None, "keptUntil": None}
 """The status of a named claim that holds nothing."""
@@ -46,6 +51,8 @@ class Records:
         self._reservation_pods = reservation_pods
         self._mirrors = MirrorWrites(client, state.cluster)
         self._claims = ClaimWrites(client, state.cluster)
+        self._without_right: set[str] = set()
+        """Drivers whose `status.devices` this account may not write."""
 
     async def write(self, claims: Sequence[PodClaim]) -> None:
         """Record each claim's holding and its users. Safe to repeat.
@@ -63,35 +70,31 @@ class Records:
     async def _write(self, claim: PodClaim, holding: Holding) -> None:
         assert claim.mirror is not None
         async with holding.lock:
-            if not holding.joinable or (_others(claim.mirror, holding) and not mirrors.is_shareable(claim.mirror)):
+            if not holding.joinable or (others(holding, claim.mirror) and not mirrors.is_shareable(claim.mirror)):
                 raise Busy  # the scheduler let another pod in: that ours has ended is yet to be seen
             if holding.written is Written.NO:
                 holding.lists = self._cluster.lists
             if holding.named:
                 await self._write_claim(holding)
-            await self._mirrors.write(holding, claim.mirror, self._status(claim.mirror, holding))
+            await self._write_mirror(holding, claim.mirror)
             holding.written = Written.YES
 
-    def _status(self, mirror: BuiltinClaim, holding: Holding) -> dict[str, Any]:
-        body: dict[str, Any] = {"reservedFor": [*_users(holding), *_others(mirror, holding)]}
-        now = rfc3339(self._clock())
-        if mirror.status.allocation is None:
-            holding.offered = False
-            body["allocation"] = mirrors.allocation_body(
-                mirror,
-                holding.driver,
-                holding.allocation,
-                holding.available_on,
-                now,
-                node_part=holding.node_part,
-                units=holding.units if holding.records_units else None,
+    async def _write_mirror(self, holding: Holding, mirror: BuiltinClaim) -> None:
+        now, anew = rfc3339(self._clock()), mirror.status.allocation is None
+        guarded = anew and holding.named and not holding.shareable and not holding.standalone
+        guarded = guarded and holding.driver not in self._without_right
+        try:
+            await self._mirrors.write(holding, mirror, recorded(holding, mirror, now, guarded=guarded))
+        except Forbidden:
+            if not guarded:
+                raise
+            await self._mirrors.write(holding, mirror, recorded(holding, mirror, now, guarded=False))
+            self._without_right.add(holding.driver)
+            log.warning(
+                "the account may not write status.devices of the driver's claims, so that schedulers try pods in "
+                "vain that wait for an exclusive claim: give the driver's name in the chart's drivers.embedded",
+                driver=holding.driver,
             )
-            if holding.named and not holding.shareable and not holding.standalone:
-                body["allocation"] = in_use.with_condition(body["allocation"])
-                body["devices"] = in_use.says_free(body["allocation"], now)
-        elif holding.offered:
-            body["devices"] = mirrors.found_body(holding.driver, holding.allocation, holding.node, now)
-        return body
 
     async def mark_in_use(self, mirror: BuiltinClaim, holding: Holding, pod: Pod) -> None:
         """Schedulers need not try other pods: the bound pod uses the claim, until the allocation is cleared.
@@ -107,7 +110,7 @@ class Records:
     async def _write_claim(self, holding: Holding) -> None:
         if (claim := self._claims.own(holding)) is not None and await self._asks_back(claim, holding):
             raise Busy
-        status = {"reservedFor": _users(holding)}
+        status = {"reservedFor": users(holding)}
         await self._write_record(
             holding, status if holding.standalone else {**allocation_status(holding), **status}
         )
@@ -140,7 +143,7 @@ class Records:
         async with holding.lock:
             if await self._asks_back(claim, holding):
                 raise Busy
-            status = {**allocation_status(holding), "reservedFor": _users(holding)}
+            status = {**allocation_status(holding), "reservedFor": users(holding)}
             await self._claims.patch(claim, with_conditions(claim, status, rfc3339(self._clock())))
 
     async def set_conditions(
@@ -233,16 +236,16 @@ class Records:
     async def unreserve(self, holding: Holding, pod: PodReference) -> None:
         """The pod uses the holding no more. With the last pod the mirror's allocation goes, too: otherwise the
         scheduler, not Parley, would say who is next."""
-        users = [mirrors.consumer(user) for user in holding.pods.values() if user.uid != pod.uid]
+        still = [mirrors.consumer(user) for user in holding.pods.values() if user.uid != pod.uid]
         try:
-            if users:
+            if still:
                 await self._unreserve_mirror(holding, pod)
             else:
                 await self.clear_mirror(holding)
                 holding.written = Written.NO
             if holding.named:
                 # Nothing is reserved in a record that has yet to show the allocation.
-                left = {"reservedFor": users, **_kept(holding)}
+                left = {"reservedFor": still, **_kept(holding)}
                 await self._claims.write(holding, left if self.shows_allocation(holding) else {})
         except NotFound:
             pass  # the claim was forced away
@@ -387,17 +390,3 @@ def _stands_for(mirror: BuiltinClaim, holding: Holding) -> bool:
     """Whether the mirror is one that the holding was, or may have been, recorded in."""
     same = mirrors.owned_by(mirror, holding.uid) if holding.named else mirror.metadata.uid == holding.uid
     return same or mirrors.owner_pod_uid(mirror) in holding.pods
-
-
-def _others(mirror: BuiltinClaim, holding: Holding) -> list[dict[str, str]]:
-    """Whom others let in: the scheduler and the claim controller reserve what is allocated, too."""
-    users = mirror.status.reserved_for if holding.named else ()
-    return [
-        mirrors.consumer(PodReference(holding.namespace, user.name, user.uid))
-        for user in users
-        if user.uid not in holding.pods
-    ]
-
-
-def _users(holding: Holding) -> list[dict[str, str]]:
-    return [mirrors.consumer(pod) for pod in holding.pods.values()]

@@ -119,8 +119,9 @@ class Attempt:
     evicted pods there for this one; since `reserved_since` it has reserved them and names none. Once it refused a
     node it gets to choose wherever it can (`exact`). Since `complete_since` the pod has all its claims; `unplaced`
     is how often they were taken back because it was not bound, `gave_way` how often it gave way to others in a
-    row; until `turn_kept_until` others give way to it while its parameters are read. What others gave up for it on
-    a node is kept for it until `kept`. It pauses after `refusals` of everything
+    row; `tried`: its scheduler tries it though a claim that it needs is in use; until `turn_kept_until` others
+    give way to it while its parameters are read. What others gave up for it on a node is kept for it until `kept`.
+    It pauses after `refusals` of everything
     that was offered, `failures` to allocate, `evictions` of others for it, and `creations` of claims for it;
     without a pause after failures two pods could wake each other for ever by what each releases. Times are on
     the event loop's clock.
@@ -142,6 +143,7 @@ class Attempt:
     complete_since: float | None = None
     unplaced: int = 0
     gave_way: int = 0
+    tried: bool = False
     turn_kept_until: float | None = None
     kept: dict[str, float] = field(default_factory=dict)
     refusals: Pauses = field(default_factory=lambda: Pauses(REFUSALS))

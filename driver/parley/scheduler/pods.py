@@ -188,9 +188,11 @@ class Pods:
         place, key = next(kept, (limit, None))
         return key if place < limit else None
 
-    def keeps_out(self, topic: Topic) -> bool:
-        """Whether any pod is kept out by the topic."""
-        return any(_is_kept_out(line) for line, _, _ in self._lines.heads(topic))
+    def tried_in_vain(self, topic: Topic) -> bool:
+        """Whether the topic keeps out any pod that its scheduler tries all the same."""
+        lines = (line for line, _, _ in self._lines.heads(topic) if _is_kept_out(line))
+        pods = (self._cluster.pod(key) for line in lines for key in self._lines.members(line))
+        return any(pod is not None and self.attempt(pod).tried for pod in pods)
 
     def stay(self, key: Key, line: Hashable, topics: Sequence[Topic], helps: Helps | None = None) -> None:
         """What the pod waits for is about to change: it keeps its place among those that wait for the same."""

@@ -67,6 +67,32 @@ def test_a_pod_that_is_bound_there_and_not_seen_makes_the_claim_stay() -> None:
     played(story)
 
 
+def test_a_pod_that_ran_with_it_and_ended_makes_it_stay_until_that_is_seen() -> None:
+    """It counts as a user then, from whose end the claim may be kept."""
+
+    async def story(world: World) -> None:
+        api = await Api(world).begin()
+        pod = await api.has("p", nodeName="node-1")
+        await api.client.patch(PODS, "p", {"status": {"phase": "Succeeded"}}, NAMESPACE, subresource="status")
+        api.reserved(after=(pod,))
+        api.reserved(pod)
+        with pytest.raises(Busy):
+            await api.users.check(api.holding)
+
+    played(story)
+
+
+def test_a_pod_that_is_gone_and_not_seen_to_be_may_have_run_with_it() -> None:
+    async def story(world: World) -> None:
+        api = await Api(world).begin()
+        pod = reference(await world.pod("p", claims=["c"]))
+        api.reserved(pod)
+        with pytest.raises(Busy):
+            await api.users.check(api.holding)
+
+    played(story)
+
+
 @pytest.mark.parametrize("spec", [{}, {"nodeName": "node-2"}], ids=["not bound", "bound elsewhere"])
 def test_a_pod_that_does_not_run_with_it_is_forgotten(spec: dict[str, Any]) -> None:
     async def story(world: World) -> None:

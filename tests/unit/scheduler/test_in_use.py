@@ -1,16 +1,18 @@
-"""An exclusive named claim that is in use: its allocation says so to schedulers, which leave other pods alone until it
-ends, and then try the next pod at once."""
+"""An exclusive named claim that is in use: its allocation says so to schedulers, which leave other pods alone
+until it ends, and then try the next pod at once."""
 
 import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
 from parley.api.builtin import Pod
 from parley.api.names import CONDITION_IN_USE
-from parley.api.resources import PODS
+from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.kube.client import Client, Forbidden
 from parley.kube.informer import Informer
 
 if TYPE_CHECKING:
@@ -24,13 +26,13 @@ TRIES = 3
 """Seconds and attempts: a scheduler may try a pod in vain before it can know better, after which it waits 1 s."""
 
 
-async def begin(world: World, **class_: Any) -> Behaviour:
+async def begin(world: World, client: Client | None = None, **class_: Any) -> Behaviour:
     behaviour = Behaviour(other=10)
     for node in ("n0", "n1"):
         await world.add_node(node)
     await add_shelf_class(world, **class_)
     await world.add_claim("common", "shelf")
-    world.start_parley(drivers=[ShelfDriver(behaviour)])
+    world.start_parley(client, drivers=[ShelfDriver(behaviour)])
     return behaviour
 
 
@@ -142,5 +144,29 @@ def test_a_shared_claim_says_nothing(play: Any) -> None:
         assert mirror.status.devices == []
         (result,) = mirror.status.allocation.devices.results  # type: ignore[union-attr]
         assert result.binding_failure_conditions == []
+
+    play(scenario)
+
+
+def test_without_the_right_to_say_so_claims_are_allocated_as_before(play: Any) -> None:
+    """A role that does not name a driver of the operator's own in `resourceclaims/driver`."""
+    asked: list[bool] = []
+
+    def refuse(call: NumberedCall) -> None:
+        status = (call.body or {}).get("status") or {} if call.resource == BUILTIN_CLAIMS and call.write else {}
+        if status.get("allocation"):
+            asked.append(bool(status.get("devices")))
+        if status.get("devices"):
+            raise Forbidden(403, "Forbidden", "cannot patch resourceclaims/driver: arbitrary-node:patch")
+
+    async def scenario(world: World) -> None:
+        await begin(world, FaultClient(world.server.client(), before=refuse))
+        for name in ("first", "second"):
+            await world.add_pod(name, claims=["common"])
+            await world.settle()
+        await world.delete_pod("first")
+        await world.settle()
+        assert (await world.pod("second")).status.phase == "Running"
+        assert asked == [True, False, False]
 
     play(scenario)

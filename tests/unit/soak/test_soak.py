@@ -114,6 +114,7 @@ FOUND = {
         87032,
         51,
     ),
+    "a kept claim was released as if unused after a pod had run with it and ended unseen": (87054, 49),
 }
 """All of them without priorities, which worlds did not have then."""
 

@@ -80,17 +80,17 @@ class UnseenUsers:
     async def check(self, holding: Holding) -> Collection[str]:
         """Before the holding ends: the nodes that may have it prepared for pods that came and went unseen.
 
-        Raises Busy if a pod is bound there, which the cache has yet to show.
+        Raises Busy if the cache has yet to show that a pod was bound there, or has gone: then it may be a user.
         """
         nodes: Collection[str] = ()
         for user in list(holding.unseen.values()):
             if not self._is_doubtful(holding, user):
                 continue
             pod = await live_pod(self._client, user)
-            if pod is not None and self._is_there(holding, pod):
-                raise Busy
             if pod is None and self._cached(user) is None:
                 nodes = holding.nodes or ()
+            elif pod is None or self._is_bound_there(holding, pod):
+                raise Busy
             else:
                 holding.unseen.pop(user.uid, None)
         return nodes
@@ -122,8 +122,11 @@ class UnseenUsers:
         return doubtful
 
     def _is_there(self, holding: Holding, pod: Pod) -> bool:
-        """Whether the pod is bound to a node where it may run with the holding."""
-        return bool(pod.spec.node_name) and holding.may_run_on(pod.spec.node_name) and not over(pod)
+        """Whether the pod is bound to a node where it may run with the holding, and has not ended."""
+        return self._is_bound_there(holding, pod) and not over(pod)
+
+    def _is_bound_there(self, holding: Holding, pod: Pod) -> bool:
+        return bool(pod.spec.node_name) and holding.may_run_on(pod.spec.node_name)
 
     def missed(self, holding: Holding) -> Collection[str]:
         """The nodes of pods that a scheduler may have let in and of which nothing was heard: they, or their

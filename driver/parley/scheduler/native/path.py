@@ -157,11 +157,12 @@ class NativePath:
             mirror, topic = claim.mirror, ("claim", pod.metadata.namespace, claim.name)
             if mirror is None or claim.holding is None or not in_use.can_say(mirror):
                 continue
-            if claim.state(pod) is ClaimState.ALLOCATED and self._pods.keeps_out(topic):
+            if claim.state(pod) is ClaimState.ALLOCATED and self._pods.tried_in_vain(topic):
                 await self._records.mark_in_use(mirror, claim.holding, pod)
 
     def _ask_to_mark(self, pod: Pod) -> None:
-        """The pod waits for claims in use: it is marked with those that use them, and bound, that they are."""
+        """The pod waits for claims in use: pods that use them, and are bound, see to it that this is said."""
+        self._pods.attempt(pod).tried = True
         for key in named_claims(pod):
             mirror, holding = self._state.cluster.mirror(key), self._state.ledger.of_claim(*key)
             if mirror is None or holding is None or not in_use.can_say(mirror):

@@ -1,0 +1,46 @@
+"""What the status of a mirror is to show of a holding: its allocation, and who uses it. Pure."""
+
+from typing import Any
+
+from parley.api.builtin import BuiltinClaim
+from parley.control.ledger import Holding
+from parley.control.objects import in_use
+from parley.control.objects.mirror import allocation_body, consumer, found_body
+from parley.sdk import PodReference
+
+
+def recorded(holding: Holding, mirror: BuiltinClaim, now: str, *, guarded: bool) -> dict[str, Any]:
+    """What to write of the status. `guarded`: a new allocation can say that it is in use."""
+    body: dict[str, Any] = {"reservedFor": [*users(holding), *others(holding, mirror)]}
+    if mirror.status.allocation is None:
+        holding.offered = False
+        body["allocation"] = allocation_body(
+            mirror,
+            holding.driver,
+            holding.allocation,
+            holding.available_on,
+            now,
+            node_part=holding.node_part,
+            units=holding.units if holding.records_units else None,
+        )
+        if guarded:
+            body["allocation"] = in_use.with_condition(body["allocation"])
+            body["devices"] = in_use.says_free(body["allocation"], now)
+    elif holding.offered:
+        body["devices"] = found_body(holding.driver, holding.allocation, holding.node, now)
+    return body
+
+
+def users(holding: Holding) -> list[dict[str, str]]:
+    """The holding's own, as in `status.reservedFor`."""
+    return [consumer(pod) for pod in holding.pods.values()]
+
+
+def others(holding: Holding, mirror: BuiltinClaim) -> list[dict[str, str]]:
+    """Whom others let in: the scheduler and the claim controller reserve what is allocated, too."""
+    reserved = mirror.status.reserved_for if holding.named else ()
+    return [
+        consumer(PodReference(holding.namespace, user.name, user.uid))
+        for user in reserved
+        if user.uid not in holding.pods
+    ]
