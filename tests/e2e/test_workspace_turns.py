@@ -40,13 +40,10 @@ async def restart(cluster: Cluster, node: str) -> None:
         await asyncio.to_thread(cluster.component(name).launch)
 
 
-@pytest.mark.parametrize(("scheduler", "restarts"), [("default-scheduler", True), (SCHEDULER_NAME, False)])
+@pytest.mark.parametrize("scheduler", ["default-scheduler", SCHEDULER_NAME])
 async def test_tasks_have_it_one_after_the_other_in_the_order_in_which_they_came_over_a_restart_of_everything(
-    cluster: Cluster, team: Namespace, places: Path, scheduler: str, restarts: bool
+    cluster: Cluster, team: Namespace, places: Path, scheduler: str
 ) -> None:
-    """How long a task waits after the one before it goes by its scheduler: an unmodified one tries again at
-    intervals of up to 10 s, the second one is told. It has no order over a restart: a new leader serves first
-    whom that scheduler asks about first."""
     draw = Random(SEED)
     tasks = [f"task-{number}" for number in draw.sample(range(100), 5)]
     print(f"seed {SEED}: {tasks}, below {places}")
@@ -60,8 +57,7 @@ async def test_tasks_have_it_one_after_the_other_in_the_order_in_which_they_came
             await team.create(pod(name, claims={"work": "build"}, script=script, schedulerName=scheduler))
             await asyncio.sleep(1.1)  # pods of one second have no order
         first = await team.pod(tasks[0], lambda one: one.status.phase in ("Running", "Succeeded"), "has begun")
-        if restarts:
-            await restart(cluster, first.spec.node_name)
+        await restart(cluster, first.spec.node_name)
         for name in tasks:
             await team.pod(name, lambda one: one.status.phase == "Succeeded", "is done", within=PATIENCE)
         await team.create(pod("look", claims={"work": "build"}))

@@ -67,8 +67,9 @@ class Memory:
         return all(not changes or int(cache._version or 0) >= changes[-1].version for cache, changes in histories)
 
     def could_serve(self) -> frozenset[str]:
-        """UIDs of the unbound pods of which its caches have everything that Kubernetes made for them, and whose
-        predecessors of the same name hold nothing any more: that is released first."""
+        """UIDs of the unbound pods of which its caches have everything that Kubernetes made for them, as its own
+        writes have left that, and whose predecessors of the same name hold nothing any more: that is released
+        first."""
         cluster, ledger = self.controller._base.state.cluster, self.controller.ledger
         found = (pod for pod in cluster.pods() if not pod.spec.node_name)
         return frozenset(
@@ -79,7 +80,8 @@ class Memory:
                 for holding in ledger.of_pod_name(pod.metadata.namespace, pod.metadata.name)
             )
             and all(
-                cluster.generated.of_entry(pod, entry.name)
+                (mirror := cluster.generated.of_entry(pod, entry.name)) is not None
+                and not cluster.own_writes.unseen(mirror.metadata)
                 for entry in pod.spec.resource_claims
                 if entry.resource_claim_template_name
             )

@@ -12,11 +12,11 @@ from typing import Any
 import structlog
 
 from parley.api import reasons
-from parley.api.builtin import Pod
 from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.ledger import Phase
 from parley.control.objects.mirror import is_mirror, owner_pod
+from parley.control.objects.pod import arrival
 from parley.control.release.receipts import of_lost_nodes
 from parley.control.restoring import count_unbound, restore
 from parley.control.takeover import persist, shut_out_former_leaders
@@ -168,7 +168,7 @@ class Controller:
                 self._base.queues.releases.add(holding.uid)
         for release in of_lost_nodes(self.cluster.releases()):
             self._base.queues.releases.add(release.spec.holding_uid)
-        for pod in sorted(self.cluster.pods(), key=_arrival):
+        for pod in sorted(self.cluster.pods(), key=arrival):
             self._parts.changes.enqueue(pod)
         for claim in self.cluster.claims():
             self._base.queues.claims.add((claim.metadata.namespace, claim.metadata.name))
@@ -177,8 +177,3 @@ class Controller:
         for mirror in self.cluster.mirrors():
             if is_mirror(mirror) and owner_pod(mirror) is None:
                 self._base.queues.claims.add((mirror.metadata.namespace, mirror.metadata.name))
-
-
-def _arrival(pod: Pod) -> tuple[str, str, str]:
-    """Who came first is served first, also by a new leader: by creation (to the second), then by name."""
-    return pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name

@@ -77,7 +77,6 @@ def test_256_pods_share_a_claim_and_the_next_gets_in_when_one_leaves(play: Any) 
     play(scenario)
 
 
-@pytest.mark.scheduling_paths("native")  # a scheduler with an extender has an order of its own
 @pytest.mark.parametrize("restarts", [False, True], ids=["", "after-restarts"])
 def test_an_exclusive_claim_is_handed_on_in_the_order_of_arrival(play: Any, restarts: bool) -> None:
     async def scenario(world: World) -> None:

@@ -219,13 +219,24 @@ def best(
     avoid: Set[str] = frozenset(),
     standalone: Mapping[str, Mapping[str, float]] | None = None,
 ) -> str:
-    """The viable node to select: the drivers' preferences decide, then the fewest pods, or the most where claims
-    are packed; `avoid` come last.
+    """The viable node to select, of which there is at least one. The rest as for `by_preference`."""
+    return by_preference(state, demand, viable, avoid, standalone)[0]
 
-    `standalone` has the preferences of standalone drivers. There is at least one viable node. Raises DriverFault.
+
+def by_preference(
+    state: State,
+    demand: Demand,
+    viable: Sequence[str],
+    avoid: Set[str] = frozenset(),
+    standalone: Mapping[str, Mapping[str, float]] | None = None,
+) -> Sequence[str]:
+    """The viable nodes, best first: the drivers' preferences decide, then the fewest pods, or the most where
+    claims are packed; `avoid` come last.
+
+    `standalone` has the preferences of standalone drivers. Raises DriverFault.
     """
     preferences = demand.scores(viable, standalone or {})
-    return ranked(viable, preferences, avoid, state.cluster.usage.pods, packed=demand.packs)[0]
+    return ranked(viable, preferences, avoid, state.cluster.usage.pods, packed=demand.packs)
 
 
 def class_topics(claims: Sequence[PodClaim]) -> list[Topic]:

@@ -19,6 +19,11 @@ def priority(pod: Pod) -> int:
     return pod.spec.priority or 0
 
 
+def arrival(pod: Pod) -> tuple[str, str, str]:
+    """Who came first is served first, also by a new leader: by creation (to the second), then by name."""
+    return pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name
+
+
 def reference(pod: Pod) -> PodReference:
     """Namespace, name and UID."""
     return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)

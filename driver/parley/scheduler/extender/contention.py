@@ -5,7 +5,8 @@ of several nodes an assumed pod takes one.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from itertools import takewhile
 
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClass
@@ -50,12 +51,23 @@ class LeastAssumed(ProposedNodes):
         yield from filter(self.fits, promised)
 
 
-def beside(assumed: AssumedPods, pod: PodReference, demand: Demand, ask: Ask) -> Ask:
-    """The same question, with answers that stay true wherever the assumed pods are bound."""
+def beside(
+    assumed: AssumedPods,
+    pod: PodReference,
+    demand: Demand,
+    ask: Ask,
+    best_first: Callable[[Sequence[str]], Sequence[str]] | None = None,
+) -> Ask:
+    """The same question, with answers that stay true wherever the assumed pods are bound. With `best_first` that
+    holds of the best viable node alone: the others are not looked at."""
 
     def answers(nodes: Sequence[str]) -> Answers:
         found = ask(nodes)
-        lost = _lost(assumed, pod, demand, viable_for_all(nodes, found))
+        viable = viable_for_all(nodes, found)
+        if best_first is None:
+            lost: Iterable[str] = _lost(assumed, pod, demand, viable)
+        else:
+            lost = takewhile(lambda node: _lost(assumed, pod, demand, (node,)), best_first(viable))
         return without(found, dict.fromkeys(lost, TAKEN))
 
     return answers

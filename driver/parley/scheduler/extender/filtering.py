@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 
 from parley.api import reasons
 from parley.api.builtin import Pod
@@ -12,6 +13,7 @@ from parley.control.decision.decide import (
     Search,
     admit,
     best,
+    by_preference,
     class_topics,
     none_viable,
     question,
@@ -21,6 +23,7 @@ from parley.control.decision.decide import (
 from parley.control.decision.demand import Demand, demand_of
 from parley.control.objects.pod import priority, reference
 from parley.control.state import State
+from parley.kube.cache import Key
 from parley.negotiation.rounds import Outcome, negotiate
 from parley.negotiation.states import ClaimState
 from parley.negotiation.waiting import Topic
@@ -151,7 +154,7 @@ class CandidateFilter:
             if claim.uid in meant:
                 return _in_use(claim, meant[claim.uid][0])
             if self._state.nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod)):
-                return _kept(claim, pod)
+                return not_yet((pod.metadata.namespace, claim.name))
         nodes = self.nodes(pod, claims, _only(claims, meant), names)
         pending = [claim for claim in pending if claim.uid not in meant]
         if not pending:
@@ -191,7 +194,12 @@ class CandidateFilter:
         attempt = self._pods.attempt(pod)
         enough = 1 + len(attempt.left)
         search = Search(nodes, attempt.excluded, bool(attempt.refused), self._candidates, enough, choosy)
-        asked = beside(self._assumed, reference(pod), demand, question(self._state, demand, search))
+        named = meant.union(claim.uid for claim in pending if claim.claim is not None)
+        only_best = bool(named) or (demand.packs and not choosy)
+        any_will_do = not attempt.left and self._state.nominations.of(pod.metadata.uid) is None
+        best_first = partial(by_preference, self._state, demand) if only_best and any_will_do else None
+        plain = question(self._state, demand, search)
+        asked = beside(self._assumed, reference(pod), demand, plain, best_first)
         outcome = survey(self._state, demand, search, asked)
         attempt.outcome, attempt.drivers = outcome, demand.drivers
         if not outcome.viable:
@@ -201,8 +209,7 @@ class CandidateFilter:
             return _hearing_of_victims(result) if takes else result
         viable = tuple(node for node in outcome.viable if node not in attempt.left) or outcome.viable
         viable = self._nominated(pod, viable) or viable
-        named = meant.union(claim.uid for claim in pending if claim.claim is not None)
-        if named or (demand.packs and not choosy):
+        if only_best:
             viable = (best(self._state, demand, viable),)
         assumed = AssumedPod(reference(pod), demand, frozenset(viable), self._units(demand, pending), named)
         return FilterResult(viable, assumed)
@@ -247,11 +254,11 @@ def _only(claims: Sequence[PodClaim], meant: Mapping[str, tuple[AssumedPod, str]
     return only
 
 
-def _kept(claim: PodClaim, pod: Pod) -> FilterResult:
-    """Others are evicted for a pod that asks for the claim, too."""
-    topic: Topic = ("claim", pod.metadata.namespace, claim.name)
-    problem = Problem(reasons.CLAIM_IN_USE, first_in_line(pod.metadata.namespace, claim.name), (topic,), True)
-    return FilterResult(blocked=Blocked(problem, (claim.uid, topic)))
+def not_yet(claim: Key) -> FilterResult:
+    """The claim is free, and another pod's turn."""
+    topic: Topic = ("claim", *claim)
+    problem = Problem(reasons.CLAIM_IN_USE, first_in_line(*claim), (topic,), True)
+    return FilterResult(blocked=Blocked(problem, ("its turn", topic)))
 
 
 def _in_use(claim: PodClaim, other: AssumedPod) -> FilterResult:

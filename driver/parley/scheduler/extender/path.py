@@ -12,7 +12,7 @@ from parley.api.names import EXTENDER_SAYS
 from parley.api.resources import DEVICE_CLASSES
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
-from parley.control.objects.pod import over, reference
+from parley.control.objects.pod import arrival, over, reference
 from parley.control.state import State
 from parley.control.telemetry.metrics import Metrics
 from parley.kube.cache import Key
@@ -20,13 +20,14 @@ from parley.scheduler.candidates import common_nodes
 from parley.scheduler.extender import wire
 from parley.scheduler.extender.assumed import AssumedPods
 from parley.scheduler.extender.binding import Binder
-from parley.scheduler.extender.filtering import ASSUMED, CandidateFilter, FilterResult
+from parley.scheduler.extender.filtering import ASSUMED, CandidateFilter, FilterResult, not_yet
 from parley.scheduler.extender.nodesets import Nodes, NodeSets
 from parley.scheduler.extender.notifications import Notifications
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.preempting import Preemptors
 from parley.scheduler.extender.rejections import Rejection, Rejections
 from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, Backed, Scope, unbacked
+from parley.scheduler.extender.turns import Turns
 from parley.scheduler.extender.unknown import UnknownPods
 from parley.scheduler.negotiator import Negotiator
 from parley.scheduler.placement import Placement
@@ -72,6 +73,7 @@ class ExtenderPath:
         self._rejections = Rejections(
             pods, self._posting, self._free, self._ask_standalone, self._preemptors.make_room
         )
+        self._turns = Turns(state, pods, scope, self._rejections)
         self._unknown = UnknownPods(state.cluster, self._never_there)
         self._monotonic = metrics.monotonic
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
@@ -130,6 +132,8 @@ class ExtenderPath:
             result = self._filtering.filter(pod, having, choosy=asked.choosy())
         except DriverFault as fault:
             return self._driver_failed(pod, nodes, fault)
+        if result.viable and (turn := self._turns.of_another(pod)) is not None:
+            return self._reject(pod, nodes, not_yet(turn.claim), lapses=turn.until)
         if not result.viable:
             self._preemptors.proposed(pod, self._sets.of(nodes))
             return self._reject(pod, nodes, result)
@@ -159,7 +163,9 @@ class ExtenderPath:
             return nodes
         return [node for node in nodes if wanted <= self._cluster.allocatable(node).keys()]
 
-    def _reject(self, pod: Pod, names: Sequence[str], result: FilterResult) -> bytes:
+    def _reject(
+        self, pod: Pod, names: Sequence[str], result: FilterResult, *, lapses: float | None = None
+    ) -> bytes:
         assert result.blocked is not None
         problem, line = result.blocked.problem, result.blocked.line
         self._pods.attempt(pod).extender.passed = False
@@ -173,7 +179,7 @@ class ExtenderPath:
         answer = self._sets.refusal(nodes, _message(problem, reported_in))
         revision = self._pods.revision(problem.topics)
         flags = result.undo, result.standalone, result.by_nodes
-        rejection = Rejection(nodes, answer, problem, revision, *flags, line)
+        rejection = Rejection(nodes, answer, problem, revision, *flags, line, lapses=lapses)
         self._rejections.add(pod, rejection)
         return answer
 
@@ -282,10 +288,10 @@ class ExtenderPath:
     def resume(self) -> None:
         """After the cluster was restored: pods that wait may have been refused by an earlier leader. Those without
         claims were if they had no room beside what is reserved; nobody else looks at them."""
-        for pod in self._cluster.pods():
-            if not self.owns(pod) or over(pod):
-                continue
+        owned = [pod for pod in self._cluster.pods() if self.owns(pod) and not over(pod)]
+        for pod in sorted(owned, key=arrival):
             if pod.spec.resource_claims:
+                self._pods.attempt(pod)  # its place is by arrival, not by when it is asked about
                 self._rejections.unasked(pod)
             elif self._ledger.reserves and not pod.spec.node_name:
                 self._rejections.unasked(pod)

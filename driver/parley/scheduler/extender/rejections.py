@@ -14,6 +14,7 @@ from parley.control.objects.pod import reference
 from parley.kube.cache import Key
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
+from parley.negotiation.waiting import Topic
 from parley.scheduler.claim_preemption import Postponed
 from parley.scheduler.extender.filtering import unusable
 from parley.scheduler.extender.nodesets import Nodes
@@ -26,7 +27,8 @@ NUDGE_SECONDS = 0.05
 """So long a scheduler gets to ask again by itself after a change."""
 
 UNASKED_SECONDS = 5.0
-"""So long a scheduler gets to ask a new leader about a pod that the one before may have refused."""
+"""So long a scheduler gets to ask about a pod after a change that it has learnt of, or a new leader about one that
+the leader before may have refused."""
 
 Negotiate = Callable[[Key, Pod, Sequence[PodClaim], Nodes], Awaitable[Result]]
 """Goes on with asking standalone drivers about some nodes, and lets them allocate on one."""
@@ -42,7 +44,8 @@ class Rejection:
     `nodes` are those that it asked about, `revision` is that of the topics of the problem. `undo`: what the pod
     holds has to be released before another answer is possible. `standalone`: standalone drivers are asked about
     the nodes. `nowhere`: claims could be allocated on none of the nodes, or there is no room. `until`: before that
-    time of the event loop's clock no other answer is given, and nobody is made to ask. `reported` is the problem
+    time of the event loop's clock no other answer is given, and nobody is made to ask. When it `lapses` another
+    answer may follow though nothing has changed. `reported` is the problem
     that the pod's user knows of.
     """
 
@@ -55,6 +58,7 @@ class Rejection:
     nowhere: bool = False
     line: Hashable = None
     until: float = 0.0
+    lapses: float | None = None
     reported: Problem | None = None
     outdated_at: float | None = None
     nudged: tuple[int, ...] | None = None
@@ -82,6 +86,11 @@ class Rejection:
         """Another answer follows: what this one was about need not be reported any more."""
         self.reported = self.problem
 
+    def is_outdated(self) -> None:
+        """Another answer would follow, if the scheduler asked: since now, unless that was known before."""
+        if self.outdated_at is None:
+            self.outdated_at = now()
+
     def nudge_in(self, pods: Pods, *, clear: bool) -> float | None:
         """In how many seconds the scheduler is to be made ask again; None if it knows, or was made to already.
 
@@ -90,10 +99,13 @@ class Rejection:
         """
         revision = pods.revision(self.problem.topics)
         ended = clear and self.passes and not self.problem.topics
-        if revision == self.nudged or (revision == self.revision and not ended):
+        left = self.lapses - now() if self.lapses is not None else None
+        if revision == self.nudged:
             return None
-        if self.outdated_at is None:
-            self.outdated_at = now()
+        if revision == self.revision and not ended and (left is None or left > 0):
+            return left
+        self.is_outdated()
+        assert self.outdated_at is not None
         return max(self.outdated_at + NUDGE_SECONDS - now(), self.until - now(), 0.0)
 
 
@@ -137,6 +149,18 @@ class Rejections:
         """This was answered."""
         self._rejected[pod.metadata.uid] = rejection
         self._pods.look_again((pod.metadata.namespace, pod.metadata.name))
+
+    def asked_until(self, pod: Pod, topic: Topic) -> float | None:
+        """Until when the scheduler may be about to ask about the pod, because the topic has changed since it did,
+        or because this process was not asked yet. None if it is not."""
+        due = self._unasked.get(pod.metadata.uid)
+        rejection = self._rejected.get(pod.metadata.uid)
+        if rejection is not None and topic in rejection.problem.topics:
+            if rejection.revision != self._pods.revision(rejection.problem.topics):
+                rejection.is_outdated()
+            if rejection.outdated_at is not None:
+                due = rejection.outdated_at + UNASKED_SECONDS
+        return due if due is not None and due > now() else None
 
     def drop(self, uid: str) -> None:
         """The pod is not rejected any more."""

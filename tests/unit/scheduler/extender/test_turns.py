@@ -1,0 +1,117 @@
+"""Whose turn it is with an exclusive claim that is free, whomever the scheduler asks about first."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.unit.scheduler.conftest import AWAY
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
+
+from parley.scheduler.extender.rejections import UNASKED_SECONDS
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+pytestmark = pytest.mark.scheduling_paths("extender")
+
+
+async def begin(world: World, **class_: Any) -> Behaviour:
+    """A pod uses the claim; `first` and `second` wait for it, in that order."""
+    behaviour = Behaviour(other=10)
+    await world.add_node("n")
+    await add_shelf_class(world, **class_)
+    await world.add_claim("common", "shelf")
+    world.start_parley(drivers=[ShelfDriver(behaviour)])
+    await world.add_pod("user", claims=["common"])
+    await world.settle()
+    for name in ("first", "second"):
+        await world.add_pod(name, claims=["common"], schedulerName=AWAY)
+        await asyncio.sleep(2)
+        await viable(world, name)
+    await world.settle()
+    return behaviour
+
+
+async def viable(world: World, name: str) -> bool:
+    """Whether the pod may go on the node: its scheduler asks."""
+    found = await world.ask("filter", await world.question(name, "n"))
+    return bool(found["NodeNames"])
+
+
+async def freed(world: World) -> None:
+    """The user's end is seen."""
+    await world.delete_pod("user")
+    await asyncio.sleep(1)
+
+
+def test_the_one_behind_is_refused_while_the_scheduler_is_about_to_ask_about_the_first(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await freed(world)
+        assert not await viable(world, "second")
+        assert await viable(world, "first")
+        assert not await viable(world, "second")
+
+    play(scenario)
+
+
+def test_the_turn_of_one_about_which_the_scheduler_does_not_ask_ends(play: Any) -> None:
+    """It finds no node for the first itself. Parley makes it ask about the second then."""
+
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await freed(world)
+        assert not await viable(world, "second")
+        before = (await world.pod("second")).metadata.annotations
+        await asyncio.sleep(UNASKED_SECONDS)
+        assert (await world.pod("second")).metadata.annotations != before
+        assert await viable(world, "second")
+
+    play(scenario)
+
+
+def test_one_of_a_higher_priority_does_not_wait(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.add_pod("urgent", claims=["common"], priority=5, schedulerName=AWAY)
+        await freed(world)
+        assert await viable(world, "urgent")
+
+    play(scenario)
+
+
+def test_one_that_waits_for_something_else_keeps_nobody_out(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.add_claim("other", "nowhere")
+        await world.add_pod("before", claims=["other", "common"], priority=5, schedulerName=AWAY)
+        await world.settle()
+        assert not await viable(world, "before")
+        await freed(world)
+        assert not await viable(world, "before")
+        assert await viable(world, "first")
+
+    play(scenario)
+
+
+def test_a_new_leader_goes_by_who_came_first(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world)
+        await restart(world, [ShelfDriver(behaviour)], after=1)
+        await world.delete_pod("user")
+        await asyncio.sleep(2)
+        assert not await viable(world, "second")
+        assert await viable(world, "first")
+
+    play(scenario)
+
+
+def test_a_shared_claim_is_joined_in_any_order(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, shareable=True)
+        await freed(world)
+        assert await viable(world, "second")
+
+    play(scenario)
