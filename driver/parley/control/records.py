@@ -70,6 +70,8 @@ class Records:
     async def _write(self, claim: PodClaim, holding: Holding) -> None:
         assert claim.mirror is not None
         async with holding.lock:
+            if not holding.pods:
+                raise Busy  # its pod has left it meanwhile
             if not holding.joinable or (others(holding, claim.mirror) and not mirrors.is_shareable(claim.mirror)):
                 raise Busy  # the scheduler let another pod in: that ours has ended is yet to be seen
             if holding.written is Written.NO:

@@ -81,6 +81,20 @@ def test_a_mirror_that_somebody_changed_since_is_not_written() -> None:
     played(story)
 
 
+def test_nothing_is_written_for_a_pod_that_has_left_the_claim_meanwhile() -> None:
+    """An immediate or kept claim stays allocated, and its mirror shows that for users alone."""
+
+    async def story(world: World) -> None:
+        pod = await world.pod()
+        claim, holding = await named(world, pod, shareable=False, immediate=True)
+        world.ledger.leave(holding, reference(pod))
+        with pytest.raises(Busy):
+            await world.records.write([claim])
+        assert (await world.the_mirror()).status.allocation is None
+
+    played(story)
+
+
 def test_what_others_reserved_is_not_cleared() -> None:
     async def story(world: World) -> None:
         claim, holding = await named(world, await world.pod(), shareable=True)

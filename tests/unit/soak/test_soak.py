@@ -115,6 +115,7 @@ FOUND = {
         51,
     ),
     "a kept claim was released as if unused after a pod had run with it and ended unseen": (87054, 49),
+    "a claim was shown as allocated for a pod that had left it meanwhile": (87065, 19),
 }
 """All of them without priorities, which worlds did not have then."""
 
