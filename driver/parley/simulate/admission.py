@@ -22,6 +22,7 @@ from parley.api.names import (
     driver_finalizer,
 )
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, Resource
+from parley.control.objects import in_use
 from parley.control.objects.mirror import is_mirror, is_shareable, owner_pod_uid
 
 Json = Mapping[str, Any]
@@ -40,10 +41,13 @@ class Rights:
     drivers: frozenset[str] = frozenset()
 
 
-def refusal(claim: BuiltinClaim, after: Sequence[Mapping[str, str]], *, allocates: bool = False) -> str:
-    """Why `status.reservedFor` of the claim can't become `after`, or "".
+def refusal(
+    claim: BuiltinClaim, after: Sequence[Mapping[str, str]], *, clears: bool = False, allocates: bool = False
+) -> str:
+    """Why `status.reservedFor` of the claim can't become `after`, or its allocation can't be cleared, or "".
 
-    `allocates`: the requester holds the verb `allocate`, as Parley does; scheduler and claim controller do not.
+    `clears`: the allocation goes, too. `allocates`: the requester holds the verb `allocate`, as Parley does;
+    scheduler and claim controller do not.
     """
     if not is_mirror(claim) or is_shareable(claim):
         return ""
@@ -68,6 +72,11 @@ def refusal(claim: BuiltinClaim, after: Sequence[Mapping[str, str]], *, allocate
             f"{title} is exclusive, and Parley decides which pod may use it: wait until it adds pod "
             f"{strangers[0]} to "
             "status.reservedFor, which takes the verb allocate on resourceclaims.parley.dev."
+        )
+    if clears and in_use.is_said(claim) and not allocates:
+        return (
+            f"{title} is in use, as condition parley.dev/in-use in status.devices says, and Parley clears "
+            "status.allocation when that has ended: wait, or grant the verb allocate on resourceclaims.parley.dev."
         )
     return ""
 

@@ -18,7 +18,7 @@ from typing import Any
 from parley.api.builtin import BuiltinClaim
 from parley.kube.backoff import Backoff
 from parley.kube.cache import Key
-from parley.kube.client import Client, Conflict, NotFound
+from parley.kube.client import Client, Conflict, Forbidden, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.kube.queue import WorkQueue, run_workers
 from parley.simulate.anti_affinity import Pod
@@ -146,6 +146,8 @@ class KubeScheduler:
                     await patch_claim(self._client, claim, cleared)
                 except (NotFound, Conflict):
                     pass  # the claim changed, which leads to another attempt
+                except Forbidden:
+                    pass  # upstream logs it; the pod waits for the claim
                 return
 
     async def _tell(self, pod: Pod, reason: str, message: str) -> None:

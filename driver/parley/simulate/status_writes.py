@@ -22,7 +22,8 @@ async def patch_pod(client: Client, pod: Pod, status: dict[str, Any]) -> None:
 
 async def patch_claim(client: Client, claim: BuiltinClaim, status: dict[str, Any]) -> BuiltinClaim:
     """Change a claim's status if it is still as given. Raises Conflict if not, Forbidden if a policy denies it."""
-    if why := refusal(claim, status.get("reservedFor") or ()):
+    clears = "allocation" in status and not status["allocation"]
+    if why := refusal(claim, status.get("reservedFor") or (), clears=clears):
         raise Forbidden(403, "Forbidden", why)
     body = {
         "metadata": {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version},

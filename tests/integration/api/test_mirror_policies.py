@@ -4,13 +4,16 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import orjson
 import pytest
 from tests.cluster.raw import raw
 
 from parley.api.names import DEVICE_CLASS
 from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.control.objects.in_use import says_free, says_in_use, with_condition
 from parley.kube.client import Forbidden
 from parley.kube.http import HttpClient
+from parley.sdk import PodReference
 from parley_devcluster import Cluster, ClusterError
 
 pytestmark = pytest.mark.cluster
@@ -192,6 +195,25 @@ async def test_others_may_clear_an_allocation(write: Write, exclusive: str, acco
     await write(exclusive, reserved(pod_a), CONTROLLER)
 
     assert await write(exclusive, CLEARED, account) == {}
+
+
+@pytest.mark.parametrize("account", [CLAIM_CONTROLLER, SCHEDULER])
+async def test_others_do_not_clear_what_is_said_to_be_in_use(
+    write: Write, exclusive: str, account: str, pod_a: Consumer
+) -> None:
+    """As the scheduler would do for a pod that waits, if the reservation of the pod that runs was lost."""
+    now = "2026-01-01T00:00:00Z"
+    body = with_condition(allocation("exclusive"))
+    status = {"allocation": body, "reservedFor": [pod_a], "devices": says_free(body, now)}
+    await write(exclusive, status, CONTROLLER)
+    mirror = BUILTIN_CLAIMS.decode(orjson.dumps({**claim("scanner", "exclusive"), "status": status}))
+    await write(exclusive, {"devices": says_in_use(mirror, PodReference("team", "a", "uid-a"), now)}, CONTROLLER)
+
+    with pytest.raises(Forbidden, match="is in use, as condition parley.dev/in-use in status.devices says"):
+        await write(exclusive, CLEARED, account)
+    left = await write(exclusive, {"reservedFor": None}, account)
+    assert (left.get("reservedFor"), bool(left["allocation"])) == (None, True)
+    assert await write(exclusive, CLEARED, CONTROLLER) == {}
 
 
 async def test_a_shareable_mirror_takes_several_pods(

@@ -8,7 +8,8 @@ from tests.cluster.namespace import Namespace, devices_of
 from tests.integration.native.conftest import Devices
 
 from parley.api import reasons
-from parley.api.builtin import BuiltinClaim
+from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.names import CONDITION_IN_USE
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.kube.client import ApiError
 from parley.sdk import Device
@@ -81,6 +82,39 @@ async def test_pods_use_an_exclusive_claim_one_after_the_other(team: Namespace, 
 
     await team.bound("second")
     assert users(await team.client.get(BUILTIN_CLAIMS, "mine", team.name)) == ["second"]
+
+
+async def test_the_scheduler_is_told_that_a_claim_is_in_use_and_tries_the_next_pod_no_more(
+    team: Namespace, devices: Devices
+) -> None:
+    """Otherwise it would try, be refused and back off for up to 10 s, whatever happens to the claim meanwhile."""
+    await devices(node_0=1, node_1=1)
+    await team.create(claim("mine"), pod("first", claims={"gpu": "mine"}))
+    await team.bound("first")
+    assert said_in_use(await team.client.get(BUILTIN_CLAIMS, "mine", team.name)) == []
+    await team.create(pod("second", claims={"gpu": "mine"}))
+
+    mirror = await team.claim("mine", lambda mirror: bool(said_in_use(mirror)), "is said to be in use")
+    assert said_in_use(mirror) == [f"pod {team.name}/first uses the claim"]
+    await team.pod(
+        "second", lambda one: "resourceclaim not available on the node" in _scheduler_says(one), "is left"
+    )
+
+    await team.finish("first")
+    await team.bound("second")
+    mirror = await team.claim("mine", lambda mirror: users(mirror) == ["second"], "is reserved for second")
+    assert said_in_use(mirror) == []
+
+
+def said_in_use(mirror: BuiltinClaim) -> list[str]:
+    """What is said about that."""
+    conditions = [condition for device in mirror.status.devices for condition in device.conditions]
+    return [one.message for one in conditions if one.type == CONDITION_IN_USE and one.status == "True"]
+
+
+def _scheduler_says(one: Pod) -> str:
+    """While the pod is in back-off after an error this is another reason."""
+    return next((c.message for c in one.status.conditions if c.reason == "Unschedulable"), "")
 
 
 async def test_a_claim_without_users_gives_its_device_back_and_can_be_deleted(

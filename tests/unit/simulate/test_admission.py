@@ -2,8 +2,9 @@
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
-from parley.api.builtin import BuiltinClaim
+from parley.api.builtin import AllocatedDeviceStatus, BuiltinClaim, Condition
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.simulate.admission import refusal
 
@@ -55,6 +56,25 @@ def test_a_reservation_does_not_pass_to_another_pod() -> None:
         "ResourceClaim team/gate is exclusive and reserved for pod a (UID uid-a); status.reservedFor cannot pass "
         "to pod b (UID uid-b) in one step: clear it first, when the first pod is gone."
     )
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_only_who_allocates_clears_what_is_said_to_be_in_use(says_so: bool) -> None:
+    mirror = in_use(claim("exclusive", "a")) if says_so else claim("exclusive", "a")
+    expected = (
+        "ResourceClaim team/gate is in use, as condition parley.dev/in-use in status.devices says, and Parley clears "
+        "status.allocation when that has ended: wait, or grant the verb allocate on resourceclaims.parley.dev."
+    )
+    assert refusal(mirror, [], clears=True) == (expected if says_so else "")
+    assert refusal(mirror, [], clears=False) == ""
+    assert refusal(mirror, [], clears=True, allocates=True) == ""
+
+
+def in_use(mirror: BuiltinClaim) -> BuiltinClaim:
+    """As its controller says."""
+    said = Condition("parley.dev/in-use", "True")
+    devices = [AllocatedDeviceStatus(driver="device.parley.dev", pool="n1", device="gpu-0", conditions=[said])]
+    return replace(mirror, status=replace(mirror.status, devices=devices))
 
 
 @pytest.mark.parametrize("owner", ["", "a"], ids=["named", "generated for another pod"])

@@ -5,7 +5,9 @@ it reserves the claim, and backs off for up to 10 s after such an error, whateve
 allocation has a binding failure condition, which is True while a bound pod uses the claim and others wait for it.
 To the scheduler the claim is not available on its node then, and the end of the allocation makes it try again at
 once: isClaimReadyForBinding and Filter in pkg/scheduler/framework/plugins/dynamicresources (v1.37.0). While the
-pod that uses the claim is not bound the condition is never True: it would keep that pod out.
+pod that uses the claim is not bound the condition is never True: it would keep that pod out. Where it is True a
+policy keeps the scheduler from clearing the allocation, as it does with a claim that it finds unavailable and
+reserved for nobody, which it is when the reservation was lost (`mirrors.yaml`).
 """
 
 from collections.abc import Mapping
@@ -34,12 +36,16 @@ def says_free(allocation: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
 
 def can_say(claim: BuiltinClaim) -> bool:
     """Whether the claim's allocation has the condition, and it is not True yet."""
-    said = any(
+    return _bearer(claim) is not None and not is_said(claim)
+
+
+def is_said(claim: BuiltinClaim) -> bool:
+    """Whether schedulers take the claim for in use."""
+    return any(
         condition.type == CONDITION_IN_USE and condition.status == "True"
         for device in claim.status.devices
         for condition in device.conditions
     )
-    return _bearer(claim) is not None and not said
 
 
 def says_in_use(claim: BuiltinClaim, user: PodReference, now: str) -> list[dict[str, Any]]:
