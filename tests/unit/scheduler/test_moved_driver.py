@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.conditions import condition
 
-from parley.api.resources import CLASSES
+from parley.api.names import driver_finalizer
+from parley.api.resources import CLAIMS, CLASSES
 from parley.drivers.tokens import TokensDriver
 from parley.sdk.standalone import StandaloneDriver
 
@@ -143,5 +144,64 @@ def test_it_allocates_no_immediate_claim_until_what_it_allocated_there_has_ended
                 await world.delete_pod(pod)
             await asyncio.sleep(60)
             assert condition(await world.claim("licence"), "Allocated").status == "True"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("kind", ["named", "generated"])
+def test_in_the_controller_it_lets_claims_go_that_it_had_marked_when_it_was_alone(play: Play, kind: str) -> None:
+    """Otherwise they would never go, nor would their namespace."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await world.add_class("pool", driverName=TokensDriver.name, nodePart="None", parameters={"pool": 1})
+        await world.add_template("t", "pool")
+        world.start_parley(drivers=[])
+        async with alone(world):
+            if kind == "named":
+                await world.add_claim("mine", "pool")
+                await world.add_pod("one", claims=["mine"])
+            else:
+                await world.add_pod("one", "t")
+            await asyncio.sleep(60)
+            assert await world.node_of("one")
+        (claim,) = (await world.client.list(CLAIMS)).items
+        assert driver_finalizer(TokensDriver.name) in claim.metadata.finalizers
+        await world.crash()
+        tokens = TokensDriver()
+        world.start_parley(drivers=[tokens])
+        await world.client.delete(CLAIMS, claim.metadata.name, "default")
+        await asyncio.sleep(60)
+        assert len(tokens._held) == 1
+        await world.delete_pod("one")
+        await asyncio.sleep(60)
+        assert not (await world.client.list(CLAIMS)).items
+        assert not tokens._held
+
+    play(scenario)
+
+
+def test_in_the_controller_it_takes_back_what_it_had_begun_alone_and_not_recorded(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await world.add_class("pool", driverName=TokensDriver.name, nodePart="None", parameters={"pool": 1})
+        await world.add_claim("mine", "pool")
+        marks = {"metadata": {"finalizers": [driver_finalizer(TokensDriver.name)]}}
+        await world.client.patch(CLAIMS, "mine", marks, "default")
+        taken_back: list[str] = []
+
+        class Tokens(TokensDriver):
+            async def deallocate(self, claim_uid: str) -> None:
+                taken_back.append(claim_uid)
+                await super().deallocate(claim_uid)
+
+        world.start_parley(drivers=[Tokens()])
+        await asyncio.sleep(60)
+        uid = (await world.claim("mine")).metadata.uid
+        assert taken_back == []
+        await world.client.delete(CLAIMS, "mine", "default")
+        await asyncio.sleep(60)
+        assert taken_back == [uid]
+        assert not (await world.client.list(CLAIMS)).items
 
     play(scenario)

@@ -12,7 +12,7 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.api.names import CONDITION_FAILED, CONDITION_NEEDED, CONDITION_STRANDED, FINALIZER
+from parley.api.names import CONDITION_FAILED, CONDITION_NEEDED, CONDITION_STRANDED, FINALIZER, driver_finalizer
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.api.wording import listed
 from parley.control.allocation import Busy
@@ -91,6 +91,8 @@ class ClaimReconciler:
             self._unused_pauses.pop(key, None)
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)
+        if claim is not None and claim.metadata.deletion_timestamp and await self._unmark(claim):
+            return  # the change comes back and calls again
         if claim is None or is_stand_in(claim):
             self._mirrors.forget(key)
             await self._orphan(mirror)
@@ -298,6 +300,21 @@ class ClaimReconciler:
         elif FINALIZER in claim.metadata.finalizers:
             await self._let_claim_go(claim)
 
+    async def _unmark(self, claim: ResourceClaim) -> bool:
+        """Remove finalizers with which drivers that run here now had marked the claim when they were standalone,
+        once nothing is allocated: what a stand-in shows its mirror shows, too. Returns whether there were any."""
+        uid, marks = claim.metadata.uid, {driver_finalizer(name): driver for name, driver in self._drivers.items()}
+        shown = claim.status.allocation is not None and not is_stand_in(claim)
+        if shown or self._ledger.all_of_claim(claim.metadata.namespace, claim.metadata.name):
+            return False
+        finalizers = await self._finalizers(CLAIMS, claim)
+        drivers = [marks[finalizer] for finalizer in finalizers if finalizer in marks]
+        for driver in drivers:
+            await driver.deallocate(uid)  # of an allocation that it had begun, and never recorded
+        if drivers:
+            await self._set_finalizers(claim, [finalizer for finalizer in finalizers if finalizer not in marks])
+        return bool(drivers)
+
     async def _delete_mirror(self, mirror: BuiltinClaim) -> None:
         meta = mirror.metadata
         if not meta.deletion_timestamp:
@@ -306,9 +323,11 @@ class ClaimReconciler:
             await self._drop_finalizer(mirror)
 
     async def _let_claim_go(self, claim: ResourceClaim) -> None:
+        await self._set_finalizers(claim, await self._others(CLAIMS, claim))
+
+    async def _set_finalizers(self, claim: ResourceClaim, finalizers: Sequence[str]) -> None:
         meta = claim.metadata
-        left = await self._others(CLAIMS, claim)
-        body = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": left or None}}
+        body = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": finalizers or None}}
         await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
 
     async def _orphan(self, mirror: BuiltinClaim | None) -> None:

@@ -20,6 +20,7 @@ from parley.control.claims.podclaims import ROOM
 from parley.control.ledger import Holding, Phase, Written
 from parley.control.objects.mirror import owner_pod, owner_pod_uid
 from parley.control.objects.pod import over, reference
+from parley.control.objects.standin import is_stand_in
 from parley.control.records import Records
 from parley.control.release.keeping import Keeping
 from parley.control.release.releases import Releases
@@ -102,11 +103,11 @@ class Deallocator:
 
     def _is_of_claim(self, holding: Holding) -> bool:
         """Whether it is what a named claim had, as known by a ClaimRelease, or by the mirror of a claim that was
-        forced away."""
+        forced away; or a stand-in is there for it."""
         key = (holding.namespace, holding.claim)
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
         left = mirror is not None and owner_pod(mirror) is None
-        return left or (claim is not None and claim.metadata.uid == holding.uid)
+        return left or (claim is not None and (claim.metadata.uid == holding.uid or is_stand_in(claim)))
 
     async def _release(self, holding: Holding, pod: PodReference, departure: Departure, *, cleared: bool) -> bool:
         """Whether the pod used it until now."""
