@@ -69,6 +69,11 @@ conditions without one."""
 CONDITION_IN_USE: Final = "parley.dev/in-use"
 """Binding failure condition of the same: True while a bound pod uses the claim and others wait for it."""
 
+BINDING_CONDITIONS: Final = frozenset(
+    {CONDITION_ALLOCATED, CONDITION_DECLINED, CONDITION_RECORDED, CONDITION_IN_USE}
+)
+"""All that Parley writes into `status.devices` for schedulers."""
+
 RESERVATION_GATE: Final = "parley.dev/reservation"
 """Scheduling gate of a reservation pod: it never runs, and its nomination holds room on a node."""
 

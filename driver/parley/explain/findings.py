@@ -9,7 +9,7 @@ from typing import Any
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, Pod, Struct
 from parley.api.models import PodScheduling
-from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED, DEVICE_CLASS, FIELD_MANAGER
+from parley.api.names import BINDING_CONDITIONS, DEVICE_CLASS, FIELD_MANAGER
 from parley.api.resources import Resource
 from parley.control.claims import unused
 from parley.control.claims.podclaims import PodClaim
@@ -152,7 +152,7 @@ def _devices(mirrors: Sequence[BuiltinClaim]) -> Iterator[PodFinding]:
     for mirror in mirrors:
         for device in mirror.status.devices:
             for condition in device.conditions:
-                if condition.type not in (CONDITION_ALLOCATED, CONDITION_DECLINED):
+                if condition.type not in BINDING_CONDITIONS:
                     text = f"device {device.pool}/{device.device}: {condition.type}={condition.status}"
                     message = f"{text}: {condition.message}" if condition.message else text
                     by = f"driver {device.driver}"

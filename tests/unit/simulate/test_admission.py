@@ -62,8 +62,9 @@ def test_a_reservation_does_not_pass_to_another_pod() -> None:
 def test_only_who_allocates_clears_what_is_said_to_be_in_use(says_so: bool) -> None:
     mirror = in_use(claim("exclusive", "a")) if says_so else claim("exclusive", "a")
     expected = (
-        "ResourceClaim team/gate is in use, as condition parley.dev/in-use in status.devices says, and Parley clears "
-        "status.allocation when that has ended: wait, or grant the verb allocate on resourceclaims.parley.dev."
+        "ResourceClaim team/gate is in use, as condition parley.dev/in-use in status.devices says, and Parley "
+        "clears status.allocation when that has ended: wait, or grant the verb allocate on "
+        "resourceclaims.parley.dev."
     )
     assert refusal(mirror, [], clears=True) == (expected if says_so else "")
     assert refusal(mirror, [], clears=False) == ""
