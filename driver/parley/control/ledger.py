@@ -222,14 +222,25 @@ def _unheard(_: str) -> None:
     """There are no reservation pods."""
 
 
+def _nobody_hears(_: Holding) -> None:
+    """No driver hears of users."""
+
+
 class Ledger:
     """All allocated claims (holdings), found by claim, by pod and by node, and what they use up of the classes'
     limits."""
 
-    def __init__(self, limits: Limits | None = None, held: Callable[[str], None] = _unheard) -> None:
-        """`held` is called with a node when what reservation pods are to hold there may have changed."""
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        held: Callable[[str], None] = _unheard,
+        users_changed: Callable[[Holding], None] = _nobody_hears,
+    ) -> None:
+        """`held` is called with a node when what reservation pods are to hold there may have changed,
+        `users_changed` with a holding that other pods use now, but not when it is dropped."""
         self.limits = limits or Limits()
         self._held = held
+        self._users_changed = users_changed
         self._expected: dict[tuple[str, str], tuple[PodReference, str]] = {}
         self._expecting: dict[PodReference, dict[tuple[str, str], None]] = {}
         self._by_uid: dict[str, Holding] = {}
@@ -264,6 +275,8 @@ class Ledger:
         self._name(holding)
         for pod in holding.pods.values():
             self._by_pod[pod.namespace, pod.name][holding.uid] = holding
+        if holding.pods:
+            self._users_changed(holding)
 
     def _name(self, holding: Holding) -> None:
         """A released claim's name may be another's by now, and so may that of a claim that was forced away."""
@@ -278,17 +291,22 @@ class Ledger:
 
     def join(self, holding: Holding, pod: PodReference) -> None:
         """One more pod uses the holding."""
+        is_new = pod.uid not in holding.pods
         holding.pods[pod.uid] = pod
         self._by_pod[pod.namespace, pod.name][holding.uid] = holding
+        if is_new:
+            self._users_changed(holding)
 
     def leave(self, holding: Holding, pod: PodReference) -> None:
         """A pod does not use it any more."""
-        holding.pods.pop(pod.uid, None)
+        was_user = holding.pods.pop(pod.uid, None) is not None
         key = (pod.namespace, pod.name)
         if not any((p.namespace, p.name) == key for p in holding.pods.values()):
             self._by_pod[key].pop(holding.uid, None)
             if not self._by_pod[key]:
                 del self._by_pod[key]
+        if was_user and holding.uid in self._by_uid:
+            self._users_changed(holding)
 
     def release(self, holding: Holding) -> None:
         """Nobody uses the holding any more; it is gone when its driver has deallocated."""
@@ -297,9 +315,10 @@ class Ledger:
 
     def drop(self, holding: Holding) -> None:
         """The holding is gone, with all its users."""
+        known = self._by_uid.pop(holding.uid, None)
         self.release(holding)
         self.limits.forget(holding.uid)
-        if (known := self._by_uid.pop(holding.uid, None)) is not None:
+        if known is not None:
             self._leave_node(known)
         for used in holding.uses:
             self._used_by[used].pop(holding.uid, None)

@@ -15,7 +15,7 @@ from parley.control.claims.templates import TemplateReconciler
 from parley.control.class_statuses import ClassStatuses
 from parley.control.decision.sight import pods_are_seen, show_cluster
 from parley.control.immediate import ImmediateClaims
-from parley.control.ledger import Ledger
+from parley.control.ledger import Holding, Ledger
 from parley.control.limits import Limits
 from parley.control.nominations import Nomination, Nominations
 from parley.control.presence import DriverPresence
@@ -119,7 +119,12 @@ def base(
             wakeups.wake(("claim", nomination.pod.namespace, name))
 
     queues = Queues.empty(cluster)
-    ledger = Ledger(Limits(wakeups.wake, cluster.namespace_labels), queues.look_at_room)
+
+    def users_changed(holding: Holding) -> None:
+        if holding.driver in drivers and not holding.standalone:
+            drivers[holding.driver].users_changed(holding.uid)
+
+    ledger = Ledger(Limits(wakeups.wake, cluster.namespace_labels), queues.look_at_room, users_changed)
     state = State(cluster, ledger, drivers, Nominations(kept_no_more))
     show_cluster(state)
     presence = DriverPresence(client, settings.namespace, [*drivers, *apart])

@@ -239,8 +239,8 @@ class Driver(Generic[P, C]):
     `restore` raises, nobody knows what the claim holds: until it is released, nothing is allocated on its node
     (nowhere, if it has none), nor any device that its record names.
 
-    Only for drivers in the controller that are not `asynchronous`, Parley uses `see`, `sees_pods`,
-    `leaves_data`, `units`, `viable_without`, `reserves`, `uses`, `stranded`, `alike`, `has_room`,
+    Only for drivers in the controller that are not `asynchronous`, Parley uses `see`, `users_changed`,
+    `sees_pods`, `leaves_data`, `units`, `viable_without`, `reserves`, `uses`, `stranded`, `alike`, `has_room`,
     `has_room_anywhere` and `is_local`; for all in the controller `capacity`.
     """
 
@@ -280,6 +280,13 @@ class Driver(Generic[P, C]):
     def see(self, cluster: SeenCluster) -> None:
         """Gets the cluster's nodes, to look at in any later call. Called once, before anything is restored.
         A change of what it shows wakes no pod by itself."""
+
+    def users_changed(self, claim_uid: str) -> None:
+        """Other pods use what the driver allocated for the claim: one came, or one ended. `SeenCluster.users` (see
+        `see`) has those that do now, which may be none where a class keeps claims without users.
+
+        Also called after `allocate`, and at start after `restore`; not when the claim ends, which is `deallocate`.
+        """
 
     def observe(self, old: Any | None, new: Any | None) -> bool | Collection[str]:
         """An object of `watches` appeared (old is None), changed, or vanished (new is None).

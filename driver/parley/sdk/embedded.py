@@ -122,6 +122,13 @@ class EmbeddedDriver:
         except Exception as error:
             self._failed("see", error)
 
+    def users_changed(self, uid: str) -> None:
+        """Tell the driver that other pods use what it allocated for that claim. What it raises is logged."""
+        try:
+            self.driver.users_changed(uid)
+        except Exception as error:
+            self._failed("users_changed", error)
+
     def request(
         self, pod: PodReference, claims: Sequence[RawClaim], since: float = 0.0, seen: SeenPod | None = None
     ) -> Request[Any, Any]:

@@ -1,9 +1,10 @@
 """What drivers see: the pod that asks, and the cluster's nodes."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, Shelves, Wanted
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, Shelves, Wanted, restart
 
 from parley.api.resources import NODES, PODS
 from parley.sdk import Answer, PodController, Request, SeenCluster, SeenPod
@@ -138,5 +139,68 @@ def test_a_driver_that_does_not_see_pods_gets_none(play: Play) -> None:
         pod = world.controller.cluster.pod(("default", "first"))
         assert pod is not None
         assert (pod.metadata.labels, pod.metadata.owner_references) == ({}, [])
+
+    play(scenario)
+
+
+class DoormanDriver(ShelfDriver):
+    """Notes who uses what it allocated, whenever it hears that others do."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        super().__init__(behaviour)
+        self.cluster: SeenCluster | None = None
+        self.heard: list[tuple[str, ...]] = []
+
+    def see(self, cluster: SeenCluster) -> None:
+        self.cluster = cluster
+
+    def users_changed(self, claim_uid: str) -> None:
+        assert self.cluster is not None
+        assert claim_uid in self.held
+        self.heard.append(tuple(sorted(user.name for user in self.cluster.users(claim_uid))))
+
+
+def test_a_driver_hears_of_the_users_of_its_claims_as_they_come_and_go(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        driver = DoormanDriver(Behaviour(other=10))
+        await world.add_node("a", 0)
+        await world.add_class("shelf", driverName=driver.name, shareable=True, whenUnused={"keepSeconds": 600})
+        await world.add_claim("common", "shelf")
+        world.start_parley(drivers=[driver])
+        for name in ("one", "two"):
+            await world.add_pod(name, claims=["common"])
+            await world.settle()
+        assert driver.heard == [("one",), ("one", "two")]
+
+        anew = DoormanDriver(driver.behaviour)
+        await restart(world, [anew])
+        await world.settle()
+        assert anew.heard == [("one", "two")]
+        for name in ("one", "two"):
+            await world.delete_pod(name)
+            await world.settle(2)
+        assert anew.heard == [("one", "two"), ("two",), ()]
+
+        await asyncio.sleep(601)
+        await world.settle()
+        assert anew.held == {}
+        assert len(anew.heard) == 3
+
+    play(scenario)
+
+
+def test_a_driver_that_fails_over_users_keeps_nobody_out(play: Play) -> None:
+    class Failing(ShelfDriver):
+        def users_changed(self, claim_uid: str) -> None:
+            raise RuntimeError(claim_uid)
+
+    async def scenario(world: World) -> None:
+        await begin(world, Failing(Behaviour(other=10)))
+        await world.add_pod("one", claims=["common"])
+        await world.settle()
+        assert (await world.pod("one")).status.phase == "Running"
+        await world.delete_pod("one")
+        await world.settle()
+        assert len(world.ledger) == 0
 
     play(scenario)
