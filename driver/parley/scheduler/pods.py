@@ -1,9 +1,9 @@
 """What both paths keep about unbound pods: each one's attempt, and the lines in which they wait."""
 
 import asyncio
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, takewhile
 
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import ClusterCache
@@ -187,6 +187,16 @@ class Pods:
         kept = ((place, key) for line, place, key in self._lines.heads(topic) if _is_kept_out(line))
         place, key = next(kept, (limit, None))
         return key if place < limit else None
+
+    def waiting_before(self, place: Place, topic: Topic) -> Iterator[Key]:
+        """Those that wait for the topic and stand before that place, by line; who stands first comes first."""
+        for line, first, _ in self._lines.heads(topic):
+            if first < place:
+                yield from takewhile(lambda key: self._stands_at(key, before=place), self._lines.members(line))
+
+    def _stands_at(self, key: Key, *, before: Place) -> bool:
+        pod = self._cluster.pod(key)
+        return pod is not None and self.attempt(pod).place < before
 
     def tried_in_vain(self, topic: Topic) -> bool:
         """Whether the topic keeps out any pod that its scheduler tries all the same."""

@@ -141,6 +141,11 @@ class Rejections:
         self._unasked.pop(uid, None)
         return self._rejected.get(uid)
 
+    @property
+    def has_unasked(self) -> bool:
+        """Whether there are pods that were there before this process led, and of which it was not asked yet."""
+        return bool(self._unasked)
+
     def knows(self, uid: str) -> bool:
         """Whether the pod was rejected, and has not passed since."""
         return uid in self._rejected

@@ -46,14 +46,19 @@ class Turns:
             if holding is not None and pod.metadata.uid in holding.pods:
                 continue
             asked = (self._rejections.asked_until(other, ("claim", *key)) for other in self._before(pod, key))
-            if turns := [until for until in asked if until is not None]:
-                return Turn(key, max(turns))
+            until = next((time for time in asked if time is not None), None)
+            if until is not None:
+                return Turn(key, until)
         return None
 
-    def _before(self, pod: Pod, key: Key) -> Iterator[Pod]:
+    def _before(self, pod: Pod, claim: Key) -> Iterator[Pod]:
+        """The pods that were refused and wait for the claim, by their places, and those about which a new leader
+        was not asked yet."""
         place = self._pods.attempt(pod).place
-        for other in self._cluster.pods_naming(key):
-            if other.metadata.uid == pod.metadata.uid or other.spec.node_name or over(other):
-                continue
-            if self._scope.owns(other) and self._pods.attempt(other).place < place:
+        for key in self._pods.waiting_before(place, ("claim", *claim)):
+            if (other := self._cluster.pod(key)) is not None:
+                yield other
+        for other in self._cluster.pods_naming(claim) if self._rejections.has_unasked else ():
+            waits = not other.spec.node_name and not over(other) and self._scope.owns(other)
+            if waits and self._pods.attempt(other).place < place:
                 yield other

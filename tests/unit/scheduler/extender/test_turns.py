@@ -7,7 +7,9 @@ import pytest
 from tests.unit.scheduler.conftest import AWAY
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
-from parley.scheduler.extender.rejections import UNASKED_SECONDS
+from parley.api.builtin import Pod
+from parley.negotiation.waiting import Topic
+from parley.scheduler.extender.rejections import UNASKED_SECONDS, Rejections
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -104,6 +106,31 @@ def test_a_new_leader_goes_by_who_came_first(play: Any) -> None:
         await asyncio.sleep(2)
         assert not await viable(world, "second")
         assert await viable(world, "first")
+
+    play(scenario)
+
+
+def test_however_many_wait_one_look_tells_whose_turn_it_is(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant may have thousands wait, and a scheduler ask about all of them at every change."""
+    looks: list[str] = []
+    asked_until = Rejections.asked_until
+
+    def counted(self: Rejections, pod: Pod, topic: Topic) -> float | None:
+        looks.append(pod.metadata.name)
+        return asked_until(self, pod, topic)
+
+    monkeypatch.setattr(Rejections, "asked_until", counted)
+
+    async def scenario(world: World) -> None:
+        await begin(world)
+        for number in range(50):
+            await world.add_pod(f"later-{number}", claims=["common"], schedulerName=AWAY)
+            await world.settle(2)
+            await viable(world, f"later-{number}")
+        await freed(world)
+        looks.clear()
+        assert not await viable(world, "later-49")
+        assert looks == ["first"]
 
     play(scenario)
 
