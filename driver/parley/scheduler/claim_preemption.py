@@ -111,9 +111,18 @@ class ClaimPreemption:
     async def make_room(self, preemptor: Preemptor) -> Wait | Postponed | None:
         """What the pod waits for while others leave what it needs. None if nobody leaves it, or may be made to.
 
-        Raises Busy if the pod goes or is bound meanwhile, and DriverFault, and what a client raises.
+        Raises Busy if the pod goes or is bound meanwhile, or anything changes that may help it: it is in no line
+        yet. Raises DriverFault, and what a client raises.
         """
-        pod, claims, demand = preemptor.pod, preemptor.claims, preemptor.demand
+        topics = viability_topics(preemptor.demand, preemptor.claims)
+        before = self._pods.revision(topics)
+        room = await self._make_room(preemptor, topics)
+        if self._pods.revision(topics) != before:
+            raise Busy
+        return room
+
+    async def _make_room(self, preemptor: Preemptor, topics: tuple[Topic, ...]) -> Wait | Postponed | None:
+        pod, claims = preemptor.pod, preemptor.claims
         attempt = self._pods.attempt(pod)
         if attempt.refusals.until and not attempt.refusals.left(now()):
             attempt.begin_again()
@@ -128,8 +137,6 @@ class ClaimPreemption:
             if plan.victims and (postponed := self._postponed(pod, plan)):
                 self._nominations.end(pod.metadata.uid)
                 return postponed
-            topics = viability_topics(demand, claims)
-            before = self._pods.revision(topics)
             try:
                 await self._ask_about_spared(plan)
                 self._nominate(preemptor, plan)
@@ -142,8 +149,6 @@ class ClaimPreemption:
                 self._forbidden = _Respite(now() + FORBIDDEN_SECONDS, _forbidden(claims))
                 self._nominations.end(pod.metadata.uid)
                 return self._postponed(pod, plan)
-            if self._pods.revision(topics) != before:
-                raise Busy  # they may have left before the pod waits for it
             return self._waits(pod, topics, plan)
         self._nominations.end(pod.metadata.uid)
         later = [self._respited(preemptor), self._after_refusals(preemptor)]

@@ -25,6 +25,7 @@ from parley.kube.client import (
     Invalid,
     OutcomeUnknown,
     ServerError,
+    TooManyRequests,
 )
 from parley.kube.informer import Informer
 from parley.kube.memory.evictions import BUDGETS
@@ -606,6 +607,38 @@ def test_of_a_pod_that_admission_protects_another_one_is_evicted_instead(play: P
         assert status.waiting_for == "NothingViable"
         assert status.message.endswith(f"Pod default/low could not be evicted: {error.message}")
         assert len(asked) <= 30
+
+    play(scenario)
+
+
+class SlowToRefuse(FaultClient):
+    """An API server that takes a second to refuse evictions, and so long that `meanwhile` something happens."""
+
+    def __init__(self, world: World, meanwhile: Callable[[], Any]) -> None:
+        super().__init__(world.server.client())
+        self._meanwhile = meanwhile
+
+    async def request(self, call: Call) -> bytes:
+        if call.subresource == "eviction":
+            await self._meanwhile()
+            await asyncio.sleep(1)
+            raise TooManyRequests(429, "TooManyRequests", "it would violate the pod's disruption budget")
+        return await super().request(call)
+
+
+def test_what_comes_free_while_an_eviction_is_refused_is_not_missed(play: Play) -> None:
+    """The pod is in no line then: nobody would look at it again."""
+
+    async def scenario(world: World) -> None:
+        async def uncordon() -> None:
+            await world.client.patch(NODES, "b", {"spec": {"unschedulable": None}})
+
+        await begin(world, client=SlowToRefuse(world, uncordon), a=1, b=1)
+        await world.client.patch(NODES, "b", {"spec": {"unschedulable": True}})
+        await hold(world, low=1)
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle(5)
+        assert await world.node_of("urgent") == "b"
 
     play(scenario)
 
