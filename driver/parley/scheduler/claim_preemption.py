@@ -111,17 +111,8 @@ class ClaimPreemption:
     async def make_room(self, preemptor: Preemptor) -> Wait | Postponed | None:
         """What the pod waits for while others leave what it needs. None if nobody leaves it, or may be made to.
 
-        Raises Busy if the pod goes or is bound meanwhile, or anything changes that may help it: it is in no line
-        yet. Raises DriverFault, and what a client raises.
+        Raises Busy if the pod goes or is bound meanwhile, and DriverFault, and what a client raises.
         """
-        topics = viability_topics(preemptor.demand, preemptor.claims)
-        before = self._pods.revision(topics)
-        room = await self._make_room(preemptor, topics)
-        if self._pods.revision(topics) != before:
-            raise Busy
-        return room
-
-    async def _make_room(self, preemptor: Preemptor, topics: tuple[Topic, ...]) -> Wait | Postponed | None:
         pod, claims = preemptor.pod, preemptor.claims
         attempt = self._pods.attempt(pod)
         if attempt.refusals.until and not attempt.refusals.left(now()):
@@ -149,7 +140,7 @@ class ClaimPreemption:
                 self._forbidden = _Respite(now() + FORBIDDEN_SECONDS, _forbidden(claims))
                 self._nominations.end(pod.metadata.uid)
                 return self._postponed(pod, plan)
-            return self._waits(pod, topics, plan)
+            return self._waits(pod, viability_topics(preemptor.demand, claims), plan)
         self._nominations.end(pod.metadata.uid)
         later = [self._respited(preemptor), self._after_refusals(preemptor)]
         return min((one for one in later if one is not None), key=lambda one: one.after, default=None)

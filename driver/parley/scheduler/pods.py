@@ -15,7 +15,7 @@ from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, Place, Topic, 
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.precedence import GIVES_WAY, Precedence
 from parley.scheduler.reporting import PodReporter
-from parley.scheduler.result import Result, Wait
+from parley.scheduler.result import AT_ONCE, Result, Wait
 from parley.scheduler.revisions import Revisions
 from parley.sdk import PodReference
 
@@ -146,6 +146,11 @@ class Pods:
         """Another one whenever any of the topics changed."""
         return self._revisions.of(topics)
 
+    @property
+    def latest_change(self) -> int:
+        """The number of the last change of any topic."""
+        return self._revisions.latest
+
     def _reconsider(self, attempt: Attempt, topic: Topic) -> None:
         """The scheduler may judge changed nodes differently, and a driver those of a class that was changed."""
         if topic == NODES or topic[0] == "class":
@@ -216,8 +221,12 @@ class Pods:
             self._queue.add(following)
         self._next_in_turn(kept_out_by)
 
-    async def arrange(self, key: Key, pod: Pod, result: Result) -> Requeue | None:
-        """Puts a pod that waits into its line and reports why; returns when its key is wanted again."""
+    async def arrange(self, key: Key, pod: Pod, result: Result, since: int) -> Requeue | None:
+        """Puts a pod that waits into its line and reports why; returns when its key is wanted again.
+
+        That is at once if what it waits for has changed since the change of that number: when it was looked at it
+        was in no line.
+        """
         if not isinstance(result, Wait):
             if result is not None and result.after == 0:
                 self._precedence.wake(key)
@@ -229,6 +238,9 @@ class Pods:
         if result.keeps_turn:
             for other in self._precedence.keep_turn(key):
                 self._queue.add_after(other, TURN_SECONDS)
+        if self._revisions.any_since(result.topics, since):
+            self._precedence.wake(key)
+            return AT_ONCE
         if result.problem is not None:
             await self.reporter.waits(pod, self.attempt(pod), result.problem.code, result.problem.message)
         return Requeue(result.after) if result.after is not None else None

@@ -156,7 +156,8 @@ class Reconciler:
         path = next(path for path in self._paths if path.owns(pod))
         if await self._release_former(pod, path) or await self._on_demand.create(pod, claims):
             return AT_ONCE
-        requeue = await self._pods.arrange(key, pod, await path.reconcile(key, pod, claims))
+        since = self._pods.latest_change
+        requeue = await self._pods.arrange(key, pod, await path.reconcile(key, pod, claims), since)
         return requeue or self._on_demand.again(pod, claims)
 
     async def _release_former(self, pod: Pod, path: SchedulingPath) -> bool:

@@ -32,6 +32,15 @@ class Revisions:
         if len(self._last) > self._most:
             self._forgotten = self._last.pop(next(iter(self._last)))
 
+    @property
+    def latest(self) -> int:
+        """The number of the last change of any topic."""
+        return self._changes
+
+    def any_since(self, topics: Iterable[Topic], number: int) -> bool:
+        """Whether any of the topics has changed after the change of that number."""
+        return any(change > number for change in self.of(topics))
+
     def of(self, topics: Iterable[Topic]) -> tuple[int, ...]:
         """Other numbers whenever any of the topics has changed."""
         return tuple(self._last.get(topic, self._forgotten) for topic in topics)

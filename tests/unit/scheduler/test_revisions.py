@@ -17,6 +17,16 @@ def test_a_change_of_a_topic_gives_another_revision_to_whoever_waits_for_it() ->
     assert revisions.of([B]) == before[1:]
 
 
+def test_whether_topics_have_changed_since_a_number_of_then() -> None:
+    revisions = Revisions()
+    revisions.changed(A)
+    number = revisions.latest
+    assert not revisions.any_since([A, B], number)
+    revisions.changed(B)
+    assert revisions.any_since([A, B], number)
+    assert not revisions.any_since([A], number)
+
+
 def test_topics_that_come_and_go_do_not_stay_in_memory() -> None:
     revisions = Revisions()
     for number in range(3 * MOST_TOPICS):
