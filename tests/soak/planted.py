@@ -183,8 +183,9 @@ BUGS: Mapping[str, Bug] = {
     ),
     "a restart forgets named claims": Bug(
         ((restoring, "adopt_record", no_result),),
-        ("handed out twice", "left over", "moved under a pod", "not reserved", "waits in vain"),
+        ("handed out twice", "left over", "moved under a pod", "not reserved", "freed while kept"),
         meddling=True,
+        lasting=True,
     ),
     "a restart forgets generated claims": Bug(
         ((restoring, "adopt", no_result),), ("handed out twice", "left over", "moved under a pod")

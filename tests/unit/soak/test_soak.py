@@ -21,7 +21,6 @@ WORLDS = 40
 """A planted bug is found in one of so many worlds."""
 
 FOUND_BY = {
-    "a restart forgets named claims": 38,
     "a leader never gives up": 1,
     "exclusive claims are shared": 5,
     "failed work is not repeated": 1,
