@@ -281,7 +281,7 @@ class Driver(Generic[P, C]):
         """Gets the cluster's nodes, to look at in any later call. Called once, before anything is restored.
         A change of what it shows wakes no pod by itself."""
 
-    def users_changed(self, claim_uid: str) -> None:
+    def users_changed(self, uid: str) -> None:
         """Other pods use what the driver allocated for the claim: one came, or one ended. `SeenCluster.users` (see
         `see`) has those that do now, which may be none where a class keeps claims without users.
 

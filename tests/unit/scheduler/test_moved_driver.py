@@ -191,9 +191,9 @@ def test_in_the_controller_it_takes_back_what_it_had_begun_alone_and_not_recorde
         taken_back: list[str] = []
 
         class Tokens(TokensDriver):
-            async def deallocate(self, claim_uid: str) -> None:
-                taken_back.append(claim_uid)
-                await super().deallocate(claim_uid)
+            async def deallocate(self, uid: str) -> None:
+                taken_back.append(uid)
+                await super().deallocate(uid)
 
         world.start_parley(drivers=[Tokens()])
         await asyncio.sleep(60)

@@ -154,10 +154,10 @@ class DoormanDriver(ShelfDriver):
     def see(self, cluster: SeenCluster) -> None:
         self.cluster = cluster
 
-    def users_changed(self, claim_uid: str) -> None:
+    def users_changed(self, uid: str) -> None:
         assert self.cluster is not None
-        assert claim_uid in self.held
-        self.heard.append(tuple(sorted(user.name for user in self.cluster.users(claim_uid))))
+        assert uid in self.held
+        self.heard.append(tuple(sorted(user.name for user in self.cluster.users(uid))))
 
 
 def test_a_driver_hears_of_the_users_of_its_claims_as_they_come_and_go(play: Play) -> None:
@@ -191,8 +191,8 @@ def test_a_driver_hears_of_the_users_of_its_claims_as_they_come_and_go(play: Pla
 
 def test_a_driver_that_fails_over_users_keeps_nobody_out(play: Play) -> None:
     class Failing(ShelfDriver):
-        def users_changed(self, claim_uid: str) -> None:
-            raise RuntimeError(claim_uid)
+        def users_changed(self, uid: str) -> None:
+            raise RuntimeError(uid)
 
     async def scenario(world: World) -> None:
         await begin(world, Failing(Behaviour(other=10)))
