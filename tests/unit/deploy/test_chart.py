@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from parley.cli.main import app
 from parley.cli.permissions import permissions
+from parley.drivers import BUILT_IN
 from parley_devcluster import manifests
 from parley_kubelet.configuration import load
 from parley_kubelet.driver.workspace_handle import WorkspaceSettings
@@ -195,7 +196,8 @@ def test_drivers_of_ones_own_in_the_controller_may_have_status_devices_written()
         if it["resources"] == ["resourceclaims/driver"]
     )
 
-    assert rule["resourceNames"] == ["device.parley.dev", "mine.example.com"]
+    own = sorted(driver.name for driver in BUILT_IN.values())
+    assert rule["resourceNames"] == [*own, "mine.example.com"]
     assert {"--driver=device", "--driver=mine:Mine"} <= set(container["args"])
 
 
