@@ -33,7 +33,7 @@ FOUND_BY = {
     "victims' classes are not looked at": 1,
     "what is kept is kept from its own pod": 3,
     "all that are low enough are evicted": 3,
-    "what is kept is open to pods of equal priority": 3,
+    "what is kept is open to pods of equal priority": 21,
     "pods stand in line by arrival alone": 13,
     "neither the preemptor's policy nor its class is looked at": 1,
     "what others need is released with its last user": 1,
