@@ -13,8 +13,7 @@ def recorded(holding: Holding, mirror: BuiltinClaim, now: str, *, guarded: bool)
     """What to write of the status. `guarded`: a new allocation can say that it is in use."""
     body: dict[str, Any] = {"reservedFor": [*users(holding), *others(holding, mirror)]}
     if mirror.status.allocation is None:
-        holding.offered = False
-        body["allocation"] = allocation_body(
+        allocation = allocation_body(
             mirror,
             holding.driver,
             holding.allocation,
@@ -23,9 +22,7 @@ def recorded(holding: Holding, mirror: BuiltinClaim, now: str, *, guarded: bool)
             node_part=holding.node_part,
             units=holding.units if holding.records_units else None,
         )
-        if guarded:
-            body["allocation"] = in_use.with_condition(body["allocation"])
-            body["devices"] = in_use.says_free(body["allocation"], now)
+        body |= in_use.with_condition(allocation, now) if guarded else {"allocation": allocation}
     elif holding.offered:
         body["devices"] = found_body(holding.driver, holding.allocation, holding.node, now)
     return body

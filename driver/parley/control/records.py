@@ -85,6 +85,8 @@ class Records:
         now, anew = rfc3339(self._clock()), mirror.status.allocation is None
         guarded = anew and holding.named and not holding.shareable and not holding.standalone
         guarded = guarded and holding.driver not in self._without_right
+        if anew:
+            holding.offered = False
         try:
             await self._mirrors.write(holding, mirror, recorded(holding, mirror, now, guarded=guarded))
         except Forbidden:

@@ -10,7 +10,7 @@ from tests.cluster.raw import raw
 
 from parley.api.names import DEVICE_CLASS
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.control.objects.in_use import says_free, says_in_use, with_condition
+from parley.control.objects.in_use import says_in_use, with_condition
 from parley.kube.client import Forbidden
 from parley.kube.http import HttpClient
 from parley.sdk import PodReference
@@ -203,8 +203,7 @@ async def test_others_do_not_clear_what_is_said_to_be_in_use(
 ) -> None:
     """As the scheduler would do for a pod that waits, if the reservation of the pod that runs was lost."""
     now = "2026-01-01T00:00:00Z"
-    body = with_condition(allocation("exclusive"))
-    status = {"allocation": body, "reservedFor": [pod_a], "devices": says_free(body, now)}
+    status = {**with_condition(allocation("exclusive"), now), "reservedFor": [pod_a]}
     await write(exclusive, status, CONTROLLER)
     mirror = BUILTIN_CLAIMS.decode(orjson.dumps({**claim("scanner", "exclusive"), "status": status}))
     await write(exclusive, {"devices": says_in_use(mirror, PodReference("team", "a", "uid-a"), now)}, CONTROLLER)

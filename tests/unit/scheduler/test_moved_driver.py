@@ -39,11 +39,16 @@ async def alone(world: World) -> AsyncIterator[TokensDriver]:
             await running
 
 
+async def has_pool(world: World, tokens: int) -> None:
+    """A node, and a class and a template for so many tokens."""
+    await world.add_node("a")
+    await world.add_class("pool", driverName=TokensDriver.name, nodePart="None", parameters={"pool": tokens})
+    await world.add_template("t", "pool")
+
+
 async def begin(world: World) -> None:
     """Two of the pods have all the tokens that there are."""
-    await world.add_node("a")
-    await world.add_class("pool", driverName=TokensDriver.name, nodePart="None", parameters={"pool": 2})
-    await world.add_template("t", "pool")
+    await has_pool(world, 2)
     world.start_parley(drivers=[TokensDriver()])
     for name in PODS:
         await world.add_pod(name, "t")
@@ -91,9 +96,7 @@ def test_it_is_asked_about_no_pod_until_what_it_allocated_there_has_ended(play: 
 
 def test_what_it_allocates_alone_keeps_nobody_from_it_after_a_restart(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await world.add_node("a")
-        await world.add_class("pool", driverName=TokensDriver.name, nodePart="None", parameters={"pool": 2})
-        await world.add_template("t", "pool")
+        await has_pool(world, 2)
         world.start_parley(drivers=[])
         async with alone(world):
             await world.add_pod("one", "t")
@@ -153,9 +156,7 @@ def test_in_the_controller_it_lets_claims_go_that_it_had_marked_when_it_was_alon
     """Otherwise they would never go, nor would their namespace."""
 
     async def scenario(world: World) -> None:
-        await world.add_node("a")
-        await world.add_class("pool", driverName=TokensDriver.name, nodePart="None", parameters={"pool": 1})
-        await world.add_template("t", "pool")
+        await has_pool(world, 1)
         world.start_parley(drivers=[])
         async with alone(world):
             if kind == "named":
@@ -183,8 +184,7 @@ def test_in_the_controller_it_lets_claims_go_that_it_had_marked_when_it_was_alon
 
 def test_in_the_controller_it_takes_back_what_it_had_begun_alone_and_not_recorded(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await world.add_node("a")
-        await world.add_class("pool", driverName=TokensDriver.name, nodePart="None", parameters={"pool": 1})
+        await has_pool(world, 1)
         await world.add_claim("mine", "pool")
         marks = {"metadata": {"finalizers": [driver_finalizer(TokensDriver.name)]}}
         await world.client.patch(CLAIMS, "mine", marks, "default")

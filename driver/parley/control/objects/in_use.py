@@ -15,23 +15,21 @@ from typing import Any
 
 from parley.api.builtin import BuiltinClaim, DeviceResult
 from parley.api.names import CONDITION_IN_USE, CONDITION_RECORDED
+from parley.control.objects.device_status import device_status, holds, true_conditions
 from parley.sdk import PodReference
 
 
-def with_condition(allocation: Mapping[str, Any]) -> dict[str, Any]:
-    """The allocation, as it is to be written, with the condition; as it was if it has no device to bear it."""
+def with_condition(allocation: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """`allocation` and `devices` of a status that is to be written, with the condition, which is not True: a pod
+    may be bound. An allocation without a device to bear it stays as it is."""
     devices = allocation["devices"]
     if not devices["results"]:
-        return dict(allocation)
+        return {"allocation": dict(allocation), "devices": []}
     first, *others = devices["results"]
     conditions = {"bindingConditions": [CONDITION_RECORDED], "bindingFailureConditions": [CONDITION_IN_USE]}
-    return {**allocation, "devices": {**devices, "results": [{**first, **conditions}, *others]}}
-
-
-def says_free(allocation: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
-    """`status.devices` for an allocation that is about to be written `with_condition`: a pod may be bound."""
-    results = allocation["devices"]["results"]
-    return [_device(result, _recorded(now)) for result in results if CONDITION_IN_USE in _failures(result)]
+    results = [{**first, **conditions}, *others]
+    status = device_status(first["driver"], first["pool"], first["device"], _recorded(now))
+    return {"allocation": {**allocation, "devices": {**devices, "results": results}}, "devices": [status]}
 
 
 def can_say(claim: BuiltinClaim) -> bool:
@@ -41,20 +39,15 @@ def can_say(claim: BuiltinClaim) -> bool:
 
 def is_said(claim: BuiltinClaim) -> bool:
     """Whether schedulers take the claim for in use."""
-    return any(
-        condition.type == CONDITION_IN_USE and condition.status == "True"
-        for device in claim.status.devices
-        for condition in device.conditions
-    )
+    return CONDITION_IN_USE in true_conditions(claim)
 
 
 def says_in_use(claim: BuiltinClaim, user: PodReference, now: str) -> list[dict[str, Any]]:
     """`status.devices` of a claim that `can_say` so: other pods can't be bound until the allocation is cleared."""
     bearer = _bearer(claim)
     assert bearer is not None
-    names = {"driver": bearer.driver, "pool": bearer.pool, "device": bearer.device}
-    message = f"pod {user.namespace}/{user.name} uses the claim"
-    return [_device(names, _recorded(now), _condition(CONDITION_IN_USE, "InUse", message, now))]
+    said = holds(CONDITION_IN_USE, "InUse", f"pod {user.namespace}/{user.name} uses the claim", now)
+    return [device_status(bearer.driver, bearer.pool, bearer.device, _recorded(now), said)]
 
 
 def _bearer(claim: BuiltinClaim) -> DeviceResult | None:
@@ -63,18 +56,5 @@ def _bearer(claim: BuiltinClaim) -> DeviceResult | None:
     return next((result for result in results if CONDITION_IN_USE in result.binding_failure_conditions), None)
 
 
-def _failures(result: Mapping[str, Any]) -> list[str]:
-    return list(result.get("bindingFailureConditions") or ())
-
-
-def _device(names: Mapping[str, Any], *conditions: dict[str, str]) -> dict[str, Any]:
-    device = {part: names[part] for part in ("driver", "pool", "device")}
-    return {**device, "conditions": list(conditions)}
-
-
 def _recorded(now: str) -> dict[str, str]:
-    return _condition(CONDITION_RECORDED, "Recorded", "allocated and reserved by Parley", now)
-
-
-def _condition(kind: str, reason: str, message: str, now: str) -> dict[str, str]:
-    return {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}
+    return holds(CONDITION_RECORDED, "Recorded", "allocated and reserved by Parley", now)

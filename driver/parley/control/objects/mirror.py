@@ -27,6 +27,7 @@ from parley.api.names import (
 )
 from parley.api.opaque import read, why_unreadable
 from parley.api.selectors import named_by, node_selector
+from parley.control.objects.device_status import device_status, holds, true_conditions
 from parley.negotiation.availability import AvailableOn, NodeLabels, read_selector, selector_body, words
 from parley.negotiation.nowhere import where
 from parley.sdk import Allocation, Device, PodReference
@@ -273,14 +274,8 @@ def declined_body(driver: str, why: str, now: str) -> list[dict[str, Any]]:
 def _offer_status(
     driver: str, condition: str, reason: str, message: str, now: str, data: dict[str, Any] | None
 ) -> dict[str, Any]:
-    status: dict[str, Any] = {
-        "driver": driver,
-        "pool": PLACEHOLDER.pool,
-        "device": PLACEHOLDER.device,
-        "conditions": [
-            {"type": condition, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}
-        ],
-    }
+    said = holds(condition, reason, message, now)
+    status = device_status(driver, PLACEHOLDER.pool, PLACEHOLDER.device, said)
     return {**status, "data": data} if data is not None else status
 
 
@@ -297,11 +292,8 @@ def offer_stands(claim: BuiltinClaim) -> bool:
 
 def offer_ended(claim: BuiltinClaim) -> str:
     """The condition that ended the offer: allocated, declined, or "" while it stands."""
-    for device in claim.status.devices:
-        for condition in device.conditions:
-            if condition.status == "True" and condition.type in (CONDITION_ALLOCATED, CONDITION_DECLINED):
-                return condition.type
-    return ""
+    ends = (CONDITION_ALLOCATED, CONDITION_DECLINED)
+    return next((condition for condition in true_conditions(claim) if condition in ends), "")
 
 
 def nodes_of(allocation: BuiltinAllocation) -> tuple[str, ...]:

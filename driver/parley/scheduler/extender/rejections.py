@@ -86,10 +86,11 @@ class Rejection:
         """Another answer follows: what this one was about need not be reported any more."""
         self.reported = self.problem
 
-    def is_outdated(self) -> None:
+    def outdated_since(self) -> float:
         """Another answer would follow, if the scheduler asked: since now, unless that was known before."""
         if self.outdated_at is None:
             self.outdated_at = now()
+        return self.outdated_at
 
     def nudge_in(self, pods: Pods, *, clear: bool) -> float | None:
         """In how many seconds the scheduler is to be made ask again; None if it knows, or was made to already.
@@ -104,9 +105,7 @@ class Rejection:
             return None
         if revision == self.revision and not ended and (left is None or left > 0):
             return left
-        self.is_outdated()
-        assert self.outdated_at is not None
-        return max(self.outdated_at + NUDGE_SECONDS - now(), self.until - now(), 0.0)
+        return max(self.outdated_since() + NUDGE_SECONDS - now(), self.until - now(), 0.0)
 
 
 class Rejections:
@@ -162,7 +161,7 @@ class Rejections:
         rejection = self._rejected.get(pod.metadata.uid)
         if rejection is not None and topic in rejection.problem.topics:
             if rejection.revision != self._pods.revision(rejection.problem.topics):
-                rejection.is_outdated()
+                rejection.outdated_since()
             if rejection.outdated_at is not None:
                 due = rejection.outdated_at + UNASKED_SECONDS
         return due if due is not None and due > now() else None
