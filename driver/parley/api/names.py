@@ -75,7 +75,8 @@ BINDING_CONDITIONS: Final = frozenset(
 """All that Parley writes into `status.devices` for schedulers."""
 
 RESERVATION_GATE: Final = "parley.dev/reservation"
-"""Scheduling gate of a reservation pod: it never runs, and its nomination holds room on a node."""
+"""Scheduling gate of a reservation pod, or the label of nodes by which its affinity contradicts itself: it never
+runs, and its nomination holds room on a node."""
 
 RESERVED_CLAIM_LABEL: Final = "parley.dev/reserved-claim"
 """On a reservation pod: the UID of the claim that it holds room for."""

@@ -150,6 +150,16 @@ class Resource(Generic[T]):
         return "/".join(parts)
 
 
+class _ServerVersion(Resource[dict[str, Any]]):
+    """What the API server reports of itself at `/version`: no object, but it is read like one."""
+
+    def path(self, *_: object, **__: object) -> str:
+        """Always the same."""
+        return "/version"
+
+
+SERVER_VERSION = _ServerVersion("", "v1", "version", "Version", False, dict[str, Any])
+
 PODS = Resource("", "v1", "pods", "Pod", True, builtin.Pod)
 NODES = Resource("", "v1", "nodes", "Node", False, builtin.Node)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, builtin.Namespace)

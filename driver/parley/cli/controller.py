@@ -63,7 +63,12 @@ ReservationSchedulers = Annotated[
     ),
 ]
 ReservationPriority = Annotated[
-    str, typer.Option(help="The PriorityClass of reservation pods. Default: the cluster's.", show_default=False)
+    str,
+    typer.Option(
+        help="The PriorityClass of reservation pods; on Kubernetes 1.36 with `preemptionPolicy: Never`. "
+        "Default: the cluster's.",
+        show_default=False,
+    ),
 ]
 
 

@@ -18,7 +18,8 @@ import structlog
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.names import API_VERSION
-from parley.api.resources import PODS
+from parley.api.resources import PODS, SERVER_VERSION
+from parley.api.versions import COUNTS_GATED_NOMINATIONS, parsed
 from parley.control.ledger import Holding
 from parley.control.live import live_pod
 from parley.control.objects.pod import priority, reference
@@ -63,6 +64,8 @@ class ReservationPods:
         self._settings = settings
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
         """By node: the order of writes matters, and whoever records users calls beside the queue's worker."""
+        self._gated: bool | None = None
+        """Whether the schedulers count gated pods after a restart; None before anybody asked."""
 
     async def sync(self, node: str) -> Requeue | None:
         """Reconcile the node. Raises what a client raises; then it is to be repeated."""
@@ -87,7 +90,7 @@ class ReservationPods:
             await self._warn(node, "reservation pods are not enabled (reservationPods.enabled of the chart)")
         found = self._state.cluster.reservation_pods(node)
         present = {pod.metadata.name: pod for pod in found if not pod.metadata.deletion_timestamp}
-        wanted, served = self._wanted(node, present.values())
+        wanted, served = await self._wanted(node, present.values())
         requeue, failure = None, None
         try:
             requeue = await self._provide(wanted, present, node)
@@ -96,6 +99,17 @@ class ReservationPods:
         if surplus := [pod for name, pod in present.items() if name not in wanted]:
             await self._give_up(surplus, node, served)
         return requeue, failure
+
+    async def _are_gated(self) -> bool:
+        """Whether reservation pods are kept from being placed by a gate. Asked once: a kube-scheduler is not newer
+        than the API server, and one that is older for a while is about to be upgraded."""
+        if self._gated is None:
+            try:
+                found = parsed(str((await self._client.get(SERVER_VERSION, "version")).get("gitVersion", "")))
+            except (Forbidden, NotFound):
+                found = None
+            self._gated = found is None or found >= COUNTS_GATED_NOMINATIONS
+        return self._gated
 
     async def _provide(
         self, wanted: Mapping[str, ReservationPod], present: Mapping[str, Pod], node: str
@@ -126,11 +140,14 @@ class ReservationPods:
         await self._nominate_served(node, served)
         await self._delete(last)
 
-    def _wanted(self, node: str, present: Iterable[Pod]) -> tuple[Mapping[str, ReservationPod], Sequence[Pod]]:
+    async def _wanted(
+        self, node: str, present: Iterable[Pod]
+    ) -> tuple[Mapping[str, ReservationPod], Sequence[Pod]]:
         """The pods that are to be there, by name, and users and guests that find what they request."""
         holdings, schedulers = self._nominated(node), self._settings.schedulers
         if not holdings or self._state.cluster.node(node) is None:
             return {}, ()
+        gated = await self._are_gated()
         highest = max(map(priority, present), default=None)
 
         def is_kept_out(user: Pod) -> bool:
@@ -139,7 +156,9 @@ class ReservationPods:
 
         found = left_to_hold(self._state, node, is_kept_out)
         left = found.amounts
-        pods = (reservation_pods(node, one.uid, one.path, left[one.uid], schedulers) for one in holdings)
+        pods = (
+            reservation_pods(node, one.uid, one.path, left[one.uid], schedulers, gated=gated) for one in holdings
+        )
         return {pod.name: pod for pod in chain.from_iterable(pods)}, found.served
 
     def _nominated(self, node: str) -> Sequence[Holding]:

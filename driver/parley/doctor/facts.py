@@ -22,11 +22,12 @@ from parley.api.resources import (
     POD_SCHEDULINGS,
     PODS,
     RESOURCE_SLICES,
+    SERVER_VERSION,
     TEMPLATES,
     Resource,
 )
 from parley.doctor import kinds
-from parley.doctor.kinds import VERSION, Body
+from parley.doctor.kinds import Body
 from parley.kube.client import ApiError, Client, Forbidden, Listing, NotFound, OutcomeUnknown, Unauthorized
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ async def gather(client: Client, now: datetime, namespace: str, program: str) ->
 
     Raises OutcomeUnknown if the API server does not answer, Unauthorized if it does not know who asks.
     """
-    version = await _read(client.get(VERSION, "version"), VERSION)
+    version = await _read(client.get(SERVER_VERSION, "version"), SERVER_VERSION)
     wanted = [(kind, namespace) for kind in IN_NAMESPACE] + [(kind, None) for kind in EVERYWHERE]
     found = await asyncio.gather(*(_read(client.list(kind, where), kind) for kind, where in wanted))
     listings = {kind: listing for (kind, _), listing in zip(wanted, found, strict=True)}

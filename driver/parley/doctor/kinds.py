@@ -1,25 +1,16 @@
 """Kinds that only the doctor reads, as plain dictionaries."""
 
-from typing import Any, Final
+from typing import Any
 
 from parley.api.resources import Resource
 
 Body = dict[str, Any]
 
 
-class _Version(Resource[Body]):
-    """What the API server reports of itself at `/version`: no object, but it is read like one."""
-
-    def path(self, *_: object, **__: object) -> str:
-        """Always the same."""
-        return "/version"
-
-
 def _kind(group: str, plural: str, kind: str, *, namespaced: bool = False) -> Resource[Body]:
     return Resource(group, "v1", plural, kind, namespaced, Body)
 
 
-VERSION: Final[Resource[Body]] = _Version("", "v1", "version", "Version", False, Body)
 CRDS = _kind("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition")
 POLICIES = _kind("admissionregistration.k8s.io", "validatingadmissionpolicies", "ValidatingAdmissionPolicy")
 POLICY_BINDINGS = _kind(

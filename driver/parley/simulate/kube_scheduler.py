@@ -42,7 +42,7 @@ _INSTANT = 1e-6
 
 
 class KubeScheduler:
-    """Schedules the pods whose `schedulerName` is `name`."""
+    """Schedules the pods whose `schedulerName` is `name`. `older`: as the one of Kubernetes 1.36."""
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class KubeScheduler:
         extender: Extender | None = None,
         *,
         after_failure: Backoff = AFTER_FAILURE,
+        older: bool = False,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -59,7 +60,7 @@ class KubeScheduler:
         self._after_failure = after_failure
         self._failures: Counter[str] = Counter()
         self._tired: dict[str, float] = {}
-        self._cache = SchedulerCache(client, name, self._queue.add, extended=extender is not None)
+        self._cache = SchedulerCache(client, name, self._queue.add, extended=extender is not None, older=older)
         self._calls = ExtenderCalls(extender) if extender is not None else None
 
     async def run(self) -> None:

@@ -22,12 +22,23 @@ class SchedulerCache:
     `extended`: as with an extender and without the DynamicResources plugin. Claims are not looked at then, and all
     pods that wait are worth an attempt at every event of pods and nodes: it is not known what matters to the
     extender. Upstream also at events of claims, which Parley's extender must not count on.
+    `older`: as Kubernetes 1.36 does, gated pods that are listed do not count for the nodes that they are nominated
+    for, until they change.
     """
 
-    def __init__(self, client: Client, name: str, retry: Callable[[Key], None], *, extended: bool = False) -> None:
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        retry: Callable[[Key], None],
+        *,
+        extended: bool = False,
+        older: bool = False,
+    ) -> None:
         self._name = name
         self._retry = retry
         self._extended = extended
+        self._older = older
         self._assumed: set[str] = set()
         self._table = NodeTable()
         self._waiting: dict[Key, None] = {}
@@ -119,7 +130,8 @@ class SchedulerCache:
             self._table.nominate(old, "")
             if new is None or not new.spec.node_name:
                 self.retry_all()
-        if new is not None and after:
+        overlooked = self._older and old is None and new is not None and bool(new.spec.scheduling_gates)
+        if new is not None and after and not overlooked:
             self._table.nominate(new, after)
 
     def _await_claims(self, old: Pod | None, new: Pod | None) -> None:

@@ -23,7 +23,6 @@ from tests.integration.native.conftest import Parley
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import Hold
-from parley.api.names import RESERVED_CLAIM_LABEL
 from parley.api.resources import PODS
 from parley.drivers.workspace import WorkspaceDriver
 from parley.kube.client import Client, Forbidden
@@ -34,7 +33,6 @@ from parley_devcluster.fake_nodes import ALLOCATABLE
 from parley_devcluster.manifests import template as chart
 from parley_devcluster.parley import CONTROLLER
 from parley_devcluster.parley import NAMESPACE as HOME
-from parley_devcluster.versions import KUBERNETES
 
 pytestmark = pytest.mark.cluster
 
@@ -42,12 +40,11 @@ CPUS = 32
 SLOTS = int(ALLOCATABLE["pods"])
 """Of a node."""
 KUBE_SCHEDULER = "default-scheduler"
+PRIORITY_CLASS = "parley-reservation"
+"""Which the chart makes for reservation pods."""
 FLUSHED = 400.0
 """Seconds: so late at most kube-scheduler tries a pod again that it refused while reservation pods were replaced
 (docs/limits.md)."""
-
-FORGETS = KUBERNETES.startswith("v1.36.")
-"""Whether a kube-scheduler that starts does not count gated pods that exist already for their nominated node."""
 
 
 class Directories(WorkspaceDriver):
@@ -87,7 +84,9 @@ async def begin(
     """One node has a disk. The first task of `build` was a small one, and has ended."""
     await parley.kill()
     parley.drivers = (Directories,)
-    parley.settings = ControllerSettings(reservation_schedulers=(KUBE_SCHEDULER,))
+    parley.settings = ControllerSettings(
+        reservation_schedulers=(KUBE_SCHEDULER,), reservation_priority=PRIORITY_CLASS
+    )
     await parley.start()
     class_ = {"whenUnused": {"keepSeconds": 600}, "shareable": shareable}
     await nobody_else_there(team)
@@ -269,10 +268,9 @@ async def test_reservation_pods_keep_ordinary_pods_out_over_a_restart_of_the_sch
     for i in range(30):
         assert "too little cpu left" in await team.waits(f"other-{i}", reasons.NO_CANDIDATES)
 
-    if hold == "Ledger" or not FORGETS:
-        restart_scheduler(cluster)
-        await team.create(ordinary("after-restart"))
-        await there(team, "after-restart", 0 if hold == "Nominated" else 1)
+    restart_scheduler(cluster)
+    await team.create(ordinary("after-restart"))
+    await there(team, "after-restart", 0 if hold == "Nominated" else 1)
 
     await team.create(task("late", "build", 24))
     if hold == "Nominated":
@@ -324,26 +322,6 @@ async def test_others_use_the_room_while_no_user_does_and_only_those_to_whom_it_
     await team.waits("kept-out", reasons.NO_CANDIDATES)
 
 
-if FORGETS:
-
-    async def test_after_a_restart_the_scheduler_counts_reservation_pods_that_are_made_again(
-        cluster: Cluster, reservation_pods: None, team: Namespace, parley: Parley
-    ) -> None:
-        await begin(team, parley, "Nominated", cpu="24")
-        await held(team, 24)
-        restart_scheduler(cluster)
-        await team.create(ordinary("too-large", CPUS - 23))
-        await team.bound("too-large")
-        await team.delete(PODS, "too-large")
-
-        cluster.kubectl("delete", "pods", "--all-namespaces", "--selector", RESERVED_CLAIM_LABEL)
-        await held(team, 24)
-        await team.create(*(ordinary(f"ordinary-{i}") for i in range(30)))
-        await there(team, "ordinary-", CPUS - 24)
-        await team.create(task("late", "build", 24))
-        assert (await team.bound("late")).spec.node_name == "node-0"
-
-
 async def test_the_controllers_account_makes_no_other_pods(
     cluster: Cluster, controller_account: Path, reservation_pods: None
 ) -> None:
@@ -357,6 +335,38 @@ async def test_the_controllers_account_makes_no_other_pods(
         await account.create(PODS, {**PLAIN, "spec": {**CONTAINERS, "schedulingGates": gates}}, HOME)
         with pytest.raises(Forbidden):
             await account.patch(PODS, "mine", {"spec": {"schedulingGates": []}}, HOME)
+        await account.delete(PODS, "mine", HOME)
+
+
+def excluding(*operators: str) -> Manifest:
+    """A term by which a node has the label and has it not, if both operators are given."""
+    found = [{"key": "parley.dev/reservation", "operator": one} for one in operators]
+    return {
+        "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-0"]}],
+        "matchExpressions": found,
+    }
+
+
+def affine(*terms: Manifest, **spec: str) -> Manifest:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*terms]}}
+    return {**PLAIN, "spec": {**CONTAINERS, "affinity": {"nodeAffinity": required}, **spec}}
+
+
+async def test_the_controllers_account_makes_pods_without_a_gate_only_if_no_node_can_run_them(
+    controller_account: Path, reservation_pods: None
+) -> None:
+    never = excluding("Exists", "DoesNotExist")
+    others = (
+        affine(excluding("Exists")),
+        affine(excluding("DoesNotExist")),
+        affine(never, excluding()),
+        affine(never, nodeName="node-0"),
+    )
+    async with HttpClient.from_kubeconfig(str(controller_account)) as account:
+        for other in others:
+            with pytest.raises(Forbidden, match="or that no node can run"):
+                await account.create(PODS, other, HOME)
+        await account.create(PODS, affine(never, schedulerName="nobody"), HOME)
         await account.delete(PODS, "mine", HOME)
 
 
@@ -402,8 +412,7 @@ async def test_reservation_pods_hold_pod_slots_too_and_users_of_a_higher_priorit
 
     await until(team.client, PODS, all_nominated, "every slot is held", namespace=HOME)
     await thirty_of_each(team, bound=1)
-    if not FORGETS:
-        restart_scheduler(cluster)
+    restart_scheduler(cluster)
     await team.create(ordinary("kept-out"))
     await team.pod("kept-out", refused_for_slots, "is kept out")
     await team.create(*(late(f"late-{i}", above_others) for i in range(5)))

@@ -9,10 +9,9 @@ from tests.unit.cli.serving import Answers, answers_of, served
 from tests.unit.doctor.healthy import NOW, fill
 from typer.testing import CliRunner, Result
 
-from parley.api.resources import BUILTIN_CLAIMS, Resource
+from parley.api.resources import BUILTIN_CLAIMS, SERVER_VERSION, Resource
 from parley.cli.main import app, plugin
 from parley.doctor.facts import EVERYWHERE, IN_NAMESPACE, OURS
-from parley.doctor.kinds import VERSION
 from parley.kube.memory import MemoryServer
 from parley.simulate.virtual_time import run
 
@@ -22,7 +21,7 @@ KINDS = (*EVERYWHERE, *IN_NAMESPACE)
 async def a_cluster() -> Answers:
     server = MemoryServer()
     await fill(server.client())
-    return {**answers_of(server, KINDS), VERSION.path(): orjson.dumps({"gitVersion": "v1.37.0"})}
+    return {**answers_of(server, KINDS), SERVER_VERSION.path(): orjson.dumps({"gitVersion": "v1.37.0"})}
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +90,7 @@ def test_what_may_not_be_read_is_a_finding_and_status_9(answers: Answers, tmp_pa
 
 
 def test_where_nothing_is_installed(tmp_path: Path) -> None:
-    result = doctor({VERSION.path(): orjson.dumps({"gitVersion": "v1.37.0"})}, tmp_path)
+    result = doctor({SERVER_VERSION.path(): orjson.dumps({"gitVersion": "v1.37.0"})}, tmp_path)
 
     assert result.exit_code == 8
     assert "Parley is not installed in this cluster: the API server knows none of its kinds" in result.stdout

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from parley.api.builtin import Pod
-from parley.api.selectors import node_selector
+from parley.api.builtin import Node, Pod
+from parley.api.selectors import matches, node_selector
 from parley.control.caches import kept
 from parley.control.objects.reservation_pod import reservation_pods, reserved_on
 from parley.negotiation.requests import Amounts, requested
@@ -46,24 +46,42 @@ def test_the_name_says_whether_it_is_what_is_wanted() -> None:
     assert one.name == same.name != other.name
 
 
-def test_it_is_found_by_its_node_from_what_the_cache_keeps_of_it() -> None:
-    (one,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, SCHEDULERS)
-    assert reserved_on(as_kept(one.body(HOME, "low")), HOME) == "node-1"
+@pytest.mark.parametrize("gated", [True, False])
+def test_it_is_found_by_its_node_from_what_the_cache_keeps_of_it(gated: bool) -> None:
+    (one,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, SCHEDULERS, gated=gated)
+    kept_of_it = as_kept(one.body(HOME, "low"))
+    assert reserved_on(kept_of_it, HOME) == "node-1"
+    assert bool(kept_of_it.spec.scheduling_gates) is gated
 
 
+def test_one_without_a_gate_fits_on_no_node_whatever_labels_that_has() -> None:
+    (gated,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, SCHEDULERS)
+    (one,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, SCHEDULERS, gated=False)
+    assert one.name != gated.name
+    affinity = msgspec.convert(one.body(HOME, ""), Pod).spec.affinity
+    assert affinity is not None
+    assert affinity.node_affinity is not None
+    selector = affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    assert selector is not None
+    for labels in ({}, {"parley.dev/reservation": ""}):
+        node = msgspec.convert({"metadata": {"name": "node-1", "labels": labels}}, Node)
+        assert not matches(selector, node)
+
+
+@pytest.mark.parametrize("gated", [True, False])
 @pytest.mark.parametrize(
     "change",
     [
         lambda body: body["metadata"].update(namespace="team"),
-        lambda body: body["spec"].update(schedulingGates=[]),
+        lambda body: body["spec"].update(schedulingGates=[], affinity=naming("node-1")),
         lambda body: body["spec"].pop("affinity"),
         lambda body: body["spec"]["affinity"].clear(),
         lambda body: body["spec"].update(affinity=naming("node-1", "node-2")),
     ],
     ids=["in another namespace", "without the gate", "without affinity", "without node affinity", "of two nodes"],
 )
-def test_others_that_look_like_one_are_none(change: Callable[[dict[str, Any]], object]) -> None:
-    (one,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, SCHEDULERS)
+def test_others_that_look_like_one_are_none(change: Callable[[dict[str, Any]], object], gated: bool) -> None:
+    (one,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, SCHEDULERS, gated=gated)
     body = one.body(HOME, "low")
     change(body)
     assert reserved_on(msgspec.convert(body, Pod), HOME) is None

@@ -5,7 +5,7 @@ from typing import Any
 
 from parley.api.crd import KINDS, definition
 from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
-from parley.api.resources import CLASSES, LEASES, NODES, PODS, RESOURCE_SLICES, Resource
+from parley.api.resources import CLASSES, LEASES, NODES, PODS, RESOURCE_SLICES, SERVER_VERSION, Resource
 from parley.doctor import installed, kinds
 from parley.kube.client import Client
 
@@ -28,7 +28,7 @@ _BASE: dict[str, Resource[Any]] = {
 
 async def fill(client: Client) -> None:
     """Make all of them."""
-    await client.create(kinds.VERSION, {"metadata": {"name": "version"}, "gitVersion": "v1.37.0"})
+    await client.create(SERVER_VERSION, {"metadata": {"name": "version"}, "gitVersion": "v1.37.0"})
     for kind in KINDS:
         status = {
             "storedVersions": ["v1alpha1"],

@@ -9,11 +9,10 @@ import pytest
 from tests.unit.doctor.conftest import Sick
 from tests.unit.doctor.healthy import NOW
 
-from parley.api.resources import Resource
+from parley.api.resources import SERVER_VERSION, Resource
 from parley.doctor.diagnosing import CHECKS, Diagnosis, diagnose
 from parley.doctor.facts import EVERYWHERE, IN_NAMESPACE
 from parley.doctor.findings import Finding, Severity, error, ok, warning
-from parley.doctor.kinds import VERSION
 from parley.doctor.text import lines
 from parley.kube.client import Call, Client, Forbidden
 
@@ -70,7 +69,7 @@ class Refusing(Client):
         return await super().request(call)
 
 
-@pytest.mark.parametrize("resource", [VERSION, *EVERYWHERE, *IN_NAMESPACE], ids=lambda kind: kind.plural)
+@pytest.mark.parametrize("resource", [SERVER_VERSION, *EVERYWHERE, *IN_NAMESPACE], ids=lambda kind: kind.plural)
 async def test_what_may_not_be_read_is_a_finding_of_its_own(cluster: Sick, resource: Resource[Any]) -> None:
     diagnosis = await diagnose(Refusing(cluster.client, resource), NOW, "parley-system", "0.1.0")
 

@@ -1,6 +1,6 @@
 """Faults planted one at a time in a cluster in which all is well: each is named with its remedy, alone."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from parley.api.resources import (
     POD_SCHEDULINGS,
     PODS,
     RESOURCE_SLICES,
+    SERVER_VERSION,
     Resource,
 )
 from parley.doctor import kinds
@@ -101,6 +102,20 @@ def runtime(version: str) -> Plant:
     return changed(NODES, "node-2", "status", "nodeInfo", "containerRuntimeVersion", to=version)
 
 
+def reservation_pods_on_1_36(spec: Mapping[str, str]) -> Plant:
+    labels = {"parley.dev/reserved-claim": "uid-1"}
+    pod = {"metadata": {"name": "reservation-1", "namespace": SYSTEM, "labels": labels}, "spec": dict(spec)}
+    args = ("spec", "template", "spec", "containers", 0, "args")
+    enabled = ["--reservation-pods-for=default-scheduler"]
+    return all_of(
+        changed(SERVER_VERSION, "version", "gitVersion", to="v1.36.3"),
+        changed(NODES, "node-1", "status", "nodeInfo", "kubeletVersion", to="v1.36.3"),
+        changed(NODES, "node-2", "status", "nodeInfo", "kubeletVersion", to="v1.36.3"),
+        changed(kinds.DEPLOYMENTS, "parley-controller", *args, to=enabled),
+        created(PODS, pod),
+    )
+
+
 DISK_CLASS = created(CLASSES, {"metadata": {"name": "disk"}, "driverName": "disk.example.com"})
 CLAIM = {
     "metadata": {"name": "data", "namespace": "team", "finalizers": ["disk.example.com/deletion-protection"]},
@@ -146,7 +161,7 @@ CSI = {
 CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
     "an API server that is too old": (
         all_of(
-            changed(kinds.VERSION, "version", "gitVersion", to="v1.35.2"),
+            changed(SERVER_VERSION, "version", "gitVersion", to="v1.35.2"),
             changed(NODES, "node-1", "status", "nodeInfo", "kubeletVersion", to="v1.35.2"),
             changed(NODES, "node-2", "status", "nodeInfo", "kubeletVersion", to="v1.35.2"),
         ),
@@ -156,7 +171,7 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "update the control plane to 1.36 or later",
     ),
     "an API server that nobody has tested": (
-        changed(kinds.VERSION, "version", "gitVersion", to="v1.39.0"),
+        changed(SERVER_VERSION, "version", "gitVersion", to="v1.39.0"),
         "api-server",
         WARNING,
         "Kubernetes v1.39.0 is newer than 1.37",
@@ -312,22 +327,12 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "is Parley 9, and this program is 0.1.0",
         "run the doctor of version 9",
     ),
-    "reservation pods on a Kubernetes whose scheduler forgets them": (
-        all_of(
-            changed(kinds.VERSION, "version", "gitVersion", to="v1.36.3"),
-            changed(NODES, "node-1", "status", "nodeInfo", "kubeletVersion", to="v1.36.3"),
-            changed(NODES, "node-2", "status", "nodeInfo", "kubeletVersion", to="v1.36.3"),
-            changed(
-                kinds.DEPLOYMENTS,
-                "parley-controller",
-                *("spec", "template", "spec", "containers", 0, "args"),
-                to=["--reservation-pods-for=default-scheduler"],
-            ),
-        ),
+    "reservation pods that a scheduler which restarts forgets": (
+        reservation_pods_on_1_36({}),
         "controller",
         WARNING,
-        "makes reservation pods, which a kube-scheduler of Kubernetes 1.36 does not count any more",
-        "update the control plane to 1.37 or later",
+        "a kube-scheduler of Kubernetes 1.36 that restarts drops their nominations",
+        "let reservationPods.priorityClassName of the chart be empty",
     ),
     "a leader that is not heard of": (
         renewed(120),
@@ -572,6 +577,12 @@ async def test_of_a_controller_outside_of_the_cluster_it_is_not_known_which_driv
     await standalone("device.parley.dev", 5)(cluster)
 
     assert await cluster.found("drivers") == []
+
+
+async def test_reservation_pods_that_do_not_preempt_are_well(cluster: Sick) -> None:
+    await reservation_pods_on_1_36({"preemptionPolicy": "Never"})(cluster)
+
+    assert await cluster.found("controller") == []
 
 
 async def test_a_role_that_grants_more_is_well(cluster: Sick) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ from tests.unit.scheduler.reserving import NIGHT, claim, disks, guest, task
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import Hold
-from parley.api.resources import CLAIMS, NODES, PODS
+from parley.api.resources import CLAIMS, NODES, PODS, SERVER_VERSION
 from parley.drivers.workspace import WorkspaceDriver
 from parley.kube.client import ApiError, Client, Forbidden, NotFound, ServerError, TooManyRequests
 from parley.kube.transport import Call
+from parley.simulate.kube_scheduler import KubeScheduler
 
 Play = Callable[[Callable[[World], Any]], None]
 
@@ -113,6 +115,63 @@ def test_with_ledger_ordinary_pods_take_the_room(play: Play) -> None:
         assert await held(world) == {}
 
     play(scenario)
+
+
+OLDER = "older"
+"""A kube-scheduler of Kubernetes 1.36."""
+
+
+class PriorityClasses(Client):
+    """Gives pods the preemption policy of their priority class "never", as the API server does."""
+
+    async def request(self, call: Call) -> bytes:
+        if call.verb == "create" and call.resource.plural == "pods" and call.body is not None:
+            spec = call.body["spec"]
+            if spec.get("priorityClassName") == "never":
+                call = replace(call, body={**call.body, "spec": {**spec, "preemptionPolicy": "Never"}})
+        return await super().request(call)
+
+
+@pytest.mark.parametrize(
+    ("version", "priority_class", "kept_out"),
+    [("v1.36.3", "never", True), ("v1.36.3", "", False), ("v1.37.0", "never", False), (None, "never", False)],
+    ids=["without gates", "whose nomination is dropped", "with gates", "with gates as nobody knows the version"],
+)
+def test_over_a_restart_a_kube_scheduler_of_1_36_counts_those_that_are_not_gated(
+    play: Play, version: str | None, priority_class: str, kept_out: bool
+) -> None:
+    """It is judged by what it does before the controller could mend anything."""
+
+    async def scenario(world: World) -> None:
+        if version is not None:
+            await world.create(SERVER_VERSION, {"metadata": {"name": "version"}, "gitVersion": version})
+        await disks(world, "a", hold="Nominated")
+        world.start_parley(
+            PriorityClasses(world.server.client()),
+            [WorkspaceDriver()],
+            reservation_schedulers=(OLDER,),
+            reservation_priority=priority_class,
+        )
+        scheduler = asyncio.create_task(older(world).run())
+        await claim(world, "build", {"cpu": "6"})
+        assert await task(world, "clone", "build", schedulerName=OLDER) == "a"
+        await world.finish_pod("clone")
+        await world.settle()
+        assert await held(world) == {"a": ["6"]}
+        assert [await task(world, f"before-{i}", cpu="2", schedulerName=OLDER) for i in range(2)] == ["a", ""]
+
+        await world.crash()
+        scheduler.cancel()
+        scheduler = asyncio.create_task(older(world).run())
+        await world.settle()
+        assert await world.node_of("before-1") == ("" if kept_out else "a")
+        scheduler.cancel()
+
+    play(scenario)
+
+
+def older(world: World) -> KubeScheduler:
+    return KubeScheduler(world.server.client(), world.clock, OLDER, older=True)
 
 
 def test_a_pod_of_higher_priority_passes(play: Play) -> None:

@@ -1,8 +1,11 @@
 """Reservation pods: they hold room on a node against the scheduler's other pods, and never run. Pure.
 
-A pod with a scheduling gate is not scheduled, but kube-scheduler counts it for the node in its
-`status.nominatedNodeName` when it judges that node for pods of the same or a lower priority
-(`addGENominatedPods`, and `PriorityQueue.addPod` of Kubernetes 1.37). No kubelet sees it, nothing is evicted.
+kube-scheduler counts a pod that waits for the node in its `status.nominatedNodeName` when it judges that node for
+pods of the same or a lower priority (`addGENominatedPods`). No kubelet sees it, nothing is evicted.
+A scheduling gate keeps the scheduler from placing it. The kube-scheduler of Kubernetes 1.36, however, does not
+count gated pods that exist when it starts (`PriorityQueue.Add`). There it is an affinity that no node can satisfy:
+the scheduler tries the pod in vain, and leaves its nomination alone if its PriorityClass says that it does not
+preempt (`RunPostFilterPlugins`, `PodEligibleToPreemptOthers`).
 The name is a digest of the content: what exists under that name is what is wanted.
 """
 
@@ -11,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from parley.api.builtin import Pod
+from parley.api.builtin import NodeSelectorTerm, Pod
 from parley.api.names import RESERVATION_GATE, RESERVED_CLAIM_LABEL, RESERVED_FOR_ANNOTATION
 from parley.api.selectors import named_by, node_selector
 from parley.negotiation.requests import Amounts
@@ -24,7 +27,8 @@ _IMAGE = "registry.k8s.io/pause:3.10"
 @dataclass(frozen=True, slots=True)
 class ReservationPod:
     """What a reservation pod is to be: on `node`, requesting `amounts` (in thousandths, by resource name) for a
-    claim, which is given by UID and, for people, as "namespace/name", against pods of the scheduler."""
+    claim, which is given by UID and, for people, as "namespace/name", against pods of the scheduler. `gated`: a
+    gate keeps it from being placed, otherwise its affinity."""
 
     node: str
     claim: str
@@ -32,11 +36,12 @@ class ReservationPod:
     scheduler: str
     amounts: tuple[tuple[str, int], ...]
     number: int
+    gated: bool = True
 
     @property
     def name(self) -> str:
         """Of the object."""
-        content = repr((self.node, self.claim, self.scheduler, self.amounts, self.number))
+        content = repr((self.node, self.claim, self.scheduler, self.amounts, self.number, self.gated))
         return f"reservation-{sha256(content.encode()).hexdigest()[:20]}"
 
     def body(self, namespace: str, priority_class: str) -> dict[str, Any]:
@@ -59,28 +64,38 @@ class ReservationPod:
                 "annotations": {RESERVED_FOR_ANNOTATION: self.path},
             },
             "spec": {
-                "schedulingGates": [{"name": RESERVATION_GATE}],
+                **({"schedulingGates": [{"name": RESERVATION_GATE}]} if self.gated else {}),
                 "schedulerName": self.scheduler,
                 **({"priorityClassName": priority_class} if priority_class else {}),
-                "affinity": {
-                    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": node_selector([self.node])}
-                },
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": self._selector()}},
                 "automountServiceAccountToken": False,
                 "terminationGracePeriodSeconds": 0,
                 "containers": [{"name": "room", "image": _IMAGE, "securityContext": confined, **resources}],
             },
         }
 
+    def _selector(self) -> dict[str, Any]:
+        """By which the pod is found again; of a pod without a gate, it excludes all nodes."""
+        selector = node_selector([self.node])
+        if not self.gated:
+            (term,) = selector["nodeSelectorTerms"]
+            term["matchExpressions"] = [{"key": RESERVATION_GATE, "operator": one} for one in _CONTRADICTION]
+        return selector
+
+
+_CONTRADICTION = ("Exists", "DoesNotExist")
+"""Of a label: no node has it and has it not."""
+
 
 def reservation_pods(
-    node: str, claim: str, path: str, left: Amounts, schedulers: Iterable[str]
+    node: str, claim: str, path: str, left: Amounts, schedulers: Iterable[str], *, gated: bool = True
 ) -> Sequence[ReservationPod]:
     """The pods that hold what is left of a claim's reservation: one for each of its pod slots, the first of them
     with all amounts; a single one if no slots are reserved."""
     amounts = tuple(sorted((name, amount) for name, amount in left.items() if amount > 0 and name != PODS))
     slots = -(-left[PODS] // 1000) if PODS in left else bool(amounts)
     return [
-        ReservationPod(node, claim, path, scheduler, amounts if number == 0 else (), number)
+        ReservationPod(node, claim, path, scheduler, amounts if number == 0 else (), number, gated)
         for scheduler in schedulers
         for number in range(slots)
     ]
@@ -88,14 +103,21 @@ def reservation_pods(
 
 def reserved_on(pod: Pod, namespace: str) -> str | None:
     """The node where the pod holds room, None if it is no reservation pod. Those are in the namespace where Parley
-    makes them, and name one node. Anybody may make pods with their gate elsewhere, which name thousands."""
+    makes them, and name one node. Anybody may make pods like them elsewhere, which name thousands."""
     if pod.metadata.namespace != namespace or pod.spec.affinity is None:
         return None
-    affinity, gates = pod.spec.affinity.node_affinity, pod.spec.scheduling_gates
-    if affinity is None or all(gate.name != RESERVATION_GATE for gate in gates):
+    affinity = pod.spec.affinity.node_affinity
+    selector = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    nodes = named_by(selector)
+    if selector is None or len(nodes) != 1:
         return None
-    nodes = named_by(affinity.required_during_scheduling_ignored_during_execution)
-    return nodes[0] if len(nodes) == 1 else None
+    gated = any(gate.name == RESERVATION_GATE for gate in pod.spec.scheduling_gates)
+    return nodes[0] if gated or all(map(_is_contradictory, selector.node_selector_terms)) else None
+
+
+def _is_contradictory(term: NodeSelectorTerm) -> bool:
+    operators = {one.operator for one in term.match_expressions if one.key == RESERVATION_GATE}
+    return operators.issuperset(_CONTRADICTION)
 
 
 def _quantity(thousandths: int) -> str:

@@ -3,19 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from parley.api.names import CONTROLLER_LEASE
+from parley.api.names import CONTROLLER_LEASE, RESERVED_CLAIM_LABEL
 from parley.api.resources import LEASES
+from parley.api.versions import COUNTS_GATED_NOMINATIONS, parsed, written
 from parley.doctor.facts import RAW_PODS, Facts, NotReadable
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DEPLOYMENTS, Body
 from parley.doctor.leases import age, fresh
-from parley.doctor.versions import Version, parsed, written
 from parley.doctor.workloads import has_option, pods_of, runs, trouble
 from parley.explain.times import span
-
-GATED_NOMINATIONS_LISTED: Version = (1, 37)
-"""From this version on a kube-scheduler that starts counts the nominations of gated pods that exist already
-(kubernetes/kubernetes#139057)."""
 
 _VERSION_LABEL = "app.kubernetes.io/version"
 
@@ -53,7 +49,7 @@ def _deployment(facts: Facts, deployment: Body, pods: Sequence[Body]) -> Iterato
         text, remedy = f"{ready} of {wanted} pods are ready: {why}", _see(facts.namespace, deployment)
         yield warning(text, remedy, about) if ready else error(text, remedy, about)
     yield from _version(facts, deployment, about)
-    yield from _reservation_pods(facts, deployment, about)
+    yield from _reservation_pods(facts, deployment, pods, about)
 
 
 def _see(namespace: str, workload: Body) -> str:
@@ -73,15 +69,19 @@ def _version(facts: Facts, deployment: Body, about: str) -> Iterator[Finding]:
         )
 
 
-def _reservation_pods(facts: Facts, deployment: Body, about: str) -> Iterator[Finding]:
+def _reservation_pods(facts: Facts, deployment: Body, pods: Sequence[Body], about: str) -> Iterator[Finding]:
+    """What its reservation pods hold is held over a restart of the scheduler, too."""
     server = None if isinstance(facts.version, NotReadable) else parsed(str(facts.version.get("gitVersion", "")))
-    if server and server < GATED_NOMINATIONS_LISTED and has_option(deployment, "--reservation-pods-for"):
-        needed = written(GATED_NOMINATIONS_LISTED)
+    if not server or server >= COUNTS_GATED_NOMINATIONS or not has_option(deployment, "--reservation-pods-for"):
+        return
+    made = [pod for pod in pods if RESERVED_CLAIM_LABEL in (pod["metadata"].get("labels") or {})]
+    if any(pod["spec"].get("preemptionPolicy") != "Never" for pod in made):
         yield warning(
-            f"makes reservation pods, which a kube-scheduler of Kubernetes {written(server)} does not count any "
-            "more after its restart: ordinary pods may take reserved room then",
-            f"update the control plane to {needed} or later, or delete the reservation pods after each restart "
-            "of a kube-scheduler: kubectl delete pods -A -l parley.dev/reserved-claim. Parley makes them again",
+            "its reservation pods have no PriorityClass with `preemptionPolicy: Never`: a kube-scheduler of "
+            f"Kubernetes {written(server)} that restarts drops their nominations, and ordinary pods may take "
+            "reserved room then",
+            "let reservationPods.priorityClassName of the chart be empty, or name a class with that policy; then "
+            f"kubectl -n {facts.namespace} delete pods -l {RESERVED_CLAIM_LABEL}. Parley makes them again",
             about,
         )
 

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
+from parley.api.versions import Version, parsed
 from parley.api.wording import listed, noun_for
 from parley.doctor.checks.nodes import daemon_sets
 from parley.doctor.facts import RAW_NODES, Facts
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DAEMON_SETS, Body
-from parley.doctor.versions import Version, parsed
 
 KUBELET = "/var/lib/kubelet"
 _REGISTRY = "plugins_registry"

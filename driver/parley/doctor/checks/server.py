@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from parley.api.names import DEVICE_CLASS
 from parley.api.resources import BUILTIN_CLAIMS, DEVICE_CLASSES
+from parley.api.versions import Version, parsed, written
 from parley.api.wording import listed
 from parley.doctor.facts import RAW_NODES, Facts, NotReadable, Unreadable
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import Body
-from parley.doctor.versions import Version, parsed, written
 
 OLDEST: Version = (1, 36)
 NEWEST_TESTED: Version = (1, 37)

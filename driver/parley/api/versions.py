@@ -4,6 +4,10 @@ import re
 
 Version = tuple[int, int]
 
+COUNTS_GATED_NOMINATIONS: Version = (1, 37)
+"""From this version on a kube-scheduler that starts counts gated pods for the nodes that they are nominated for
+already (kubernetes/kubernetes#139057)."""
+
 _NUMBERS = re.compile(r"v?(\d+)\.(\d+)")
 
 
