@@ -7,7 +7,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from parley.api.exits import Exit
-from parley.api.resources import NODES
 from parley.api.wording import printable_lines
 from parley.cli import logs
 from parley.cli.extender import PARLEY
@@ -58,16 +57,16 @@ def demo(
         refuse(error)
     outcome = virtual_time.run(negotiated(manifests, scheduler_name))
     if output is Output.TEXT:
-        _show(outcome, [manifest.name for manifest in manifests if manifest.resource == NODES])
+        _show(outcome)
     else:
         show_outcome(outcome, output, headings=not no_headers)
     finish(outcome, fail_on_waiting=fail_on_waiting)
 
 
-def _show(outcome: SimulationOutcome, nodes: Sequence[str]) -> None:
+def _show(outcome: SimulationOutcome) -> None:
     out = console(soft_wrap=True)
     for record in outcome.pods:
-        out.print(story(record, nodes))
+        out.print(story(record))
     out.print(summary(outcome))
 
 

@@ -1,6 +1,8 @@
 """How a recorded negotiation reads on a terminal. Without colour it is the same text."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice, repeat
 
 from rich.text import Text
 
@@ -11,16 +13,16 @@ from parley.simulate.recording import PodRecord
 
 _LABEL = 12
 _REASONS_SHOWN = 8
-_NOT_ASKED = "the pod does not fit, a node plugin is missing, or enough other nodes are viable"
+_NODES_SHOWN = 8
 
 
-def story(record: PodRecord, nodes: Sequence[str]) -> Text:
-    """One pod's negotiation, then what happened when. `nodes` are all nodes of the cluster."""
+def story(record: PodRecord) -> Text:
+    """One pod's negotiation, then what happened when."""
     text = Text()
     text.append(f"{record.namespace}/{record.name}", style="bold")
     text.append(_verdict(record), style="green" if record.node else "yellow")
     text.append("\n")
-    negotiation = list(_negotiation(record, nodes))
+    negotiation = list(_negotiation(record))
     width = max([len(label) for label, _ in negotiation] + [_LABEL])
     for label, content in negotiation:
         text.append(f"  {label:<{width}}  ", style="cyan")
@@ -35,7 +37,7 @@ def _verdict(record: PodRecord) -> str:
     return f" is bound to {record.node}" if record.node else " is gone" if record.gone else " waits"
 
 
-def _negotiation(record: PodRecord, nodes: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _negotiation(record: PodRecord) -> Iterator[tuple[str, str]]:
     scheduling = record.round
     if scheduling is None:
         return
@@ -47,8 +49,20 @@ def _negotiation(record: PodRecord, nodes: Sequence[str]) -> Iterator[tuple[str,
         yield "selected", record.node
         if better := _viable(scheduling, other_than=record.node):
             yield "", f"viable too, but less preferred: {', '.join(better)}"
-    if left := [node for node in nodes if node not in candidates]:
-        yield "not asked", f"{', '.join(left)} ({_NOT_ASKED})"
+    yield from _left_out(record.left_out)
+
+
+def _left_out(nodes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """A line for each reason, with the first nodes that have it."""
+    by_reason = defaultdict[str, list[str]](list)
+    for node, reason in nodes.items():
+        by_reason[reason].append(node)
+    labels = chain(["not asked"], repeat(""))
+    for label, (reason, names) in zip(labels, islice(by_reason.items(), _REASONS_SHOWN), strict=False):
+        more = f" and {counted(len(names) - _NODES_SHOWN, 'more node')}" if len(names) > _NODES_SHOWN else ""
+        yield label, f"{', '.join(names[:_NODES_SHOWN])}{more}: {reason}"
+    if len(by_reason) > _REASONS_SHOWN:
+        yield "", f"and others, for {len(by_reason) - _REASONS_SHOWN} more reasons"
 
 
 def _answer(claim: ClaimScheduling) -> Iterator[tuple[str, str]]:

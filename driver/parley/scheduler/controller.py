@@ -67,7 +67,8 @@ class Controller:
         self._parts = parts(self._base)
         self.ready = asyncio.Event()
         """Set when the first decision may be taken."""
-        self.cluster, self.ledger = self._base.state.cluster, self._base.state.ledger
+        self.state = self._base.state
+        self.cluster, self.ledger = self.state.cluster, self.state.ledger
         self.extender = self._parts.extender
         self.references.subscribe(self._parts.changes.parameters_read)
         self._expose()

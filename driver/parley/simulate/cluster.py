@@ -7,6 +7,7 @@ at once.
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,6 +23,7 @@ from parley.simulate.claim_controller import ClaimController
 from parley.simulate.extender_link import ExtenderLink, leading
 from parley.simulate.kube_scheduler import KubeScheduler
 from parley.simulate.kubelet import Kubelets
+from parley.simulate.left_out import left_out
 from parley.simulate.node_plugins import NodePlugins
 from parley.simulate.objects import Manifest
 from parley.simulate.recording import Recording
@@ -59,8 +61,8 @@ class SimulatedCluster:
         clock = loop_clock()
         self._server = MemoryServer(clock=clock)
         self.client: Client = self._server.client()
-        self.recording = Recording(self.client)
         self.controller = Controller(self.client, drivers if drivers is not None else built_in(), settings, clock)
+        self.recording = Recording(self.client, partial(left_out, self.controller.state))
         self._link = ExtenderLink()
         self._link.connect(leading(self.controller))
         self._kubelets = kubelets = Kubelets(self.client, clock)

@@ -6,7 +6,7 @@ and its negotiation. How that is shown is left to the command line.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,7 +42,8 @@ class ClaimRecord:
 @dataclass(slots=True)
 class PodRecord:
     """One pod. `waits` is why it is not bound ("NothingViable: ..."), "" if it is; `round` is the last
-    negotiation in which drivers answered. `gone`: it was deleted, as by preemption."""
+    negotiation in which drivers answered, `left_out` are the nodes that were no candidates then, with the reason.
+    `gone`: it was deleted, as by preemption."""
 
     namespace: str
     name: str
@@ -50,6 +51,7 @@ class PodRecord:
     steps: list[RecordedStep] = field(default_factory=list)
     claims: dict[str, ClaimRecord] = field(default_factory=dict)
     round: PodScheduling | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
     waits: str = ""
     gone: bool = False
 
@@ -69,10 +71,15 @@ class PodRecord:
         return self.waits or (f"{conditions[0].reason}: {conditions[0].message}" if conditions else "")
 
 
+LeftOut = Callable[[Pod, PodScheduling], Mapping[str, str]]
+"""The nodes that are no candidates in the pod's negotiation, each with the reason."""
+
+
 class Recording:
     """Watches until cancelled. `pods` has the records in the order in which the pods appeared."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, left_out: LeftOut) -> None:
+        self._left_out = left_out
         self._records: dict[Key, PodRecord] = {}
         self._named: defaultdict[Key, dict[tuple[Key, str], None]] = defaultdict(dict)
         self.bound = 0
@@ -148,6 +155,7 @@ class Recording:
         record = self._record(new.metadata.namespace, new.metadata.name)
         if any(claim.viable_nodes or claim.reason for claim in new.status.claims):
             record.round = new
+            record.left_out = self._left_out(record.pod, new)
         status = new.status
         if status.waiting_for:
             record.waits = f"{status.waiting_for}: {status.message}"

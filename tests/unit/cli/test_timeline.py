@@ -31,10 +31,15 @@ def test_the_story_of_a_bound_pod() -> None:
             gpu={"viableNodes": ["n1", "n2"], "reason": "n3: has no devices"},
             disk={"viableNodes": ["n1", "n2", "n3"]},
         ),
+        left_out={
+            "n4": "has too little cpu left",
+            "n5": "enough other nodes are viable",
+            "n6": "has too little cpu left",
+        },
         steps=[RecordedStep(0, "created"), RecordedStep(0.25, "bound to n1")],
     )
 
-    assert story(trainer, ["n1", "n2", "n3", "n4"]).plain == dedent("""\
+    assert story(trainer).plain == dedent("""\
         team/trainer is bound to n1
           candidates    n1, n2, n3
           claim gpu     device.parley.dev: viable on n1, n2
@@ -42,7 +47,8 @@ def test_the_story_of_a_bound_pod() -> None:
           claim disk    device.parley.dev: viable on n1, n2, n3
           selected      n1
                         viable too, but less preferred: n2
-          not asked     n4 (the pod does not fit, a node plugin is missing, or enough other nodes are viable)
+          not asked     n4, n6: has too little cpu left
+                        n5: enough other nodes are viable
           +0.0 s        created
           +0.2 s        bound to n1
         """)
@@ -56,7 +62,7 @@ def test_the_story_of_a_pod_that_waits() -> None:
         waits="NothingViable: no node is available",
     )
 
-    assert story(giant, ["n1"]).plain == dedent("""\
+    assert story(giant).plain == dedent("""\
         team/giant waits
           candidates    n1
           claim gpus    device.parley.dev: viable on no node
@@ -67,7 +73,7 @@ def test_the_story_of_a_pod_that_waits() -> None:
 
 
 def test_a_pod_without_claims_has_no_negotiation() -> None:
-    assert story(record("web", "n1", steps=[RecordedStep(0, "created")]), ["n1"]).plain == dedent("""\
+    assert story(record("web", "n1", steps=[RecordedStep(0, "created")])).plain == dedent("""\
         team/web is bound to n1
           +0.0 s        created
         """)
@@ -76,7 +82,7 @@ def test_a_pod_without_claims_has_no_negotiation() -> None:
 def test_of_many_refusing_nodes_some_are_shown() -> None:
     reasons = "; ".join(f"n{number}: has no devices" for number in range(20))
 
-    lines = story(record("p", round=negotiation(["n0"], gpu={"reason": reasons})), []).plain.splitlines()
+    lines = story(record("p", round=negotiation(["n0"], gpu={"reason": reasons}))).plain.splitlines()
 
     assert lines[3:] == [*(f"{'':16}not on n{n}: has no devices" for n in range(8)), f"{'':16}and 12 more nodes"]
 

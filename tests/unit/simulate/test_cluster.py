@@ -131,6 +131,34 @@ def test_a_pod_gets_its_device_and_runs(play: Play) -> None:
     assert steps(trainer) == ["created", "claim one: allocated gpu-0", "bound to n2", "running"]
 
 
+def test_each_node_that_was_no_candidate_has_its_own_reason(play: Play) -> None:
+    full, cordoned = node("n3"), node("n4", unschedulable=True)
+    full["status"] = {"allocatable": {"pods": "0"}}
+    trainer = play(
+        *(node("n2"), full, cordoned),
+        *(devices("n2", "gpu-0"), devices("n3", "gpu-0"), devices("n4", "gpu-0")),
+        *(class_(), template(), pod("p", "one")),
+    )["p"]
+
+    assert (trainer.node, trainer.left_out) == ("n2", {"n3": "no pod slots left", "n4": "cordoned"})
+
+
+def test_a_pod_is_asked_about_where_its_other_claim_is(play: Play) -> None:
+    async def add(cluster: SimulatedCluster) -> None:
+        await cluster.client.create(PODS, pod("later", "one", claims=["ours"]), "default")
+
+    records = play(
+        *(node("n1"), node("n2"), devices("n1", "gpu-0", "gpu-1"), devices("n2", "gpu-0", "gpu-1")),
+        *(class_(shareable=True), template(), claim("ours")),
+        pod("first", claims=["ours"]),
+        then=[add],
+    )
+
+    first, later = records["first"], records["later"]
+    (elsewhere,) = {"n1", "n2"} - {first.node}
+    assert later.left_out == {elsewhere: "another claim of the pod is allocated elsewhere"}
+
+
 def test_a_pod_without_claims_is_just_scheduled(play: Play) -> None:
     web = play(node("n1"), pod("web"))["web"]
 

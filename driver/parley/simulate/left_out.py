@@ -1,0 +1,27 @@
+"""Why a node was no candidate for a pod, as the simulated cluster's controller sees it at the moment."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from parley.api.builtin import Pod
+from parley.api.models import PodScheduling
+from parley.control.claims.gathering import gather
+from parley.control.state import State
+from parley.scheduler.candidates import CandidateNodes, common_nodes
+
+ENOUGH = "enough other nodes are viable"
+
+
+def left_out(state: State, pod: Pod, scheduling: PodScheduling) -> Mapping[str, str]:
+    """The other nodes, each with the reason; also if the pod was bound, and what it negotiated for allocated, a
+    moment ago."""
+    pending = replace(pod, spec=replace(pod.spec, node_name=""))
+    entries = {claim.name for claim in scheduling.status.claims if claim.viable_nodes or claim.reason}
+    claims = gather(state, pending)
+    negotiated = [claim for claim in claims if claim.entry in entries]
+    classes = [class_ for claim in negotiated if (class_ := state.cluster.class_(claim.class_name)) is not None]
+    only = common_nodes([claim for claim in claims if claim not in negotiated])
+    nodes = CandidateNodes(state, pending, classes, only)
+    others = (name for name in state.cluster.node_names() if name not in scheduling.spec.candidate_nodes)
+    return {name: nodes.misfit(name) or ENOUGH for name in others}
