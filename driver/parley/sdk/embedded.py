@@ -170,7 +170,8 @@ class EmbeddedDriver:
         left_out = self._barred(nodes)
         asked = [node for node in nodes if node not in left_out]
         with self._contained("consider"):
-            answers = await self.driver.consider(request, asked)
+            with self._uncancelled():
+                answers = await self.driver.consider(request, asked)
             check_answers(self.name, request, asked, answers)
         return without_barred(self.not_restored.values(), answers, left_out)
 
@@ -277,6 +278,18 @@ class EmbeddedDriver:
             self._failed(call, error)
             raise DriverFault(f"driver {self.name} failed in {call}: {fault_text(error)}") from error
 
+    @contextmanager
+    def _uncancelled(self) -> Iterator[None]:
+        """What the driver awaits may be cancelled, by itself or by a library. That is its failure like any other:
+        as a cancellation it would end the task of whoever called it, and nobody would hear of it."""
+        try:
+            yield
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # the caller's: a time limit, or the program stops
+            raise DriverFault(f"driver {self.name} cancelled its own work") from error
+
     def _failed(self, call: str, error: Exception) -> None:
         """The driver broke its contract: whoever can mend it needs the stack."""
         log.error("driver failed", driver=self.name, call=call, error=fault_text(error), exc_info=error)
@@ -288,9 +301,10 @@ class EmbeddedDriver:
         self.revision += 1
         for claim in request.claims:
             if claim.uid in self._to_undo:
-                await self.driver.deallocate(claim.uid)
+                await self._give_back(claim.uid)
                 self._to_undo.discard(claim.uid)
-        allocations = await self.driver.allocate(request, node)
+        with self._uncancelled():
+            allocations = await self.driver.allocate(request, node)
         self.revision += 1
         try:
             if self.may_reserve:
@@ -316,7 +330,7 @@ class EmbeddedDriver:
             self._to_undo.add(uid)
             self.revision += 1
             try:
-                await self.driver.deallocate(uid)
+                await self._give_back(uid)
             except Exception as error:
                 self._failed("deallocate", error)
             else:
@@ -324,10 +338,14 @@ class EmbeddedDriver:
 
     async def deallocate(self, uid: str) -> None:
         """Give back what the claim holds. Raises what the driver does; the claim may hold it still."""
-        await self.driver.deallocate(uid)
+        await self._give_back(uid)
         self.revision += 1
         self._to_undo.discard(uid)
         self.not_restored.pop(uid, None)
+
+    async def _give_back(self, uid: str) -> None:
+        with self._uncancelled():
+            await self.driver.deallocate(uid)
 
     def restore(self, held: Held, claim: str = "") -> None:
         """Have the driver count an allocation in the API, that of `claim` (namespace/name)."""
@@ -373,7 +391,8 @@ class EmbeddedDriver:
 
         while True:
             try:
-                await self.driver.follow(followed)
+                with self._uncancelled():
+                    await self.driver.follow(followed)
             except Exception as error:
                 failures += 1
                 self._failed("follow", error)

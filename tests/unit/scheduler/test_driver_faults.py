@@ -1,5 +1,6 @@
 """What a driver raises concerns the claims and pods that it was called for: they are told, all else goes on."""
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from parley.api import reasons
 from parley.api.builtin import ResourceSlice
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.negotiation.answers import Answer
@@ -59,6 +60,14 @@ class Failing(TokensDriver):
         super().restore(held)
 
 
+class Cancelling(Failing):
+    """Awaits a task of its own that was cancelled."""
+
+    def _maybe(self, method: str) -> None:
+        if method in self.failing:
+            raise asyncio.CancelledError
+
+
 class Blind(DeviceDriver):
     """Does not understand a node's slice."""
 
@@ -103,6 +112,32 @@ def test_pods_of_a_driver_that_fails_are_told_and_go_on_when_it_works_again(
         driver.failing.clear()
         await world.settle(quiet=400.0)
         assert await world.node_of("p")
+
+    play(scenario)
+
+
+@BOTH
+@pytest.mark.parametrize("method", ["allocate", "deallocate"])
+def test_a_driver_that_cancels_its_own_work_ends_no_worker(play: Any, method: str) -> None:
+    async def scenario(world: World) -> None:
+        driver = Cancelling(method)
+        await with_tokens(world, driver)
+        for i in range(40):
+            await world.add_pod(f"p{i}", "seat")
+        await world.settle()
+        for i in range(40):
+            await world.client.delete(PODS, f"p{i}", NAMESPACE)
+        await world.settle(quiet=1.0)
+        await world.add_pod("other", "one")
+        await world.settle(quiet=1.0)
+        assert await world.node_of("other")
+
+        driver.failing.clear()
+        await world.settle(quiet=400.0)
+        await world.add_template("all", "seats", count=3)
+        await world.add_pod("r", "all")
+        await world.settle()
+        assert await world.node_of("r")
 
     play(scenario)
 

@@ -68,6 +68,24 @@ class Disks(Driver[NoParameters, NoParameters]):
         self.held[held.uid] = held.node
 
 
+class CancellingDisks(Disks):
+    """Awaits a task of its own that was cancelled, in the method that is named."""
+
+    cancelling = ""
+
+    async def consider(
+        self, request: Request[NoParameters, NoParameters], nodes: Sequence[str]
+    ) -> Mapping[str, Answer]:
+        if self.cancelling == "consider":
+            raise asyncio.CancelledError
+        return await super().consider(request, nodes)
+
+    async def deallocate(self, uid: str) -> None:
+        if self.cancelling == "deallocate":
+            raise asyncio.CancelledError
+        await super().deallocate(uid)
+
+
 async def prepare(world: World, disks: Disks, *, nodes: str = "abc", devices: int = 1) -> None:
     for node in nodes:
         await world.add_node(node, devices=devices)
@@ -191,6 +209,29 @@ def test_a_pod_that_goes_while_the_driver_allocates_leaves_nothing(play: Any) ->
         assert status.waiting_for == "Allocating"
         await world.delete_pod("p")
         await world.settle(20)
+        await disks_are_free(world, disks)
+
+    play(scenario)
+
+
+def test_what_a_driver_cancels_by_itself_is_done_again(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        disks = CancellingDisks("abc")
+        await prepare(world, disks)
+        disks.cancelling = "consider"
+        await world.add_pod("p", "disk")
+        await asyncio.sleep(100)
+        assert not await world.node_of("p")
+        disks.cancelling = ""
+        await asyncio.sleep(400)
+        assert await world.node_of("p")
+
+        disks.cancelling = "deallocate"
+        await world.delete_pod("p")
+        await asyncio.sleep(100)
+        assert disks.held
+        disks.cancelling = ""
+        await asyncio.sleep(400)
         await disks_are_free(world, disks)
 
     play(scenario)

@@ -217,8 +217,6 @@ async def _within(
             raise Stopped
         if not working.done():
             raise Failed(f"nothing was allocated within the {seconds:g} s of allocationTimeoutSeconds")
-        if working.cancelled():
-            raise DriverFault("the driver cancelled its own allocation")
         return working.result()
     finally:
         await cancel(working)
