@@ -9,7 +9,7 @@ from tests.unit.kills import Death, Executioner, at_every_write
 from tests.unit.scheduler.reserving import claim, disks
 
 from parley.api import reasons
-from parley.api.resources import CLAIM_RELEASES, CLAIMS, CLASSES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES
 from parley.drivers.workspace import WorkspaceDriver
 from parley.kube.client import Client
 from parley.sdk import Held
@@ -100,6 +100,22 @@ def test_a_claim_that_is_deleted_goes_after_its_views(play: Play) -> None:
         await ended(world, "reader")
         await world.settle()
         assert "work" not in [one.metadata.name for one in (await world.client.list(CLAIMS)).items]
+        assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+def test_its_built_in_claim_may_be_made_anew_while_only_views_need_it(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepared(world)
+        node = await runs(world, "writer", claims=("work",))
+        await runs(world, "reader", "view")
+        await ended(world, "writer")
+        await world.client.delete(BUILTIN_CLAIMS, "work", "default")
+        await world.settle()
+        assert await runs(world, "second", claims=("work",)) == node
+        assert (await world.pod("second")).status.phase == "Running"
+        await ended(world, "second", "reader")
         assert len(world.ledger) == 0
 
     play(scenario)

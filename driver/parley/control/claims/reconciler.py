@@ -164,10 +164,7 @@ class ClaimReconciler:
         if mirror is None and class_ is not None and has_mirror(claim, class_):
             await self._create(claim, shareable=is_shared(claim, class_))
         elif mirror is not None and mirror.metadata.deletion_timestamp and mirrors(claim, mirror):
-            holding = self._ledger.get(claim.metadata.uid)
-            await self._let_go(
-                mirror, in_use=holding is not None and bool(holding.pods or not holding.stays_unused)
-            )
+            await self._let_go(mirror, in_use=self._may_be_used(self._ledger.get(claim.metadata.uid)))
         elif mirror is not None and is_predecessors(claim, mirror):
             await self._orphan(mirror)
         elif mirror is not None and is_outdated(claim, mirror, class_) and self._unused(claim):
@@ -271,6 +268,14 @@ class ClaimReconciler:
         live = await self._client.get(resource, meta.name, meta.namespace)
         names: Sequence[str] = live.metadata.finalizers
         return names
+
+    def _may_be_used(self, holding: Holding | None) -> bool:
+        """Whether pods use what is allocated, or it is about to be released. What stays allocated without users,
+        also for claims that need it, does without its mirror for a moment."""
+        if holding is None:
+            return False
+        stays = holding.stays_unused or bool(self._ledger.used_by(holding))
+        return bool(holding.pods) or not stays
 
     async def _let_go(self, mirror: BuiltinClaim, *, in_use: bool) -> None:
         """Somebody deleted the mirror: it goes when no pod uses it, and is then recreated."""
