@@ -169,9 +169,8 @@ class EmbeddedDriver:
         """As `viable`, of an asynchronous driver."""
         left_out = self._barred(nodes)
         asked = [node for node in nodes if node not in left_out]
-        with self._contained("consider"):
-            with self._uncancelled():
-                answers = await self.driver.consider(request, asked)
+        with self._contained("consider"), self._uncancelled():
+            answers = await self.driver.consider(request, asked)
             check_answers(self.name, request, asked, answers)
         return without_barred(self.not_restored.values(), answers, left_out)
 
@@ -280,13 +279,12 @@ class EmbeddedDriver:
 
     @contextmanager
     def _uncancelled(self) -> Iterator[None]:
-        """What the driver awaits may be cancelled, by itself or by a library. That is its failure like any other:
-        as a cancellation it would end the task of whoever called it, and nobody would hear of it."""
+        """What the driver awaits may be cancelled, by itself or a library: its failure, like any other. As a
+        cancellation it would end its caller's task, and nobody would hear of it."""
         try:
             yield
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise  # the caller's: a time limit, or the program stops
             raise DriverFault(f"driver {self.name} cancelled its own work") from error
 

@@ -863,3 +863,35 @@ def test_a_driver_outside_allocates_by_itself_and_is_asked_back_only_when_the_cl
         assert driver.held == {}
 
     play(scenario)
+
+
+def test_a_claim_of_a_driver_outside_serves_pods_after_those_of_an_earlier_one_of_its_name(play: Any) -> None:
+    """The earlier one was forced away while a pod used it, and the driver has allocated the next one since."""
+
+    async def scenario(world: World) -> None:
+        for node in "abc":
+            await world.add_node(node)
+        await world.add_class("rack", driverName=Racks.name)
+        world.start_parley(drivers=[])
+        world.start_driver(driver := Racks("b", "c"))
+        await world.add_claim("now", "rack", mode="Immediate")
+        await world.add_pod("p", claims=["now"])
+        await world.settle()
+        await is_used_by(world, "p")
+        await world.force_away("now")
+        await world.settle()
+        await world.add_claim("now", "rack", mode="Immediate")
+        await world.add_pod("q", claims=["now"])
+        await world.settle()
+        assert not await world.node_of("q")
+        await world.finish_pod("p")
+        await world.settle()
+        assert (await world.pod("q")).status.phase == "Running"
+        await is_used_by(world, "q")
+        await world.client.delete(CLAIMS, "now", NAMESPACE)
+        await world.delete_pod("q")
+        await world.settle()
+        assert driver.held == {}
+        assert len(world.ledger) == 0
+
+    play(scenario)

@@ -25,13 +25,14 @@ from parley.control.records import Records
 from parley.control.release.keeping import Keeping
 from parley.control.release.releases import Releases
 from parley.control.release.unseen_users import UnseenUsers
+from parley.control.restoring import adopt_record
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.cache import Key
 from parley.kube.client import NotFound, OutcomeUnknown
 from parley.negotiation.availability import SelectedNodes
 from parley.sdk import PodReference
-from parley.sdk.recorded import held_as_recorded
+from parley.sdk.recorded import driver_of_record, held_as_recorded
 
 log = structlog.get_logger(__name__)
 
@@ -64,6 +65,7 @@ class Deallocator:
         wakeups: Wakeups,
         keeping: Keeping,
     ) -> None:
+        self._state = state
         self._cluster = state.cluster
         self._ledger = state.ledger
         self._drivers = state.drivers
@@ -267,6 +269,16 @@ class Deallocator:
         for used in map(self._ledger.get, holding.uses):
             if used is not None and not used.pods:
                 self._wakeups.wake(("claim", used.namespace, used.claim))
+        self._adopt_next(holding)
+
+    def _adopt_next(self, ended: Holding) -> None:
+        """Another claim has the name by now, and a standalone driver may have allocated it without being asked:
+        that was not taken over as long as the name was the ended holding's."""
+        claim = self._cluster.claim((ended.namespace, ended.claim))
+        if claim is None or claim.metadata.uid == ended.uid or driver_of_record(claim) in self._drivers:
+            return
+        if not self._cluster.own_writes.unseen(claim.metadata):
+            adopt_record(self._state, claim)
 
     async def _deallocate(self, holding: Holding) -> None:
         if holding.named:
