@@ -16,13 +16,13 @@ from typing import Any
 
 from parley.api import reasons
 from parley.api.conditions import ConditionUpdate
-from parley.api.models import ResourceClaim, ResourceClass
+from parley.api.models import Allocation, ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator, Busy
 from parley.control.claims.named import without_pod
 from parley.control.decision.decide import Blocked, Search, admit, none_viable, survey
 from parley.control.decision.eligible import SuitableNodes
 from parley.control.ledger import Holding
-from parley.control.records import Records
+from parley.control.records import Records, allocation_status
 from parley.control.release.deallocation import Deallocator
 from parley.control.state import State
 from parley.kube.backoff import Backoff, Pauses
@@ -183,20 +183,34 @@ class ImmediateClaims:
 
     async def _record(self, claim: ResourceClaim, class_: ResourceClass | None, holding: Holding) -> None:
         """Write the allocation into the claim's status, unless it is there or the cache is older than our write.
+        What an earlier leader wrote there late goes first: the API server lets no allocation be changed.
 
         The write names the state of the claim that it was decided on. So one of unknown outcome is settled as soon
         as the cache shows a newer state: either it is there, or it will never come.
         """
-        if driver_of_record(claim) == holding.driver or self._cluster.own_writes.unseen(claim.metadata):
+        if self._cluster.own_writes.unseen(claim.metadata):
+            return
+        recorded = driver_of_record(claim) == holding.driver
+        if recorded and _is_shown(claim, holding):
             return
         try:
-            await self._records.record(claim, holding)
+            if recorded:
+                await self._records.clear_unknown(claim)  # the change comes back and calls again
+            else:
+                await self._records.record(claim, holding)
         except (Conflict, Busy):
             self._queue.retry(_key(claim))  # the cache is behind, or another driver has to deallocate first
         except (BadRequest, Forbidden, Invalid) as error:
             await self._deallocator.release_unused(holding)
             message = f"the API server refused the allocation: {error.message}"
             await self._failed(claim, class_, holding.node, message, permanent=False)
+
+
+def _is_shown(claim: ResourceClaim, holding: Holding) -> bool:
+    """Whether the allocation in the claim's record is the holding's, not one that an earlier leader wrote late."""
+    if holding.record_written.is_known:
+        return True
+    return claim.status.allocation == Allocation.model_validate(allocation_status(holding)["allocation"])
 
 
 def _key(claim: ResourceClaim) -> Key:

@@ -149,6 +149,7 @@ class Records:
                 raise Busy
             status = {**allocation_status(holding), "reservedFor": users(holding)}
             await self._claims.patch(claim, with_conditions(claim, status, rfc3339(self._clock())))
+            holding.record_written = Written.YES
 
     async def set_conditions(
         self, claim: ResourceClaim, *updates: ConditionUpdate, without: Collection[str] = ()
@@ -165,7 +166,8 @@ class Records:
         return True
 
     async def clear_unknown(self, claim: ResourceClaim) -> None:
-        """A named claim's record shows an allocation of which its driver knows nothing: it is void.
+        """A named claim's record shows an allocation of which its driver knows nothing: it is void, also if the
+        driver has another one for the claim.
 
         Raises Conflict if the claim is not as given any more.
         """

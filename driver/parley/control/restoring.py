@@ -199,6 +199,7 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         kept_until=moment(claim.status.kept_until) if claim.status.kept_until else None,
         node_part=_node_part(mirror, class_),
         written=written,
+        record_written=Written.YES,
         shown_by={mirror.metadata.uid: mirror.metadata.name} if mirror is not None else {},
         known=state.cluster,
     )

@@ -7,7 +7,7 @@ import pytest
 from tests.support.conditions import ready
 from tests.support.late_writes import LateClient, Which
 
-from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, NODES
 from parley.kube.client import Call, Client, ServerError
 
 if TYPE_CHECKING:
@@ -221,6 +221,50 @@ def test_a_record_that_an_earlier_leader_wrote_late_is_cleared(play: Any, delete
         await world.add_pod("p2", claims=["disk"])
         await world.settle()
         assert (await world.pod("p2")).status.phase == "Running"
+
+    play(scenario)
+
+
+def records_an_allocation(call: Call) -> bool:
+    return records_a_claim(call) and bool(((call.body or {}).get("status") or {}).get("allocation"))
+
+
+class RecordsAfterIt(Client):
+    """Records no allocation of a claim before the late write has arrived."""
+
+    def __init__(self, client: Client, late: LateClient) -> None:
+        super().__init__(client)
+        self._late = late
+
+    async def request(self, call: Call) -> bytes:
+        if records_an_allocation(call) and self._late.arrived is not None:
+            await asyncio.wait([self._late.arrived])
+        return await super().request(call)
+
+
+def test_a_record_that_an_earlier_leader_wrote_while_another_one_allocates_is_replaced(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        client = LateClient(world.server.client(), records_an_allocation, late=60.0)
+        client.armed = True
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        world.start_parley(client)
+        await world.add_claim("disk", mode="Immediate")
+        await client.given_up.wait()
+        await world.crash()
+        await world.client.patch(NODES, "a", {"spec": {"unschedulable": True}})
+        await world.add_node("b", devices=1)
+        world.start_parley(RecordsAfterIt(world.server.client(), client))
+        await world.add_pod("p", claims=["disk"])
+        await world.settle(400)
+        assert client.arrived is not None
+        assert client.arrived.result() == "accepted"
+
+        assert (await world.pod("p")).status.phase == "Running"
+        allocation = (await world.claim("disk")).status.allocation
+        assert allocation is not None
+        assert [(d.pool, d.device) for d in allocation.handles[0].devices] == [("b", "gpu-0")]
+        assert list(await world.devices()) == [("b", "gpu-0")]
 
     play(scenario)
 
