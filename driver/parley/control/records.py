@@ -387,9 +387,9 @@ def allocation_status(holding: Holding) -> dict[str, Any]:
     return {"driverName": holding.driver, "allocation": {**allocation, **units}}
 
 
-def _kept(holding: Holding) -> dict[str, str]:
-    """How long a named claim stays allocated without users, if it does so for a time."""
-    return {"keptUntil": rfc3339(holding.kept_until)} if holding.kept_until is not None else {}
+def _kept(holding: Holding) -> dict[str, str | None]:
+    """How long a named claim stays allocated without users; an earlier deadline goes if its class has none now."""
+    return {"keptUntil": rfc3339(holding.kept_until) if holding.kept_until is not None else None}
 
 
 def _stands_for(mirror: BuiltinClaim, holding: Holding) -> bool:

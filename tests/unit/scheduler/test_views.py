@@ -105,6 +105,30 @@ def test_a_claim_that_is_deleted_goes_after_its_views(play: Play) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("restarted", [False, True], ids=["", "restarted"])
+def test_a_deadline_that_its_class_has_no_more_does_not_count_after_its_views(play: Play, restarted: bool) -> None:
+    async def scenario(world: World) -> None:
+        await prepared(world)
+        await world.client.patch(CLASSES, "workspace", {"whenUnused": {"keepSeconds": 3600}})
+        await runs(world, "first", claims=("work",))
+        await ended(world, "first")
+        assert (await world.claim("work")).status.kept_until
+        await world.client.patch(CLASSES, "workspace", {"whenUnused": None})
+        await runs(world, "second", claims=("work",))
+        await runs(world, "reader", "view")
+        await ended(world, "second")
+        assert (await world.claim("work")).status.kept_until is None
+        if restarted:
+            await world.crash()
+            world.start_parley(drivers=[WorkspaceDriver()])
+            await world.settle()
+        await ended(world, "reader")
+        assert not await is_there(world)
+        assert len(world.ledger) == 0
+
+    play(scenario)
+
+
 def test_its_built_in_claim_may_be_made_anew_while_only_views_need_it(play: Play) -> None:
     async def scenario(world: World) -> None:
         await prepared(world)
