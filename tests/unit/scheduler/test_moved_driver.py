@@ -11,6 +11,7 @@ from tests.support.conditions import condition
 
 from parley.api.names import driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES
+from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.sdk.standalone import StandaloneDriver
 
@@ -203,5 +204,31 @@ def test_in_the_controller_it_takes_back_what_it_had_begun_alone_and_not_recorde
         await asyncio.sleep(60)
         assert taken_back == [uid]
         assert not (await world.client.list(CLAIMS)).items
+
+    play(scenario)
+
+
+def test_a_claim_that_waited_for_its_node_when_its_driver_left_is_ready_with_its_next_pod(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        world.start_parley()
+        await world.add_claim("disk")
+        await world.add_pod("first", claims=["disk"])
+        await world.settle()
+        world.kubelets.stop("a")
+        await world.force_delete("first")
+        await world.settle()
+        assert condition(await world.claim("disk"), "Releasing").status == "True"
+        await world.crash()
+        world.start_parley(drivers=[])
+        world.start_driver(DeviceDriver())
+        world.kubelets.start("a")
+        await world.settle()
+        await world.add_pod("second", claims=["disk"])
+        await world.settle()
+        assert (await world.pod("second")).status.phase == "Running"
+        conditions = {one.type: one.status for one in (await world.claim("disk")).status.conditions}
+        assert conditions == {"Accepted": "True", "Allocated": "True", "Ready": "True"}
 
     play(scenario)

@@ -12,7 +12,14 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.api.names import CONDITION_FAILED, CONDITION_NEEDED, CONDITION_STRANDED, FINALIZER, driver_finalizer
+from parley.api.names import (
+    CONDITION_FAILED,
+    CONDITION_NEEDED,
+    CONDITION_RELEASING,
+    CONDITION_STRANDED,
+    FINALIZER,
+    driver_finalizer,
+)
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.api.wording import listed
 from parley.control.allocation import Busy
@@ -179,6 +186,9 @@ class ClaimReconciler:
         """Keep the conditions up to date; returns whether anything had to be written."""
         stranded, needed = self._stranding.conditions(claim), self._needed(claim)
         gone = {CONDITION_STRANDED, CONDITION_NEEDED} - {condition.type for condition in (*stranded, *needed)}
+        holding = self._ledger.get(claim.metadata.uid)
+        if (holding is None or holding.standalone) and not self._cluster.own_writes.unseen(claim.metadata):
+            gone.add(CONDITION_RELEASING)  # its driver left the controller: no node is waited for any more
         if not await self._records.set_conditions(claim, *updates, *stranded, *needed, without=gone):
             return False
         for condition in stranded:
