@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
-from parley.api.resources import CLAIMS, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.kube.client import Call, Client, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -84,5 +84,36 @@ def test_a_pod_that_was_not_bound_does_not_keep_what_a_claim_had_that_was_forced
         claim = await world.claim("disk")
         assert await world.node_of("p") == "a"
         assert [holding.uid for holding in world.ledger] == [claim.metadata.uid]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("used", [True, False], ids=["used", "unused"])
+def test_what_is_left_of_a_claim_that_was_deleted_without_its_dependents_takes_no_name(
+    play: Play, used: bool
+) -> None:
+    """`kubectl delete --cascade=orphan`: the garbage collector takes the owner out, and deletes nothing."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        world.start_parley()
+        await world.add_claim("disk")
+        await world.settle()
+        if used:
+            await world.add_pod("first", claims=["disk"])
+            await world.settle()
+        orphaned = {"metadata": {"ownerReferences": None}}
+        await world.client.patch(BUILTIN_CLAIMS, "disk", orphaned, "default")
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle()
+        if used:
+            await world.finish_pod("first")
+            await world.settle()
+        assert await world.mirror("disk") is None
+        await world.add_claim("disk")
+        await world.add_pod("second", claims=["disk"])
+        await world.settle()
+        assert (await world.pod("second")).status.phase == "Running"
 
     play(scenario)
