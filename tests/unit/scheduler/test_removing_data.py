@@ -10,7 +10,7 @@ from tests.unit.scheduler.killed import Play
 
 from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
-from parley.api.resources import CLAIM_RELEASES, CLAIMS, PODS
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, CLASSES, PODS
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Client
 from parley.kube.informer import Informer
@@ -95,6 +95,41 @@ def test_data_stays_while_the_claim_is_kept_and_goes_at_its_deadline(play: Play)
         await world.settle(KEEP)
         assert removals.done == [("disk", "a")]
         assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "restarted",
+    [
+        False,
+        pytest.param(
+            True,
+            marks=pytest.mark.xfail(
+                strict=True,
+                reason="the record does not say whether the claim has a node part: restoring._node_part",
+            ),
+        ),
+    ],
+    ids=["", "restarted"],
+)
+def test_data_of_a_kept_claim_goes_also_if_its_class_has_no_node_part_any_more(
+    play: Play, restarted: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        removals = await begin(world, "a", keep=KEEP)
+        await world.add_pod("p", claims=["disk"])
+        await world.settle()
+        await world.finish_pod("p")
+        await world.settle()
+        await world.client.patch(CLASSES, "gpu", {"nodePart": "None"})
+        if restarted:
+            await world.crash()
+            lead(world)
+        await asyncio.sleep(2 * KEEP)
+        removals.task.cancel()
+        assert (await world.claim("disk")).status.allocation is None
+        assert removals.done == [("disk", "a")]
 
     play(scenario)
 
