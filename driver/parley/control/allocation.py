@@ -14,6 +14,7 @@ from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand, Requests, Reserving
 from parley.control.ledger import Holding
+from parley.control.limited_driver import CALL_SECONDS
 from parley.control.objects import mirror as mirrors
 from parley.control.objects.pod import reference
 from parley.control.room import Asker, lacking
@@ -26,9 +27,6 @@ from parley.sdk.recorded import held_as_recorded
 
 _Allocated = Mapping[str, tuple[str, Allocation]]
 """What drivers allocated, with the driver's name, by claim entry."""
-
-ALLOCATE_SECONDS = 30.0
-"""So long an embedded driver may take: it keeps a worker from other pods."""
 
 
 class AllocationFailed(Exception):
@@ -47,6 +45,11 @@ class RoomTaken(AllocationFailed):
 
 class Busy(Exception):
     """Raised when one of the claims is being allocated by others, or released, at this moment."""
+
+
+class Saturated(Busy):
+    """Raised when so many slow calls of a driver are under way that others would wait for the controller's
+    workers. Nothing changes when they have ended: try again a moment later."""
 
 
 class Aborted(Busy):
@@ -140,6 +143,8 @@ class Allocator:
         room for what they reserve, or "". `holdings` makes the ledger's entries of what drivers allocated."""
         allocated: dict[str, tuple[str, Allocation]] = {}
         try:
+            if any(self._drivers[name].is_saturated for name in requests):
+                raise Saturated
             for name, request in requests.items():
                 try:
                     found = await self._ask(name, request, node)
@@ -218,7 +223,7 @@ class Allocator:
 
     async def _ask(self, driver: str, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
         """Raises TimeoutError if the driver is no quick one, Aborted if the pod ended; nothing is held then."""
-        pod, scope = request.pod.uid or request.claims[0].uid, asyncio.timeout(ALLOCATE_SECONDS)
+        pod, scope = request.pod.uid or request.claims[0].uid, asyncio.timeout(CALL_SECONDS)
         self._under_way[pod] = scope
         try:
             async with scope:
@@ -230,8 +235,7 @@ class Allocator:
             if self._under_way.get(pod) is not scope:
                 raise Aborted from error
             raise TimeoutError(
-                f"no result within {ALLOCATE_SECONDS:g} s: a driver that takes longer has to set "
-                "asynchronous = True"
+                f"no result within {CALL_SECONDS:g} s: a driver that takes longer has to set asynchronous = True"
             ) from error
         finally:
             if self._under_way.get(pod) is scope:

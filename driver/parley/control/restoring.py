@@ -197,7 +197,7 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         standalone=driver not in state.drivers,
         used=True,
         kept_until=moment(claim.status.kept_until) if claim.status.kept_until else None,
-        node_part=_node_part(mirror, class_),
+        node_part=_node_part(mirror, class_) or _may_have_data(state, driver, node),
         written=written,
         record_written=Written.YES,
         shown_by={mirror.metadata.uid: mirror.metadata.name} if mirror is not None else {},
@@ -270,6 +270,13 @@ def _node_part(mirror: BuiltinClaim | None, class_: ResourceClass | None) -> boo
     if mirror is not None and mirror.status.allocation is not None:
         return bool(mirror.status.allocation.devices.results)
     return class_ is None or class_.node_part == "Required"
+
+
+def _may_have_data(state: State, driver: str, node: str) -> bool:
+    """Whether the node may have data of the claim, whatever its class says now. Where no plugin is alive nobody
+    could remove any."""
+    embedded = state.drivers.get(driver)
+    return embedded is not None and embedded.leaves_data and state.cluster.plugins.is_alive(driver, node)
 
 
 def _ends(claim: ResourceClaim, drivers: Drivers) -> bool:

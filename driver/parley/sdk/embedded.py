@@ -80,6 +80,11 @@ class EmbeddedDriver:
         return kind.room_left is not Driver.room_left and kind.score is Driver.score
 
     @property
+    def is_saturated(self) -> bool:
+        """Whether so many calls of the driver are under way that no more should begin."""
+        return False
+
+    @property
     def sees_pods(self) -> bool:
         """Whether its requests say what their pods are like."""
         return self.driver.sees_pods

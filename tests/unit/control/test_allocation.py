@@ -17,10 +17,11 @@ from tests.unit.control.builders import (
     user,
 )
 
-from parley.control.allocation import ALLOCATE_SECONDS, Aborted, AllocationFailed, Allocator, Busy
+from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import demand_of
 from parley.control.ledger import Written
+from parley.control.limited_driver import CALL_SECONDS
 from parley.control.objects.mirror import MAX_USERS
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.sdk import Allocation, PermanentError, Request
@@ -131,10 +132,10 @@ def test_a_driver_that_takes_too_long_is_told_to_be_asynchronous_and_holds_nothi
         assert str(raised.value).endswith(
             "no result within 30 s: a driver that takes longer has to set asynchronous = True"
         )
-        assert asyncio.get_running_loop().time() == pytest.approx(ALLOCATE_SECONDS, abs=1)
+        assert asyncio.get_running_loop().time() == pytest.approx(CALL_SECONDS, abs=1)
         assert free(world, Second.name, "other") == 4
 
-    played(story, Second(seconds=ALLOCATE_SECONDS + 1))
+    played(story, Second(seconds=CALL_SECONDS + 1))
 
 
 def test_what_a_driver_allocates_for_a_pod_that_ended_is_given_back() -> None:

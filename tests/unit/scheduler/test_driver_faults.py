@@ -1,6 +1,7 @@
 """What a driver raises concerns the claims and pods that it was called for: they are told, all else goes on."""
 
 import asyncio
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from parley.api import reasons
 from parley.api.builtin import ResourceSlice
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.negotiation.answers import Answer
@@ -68,6 +69,25 @@ class Cancelling(Failing):
             raise asyncio.CancelledError
 
 
+class Hanging(Failing):
+    """What is behind it does not answer."""
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        await self._answered("allocate")
+        return await super().allocate(request, node)
+
+    async def deallocate(self, uid: str) -> None:
+        await self._answered("deallocate")
+        await super().deallocate(uid)
+
+    async def _answered(self, method: str) -> None:
+        if method in self.failing:
+            await asyncio.sleep(math.inf)
+
+    def _maybe(self, method: str) -> None:
+        """It raises nothing."""
+
+
 class Blind(DeviceDriver):
     """Does not understand a node's slice."""
 
@@ -112,6 +132,36 @@ def test_pods_of_a_driver_that_fails_are_told_and_go_on_when_it_works_again(
         driver.failing.clear()
         await world.settle(quiet=400.0)
         assert await world.node_of("p")
+
+    play(scenario)
+
+
+@BOTH
+@pytest.mark.parametrize("method", ["allocate", "deallocate"])
+def test_a_driver_that_hangs_keeps_nobody_elses_pods_waiting(play: Any, method: str) -> None:
+    async def scenario(world: World) -> None:
+        driver = Hanging()
+        await with_tokens(world, driver)
+        await world.client.patch(CLASSES, "seats", {"parameters": {"pool": 40}})
+        if method == "allocate":
+            driver.failing.add(method)
+        for i in range(40):
+            await world.add_pod(f"p{i}", "seat")
+        await asyncio.sleep(20)
+        driver.failing.add(method)
+        for i in range(40):
+            await world.delete_pod(f"p{i}")
+        for i in range(40):
+            await world.add_pod(f"q{i}", "seat")
+        for minute in range(4):
+            await world.add_pod(f"other-{minute}", "one")
+            await asyncio.sleep(2)
+            assert await world.node_of(f"other-{minute}")
+            await asyncio.sleep(58)
+
+        driver.failing.clear()
+        await world.settle(quiet=400.0)
+        assert all([await world.node_of(f"q{i}") for i in range(40)])
 
     play(scenario)
 

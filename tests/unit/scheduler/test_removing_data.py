@@ -101,16 +101,7 @@ def test_data_stays_while_the_claim_is_kept_and_goes_at_its_deadline(play: Play)
 
 @pytest.mark.parametrize(
     "restarted",
-    [
-        False,
-        pytest.param(
-            True,
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="the record does not say whether the claim has a node part: restoring._node_part",
-            ),
-        ),
-    ],
+    [False, True],
     ids=["", "restarted"],
 )
 def test_data_of_a_kept_claim_goes_also_if_its_class_has_no_node_part_any_more(

@@ -33,9 +33,13 @@ class Plugins:
             if PUBLISHED_BY_LABEL in new.metadata.labels:
                 self._publishing.add(new.spec.driver)
 
+    def is_alive(self, driver: str, node: str) -> bool:
+        """Whether the driver's plugin is on the node."""
+        return (driver, node) in self._slices
+
     def missing(self, class_: ResourceClass, node: str) -> str:
         """Why the class can't be had on the node, or "" if its driver's plugin is there or not needed."""
         driver = class_.driver_name
-        if class_.node_part != "Required" or driver not in self._publishing or (driver, node) in self._slices:
+        if class_.node_part != "Required" or driver not in self._publishing or self.is_alive(driver, node):
             return ""
         return f"the node plugin of driver {driver} does not run there"

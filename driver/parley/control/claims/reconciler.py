@@ -22,7 +22,7 @@ from parley.api.names import (
 )
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.api.wording import listed
-from parley.control.allocation import Busy
+from parley.control.allocation import Busy, Saturated
 from parley.control.caches.shortened import MAX_FINALIZERS
 from parley.control.claims.checks import first_problem
 from parley.control.claims.mirrored import MadeMirrors
@@ -86,7 +86,10 @@ class ClaimReconciler:
     async def sync(self, key: Key) -> Requeue | None:
         """Do what the claim of that name needs next. What is kept without users comes back at its deadline, and
         what is on a node that takes no pods when something is to become of it."""
-        left = (await self._release_all_unused(key), await self._stranding.sync(key))
+        try:
+            left = (await self._release_all_unused(key), await self._stranding.sync(key))
+        except Saturated:
+            return Requeue()
         await self._reconcile(key)
         return Requeue(min(filter(None, left))) if any(left) else None
 
@@ -146,6 +149,8 @@ class ClaimReconciler:
             return left
         try:
             await self._deallocator.release_unused(holding)
+        except Saturated:
+            raise
         except Busy:
             return 0.0  # a pod was let in that is not seen yet, or one is to be taken out: either is a change
         if holding.standalone:

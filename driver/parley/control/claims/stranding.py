@@ -15,7 +15,7 @@ from parley.api import reasons
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim
 from parley.api.names import API_VERSION, CONDITION_FAILED, CONDITION_STRANDED
-from parley.control.allocation import Busy
+from parley.control.allocation import Busy, Saturated
 from parley.control.claims.named import failure_of, without_pod
 from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding
@@ -95,6 +95,8 @@ class Stranding:
         """The claim is allocated anew when a pod needs it, or at once if it is an immediate one."""
         try:
             await self._deallocator.release_unused(case.holding, still=lambda: self._may_go(case.holding))
+        except Saturated:
+            raise
         except Busy:
             return  # a pod was let in that is not seen yet, or the node is back: either is a change
         lost = f"node {case.node} is {case.obstacle.text}"

@@ -15,7 +15,7 @@ import structlog
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.names import GENERATED_LABEL
-from parley.control.allocation import Busy
+from parley.control.allocation import Busy, Saturated
 from parley.control.claims.podclaims import ROOM
 from parley.control.ledger import Holding, Phase, Written
 from parley.control.objects.mirror import owner_pod, owner_pod_uid
@@ -30,6 +30,7 @@ from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.cache import Key
 from parley.kube.client import NotFound, OutcomeUnknown
+from parley.kube.queue import Requeue
 from parley.negotiation.availability import SelectedNodes
 from parley.sdk import PodReference
 from parley.sdk.recorded import driver_of_record, held_as_recorded
@@ -173,13 +174,17 @@ class Deallocator:
         holding.phase = Phase.RELEASING
         self.releases.look_again(holding)
 
-    async def sync(self, uid: str) -> None:
+    async def sync(self, uid: str) -> Requeue | None:
         """See which nodes still owe receipts for the holding; what is prepared nowhere any more is free."""
         await self.releases.follow_lost_nodes(uid)
         while (holding := self._ledger.get(uid)) is not None:
-            if await self._sync(holding):
-                return
+            try:
+                if await self._sync(holding):
+                    return None
+            except Saturated:
+                return Requeue()
         await self.releases.waive_needless(uid)
+        return None
 
     async def _sync(self, holding: Holding) -> bool:
         """Whether it was there still."""
@@ -281,9 +286,12 @@ class Deallocator:
             adopt_record(self._state, claim)
 
     async def _deallocate(self, holding: Holding) -> None:
+        driver = self._drivers[holding.driver]
+        if driver.is_saturated:
+            raise Saturated
         if holding.named:
             await self._records.clear_claim(holding)
-        await self._drivers[holding.driver].deallocate(holding.uid)
+        await driver.deallocate(holding.uid)
 
     async def _request_deallocation(self, holding: Holding, *, departed: bool) -> bool:
         """Ask the standalone driver to deallocate; whether nobody needs to wait until it did.

@@ -5,17 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from parley.control.limited_driver import LimitedDriver
 from parley.control.telemetry.metrics import Metrics, label
 from parley.kube.client import Call, Client
 from parley.kube.transport import Transport
 from parley.negotiation.answers import Answer
 from parley.sdk import Allocation, Driver, PermanentError, Request
 from parley.sdk.checks import DriverFault
-from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.referenced import NOTHING_READ, References
 
 
-class MeasuredDriver(EmbeddedDriver):
+class MeasuredDriver(LimitedDriver):
     """An embedded driver whose calls are timed and whose failures are counted."""
 
     def __init__(self, driver: Driver[Any, Any], metrics: Metrics, references: References = NOTHING_READ) -> None:

@@ -1,0 +1,71 @@
+"""A driver in the controller whose slow calls do not keep the controller's workers from everybody else's pods.
+
+A call that allocates or releases occupies a worker until it returns. If what is behind the driver hangs, its calls
+end after `CALL_SECONDS`, and only so many are under way that other drivers' pods still find workers.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from parley.sdk import Allocation, Driver, Request
+from parley.sdk.checks import DriverFault
+from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.referenced import NOTHING_READ, References
+
+CALL_SECONDS = 30.0
+"""So long an embedded driver may take to allocate, or to release."""
+
+MOST_CALLS = 12
+"""So many calls of a driver may be under way at once: three of four workers."""
+
+SLOW_SECONDS, MOST_SLOW = 1.0, 8
+"""So many of them may have taken longer than that: half of the workers."""
+
+
+class LimitedDriver(EmbeddedDriver):
+    """An embedded driver whose calls are counted, and limited in time."""
+
+    def __init__(self, driver: Driver[Any, Any], references: References = NOTHING_READ) -> None:
+        super().__init__(driver, references)
+        self._begun: dict[object, float] = {}
+        """When each call that is under way began, on the event loop's clock."""
+
+    @property
+    def is_saturated(self) -> bool:
+        if not self._begun:
+            return False
+        before = asyncio.get_running_loop().time() - SLOW_SECONDS
+        return len(self._begun) >= MOST_CALLS or sum(begun < before for begun in self._begun.values()) >= MOST_SLOW
+
+    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        with self._counted():
+            return await super().allocate(request, node)
+
+    async def deallocate(self, uid: str) -> None:
+        """Raises DriverFault also if it does not end in time."""
+        with self._counted():
+            await super().deallocate(uid)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        call = object()
+        self._begun[call] = asyncio.get_running_loop().time()
+        try:
+            yield
+        finally:
+            del self._begun[call]
+
+    async def _give_back(self, uid: str) -> None:
+        scope = asyncio.timeout(CALL_SECONDS)
+        try:
+            async with scope:
+                await super()._give_back(uid)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise  # the driver's own
+            raise DriverFault(
+                f"driver {self.name} has not released what a claim holds within {CALL_SECONDS:g} s: a driver that "
+                "takes longer has to set asynchronous = True"
+            ) from error
