@@ -73,7 +73,7 @@ class ExtenderPath:
         self._rejections = Rejections(
             pods, self._posting, self._free, self._ask_standalone, self._preemptors.make_room
         )
-        self._turns = Turns(state, pods, scope, self._rejections)
+        self._turns = Turns(state, pods, self._rejections)
         self._unknown = UnknownPods(state.cluster, self._never_there)
         self._monotonic = metrics.monotonic
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {

@@ -5,7 +5,7 @@ is the same bytes. When something has, the scheduler may not know: then its pod 
 Standalone drivers are asked here, in the background, about the nodes that the scheduler proposed.
 """
 
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from parley.api.builtin import Pod
@@ -126,24 +126,24 @@ class Rejections:
         self._negotiate = negotiate
         self._make_room = make_room
         self._rejected: dict[str, Rejection] = {}
-        self._unasked: dict[str, float] = {}
+        self._unasked: dict[str, tuple[Key, float]] = {}
 
     def __len__(self) -> int:
         return len(self._rejected)
 
     def unasked(self, pod: Pod) -> None:
         """The pod was there before this process led: its scheduler may wait for a change that it missed."""
-        self._unasked[pod.metadata.uid] = now() + UNASKED_SECONDS
+        key = (pod.metadata.namespace, pod.metadata.name)
+        self._unasked[pod.metadata.uid] = key, now() + UNASKED_SECONDS
 
     def asked(self, uid: str) -> Rejection | None:
         """The scheduler asks about the pod: the latest rejection, if there is one."""
         self._unasked.pop(uid, None)
         return self._rejected.get(uid)
 
-    @property
-    def has_unasked(self) -> bool:
-        """Whether there are pods that were there before this process led, and of which it was not asked yet."""
-        return bool(self._unasked)
+    def unasked_in(self, namespace: str) -> Iterator[Key]:
+        """The namespace's pods that were there before this process led, and about which it may be asked still."""
+        return (key for key, due in self._unasked.values() if key[0] == namespace and due > now())
 
     def knows(self, uid: str) -> bool:
         """Whether the pod was rejected, and has not passed since."""
@@ -157,7 +157,7 @@ class Rejections:
     def asked_until(self, pod: Pod, topic: Topic) -> float | None:
         """Until when the scheduler may be about to ask about the pod, because the topic has changed since it did,
         or because this process was not asked yet. None if it is not."""
-        due = self._unasked.get(pod.metadata.uid)
+        _, due = self._unasked.get(pod.metadata.uid, (None, None))
         rejection = self._rejected.get(pod.metadata.uid)
         if rejection is not None and topic in rejection.problem.topics:
             if rejection.revision != self._pods.revision(rejection.problem.topics):
@@ -199,9 +199,9 @@ class Rejections:
         return nudge or (Requeue(room.after) if room is not None else None)
 
     async def _remind(self, pod: Pod) -> Requeue | None:
-        due = self._unasked.get(pod.metadata.uid)
-        if due is None:
+        if pod.metadata.uid not in self._unasked:
             return None
+        _, due = self._unasked[pod.metadata.uid]
         if (left := due - now()) > 0:
             return Requeue(left)
         await self._posting.touch(reference(pod))

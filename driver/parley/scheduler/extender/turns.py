@@ -6,17 +6,17 @@ as the scheduler is about to ask about one that stands before it. A scheduler do
 finds no node itself: then the pod's turn ends after a few seconds.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from parley.api.builtin import Pod
-from parley.control.caches.indexes import named_claims
+from parley.control.caches.indexes import indexed_claims, named_claims
 from parley.control.objects.mirror import is_shareable
 from parley.control.objects.pod import over
 from parley.control.state import State
 from parley.kube.cache import Key
 from parley.scheduler.extender.rejections import Rejections
-from parley.scheduler.extender.scope import Scope
 from parley.scheduler.pods import Pods
 
 
@@ -30,35 +30,43 @@ class Turn(NamedTuple):
 class Turns:
     """Finds out whether a pod would overtake another one of the same scheduler."""
 
-    def __init__(self, state: State, pods: Pods, scope: Scope, rejections: Rejections) -> None:
+    def __init__(self, state: State, pods: Pods, rejections: Rejections) -> None:
         self._cluster = state.cluster
         self._ledger = state.ledger
         self._pods = pods
-        self._scope = scope
         self._rejections = rejections
 
     def of_another(self, pod: Pod) -> Turn | None:
         """The turn of a pod that stands before this one, None if there is no such pod."""
-        for key in named_claims(pod):
-            mirror, holding = self._cluster.mirror(key), self._ledger.of_claim(*key)
-            if mirror is None or is_shareable(mirror):
-                continue
-            if holding is not None and pod.metadata.uid in holding.pods:
-                continue
-            asked = (self._rejections.asked_until(other, ("claim", *key)) for other in self._before(pod, key))
-            until = next((time for time in asked if time is not None), None)
+        claims = [key for key in named_claims(pod) if self._is_to_be_had(key, pod)]
+        for key, other in chain(self._waiting(pod, claims), self._unasked(pod, claims)):
+            until = self._rejections.asked_until(other, ("claim", *key))
             if until is not None:
                 return Turn(key, until)
         return None
 
-    def _before(self, pod: Pod, claim: Key) -> Iterator[Pod]:
-        """The pods that were refused and wait for the claim, by their places, and those about which a new leader
-        was not asked yet."""
+    def _is_to_be_had(self, key: Key, pod: Pod) -> bool:
+        """Whether the claim is one that a single pod uses at a time, and not this one yet."""
+        mirror, holding = self._cluster.mirror(key), self._ledger.of_claim(*key)
+        if mirror is None or is_shareable(mirror):
+            return False
+        return holding is None or pod.metadata.uid not in holding.pods
+
+    def _waiting(self, pod: Pod, claims: Sequence[Key]) -> Iterator[tuple[Key, Pod]]:
+        """The pods that were refused and wait for one of the claims, by their places."""
         place = self._pods.attempt(pod).place
-        for key in self._pods.waiting_before(place, ("claim", *claim)):
-            if (other := self._cluster.pod(key)) is not None:
-                yield other
-        for other in self._cluster.pods_naming(claim) if self._rejections.has_unasked else ():
-            waits = not other.spec.node_name and not over(other) and self._scope.owns(other)
-            if waits and self._pods.attempt(other).place < place:
-                yield other
+        for claim in claims:
+            for key in self._pods.waiting_before(place, ("claim", *claim)):
+                if (other := self._cluster.pod(key)) is not None:
+                    yield claim, other
+
+    def _unasked(self, pod: Pod, claims: Sequence[Key]) -> Iterator[tuple[Key, Pod]]:
+        """The pods that a new leader was not asked about yet and that name one of the claims. Each is looked at
+        once, however many claims it has in common with this one: a tenant may have thousands with hundreds."""
+        place, wanted = self._pods.attempt(pod).place, frozenset(claims)
+        for key in self._rejections.unasked_in(pod.metadata.namespace) if wanted else ():
+            other = self._cluster.pod(key)
+            if other is None or not other.spec.resource_claims or other.spec.node_name or over(other):
+                continue
+            if self._pods.attempt(other).place < place:
+                yield from ((claim, other) for claim in indexed_claims(other) if claim in wanted)

@@ -9,7 +9,9 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 
 from parley.api.builtin import Pod
 from parley.negotiation.waiting import Topic
+from parley.scheduler.attempts import Attempt
 from parley.scheduler.extender.rejections import UNASKED_SECONDS, Rejections
+from parley.scheduler.pods import Pods
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -131,6 +133,39 @@ def test_however_many_wait_one_look_tells_whose_turn_it_is(play: Any, monkeypatc
         looks.clear()
         assert not await viable(world, "later-49")
         assert looks == ["first"]
+
+    play(scenario)
+
+
+def test_what_a_look_costs_a_new_leader_does_not_grow_with_the_claims_that_pods_have_in_common(
+    play: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant may have thousands of pods that name hundreds of claims each: other pods' calls would wait."""
+    looks: list[str] = []
+    attempt = Pods.attempt
+
+    def counted(self: Pods, pod: Pod) -> Attempt:
+        looks.append(pod.metadata.name)
+        return attempt(self, pod)
+
+    async def scenario(world: World) -> None:
+        behaviour, claims = Behaviour(other=100), [f"claim-{number}" for number in range(40)]
+        await world.add_node("n")
+        await add_shelf_class(world)
+        for name in claims:
+            await world.add_claim(name, "shelf")
+        world.start_parley(drivers=[ShelfDriver(behaviour)])
+        await world.add_pod("first", claims=claims, schedulerName=AWAY)
+        await asyncio.sleep(1)
+        for number in range(30):
+            await world.add_pod(f"later-{number}", claims=claims, schedulerName=AWAY)
+        await world.settle()
+        await restart(world, [ShelfDriver(behaviour)], after=1)
+        await asyncio.sleep(1)
+        monkeypatch.setattr(Pods, "attempt", counted)
+        assert await viable(world, "first")
+        assert 30 < len(looks) < 30 * 2 + len(claims)
+        assert not await viable(world, "later-3")
 
     play(scenario)
 
