@@ -39,7 +39,7 @@ SETTLING_SECONDS = 0.1
 """For pods that a deletion made the scheduler try in vain."""
 
 LOOKS, LOOK_SECONDS = 10, 0.1
-"""For the scheduler's first attempt at a pod that is about to get room."""
+"""For the schedulers' first attempts at pods that are about to get room."""
 
 log = structlog.get_logger(__name__)
 
@@ -166,20 +166,29 @@ class ReservationPods:
 
     async def _nominate_served(self, node: str, served: Sequence[Pod]) -> None:
         """Before the room that is held for them is given up. Who is bound meanwhile has it already."""
-        for pod in served:
-            now = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
-            if now is not None and now.metadata.uid == pod.metadata.uid and not now.status.nominated_node_name:
-                await self._until_tried(reference(pod))
-                await self._nominate(reference(pod), node)
+        await self._until_tried([reference(pod) for pod in served if self._is_to_be_nominated(pod)])
+        for pod in filter(self._is_to_be_nominated, served):
+            await self._nominate(reference(pod), node)
 
-    async def _until_tried(self, user: PodReference) -> None:
-        """Return when its scheduler has tried the pod, but not after long. The first attempt fails while the pod's
-        claim is not allocated, and one that fails clears a nomination that was there before."""
+    def _is_to_be_nominated(self, pod: Pod) -> bool:
+        now = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
+        return now is not None and now.metadata.uid == pod.metadata.uid and not now.status.nominated_node_name
+
+    async def _until_tried(self, users: Sequence[PodReference]) -> None:
+        """Return when their schedulers have tried the pods, but not after long, however many they are: some are
+        never tried. The first attempt fails while a pod's claim is not allocated, and one that fails clears a
+        nomination that was there before."""
+        left = [*users]
         for _ in range(LOOKS):
-            live = await live_pod(self._client, user)
-            if live is None or any(condition.type == "PodScheduled" for condition in live.status.conditions):
+            while left and await self._is_tried(left[-1]):
+                left.pop()
+            if not left:
                 return
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def _is_tried(self, user: PodReference) -> bool:
+        live = await live_pod(self._client, user)
+        return live is None or any(condition.type == "PodScheduled" for condition in live.status.conditions)
 
     async def _nominate(self, pod: PodReference, node: str) -> None:
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}

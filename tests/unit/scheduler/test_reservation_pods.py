@@ -105,6 +105,28 @@ def test_a_user_is_nominated_when_its_scheduler_has_tried_it_once(play: Play) ->
     play(scenario)
 
 
+def test_pods_that_no_scheduler_tries_make_others_on_the_node_wait_no_longer_than_one(play: Play) -> None:
+    """kube-scheduler does not try a pod that names a claim which does not exist (`PreEnqueue`): anybody may make
+    as many as find room."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a", schedulers=(KUBE_SCHEDULER, "busy"))
+        for name, cpu in (("theirs", "1"), ("build", "4")):
+            await claim(world, name, {"cpu": cpu})
+            assert await task(world, f"first-{name}", name, cpu="100m", schedulerName=KUBE_SCHEDULER) == "a"
+            await world.finish_pod(f"first-{name}")
+        await world.settle()
+        for number in range(20):
+            never = {"claims": ["theirs", "nothing"], "schedulerName": "busy"}
+            await world.add_pod(f"never-{number}", containers=requesting(cpu="10m"), **never)
+        await asyncio.sleep(0.5)
+        await world.add_pod("late", claims=["build"], containers=requesting(cpu="4"), schedulerName=KUBE_SCHEDULER)
+        await asyncio.sleep(4)
+        assert await world.node_of("late") == "a"
+
+    play(scenario)
+
+
 def test_with_ledger_ordinary_pods_take_the_room(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, "a", hold="Ledger")
