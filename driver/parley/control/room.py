@@ -29,7 +29,7 @@ from parley.control.caches.entries import claims_named, evaluated
 from parley.control.decision.demand import Reserving
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import asked as asked_by
-from parley.control.objects.pod import over, reference
+from parley.control.objects.pod import reference
 from parley.control.state import State
 from parley.negotiation.requests import Amounts, requested
 from parley.negotiation.reservations import PODS, Reservation, amount_of, crowded, hand_over, unused
@@ -101,7 +101,7 @@ def lacking(
         *(_reservation(state, holding, asker) for holding in held),
         *(Reservation(one.uid, one.claim, one.amounts, frozenset([asker.uid]), new=True) for one in new),
     ]
-    users = chain.from_iterable((*_users(state, one), *_guests(state, one)) for one in held)
+    users = chain.from_iterable((*_uids(_users(state, one)), *_guests(state, one)) for one in held)
     used = _used(state, users, _names(reservations))
     if asker.uid:
         used[asker.uid] = asker.amounts
@@ -115,11 +115,20 @@ def lacking(
     return crowded(asked, free, reservations, used, asker.name, "" if asker.bound else asker.uid)
 
 
-def _users(state: State, holding: Holding) -> Iterator[str]:
-    """The pods on the holding's node that name its claim, by UID: also those that others put there, and that
-    nobody has looked at yet."""
-    uids = (pod.metadata.uid for pod in _naming(state, holding))
-    return (uid for uid in uids if state.cluster.usage.node_of(uid) == holding.node)
+def _users(state: State, holding: Holding) -> Sequence[Pod]:
+    """The pods on the holding's node that name its claim: also those that others put there, and that nobody has
+    looked at yet."""
+    key = (holding.namespace, holding.claim)
+    return state.cluster.pods_naming_on(key, holding.node) if holding.named else ()
+
+
+def _coming(state: State, holding: Holding) -> Sequence[Pod]:
+    """The pods that name the holding's claim and have no node yet."""
+    return state.cluster.pods_awaiting_node((holding.namespace, holding.claim)) if holding.named else ()
+
+
+def _uids(pods: Iterable[Pod]) -> Iterator[str]:
+    return (pod.metadata.uid for pod in pods)
 
 
 def _names(reservations: Iterable[Reservation]) -> frozenset[str]:
@@ -151,7 +160,7 @@ def _guests(state: State, holding: Holding) -> Mapping[str, Pod]:
         for pod in cluster.pods_on(node)
         if any(other.class_name in classes for other in ledger.of_pod(reference(pod)))
     )
-    own = {pod.metadata.uid for pod in _naming(state, holding)}
+    own = frozenset(_uids(_users(state, holding)))
     found = {pod.metadata.uid: pod for pod in chain(known, bound) if pod is not None}
     return {uid: pod for uid, pod in found.items() if uid not in own and cluster.usage.node_of(uid) == node}
 
@@ -159,8 +168,8 @@ def _guests(state: State, holding: Holding) -> Mapping[str, Pod]:
 def _awaited(state: State, holding: Holding) -> Amounts:
     """What the pods request that name the holding's claim and have no node yet."""
     total = Counter[str]()
-    for pod in _naming(state, holding):
-        if _awaits_node(pod) and not over(pod) and state.cluster.usage.share(pod.metadata.uid) is None:
+    for pod in _coming(state, holding):
+        if state.cluster.usage.share(pod.metadata.uid) is None:
             total.update({**requested(pod), **A_POD})
     return total
 
@@ -217,9 +226,8 @@ def left_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) ->
     let_in = set[str]()
     reservations = []
     for holding in state.ledger.reserving(node):
-        users = [pod for pod in _naming(state, holding) if not over(pod)]
-        there = {pod.metadata.uid for pod in users if pod.spec.node_name == node}
-        coming = {pod.metadata.uid: pod for pod in users if _awaits_node(pod) and is_kept_out(pod)}
+        there = {*_uids(pod for pod in _users(state, holding) if pod.spec.node_name)}
+        coming = {pod.metadata.uid: pod for pod in _coming(state, holding) if is_kept_out(pod)}
         waiting |= coming
         guests = _guests(state, holding)
         came = {uid for uid, pod in guests.items() if pod.spec.node_name}
@@ -249,14 +257,6 @@ def _arrival(pod: Pod) -> tuple[str, str]:
     return pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
-def _awaits_node(pod: Pod) -> bool:
-    return not pod.spec.node_name and not pod.spec.scheduling_gates
-
-
-def _naming(state: State, holding: Holding) -> Sequence[Pod]:
-    return state.cluster.pods_naming((holding.namespace, holding.claim)) if holding.named else ()
-
-
 def _reservation(state: State, holding: Holding, asker: Asker) -> Reservation:
     guests = frozenset(_guests(state, holding))
     is_own = bool(asker.uid) and asker.uses(holding)
@@ -265,7 +265,7 @@ def _reservation(state: State, holding: Holding, asker: Asker) -> Reservation:
         holding.uid,
         holding.path,
         reserved(holding),
-        frozenset([*([asker.uid] if is_own else ()), *_users(state, holding)]),
+        frozenset([*([asker.uid] if is_own else ()), *_uids(_users(state, holding))]),
         yields_to=guests | {asker.uid} if is_guest else guests,
         awaited=_awaited(state, holding) if is_guest and asker.uid not in guests else {},
     )

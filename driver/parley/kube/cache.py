@@ -1,6 +1,6 @@
 """An informer's cache: objects of one kind by namespace and name, with indexes; `informer` fills it."""
 
-from collections.abc import Callable, Container, Hashable, Iterable, ValuesView
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, ValuesView
 from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -46,8 +46,8 @@ class _Index(Generic[T]):
             if not items:
                 self._found.pop(index_key, None)
 
-    def get(self, index_key: Hashable) -> tuple[T, ...]:
-        return tuple(self._found.get(index_key, {}).values())
+    def get(self, index_key: Hashable) -> Mapping[Key, T]:
+        return self._found.get(index_key, {})
 
 
 class Cache(Generic[T]):
@@ -96,4 +96,8 @@ class Cache(Generic[T]):
 
     def by_index(self, name: str, index_key: Hashable) -> tuple[T, ...]:
         """The objects found under `index_key`. Raises KeyError for an index that was never made."""
+        return tuple(self._indexes[name].get(index_key).values())
+
+    def indexed(self, name: str, index_key: Hashable) -> Mapping[Key, T]:
+        """The same, by their keys; a view."""
         return self._indexes[name].get(index_key)

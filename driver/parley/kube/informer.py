@@ -18,7 +18,7 @@ It decides nothing about the objects; what a change means is left to `on_change`
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Hashable, ValuesView
+from collections.abc import Callable, Hashable, Mapping, ValuesView
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import count
@@ -133,6 +133,10 @@ class Informer(Generic[T]):
     def by_index(self, name: str, key: Hashable) -> tuple[T, ...]:
         """The objects that have `key` in the index `name`."""
         return self._cache.by_index(name, key)
+
+    def indexed(self, name: str, key: Hashable) -> Mapping[Key, T]:
+        """The same, by namespace and name; a view, so copy it before anything awaits."""
+        return self._cache.indexed(name, key)
 
     async def run(self) -> None:
         """List and watch until cancelled."""

@@ -53,7 +53,8 @@ def unused(reservations: Sequence[Reservation], pods: Mapping[str, Amounts]) -> 
     """
     left = {one.uid: dict(one.amounts) for one in reservations}
     guests = frozenset[str]().union(*(one.yields_to for one in reservations))
-    claims = {pod: _sources(reservations, pod) for pod in pods}
+    order = _in_order(reservations)
+    claims = {pod: _sources(order, pod) for pod in pods}
     for pod in sorted(pods, key=lambda uid: (uid in guests, len(claims[uid]), uid)):
         _take(left, claims[pod], pods[pod])
     return left
@@ -67,9 +68,12 @@ def with_reserved(requested: Amounts, reserved: Iterable[Amounts]) -> dict[str, 
     return {name: max(requested.get(name, 0), total[name]) for name in {*requested, *total}}
 
 
-def _sources(reservations: Sequence[Reservation], pod: str) -> list[str]:
+def _in_order(reservations: Iterable[Reservation]) -> Sequence[Reservation]:
+    return sorted(reservations, key=lambda one: one.uid)
+
+
+def _sources(order: Sequence[Reservation], pod: str) -> list[str]:
     """The claims, by UID, from which the pod takes: first those that it uses, then those that yield to it."""
-    order = sorted(reservations, key=lambda one: one.uid)
     own = [one.uid for one in order if pod in one.users]
     return own + [one.uid for one in order if pod in one.yields_to and pod not in one.users]
 
@@ -87,7 +91,7 @@ def _beside(
         for one in reservations
     }
     before = {uid: dict(amounts) for uid, amounts in for_it.items()}
-    _take(for_it, _sources(reservations, asker), pods[asker])
+    _take(for_it, _sources(_in_order(reservations), asker), pods[asker])
     return {
         uid: {name: amount - before[uid][name] + for_it[uid][name] for name, amount in amounts.items()}
         for uid, amounts in left.items()
@@ -132,9 +136,9 @@ def hand_over(
     left = unused(reservations, pods)
     yielding = {one.uid for one in reservations if not one.yields_to.isdisjoint((*pods, *waiting))}
     spare = {name: amount - sum(one.get(name, 0) for one in left.values()) for name, amount in free.items()}
-    served = []
+    served, order = [], _in_order(reservations)
     for pod, asked in waiting.items():
-        sources = _sources(reservations, pod)
+        sources = _sources(order, pod)
         before = {uid: dict(left[uid]) for uid in sources if uid in yielding}
         lacking = _take(left, sources, asked)
         if all(amount <= spare.get(name, 0) for name, amount in lacking.items()):

@@ -183,6 +183,39 @@ def test_what_others_cost_where_room_is_reserved_does_not_grow_with_the_resource
     play(scenario)
 
 
+@pytest.mark.parametrize("kind", ["gated", "waiting", "ended"])
+def test_what_others_cost_where_room_is_reserved_does_not_grow_with_the_pods_that_name_the_claims(
+    play: Play, kind: str
+) -> None:
+    """A pod that its owner gates costs its owner nothing, and may name hundreds of claims."""
+
+    async def scenario(world: Any) -> None:
+        await begin(world, "a")
+        names = [f"build-{i}" for i in range(10)]
+        for name in names:
+            await claim(world, name, {"cpu": "100m"}, mountPath=f"/{name}")
+        assert await task(world, "clone", *names, cpu="100m") == "a"
+        state = world.controller._base.state
+        other = Asker("default", "other", {"cpu": 8000})
+        before = calls(lambda: lacking(state, "a", other)), calls(lambda: left_to_hold(state, "a", lambda _: True))
+        spec: dict[str, Any] = {
+            "gated": {"schedulingGates": [{"name": "x.y/z"}]},
+            "waiting": {"nodeSelector": {"no": "where"}, "schedulerName": "nobody"},
+            "ended": {"nodeName": "a"},
+        }
+        for i in range(100):
+            await world.add_pod(f"evil-{i}", claims=names, **spec[kind])
+            if kind == "ended":
+                await world.finish_pod(f"evil-{i}")
+        await world.settle()
+        assert "cpu" in lacking(state, "a", other)
+        assert calls(lambda: lacking(state, "a", other)) < before[0] * 1.2
+        if kind != "waiting":  # these may come for the room
+            assert calls(lambda: left_to_hold(state, "a", lambda _: True)) < before[1] * 1.2
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("schedulers", [(), ("default-scheduler",)], ids=["off", "on"])
 def test_a_tenants_pod_that_looks_like_a_reservation_pod_has_no_node_looked_at(
     play: Play, schedulers: tuple[str, ...]

@@ -30,6 +30,7 @@ from parley.control.caches import kept
 from parley.control.caches.entries import names_more
 from parley.control.caches.generated_claims import GeneratedClaims
 from parley.control.caches.indexes import (
+    awaiting_node,
     claiming_on,
     indexed_claims,
     naming_more,
@@ -120,6 +121,7 @@ class ClusterCache:
         self._classes.index("parameters", parameters_of_class)
         self._releases.index("holding", lambda release: [release.spec.holding_uid])
         self._pods.index("claim", indexed_claims)
+        self._pods.index("awaited claim", awaiting_node)
         self._pods.index("more claims", naming_more)
         self._pods.index("node", claiming_on)
         self._pods.index("volume claim", volume_claims)
@@ -171,8 +173,25 @@ class ClusterCache:
         more = self._pods.by_index("more claims", claim[0])
         return *self._pods.by_index("claim", claim), *(pod for pod in more if names_more(pod, claim[1]))
 
+    def pods_naming_on(self, claim: Key, node: str) -> Sequence[Pod]:
+        """Those that count for the node. Found by the node's pods, which are few: a tenant may have thousands of
+        pods without a node that name its claims, and others' pods are judged beside these."""
+
+        def counts(pod: Pod) -> bool:
+            return self.usage.node_of(pod.metadata.uid) == node
+
+        naming = self._pods.indexed("claim", claim)
+        there = self._pods.indexed("node", ("", node)).keys() | self.usage.assumed(node)
+        more = filter(counts, self._pods.by_index("more claims", claim[0]))
+        found = (naming[key] for key in there & naming.keys())
+        return [*filter(counts, found), *(pod for pod in more if names_more(pod, claim[1]))]
+
+    def pods_awaiting_node(self, claim: Key) -> Sequence[Pod]:
+        """The pods that name the claim and have no node yet; not those that have a gate, or too many claims."""
+        return self._pods.by_index("awaited claim", claim)
+
     def pods_on(self, node: str) -> Sequence[Pod]:
-        """The pods with claims that are bound to the node."""
+        """The pods with claims that are bound to the node and have not ended."""
         return self._pods.by_index("node", ("", node))
 
     def pods_with_volume(self, claim: Key) -> Sequence[Pod]:

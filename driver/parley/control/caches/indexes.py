@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from parley.api.builtin import Pod, ShortenedPodSpec
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.caches.entries import claims_named
+from parley.control.objects.pod import done, over
 from parley.control.objects.standin import owner_uid
 from parley.kube.cache import Key
 from parley.negotiation.waiting import Topic
@@ -27,9 +28,16 @@ def naming_more(pod: Pod) -> Iterable[str]:
     return [pod.metadata.namespace] if isinstance(pod.spec, ShortenedPodSpec) and pod.spec.more_claims else []
 
 
+def awaiting_node(pod: Pod) -> Iterable[Key]:
+    """Those claims of a pod that its scheduler may place."""
+    spec = pod.spec
+    return [] if spec.node_name or spec.scheduling_gates or over(pod) else indexed_claims(pod)
+
+
 def claiming_on(pod: Pod) -> Iterable[Key]:
-    """The node of a pod that has claims and is bound, under no namespace."""
-    return [("", pod.spec.node_name)] if pod.spec.resource_claims and pod.spec.node_name else []
+    """The node of a pod that has claims, is bound and has not ended, under no namespace."""
+    uses = pod.spec.resource_claims and pod.spec.node_name and not done(pod)
+    return [("", pod.spec.node_name)] if uses else []
 
 
 def owning_pods(claim: ResourceClaim) -> Iterable[Key]:

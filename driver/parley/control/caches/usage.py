@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from parley.api.builtin import Pod
 from parley.control.objects.pod import over, priority
+from parley.kube.cache import Key
 from parley.negotiation.preemption import Sum
 from parley.negotiation.requests import Amounts, requested
 
@@ -79,6 +80,8 @@ class Usage:
         self._shares: dict[str, Share] = {}
         self._nodes: defaultdict[str, _Node] = defaultdict(_Node)
         self._priorities: Counter[int] = Counter()
+        self._assumed: defaultdict[str, dict[str, Key]] = defaultdict(dict)
+        """Keys of the pods that are not seen bound, by node and UID."""
 
     def share(self, uid: str) -> Share | None:
         """What the pod counts for."""
@@ -92,6 +95,11 @@ class Usage:
     def assume(self, pod: Pod, node: str) -> None:
         """Count the pod for the node before its binding is seen."""
         self.put(pod.metadata.uid, Share(node, requested(pod), priority(pod)))
+        self._assumed[node][pod.metadata.uid] = (pod.metadata.namespace, pod.metadata.name)
+
+    def assumed(self, node: str) -> frozenset[Key]:
+        """The pods that count for the node before their bindings are seen."""
+        return frozenset(self._assumed[node].values()) if node in self._assumed else frozenset()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """The informer shows a pod anew, changed or gone (None). A bound one counts for its node until it ends."""
@@ -107,6 +115,8 @@ class Usage:
         """Its requests are summed up again only when something of it changed."""
         node, leaving = pod.spec.node_name, bool(pod.metadata.deletion_timestamp)
         known = self._shares.get(pod.metadata.uid)
+        if known is not None:
+            self._no_more_assumed(pod.metadata.uid, known.node)
         resized = old is not None and old.spec.containers != pod.spec.containers
         if known is None or resized or (known.node, known.leaving) != (node, leaving):
             self.put(pod.metadata.uid, Share(node, requested(pod), priority(pod), leaving))
@@ -136,6 +146,7 @@ class Usage:
         share = self._shares.pop(uid, None)
         if share is None:
             return None
+        self._no_more_assumed(uid, share.node)
         node = self._nodes[share.node]
         node.count(share, -1)
         if not node.pods:
@@ -144,6 +155,12 @@ class Usage:
         if not self._priorities[share.priority]:
             del self._priorities[share.priority]
         return share.node
+
+    def _no_more_assumed(self, uid: str, node: str) -> None:
+        if uid in (assumed := self._assumed.get(node, {})):
+            del assumed[uid]
+            if not assumed:
+                del self._assumed[node]
 
     def used(self, node: str) -> Amounts:
         """Sums over the node's pods."""
