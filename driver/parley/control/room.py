@@ -97,11 +97,12 @@ def lacking(
     held = state.ledger.reserving(node)
     if not held and not new:
         return ""
+    guests = _Guests(state, node)
     reservations = [
-        *(_reservation(state, holding, asker) for holding in held),
+        *(_reservation(state, holding, asker, guests.of(holding)) for holding in held),
         *(Reservation(one.uid, one.claim, one.amounts, frozenset([asker.uid]), new=True) for one in new),
     ]
-    users = chain.from_iterable((*_uids(_users(state, one)), *_guests(state, one)) for one in held)
+    users = chain.from_iterable((*_uids(_users(state, one)), *guests.of(one)) for one in held)
     used = _used(state, users, _names(reservations))
     if asker.uid:
         used[asker.uid] = asker.amounts
@@ -146,23 +147,37 @@ def _used(state: State, uids: Iterable[str], names: Collection[str]) -> dict[str
     }
 
 
-def _guests(state: State, holding: Holding) -> Mapping[str, Pod]:
-    """The pods to which the holding yields and that count for its node, by UID. They don't name its claim."""
-    classes = holding.yields_to
-    if not classes:
-        return {}
-    ledger, cluster, node = state.ledger, state.cluster, holding.node
-    allocated = (user for other in ledger.on(node) if other.class_name in classes for user in other.pods.values())
-    known = (cluster.pod((user.namespace, user.name)) for user in allocated)
-    # what can be used on other nodes, too, makes a pod a guest where it is bound
-    bound = (
-        pod
-        for pod in cluster.pods_on(node)
-        if any(other.class_name in classes for other in ledger.of_pod(reference(pod)))
-    )
-    own = frozenset(_uids(_users(state, holding)))
-    found = {pod.metadata.uid: pod for pod in chain(known, bound) if pod is not None}
-    return {uid: pod for uid, pod in found.items() if uid not in own and cluster.usage.node_of(uid) == node}
+class _Guests:
+    """The pods on a node to which holdings yield, for one look at the node: those of the same classes are found
+    once, because a tenant may have hundreds of claims there that yield, and of such classes."""
+
+    def __init__(self, state: State, node: str) -> None:
+        self._state = state
+        self._node = node
+        self._of_classes: dict[tuple[str, ...], Mapping[str, Pod]] = {}
+
+    def of(self, holding: Holding) -> Mapping[str, Pod]:
+        """The pods to which the holding yields and that count for its node, by UID. They don't name its claim."""
+        classes = holding.yields_to
+        if not classes:
+            return {}
+        if classes not in self._of_classes:
+            self._of_classes[classes] = self._found(classes)
+        own = frozenset(_uids(_users(self._state, holding)))
+        return {uid: pod for uid, pod in self._of_classes[classes].items() if uid not in own}
+
+    def _found(self, classes: Collection[str]) -> Mapping[str, Pod]:
+        ledger, cluster, node = self._state.ledger, self._state.cluster, self._node
+        users = (user for one in ledger.on(node) if one.class_name in classes for user in one.pods.values())
+        known = (cluster.pod((user.namespace, user.name)) for user in dict.fromkeys(users))
+        # what can be used on other nodes, too, makes a pod a guest where it is bound
+        bound = (
+            pod
+            for pod in cluster.pods_on(node)
+            if any(other.class_name in classes for other in ledger.of_pod(reference(pod)))
+        )
+        found = {pod.metadata.uid: pod for pod in chain(known, bound) if pod is not None}
+        return {uid: pod for uid, pod in found.items() if cluster.usage.node_of(uid) == node}
 
 
 def _awaited(state: State, holding: Holding) -> Amounts:
@@ -195,9 +210,9 @@ def _classes(state: State, pod: Pod) -> Iterator[str]:
 def taken_by_guests(state: State, node: str, asker: Asker) -> str:
     """What of the room reserved on the node for claims of the pod others have, to which it yields: as a clause, ""
     if nothing."""
-    told = []
+    told, found = [], _Guests(state, node)
     for holding in state.ledger.reserving(node):
-        if asker.uses(holding) and (guests := _guests(state, holding)):
+        if asker.uses(holding) and (guests := found.of(holding)):
             own = Reservation(holding.uid, holding.path, reserved(holding), frozenset(guests))
             left = unused([own], _used(state, guests, own.amounts))[holding.uid]
             taken = {name: amount - left[name] for name, amount in own.amounts.items() if amount > left[name]}
@@ -224,12 +239,12 @@ def left_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) ->
     waiting: dict[str, Pod] = {}
     first: dict[str, Pod] = {}
     let_in = set[str]()
-    reservations = []
+    reservations, found = [], _Guests(state, node)
     for holding in state.ledger.reserving(node):
         there = {*_uids(pod for pod in _users(state, holding) if pod.spec.node_name)}
         coming = {pod.metadata.uid: pod for pod in _coming(state, holding) if is_kept_out(pod)}
         waiting |= coming
-        guests = _guests(state, holding)
+        guests = found.of(holding)
         came = {uid for uid, pod in guests.items() if pod.spec.node_name}
         come = {uid: pod for uid, pod in guests.items() if uid not in came and is_kept_out(pod)}
         placed |= {*there, *came}
@@ -248,17 +263,16 @@ def left_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) ->
     in_turn = [*first.values(), *sorted(waiting.values(), key=_arrival)]
     asked: dict[str, Amounts] = {pod.metadata.uid: {**requested(pod), **A_POD} for pod in in_turn}
     used = _used(state, placed, _names(reservations))
-    found = hand_over(reservations, used, asked, _free(state, node, asked))
-    served = let_in.intersection(found.served)
-    return LeftToHold(found.left, [pod for pod in in_turn if pod.metadata.uid in served])
+    given = hand_over(reservations, used, asked, _free(state, node, asked))
+    served = let_in.intersection(given.served)
+    return LeftToHold(given.left, [pod for pod in in_turn if pod.metadata.uid in served])
 
 
 def _arrival(pod: Pod) -> tuple[str, str]:
     return pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
-def _reservation(state: State, holding: Holding, asker: Asker) -> Reservation:
-    guests = frozenset(_guests(state, holding))
+def _reservation(state: State, holding: Holding, asker: Asker, guests: Collection[str]) -> Reservation:
     is_own = bool(asker.uid) and asker.uses(holding)
     is_guest = bool(asker.uid) and not is_own and not asker.classes.isdisjoint(holding.yields_to)
     return Reservation(
@@ -266,7 +280,7 @@ def _reservation(state: State, holding: Holding, asker: Asker) -> Reservation:
         holding.path,
         reserved(holding),
         frozenset([*([asker.uid] if is_own else ()), *_uids(_users(state, holding))]),
-        yields_to=guests | {asker.uid} if is_guest else guests,
+        yields_to=frozenset([*guests, *([asker.uid] if is_guest else ())]),
         awaited=_awaited(state, holding) if is_guest and asker.uid not in guests else {},
     )
 

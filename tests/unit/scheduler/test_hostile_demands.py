@@ -8,7 +8,7 @@ import orjson
 import pytest
 from tests.support.containers import requesting
 from tests.support.effort import calls, peak_bytes
-from tests.unit.scheduler.reserving import begin, claim, task
+from tests.unit.scheduler.reserving import NIGHT, begin, claim, task
 
 from parley.api.names import RESERVATION_GATE
 from parley.api.resources import PODS, RESOURCE_SLICES
@@ -212,6 +212,29 @@ def test_what_others_cost_where_room_is_reserved_does_not_grow_with_the_pods_tha
         assert calls(lambda: lacking(state, "a", other)) < before[0] * 1.2
         if kind != "waiting":  # these may come for the room
             assert calls(lambda: left_to_hold(state, "a", lambda _: True)) < before[1] * 1.2
+
+    play(scenario)
+
+
+def test_what_others_cost_where_room_yields_does_not_grow_with_the_claims_of_guests_times_those_that_yield(
+    play: Play,
+) -> None:
+    async def scenario(world: Any) -> None:
+        await begin(world, "a", yields_to=[NIGHT])
+        names = [f"build-{i}" for i in range(30)]
+        for name in names:
+            await claim(world, name, {"cpu": "100m"}, mountPath=f"/{name}")
+        assert await task(world, "clone", *names, cpu="100m") == "a"
+        state = world.controller._base.state
+        other = Asker("default", "other", {"cpu": 8000})
+        looks = [lambda: lacking(state, "a", other), lambda: left_to_hold(state, "a", lambda _: True)]
+        before = [calls(look) for look in looks]
+        many = [f"night-{i}" for i in range(100)]
+        for name in many:
+            await world.add_claim(name, NIGHT, size="1Mi", mountPath=f"/{name}")
+        assert await task(world, "guest", *many, cpu="10m") == "a"
+        assert "cpu" in lacking(state, "a", other)
+        assert all(calls(look) < 2 * first for look, first in zip(looks, before, strict=True))
 
     play(scenario)
 
