@@ -18,7 +18,6 @@ A reservation may yield to classes (`Reserve.yields_to`). A pod that has a claim
 All of it follows from the records of allocations, which have the classes, so a new leader continues it.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, starmap
@@ -97,9 +96,9 @@ def lacking(
     held = state.ledger.reserving(node)
     if not held and not new:
         return ""
-    guests = _Guests(state, node)
+    guests, awaited = _Guests(state, node), _Awaited(state)
     reservations = [
-        *(_reservation(state, holding, asker, guests.of(holding)) for holding in held),
+        *(_reservation(state, holding, asker, guests.of(holding), awaited) for holding in held),
         *(Reservation(one.uid, one.claim, one.amounts, frozenset([asker.uid]), new=True) for one in new),
     ]
     users = chain.from_iterable((*_uids(_users(state, one)), *guests.of(one)) for one in held)
@@ -180,13 +179,25 @@ class _Guests:
         return {uid: pod for uid, pod in found.items() if cluster.usage.node_of(uid) == node}
 
 
-def _awaited(state: State, holding: Holding) -> Amounts:
-    """What the pods request that name the holding's claim and have no node yet."""
-    total = Counter[str]()
-    for pod in _coming(state, holding):
-        if state.cluster.usage.share(pod.metadata.uid) is None:
-            total.update({**requested(pod), **A_POD})
-    return total
+class _Awaited:
+    """What pods request that have no node yet, for one look at a node. Each is summed up once: a tenant may have
+    thousands that name hundreds of claims."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._requested: dict[str, Amounts] = {}
+
+    def by_users(self, holding: Holding) -> Amounts:
+        """Those that name the holding's claim, of what it reserves."""
+        asked = [self._of(pod) for pod in _coming(self._state, holding)]
+        return {name: sum(amounts.get(name, 0) for amounts in asked) for name in reserved(holding)}
+
+    def _of(self, pod: Pod) -> Amounts:
+        uid = pod.metadata.uid
+        if uid not in self._requested:
+            counts = self._state.cluster.usage.share(uid) is not None
+            self._requested[uid] = {} if counts else {**requested(pod), **A_POD}
+        return self._requested[uid]
 
 
 def _classes(state: State, pod: Pod) -> Iterator[str]:
@@ -272,7 +283,9 @@ def _arrival(pod: Pod) -> tuple[str, str]:
     return pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
-def _reservation(state: State, holding: Holding, asker: Asker, guests: Collection[str]) -> Reservation:
+def _reservation(
+    state: State, holding: Holding, asker: Asker, guests: Collection[str], awaited: _Awaited
+) -> Reservation:
     is_own = bool(asker.uid) and asker.uses(holding)
     is_guest = bool(asker.uid) and not is_own and not asker.classes.isdisjoint(holding.yields_to)
     return Reservation(
@@ -281,7 +294,7 @@ def _reservation(state: State, holding: Holding, asker: Asker, guests: Collectio
         reserved(holding),
         frozenset([*([asker.uid] if is_own else ()), *_uids(_users(state, holding))]),
         yields_to=frozenset([*guests, *([asker.uid] if is_guest else ())]),
-        awaited=_awaited(state, holding) if is_guest and asker.uid not in guests else {},
+        awaited=awaited.by_users(holding) if is_guest and asker.uid not in guests else {},
     )
 
 

@@ -10,13 +10,16 @@ from tests.support.containers import requesting
 from tests.support.effort import calls, peak_bytes
 from tests.unit.scheduler.reserving import NIGHT, begin, claim, task
 
+from parley.api.builtin import Pod
 from parley.api.names import RESERVATION_GATE
 from parley.api.resources import PODS, RESOURCE_SLICES
 from parley.api.selectors import node_selector
+from parley.control import room
 from parley.control.caches import kept
 from parley.control.room import Asker, lacking, left_to_hold
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Listing
+from parley.negotiation.requests import requested
 from parley.scheduler.changes import ROOM_SECONDS
 
 Play = Callable[[Any], None]
@@ -235,6 +238,34 @@ def test_what_others_cost_where_room_yields_does_not_grow_with_the_claims_of_gue
         assert await task(world, "guest", *many, cpu="10m") == "a"
         assert "cpu" in lacking(state, "a", other)
         assert all(calls(look) < 2 * first for look, first in zip(looks, before, strict=True))
+
+    play(scenario)
+
+
+def test_what_users_request_that_wait_is_summed_up_once_for_a_guest(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant may have thousands of pods that name hundreds of its claims."""
+    summed_up: list[str] = []
+
+    def counted(pod: Pod) -> dict[str, int]:
+        summed_up.append(pod.metadata.name)
+        return requested(pod)
+
+    async def scenario(world: Any) -> None:
+        await begin(world, "a", yields_to=[NIGHT])
+        names = [f"build-{i}" for i in range(10)]
+        for name in names:
+            await claim(world, name, {"cpu": "500m"}, mountPath=f"/{name}")
+        assert await task(world, "clone", *names, cpu="500m") == "a"
+        waiting = {"nodeSelector": {"no": "where"}, "schedulerName": "nobody"}
+        for i in range(20):
+            await world.add_pod(f"evil-{i}", claims=names, containers=requesting(cpu="10m"), **waiting)
+        await world.settle()
+        monkeypatch.setattr(room, "requested", counted)
+        guest = Asker("other", "guest", {"cpu": 7000}, classes=frozenset([NIGHT]))
+        assert "left: 1800m cpu are reserved" in lacking(world.controller._base.state, "a", guest)
+        assert len(summed_up) == 20
 
     play(scenario)
 
