@@ -5,6 +5,7 @@ filter refuses is reported to the pod's user afterwards; once that has changed, 
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import replace
 
 from parley.api import reasons
 from parley.api.builtin import DeviceClass, Pod
@@ -32,7 +33,7 @@ from parley.scheduler.extender.unknown import UnknownPods
 from parley.scheduler.negotiator import Negotiator
 from parley.scheduler.placement import Placement
 from parley.scheduler.pods import Pods, now
-from parley.scheduler.result import Result
+from parley.scheduler.result import Result, Wait
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
 
@@ -278,8 +279,10 @@ class ExtenderPath:
         await self._binder.release(pod, doubtful=True)
 
     async def _ask_standalone(self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: Nodes) -> Result:
+        """What the first of a line can't get another can, on a node that the scheduler left out for the first."""
         proposed = self._filtering.nodes(pod, claims, common_nodes(claims), sorted(nodes))
-        return await self._negotiator.negotiate(key, pod, claims, proposed)
+        result = await self._negotiator.negotiate(key, pod, claims, proposed)
+        return replace(result, line=(result.line, nodes)) if isinstance(result, Wait) else result
 
     async def settle(self, pod: PodReference) -> None:
         """Also what an earlier leader posted."""
