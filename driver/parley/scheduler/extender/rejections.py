@@ -196,7 +196,9 @@ class Rejections:
             await self._report(pod, rejection, _with_room(rejection.problem, room))
         clear = complete and not rejection.undo
         nudge = await self._nudge(pod, rejection, clear=clear)
-        return nudge or (Requeue(room.after) if room is not None else None)
+        after = (nudge, self._let_pass(key, pod, rejection), room.after if room is not None else None)
+        soonest = min((seconds for seconds in after if seconds is not None), default=None)
+        return Requeue(soonest) if soonest is not None else None
 
     async def _remind(self, pod: Pod) -> Requeue | None:
         if pod.metadata.uid not in self._unasked:
@@ -226,13 +228,22 @@ class Rejections:
             attempt = self._pods.attempt(pod)
             await self._pods.reporter.waits(pod, attempt, problem.code, problem.message)
 
-    async def _nudge(self, pod: Pod, rejection: Rejection, *, clear: bool) -> Requeue | None:
+    async def _nudge(self, pod: Pod, rejection: Rejection, *, clear: bool) -> float | None:
+        """Make the scheduler ask again, if it is time; or in how many seconds that is to be done."""
         seconds = rejection.nudge_in(self._pods, clear=clear)
-        if seconds is None:
-            return None
-        if seconds > 0:
-            return Requeue(seconds)
+        if seconds is None or seconds > 0:
+            return seconds
         await self._make_ask(pod, rejection, self._pods.revision(rejection.problem.topics))
+        return None
+
+    def _let_pass(self, key: Key, pod: Pod, rejection: Rejection) -> float | None:
+        """A scheduler that was made to ask does not if it finds no node for the pod itself. Then the pod waits in
+        a line of its own: others who wait for the same hear of the change, too. Returns in how many seconds."""
+        if rejection.nudged is None or rejection.outdated_at is None:
+            return None
+        if (left := rejection.outdated_at + UNASKED_SECONDS - now()) > 0:
+            return left
+        self._pods.line_up(key, pod.metadata.uid, rejection.problem.topics)
         return None
 
     async def _make_ask(self, pod: Pod, rejection: Rejection, revision: tuple[int, ...]) -> None:
