@@ -7,7 +7,7 @@ and of memory, and so have the classes.
 
     due --read--> known --asked by somebody newer, or MAX_AGE_SECONDS old--> due
                   failed or doubted --pause over, or as above--> due
-                  not asked for KEEP_SECONDS --> forgotten
+                  not asked for KEEP_SECONDS, and nobody waits for a read --> forgotten
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class _Failure:
 class _Entry:
     """One object. It is to be read when it is `due`; `reading` is when the read under way began, `again` whether
     somebody newer asked since. `known_at` is when the last read that ended began, with `content` (JSON) or a
-    `failure`. Times are on the event loop's clock."""
+    `failure`. `awaited`: somebody asks again only after the next read. Times are on the event loop's clock."""
 
     due: float
     asked: float
@@ -69,6 +69,7 @@ class _Entry:
     content: bytes = b""
     failure: _Failure | None = None
     failures: int = 0
+    awaited: bool = False
 
 
 @dataclass(slots=True)
@@ -111,6 +112,7 @@ class ReferenceReader:
             else:
                 entry.due = min(entry.due, now)
                 self._queue.add(wanted.payer)
+        entry.awaited |= entry.failure is not None or entry.known_at < oldest
         if entry.failure is not None:
             raise NotRead(entry.failure.code, entry.failure.message, wanted.topic)
         if entry.known_at < oldest:
@@ -123,6 +125,8 @@ class ReferenceReader:
         """The driver does not understand what the object holds: read it again after a pause."""
         share = self._shares.get(wanted.payer)
         entry = share.entries.get(wanted) if share is not None else None
+        if entry is not None:
+            entry.awaited = True
         if entry is not None and entry.reading is None and entry.due == math.inf:
             entry.failures += 1
             entry.due = _now() + RETRIES.delay(entry.failures)
@@ -158,12 +162,15 @@ class ReferenceReader:
         if begin <= now:
             share.next_at = begin = now + INTERVAL_SECONDS
             await self._read(wanted, entry, now)
-        idle = min(one.asked for one in share.entries.values()) + KEEP_SECONDS
-        return Requeue(max(min(begin, idle) - _now(), 0.0))
+        idle = (one.asked + KEEP_SECONDS for one in share.entries.values() if not one.awaited)
+        return Requeue(max(min((begin, *idle)) - _now(), 0.0))
 
     def _forget_idle(self, payer: str, share: _Share, now: float) -> None:
         full = len(share.entries) >= MAX_OBJECTS
-        for wanted in [wanted for wanted, one in share.entries.items() if one.asked + KEEP_SECONDS <= now]:
+        idle = [
+            wanted for wanted, one in share.entries.items() if one.asked + KEEP_SECONDS <= now and not one.awaited
+        ]
+        for wanted in idle:
             del share.entries[wanted]
         if full and len(share.entries) < MAX_OBJECTS:
             self._wake(room_topic(payer))
@@ -174,7 +181,7 @@ class ReferenceReader:
             await self._fetch(wanted, entry)
         finally:
             entry.reading = None
-        entry.known_at = now
+        entry.known_at, entry.awaited = now, False
         if entry.failure is not None:
             entry.failures += 1
         pause = RETRIES.delay(entry.failures) if entry.failure is not None else math.inf

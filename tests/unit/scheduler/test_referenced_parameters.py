@@ -20,6 +20,7 @@ from tests.unit.scheduler.references import (
 from parley.api import reasons
 from parley.api.resources import CLAIMS, CONFIG_MAPS, TEMPLATES, Resource
 from parley.drivers.tokens import TokensDriver
+from parley.kube.client import OutcomeUnknown
 
 pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
@@ -306,6 +307,33 @@ def test_a_server_that_does_not_answer_about_one_object_stops_nobody_else(play: 
         await asyncio.sleep(10)
         assert await world.node_of("q") == "node-1"
         assert await world.node_of("p") == ""
+
+    play(scenario)
+
+
+def test_pods_get_in_after_a_time_in_which_the_server_answers_about_no_such_object(play: Play) -> None:
+    """They wait for reads, one after the other, each of which takes its time to fail."""
+
+    async def scenario(world: World) -> None:
+        class Silent(Refusing):
+            async def request(self, call: Any) -> bytes:
+                if call.resource.plural == "configmaps" and self.closed:
+                    await asyncio.sleep(10)
+                    raise OutcomeUnknown("no answer")
+                return await super().request(call)
+
+        client = Silent(world)
+        world.start_parley(client, drivers=[TokensDriver()])
+        await world.add_node("node-1")
+        await put_class(world, parameters={"pool": 100})
+        for number in range(20):
+            await put_size(world, "count: 1", f"size-{number}")
+            await put_template(world, f"one-{number}", {**GRANTED, "name": f"size-{number}"})
+            await world.add_pod(f"p-{number}", f"one-{number}")
+        await asyncio.sleep(150)
+        client.closed = False
+        await asyncio.sleep(300)
+        assert [number for number in range(20) if await world.node_of(f"p-{number}") == ""] == []
 
     play(scenario)
 

@@ -9,7 +9,7 @@ from tests.support.faults import FaultClient, NumberedCall
 
 from parley.api import reasons
 from parley.api.resources import CONFIG_MAPS, Resource
-from parley.kube.client import NotFound, OutcomeUnknown, ServerError
+from parley.kube.client import Call, Client, NotFound, OutcomeUnknown, ServerError
 from parley.kube.memory import MemoryServer
 from parley.negotiation.waiting import Topic
 from parley.sdk.reference_reader import KEEP_SECONDS, MAX_AGE_SECONDS, MAX_OBJECTS, ReferenceReader
@@ -155,6 +155,33 @@ def test_what_nobody_asks_for_any_more_is_forgotten() -> None:
         reads = len(world.reads)
         await asyncio.sleep(10_000)
         assert len(world.reads) == reads < 12
+
+    played(scenario)
+
+
+class SlowClient(Client):
+    """Each answer takes ten seconds."""
+
+    async def request(self, call: Call) -> bytes:
+        await asyncio.sleep(10)
+        return await super().request(call)
+
+
+def test_what_somebody_waits_for_is_read_in_the_end_however_long_that_takes() -> None:
+    """Whoever was told that it is being read asks again only afterwards."""
+
+    async def scenario(world: World) -> None:
+        world.reader = ReferenceReader(SlowClient(world.admin))
+        world.reader.subscribe(world.woken.append)
+        wanted = [config(f"size-{number}") for number in range(30)]
+        for one in wanted:
+            await world.put("count: 2", one)
+            assert world.ask(one, world.now) == "transient"
+        reading = asyncio.create_task(world.reader.run())
+        await asyncio.sleep(20 * len(wanted) + 2 * KEEP_SECONDS)
+        reading.cancel()
+        assert set(world.woken) == {one.topic for one in wanted}
+        assert len(world.reader) == 0
 
     played(scenario)
 
