@@ -82,9 +82,9 @@ class Pods:
         else:
             self._attempts.pop(pod, None)
 
-    def look_again(self, key: Key) -> None:
-        """Reconcile the pod once more, at once."""
-        self._queue.add(key)
+    def look_again(self, key: Key, after: float = 0.0) -> None:
+        """Reconcile the pod once more, at once or after so many seconds."""
+        self._queue.add_after(key, after)
 
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
         """A topic changed, on these nodes alone if they are given: requeue the pods that it may help.

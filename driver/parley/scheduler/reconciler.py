@@ -23,7 +23,7 @@ from parley.kube.cache import Key
 from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid
 from parley.kube.queue import Requeue
 from parley.scheduler.claims_on_demand import ClaimsOnDemand
-from parley.scheduler.pods import Pods
+from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import AT_ONCE, Result
 from parley.scheduler.withdrawal import Withdrawal
 from parley.sdk import PodReference
@@ -126,6 +126,17 @@ class Reconciler:
             self._pods.looked_at()
             if pod is not None:
                 self._pods.forget_if_gone(reference(pod))
+                self._while_kept(key, pod)
+
+    def _while_kept(self, key: Key, pod: Pod) -> None:
+        """What is kept for the pod is kept no longer than a time, whatever keeps it from being bound."""
+        nomination = self._state.nominations.of(pod.metadata.uid)
+        if nomination is None:
+            return
+        if (left := nomination.until - now()) > 0:
+            self._pods.look_again(key, left)
+        else:
+            self._state.nominations.end(pod.metadata.uid)
 
     async def _report(self, key: Key, error: DriverFault | ApiError) -> None:
         """A driver failed, or the API server refused what the pod needs: its user has to know."""

@@ -273,7 +273,7 @@ class ExtenderPath:
         if failing is not None and not pod.spec.node_name:
             await self._free(reference(pod))
             return await self._placement.fail(pod, failing.code, failing.message, unchanged=True)
-        return self._preemptors.while_kept(pod, await self._rejections.look(key, pod, claims))
+        return await self._rejections.look(key, pod, claims)
 
     async def _free(self, pod: PodReference) -> None:
         await self._binder.release(pod, doubtful=True)

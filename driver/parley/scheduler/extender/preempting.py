@@ -15,7 +15,6 @@ from parley.control.decision.decide import Blocked, Search, admit, survey
 from parley.control.decision.demand import Demand
 from parley.control.objects.pod import priority, reference
 from parley.control.state import State
-from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
 from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.claim_preemption import Postponed
@@ -25,7 +24,7 @@ from parley.scheduler.extender.nodesets import Nodes
 from parley.scheduler.extender.rejections import Rejection
 from parley.scheduler.negotiator import READING_SECONDS, Negotiator
 from parley.scheduler.pods import Pods, now
-from parley.scheduler.result import Result, Wait
+from parley.scheduler.result import Wait
 
 LEFT_SECONDS = 15.0
 """So long a scheduler gets to ask about a node, or to evict pods there itself, where the pod could run then by
@@ -149,17 +148,6 @@ class Preemptors:
         nodes = CandidateNodes(self._state, pod, *_limits(claims))
         known = attempt.proposed | attempt.preemptible | {own.node if own is not None else ""}
         return frozenset(name for name in self._state.ledger.nodes() if name not in known and nodes.fits(name))
-
-    def while_kept(self, pod: Pod, result: Result) -> Result:
-        """What is kept for the pod is kept no longer than a time, whatever its scheduler does."""
-        nomination = self._state.nominations.of(pod.metadata.uid)
-        if nomination is None or isinstance(result, Wait):
-            return result
-        left = nomination.until - now()
-        if left <= 0:
-            self._state.nominations.end(pod.metadata.uid)
-            return result
-        return result if result is not None and (result.after is None or result.after < left) else Requeue(left)
 
 
 def _limits(claims: Sequence[PodClaim]) -> tuple[list[ResourceClass], Set[str] | None]:
