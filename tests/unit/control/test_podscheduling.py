@@ -148,6 +148,27 @@ def test_what_could_not_be_written_is_still_wanted() -> None:
     played(story)
 
 
+@pytest.mark.parametrize("under_way", [False, True])
+def test_what_was_written_before_is_written_again_after_another_state(under_way: bool) -> None:
+    """The other one is about to be written, or is being written."""
+
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await published.publish(ASKED)
+        other = replace(ASKED, selected="", waiting_for=reasons.LIMIT_REACHED)
+        published.publisher.want(published.pod, other)
+        if under_way:
+            world.before = lambda _: published.publisher.want(published.pod, ASKED)
+            await published.publisher.publish(published.pod)
+            world.before = lambda _: None
+        else:
+            published.publisher.want(published.pod, ASKED)
+        await published.publisher.publish(published.pod)
+        assert (await published.shown()).spec.selected_node == "node-1"
+
+    played(story)
+
+
 def test_one_that_keeps_being_deleted_is_written_less_and_less_soon() -> None:
     async def story(world: World) -> None:
         published = Published(world, await world.pod())

@@ -146,6 +146,7 @@ class Publisher:
         self._there = there
         self._locks: WeakValueDictionary[PodReference, asyncio.Lock] = WeakValueDictionary()
         self._wanted: dict[PodReference, Report] = {}
+        self._writing: dict[PodReference, Report] = {}
         self._written: dict[PodReference, Report] = {}
         self._versions: dict[PodReference, int] = {}
         """The resourceVersion of our latest write, where standalone drivers were asked."""
@@ -153,7 +154,7 @@ class Publisher:
 
     def want(self, pod: PodReference, report: Report) -> None:
         """This is the pod's state now."""
-        if self._written.get(pod) == report:
+        if pod not in self._wanted and (self._writing.get(pod) or self._written.get(pod)) == report:
             return
         self._wanted[pod] = report
         if losses := self._losses.get(pod):
@@ -264,6 +265,7 @@ class Publisher:
 
     async def _write(self, pod: PodReference, report: Report, *, first: bool) -> None:
         asks = report.question is not None and report.question.claims
+        self._writing[pod] = report
         try:
             meta = (await self._put(pod, report, first=first)).metadata
         except NotFound:
@@ -274,6 +276,8 @@ class Publisher:
         else:
             if DRIVERS_LABEL in meta.labels:
                 self._versions[pod] = int(meta.resource_version)
+        finally:
+            del self._writing[pod]
         self._written[pod] = report if report.waiting_for or asks else _FINAL
 
     async def _put(self, pod: PodReference, report: Report, *, first: bool) -> PodScheduling:
