@@ -5,7 +5,7 @@ is in the ledger before anything of it is written, so nobody else gets it while 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,8 +19,10 @@ from parley.control.objects import mirror as mirrors
 from parley.control.objects.pod import reference
 from parley.control.room import Asker, lacking
 from parley.control.state import State
+from parley.control.wakeups import Listener
 from parley.negotiation.availability import KnownNodes, NodeLabels, SelectedNodes, words
 from parley.negotiation.requests import requested
+from parley.negotiation.waiting import Topic
 from parley.sdk import Allocation, PodReference, Request
 from parley.sdk.checks import DriverFault, failure_text
 from parley.sdk.recorded import held_as_recorded
@@ -56,10 +58,16 @@ class Aborted(Busy):
     """Raised when the pod ended while a driver was allocating for it; nothing is held."""
 
 
+def _unheard(_: Topic, _nodes: Collection[str] | None) -> None:
+    """Nobody waits."""
+
+
 class Allocator:
     """Allocates into the ledger. What is in there is recorded by `records`, and ended by `deallocation`."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, wake: Listener = _unheard) -> None:
+        """`wake` is called with the topics of drivers that held something for a moment, if nothing came of it."""
+        self._wake = wake
         self._state = state
         self._ledger = state.ledger
         self._drivers = state.drivers
@@ -164,6 +172,8 @@ class Allocator:
                 raise RoomTaken(node, why)
         except Exception:
             await self._back_out(uids, requests, allocated)
+            for name in requests:  # whoever looked meanwhile found less
+                self._wake(("driver", name), (node,) if self._drivers[name].is_node_local else None)
             raise
         for holding in new:
             self._ledger.add(holding)

@@ -187,7 +187,7 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     releases = Releases(client, state, queue, leftovers, keeping)
     unseen_users = UnseenUsers(client, state.cluster, state.ledger)
     deallocator = Deallocator(state, records, unseen_users, releases, publisher.close, base.wakeups, keeping)
-    return _Control(Allocator(state), records, deallocator, keeping, reservation_pods)
+    return _Control(Allocator(state, base.wakeups.wake), records, deallocator, keeping, reservation_pods)
 
 
 def _paths(

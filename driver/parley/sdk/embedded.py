@@ -94,6 +94,11 @@ class EmbeddedDriver:
         """Whether the driver can tell what would be viable if other claims held nothing."""
         return type(self.driver).viable_without is not Driver.viable_without
 
+    @property
+    def is_node_local(self) -> bool:
+        """Whether giving back anything, whatever it is, changes the answers about its node alone."""
+        return self.driver.node_local and type(self.driver).is_local is Driver.is_local
+
     def is_local(self, held: Held) -> bool:
         """Whether giving this back changes the answers about its node alone; in doubt it does not."""
         try:

@@ -85,9 +85,11 @@ def test_the_ledger_has_what_the_drivers_allocated_and_for_whom() -> None:
 def test_if_one_driver_fails_nothing_is_held_by_any() -> None:
     async def story(world: World) -> None:
         limited = a_class(limits=[{"claims": 1}])
-        claims = (pending("a", limited), pending("b", OTHER))
+        claims, woken = (pending("a", limited), pending("b", OTHER)), []
+        allocator = Allocator(world.state, lambda topic, _: woken.append(topic))
         with pytest.raises(AllocationFailed) as raised:
-            await allocate(world, Allocator(world.state), *claims)
+            await allocate(world, allocator, *claims)
+        assert woken == [("driver", TOKENS), ("driver", Second.name)]
         assert str(raised.value) == f"driver {Second.name} could not allocate on node node-1: broken for good"
         assert isinstance(raised.value.__cause__, PermanentError)
         assert len(world.ledger) == 0

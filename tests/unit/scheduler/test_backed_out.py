@@ -1,0 +1,41 @@
+"""What was held for an allocation of which nothing came is free again: those who waited for it hear of that."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
+
+from parley.sdk import PermanentError
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+Play = Callable[[Callable[[World], Any]], None]
+
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_the_next_pod_gets_in_when_nothing_comes_of_a_slow_allocation(play: Play, fails: bool) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("n")
+        await add_shelf_class(world)
+        behaviour = Behaviour(other=1, trouble=slow(10, PermanentError("broken for this pod") if fails else None))
+        world.start_parley(drivers=[ShelfDriver(behaviour)])
+        await world.settle(2)
+        await world.add_pod("first", "shelf")
+        await asyncio.sleep(2)
+        await world.add_pod("second", "shelf")
+        await asyncio.sleep(3)
+        if not fails:
+            await world.force_delete("first")
+        await asyncio.sleep(3)
+        behaviour.trouble = Behaviour().trouble
+        await asyncio.sleep(400)
+        assert await world.node_of("second") == "n"
+
+    play(scenario)
