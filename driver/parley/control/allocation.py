@@ -150,9 +150,10 @@ class Allocator:
         """All requests or none. The claims of these UIDs count for limits already. `lacks` tells why there is no
         room for what they reserve, or "". `holdings` makes the ledger's entries of what drivers allocated."""
         allocated: dict[str, tuple[str, Allocation]] = {}
+        if any(self._drivers[name].is_saturated for name in requests):
+            await self._back_out(uids, requests, {})
+            raise Saturated
         try:
-            if any(self._drivers[name].is_saturated for name in requests):
-                raise Saturated
             for name, request in requests.items():
                 try:
                     found = await self._ask(name, request, node)
