@@ -160,6 +160,8 @@ class Placement:
             prepared_on = (node,) if node and holding.may_run_on(node) else ()
             departure = Departure(departed=False, bound=bool(node), prepared_on=prepared_on)
             await self._deallocator.release(user, [holding], departure, cleared)
+        if (attempt := self._pods.known(user)) is not None:
+            attempt.complete_since = None
 
     async def offer(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, nodes: Sequence[str]
