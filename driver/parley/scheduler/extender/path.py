@@ -17,6 +17,7 @@ from parley.control.objects.pod import arrival, over, reference
 from parley.control.state import State
 from parley.control.telemetry.metrics import Metrics
 from parley.kube.cache import Key
+from parley.negotiation.states import ClaimState
 from parley.scheduler.candidates import common_nodes
 from parley.scheduler.extender import wire
 from parley.scheduler.extender.assumed import AssumedPods
@@ -33,7 +34,7 @@ from parley.scheduler.extender.unknown import UnknownPods
 from parley.scheduler.negotiator import Negotiator
 from parley.scheduler.placement import Placement
 from parley.scheduler.pods import Pods, now
-from parley.scheduler.result import Result, Wait
+from parley.scheduler.result import AT_ONCE, Result, Wait
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
 
@@ -273,7 +274,23 @@ class ExtenderPath:
         if failing is not None and not pod.spec.node_name:
             await self._free(reference(pod))
             return await self._placement.fail(pod, failing.code, failing.message, unchanged=True)
+        if await self._unplaced(key, pod, claims):
+            return AT_ONCE
         return await self._rejections.look(key, pod, claims)
+
+    async def _unplaced(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+        """Whether the pod held something for so long that others may have it, as its scheduler, which may find no
+        node for it any more, had no use for it. Raises Busy if it is bound by now, and what a client raises."""
+        user, asked = reference(pod), [claim for claim in claims if claim.standalone and claim.problem is None]
+        if not self._ledger.of_pod(user) or any(claim.state(pod) is ClaimState.PENDING for claim in asked):
+            return False
+        attempt = self._pods.attempt(pod)
+        if (left := attempt.patience(now())) > 0:
+            self._pods.look_again(key, left)
+            return False
+        await self._free(user)
+        attempt.give_up_waiting()
+        return True
 
     async def _free(self, pod: PodReference) -> None:
         await self._binder.release(pod, doubtful=True)
