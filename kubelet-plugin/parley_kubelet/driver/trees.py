@@ -3,7 +3,8 @@
 Names are looked up in an open directory, never by a path that others could change, and no link is followed. A tree
 is removed level by level: each directory in it is first moved to the tree's own top. So neither its depth nor the
 number of its files costs memory or open files, what a link points to is not touched, and what is left after a
-crash is still below the tree's name.
+crash is still below the tree's name. A directory that can't be moved there, as out of a subvolume of btrfs, is
+emptied where it is, and those in it are moved beside it.
 
 Who owned the tree may fight its removal, by a descriptor that is still open. So that ends after a while, for a
 caller who tries again; what can't be removed keeps nothing else; and what is mounted in the tree is left alone.
@@ -19,6 +20,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
+
+from parley_kubelet.driver.attributes import make_writable, take_in_all
+
+_APART: Final = frozenset({errno.EXDEV, errno.EROFS, errno.ENOTEMPTY})
+"""A directory that can't be moved is in another subvolume, is a read-only one, or stands for one in a snapshot."""
+
+_MOST_TOPS: Final = 16
+"""So many directories have others moved to them at a time. In btrfs two are enough, however subvolumes are nested:
+each can be moved itself."""
 
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -85,7 +95,8 @@ class _Removal:
     """Empties a directory on which `top` is open."""
 
     def __init__(self, top: int, seconds: float) -> None:
-        self._top = top
+        self._tops = [top]
+        """Where directories are moved to: to the first that takes them."""
         self._mount = mount_of(top)
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
@@ -95,7 +106,9 @@ class _Removal:
 
     def run(self) -> None:
         """Read the top until a reading finds nothing to remove: a removal makes a reader skip entries."""
-        while self._changed_by_reading(self._top, self._remove_directory):
+        (top,) = self._tops
+        take_in_all(top)
+        while self._changed_by_reading(top, self._remove_directory):
             self._failure = None
         if self._failure is not None:
             raise self._failure
@@ -126,16 +139,34 @@ class _Removal:
         self._changes += 1
 
     def _remove_directory(self, top: int, name: str) -> None:
-        """One that is in the top; those in it go to the top."""
+        """One that is in a top; those in it go to a top."""
         with entered(top, name) as directory:
             if mount_of(directory) != self._mount:
                 raise OSError(errno.EBUSY, "something is mounted there: unmount it", name)
+            make_writable(directory)
             while self._changed_by_reading(directory, self._move_up):
                 pass
         os.rmdir(name, dir_fd=top)
 
     def _move_up(self, directory: int, name: str) -> None:
-        os.rename(name, token_hex(16), src_dir_fd=directory, dst_dir_fd=self._top)  # fails for a mount point
+        for top in self._tops:
+            try:
+                os.rename(name, token_hex(16), src_dir_fd=directory, dst_dir_fd=top)  # fails for a mount point
+            except OSError as error:
+                if error.errno not in _APART:
+                    raise
+            else:
+                return
+        self._remove_in_its_place(directory, name)
+
+    def _remove_in_its_place(self, directory: int, name: str) -> None:
+        if len(self._tops) == _MOST_TOPS:
+            raise OSError(errno.EXDEV, "it can be moved nowhere, and is too deep", name)
+        self._tops.append(directory)
+        try:
+            self._remove_directory(directory, name)
+        finally:
+            self._tops.pop()
 
 
 def mount_of(directory: int) -> bytes:

@@ -1,7 +1,11 @@
 """Workspaces whose pods fight their removal, or fill the disk: nothing outside is touched, and it ends."""
 
 import asyncio
+import errno
+import fcntl
 import os
+import shutil
+import struct
 import subprocess
 import threading
 import time
@@ -10,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 import pytest
 from tests.support.attacked import SWAPS, attacker, seen
@@ -277,3 +282,126 @@ async def test_a_disk_that_is_full_holds_up_nobody_for_good(tmp_path: Path, full
         assert trash(root) == []
         await part.prepare(claim("late"))
         (root / "data" / "id-of-late" / "file").write_bytes(bytes(64 * 1024))
+
+
+PARTS = ("sub/volume", "sub/volume/deep/volume")
+
+
+def test_directories_that_cannot_be_moved_out_of_a_part_of_the_disk_are_removed_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a subvolume of btrfs, which itself can be moved: its user may make some."""
+    for part in PARTS:
+        (tmp_path / "t" / part / "a" / "b" / "c").mkdir(parents=True)
+        (tmp_path / "t" / part / "a" / "b" / "file").touch()
+    parts, rename = {(tmp_path / "t" / part).stat().st_ino for part in PARTS}, os.rename
+
+    def part_of(directory: int) -> int:
+        path = Path(f"/proc/self/fd/{directory}").readlink()
+        inodes = (one.stat().st_ino for one in (path, *path.parents))
+        return next((inode for inode in inodes if inode in parts), 0)
+
+    def within_a_part(name: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        is_part = os.stat(name, dir_fd=src_dir_fd).st_ino in parts
+        if not is_part and part_of(src_dir_fd) != part_of(dst_dir_fd):
+            raise OSError(errno.EXDEV, "Invalid cross-device link", name)
+        rename(name, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(os, "rename", within_a_part)
+    with trees.opened(tmp_path) as directory:
+        trees.remove(directory, "t")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_no_directory_can_be_moved_what_is_deep_is_said_to_be_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t" / "/".join(["d"] * 300)).mkdir(parents=True)
+    (tmp_path / "t" / "shallow" / "a").mkdir(parents=True)
+
+    def refused(name: str, *_: Any, **__: Any) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link", name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", refused)
+        with trees.opened(tmp_path) as directory, pytest.raises(OSError, match="too deep"):
+            trees.remove(directory, "t")
+    assert [path.name for path in (tmp_path / "t").iterdir()] == ["d"]
+    with trees.opened(tmp_path) as directory:
+        trees.remove(directory, "t")
+    assert list(tmp_path.iterdir()) == []
+
+
+@contextmanager
+def disk_of(kind: str, folder: Path) -> Iterator[Path]:
+    """A file system of that kind, in a file."""
+    place, file = folder / "disk", folder / "file"
+    place.mkdir()
+    with file.open("wb") as content:
+        content.truncate(400 * 1024**2)
+    subprocess.run([f"mkfs.{kind}", "-q", file], check=True, capture_output=True)
+    subprocess.run(["mount", "-o", "loop", file, place], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def subvolume(parent: Path, name: str) -> Path:
+    """A new one of btrfs (linux/btrfs.h)."""
+    with trees.opened(parent) as directory:
+        fcntl.ioctl(directory, 0x5000940E, bytearray(struct.pack("=q4088s", 0, name.encode())))
+    return parent / name
+
+
+def snapshot(source: Path, parent: Path, name: str) -> None:
+    """A read-only one of a subvolume."""
+    with trees.opened(source) as shown, trees.opened(parent) as directory:
+        wanted = struct.pack("=qQQ32s4040s", shown, 0, 2, b"", name.encode())
+        fcntl.ioctl(directory, 0x50009417, bytearray(wanted))
+
+
+def belongs_to_a_project(folder: Path, project: int) -> None:
+    """The directory and what is made in it counts for a project's quota, as after `chattr +P -p`."""
+    with trees.opened(folder) as directory:
+        attributes = bytearray(28)
+        fcntl.ioctl(directory, 0x801C581F, attributes)
+        flags, extent, extents, _, *rest = struct.unpack("=5I8s", attributes)
+        fcntl.ioctl(directory, 0x401C5820, struct.pack("=5I8s", flags | 0x200, extent, extents, project, *rest))
+
+
+def lacking(kind: str) -> bool:
+    return os.getuid() != 0 or shutil.which(f"mkfs.{kind}") is None
+
+
+@pytest.mark.skipif(lacking("btrfs"), reason="makes and mounts a file system of btrfs")
+async def test_subvolumes_that_pods_made_go_with_their_workspace(tmp_path: Path) -> None:
+    with disk_of("btrfs", tmp_path) as root:
+        part = driver(root)
+        await part.prepare(claim("a"))
+        (root / "data" / "id-of-a" / "x" / "y").mkdir(parents=True)
+        volume = subvolume(root / "data" / "id-of-a" / "x" / "y", "volume")
+        (volume / "a" / "b" / "c").mkdir(parents=True)
+        (volume / "a" / "b" / "file").touch()
+        (subvolume(volume / "a" / "b", "inner") / "d" / "e").mkdir(parents=True)
+        snapshot(volume, volume / "a", "read-only")
+        await part.remove_data(claim("a"))
+        assert (data(root), trash(root)) == ([], [])
+
+
+@pytest.mark.skipif(lacking("xfs"), reason="makes and mounts a file system of XFS")
+@pytest.mark.parametrize("projects", [(7,), (7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19)])
+async def test_a_workspace_that_its_pods_gave_to_projects_of_quotas_goes(
+    tmp_path: Path, projects: tuple[int, ...]
+) -> None:
+    """Whoever owns a directory can do so, with no capability."""
+    with disk_of("xfs", tmp_path) as root:
+        part = driver(root)
+        await part.prepare(claim("a"))
+        folder = root / "data" / "id-of-a"
+        (folder / "d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d").mkdir(parents=True)
+        for project in projects:
+            belongs_to_a_project(folder, project)
+            folder = folder / "d"
+        await part.remove_data(claim("a"))
+        assert (data(root), trash(root)) == ([], [])
