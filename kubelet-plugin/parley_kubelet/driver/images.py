@@ -64,6 +64,8 @@ def make(folder: Path, size: int, owner: tuple[int, int], mode: int) -> None:
         file.chmod(0o600)
         _run("mkfs.ext4", "-q", "-F", "-m", "0", "-i", str(_BYTES_PER_INODE), "-E", options, str(file))
         _edit(file, ("rmdir lost+found", f"set_inode_field / mode 0{0o40000 | mode:o}"))
+        with file.open("rb") as made:
+            os.fsync(made.fileno())  # debugfs has not, and one that is there is never changed again
     except BaseException:
         with suppress(OSError):
             file.unlink(missing_ok=True)  # else it takes its room from others

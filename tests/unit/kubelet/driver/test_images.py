@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import threading
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,21 @@ async def test_containers_get_a_file_system_of_just_that_size(tmp_path: Path) ->
     assert "Mode:  02770" in root
     assert "User:  1000   Group:  2000" in root
     assert "lost+found" not in said(file, "ls /")
+
+
+async def test_no_power_cut_takes_back_whose_its_root_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs flush what they write before their last change; it is never made again."""
+    flush, flushed = os.fsync, dict[str, bytes]()
+
+    def noted(descriptor: int) -> None:
+        flush(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.is_file():
+            flushed[path.name] = sha256(path.read_bytes()).digest()
+
+    monkeypatch.setattr(os, "fsync", noted)
+    await driver(tmp_path).prepare(limited("a", owner={"uid": 1000, "gid": 2000, "mode": "2770"}))
+    assert flushed == {"disk": sha256(disk(tmp_path, "a").read_bytes()).digest()}
 
 
 async def test_the_event_loop_waits_for_no_program_and_no_device(
