@@ -80,8 +80,14 @@ async def run_plugin(
     servers = [DriverServer(driver, settings, client, calls) for driver in drivers]
     for one in servers:
         one.restore()
-    receipts = Receipts(client, settings.node, {one.preparation.driver.name: one.preparation for one in servers})
-    metrics = NodeMetrics({one.preparation.driver.name: one for one in servers}, receipts, calls, lag)
+    by_name = {one.preparation.driver.name: one for one in servers}
+    receipts = Receipts(
+        client,
+        settings.node,
+        {name: one.preparation for name, one in by_name.items()},
+        {name: one.publisher.up_to_date for name, one in by_name.items()},
+    )
+    metrics = NodeMetrics(by_name, receipts, calls, lag)
     open_sockets: list[AsyncExitStack] = []
     try:
         for one in servers:

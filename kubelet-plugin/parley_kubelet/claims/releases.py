@@ -7,14 +7,16 @@ prepared: a call reads the claim before it prepares anything. What happens until
 
 Where the claim has ended for good (`spec.removeData`) the driver first removes what its pods left on this node.
 That may take minutes: each removal is a task of its own, and one that fails is tried again after a growing pause.
+What is retained takes room of the node: that is published before others are promised what the claim had.
 
 Only the plugin of the claim's driver answers: on the same node another plugin knows nothing of it.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import structlog
@@ -53,11 +55,19 @@ class _Removal:
 
 
 class Receipts:
-    """Answers for the drivers of this process, by their names, on one node."""
+    """Answers for the drivers of this process, by their names, on one node. `published` return when what a driver
+    offers by now is published."""
 
-    def __init__(self, client: Client, node: str, drivers: Mapping[str, Preparation]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        node: str,
+        drivers: Mapping[str, Preparation],
+        published: Mapping[str, Callable[[], Awaitable[None]]] = MappingProxyType({}),
+    ) -> None:
         self._client = client
         self._drivers = drivers
+        self._published = published
         self._asked = asyncio.Event()
         self._given: set[str] = set()
         self._removals: dict[str, _Removal] = {}
@@ -166,7 +176,7 @@ class Receipts:
         now, task = asyncio.get_running_loop().time(), removal.task
         if task is None:
             if now >= removal.again:
-                removal.task = asyncio.create_task(_remove(release, preparation))
+                removal.task = asyncio.create_task(self._remove(release, preparation))
                 removal.task.add_done_callback(lambda _: self._asked.set())
             return False
         if not task.done():
@@ -180,12 +190,13 @@ class Receipts:
         )
         return False
 
-
-async def _remove(release: ClaimRelease, preparation: Preparation) -> None:
-    ended, handles = release.spec.claim, release.spec.allocation.handles
-    devices = [HeldDevice(pool=d.pool, name=d.device) for handle in handles for d in handle.devices]
-    data = handles[0].data if handles else None
-    await preparation.remove_data(ClaimName(ended.namespace, ended.name, ended.uid), devices, data or {})
+    async def _remove(self, release: ClaimRelease, preparation: Preparation) -> None:
+        ended, handles = release.spec.claim, release.spec.allocation.handles
+        devices = [HeldDevice(pool=d.pool, name=d.device) for handle in handles for d in handle.devices]
+        data = handles[0].data if handles else None
+        await preparation.remove_data(ClaimName(ended.namespace, ended.name, ended.uid), devices, data or {})
+        if (published := self._published.get(release.spec.driver_name)) is not None:
+            await published()
 
 
 def _reason(error: BaseException) -> str:

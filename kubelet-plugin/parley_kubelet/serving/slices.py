@@ -99,6 +99,11 @@ class SlicePublisher:
         self._wanted: object = None
         self._unlabelled_until = float("-inf")
         self._changed = asyncio.Event()
+        self._telling = asyncio.Lock()
+        self._shown: Sequence[Offer] | None = None
+        """The devices as they were last published."""
+        self._awaited: list[asyncio.Event] = []
+        """Set when the devices are published that are told from now on."""
         self.failures = 0
         """So often the devices could not be published."""
         self.published = Published()
@@ -119,13 +124,24 @@ class SlicePublisher:
         """The devices may have changed."""
         self._changed.set()
 
+    async def up_to_date(self) -> None:
+        """Return when what the driver tells by now is published: no API call if it is. Raises CannotTell."""
+        if await self._told() != self._shown:
+            self._awaited.append(shown := asyncio.Event())
+            self._changed.set()
+            await shown.wait()
+
     async def _keep(self) -> None:
         failures = 0
         while True:
             self._changed.clear()
+            awaited = self._awaited.copy()
             try:
                 await self.publish()
                 failures = 0
+                self._awaited = [one for one in self._awaited if one not in awaited]
+                for one in awaited:
+                    one.set()
             except (ApiError, OutcomeUnknown, CannotTell) as error:
                 failures += 1
                 self.failures += 1
@@ -176,20 +192,22 @@ class SlicePublisher:
         listing = await self._client.list(RESOURCE_SLICES, field_selector=self._selector)
         present = sorted(listing.items, key=lambda item: item.metadata.name)
         if self._as_written(present, (devices, labels)) or self._as_wanted(present, devices, labels):
-            self.published = Published(len(present), len(devices))
+            self.published, self._shown = Published(len(present), len(devices)), devices
             return False
         generation = 1 + max((item.spec.pool.generation for item in present), default=0)
         written = await self._write(present, slice_specs(self._driver, self._node, devices, generation), labels)
         self._written, self._wanted = _versions(written), (devices, labels)
-        self.published = Published(len(written), len(devices))
+        self.published, self._shown = Published(len(written), len(devices)), devices
         log.info(
             "devices published", driver=self._driver, node=self._node, devices=len(devices), generation=generation
         )
         return True
 
     async def _told(self) -> Sequence[Offer]:
+        """One call at a time: what one tells is not older than the call."""
         try:
-            devices = await asyncio.to_thread(self._devices)
+            async with self._telling:
+                devices = tuple(await asyncio.to_thread(self._devices))
             _planned(slice_specs(self._driver, self._node, devices, 1))
             return devices
         except Exception as error:

@@ -304,6 +304,35 @@ async def test_a_device_that_the_driver_calls_about_is_published_within_seconds(
         assert await node.names() == ["gpu-0"]
 
 
+@pytest.mark.looptime
+async def test_who_has_changed_what_is_told_can_wait_until_it_is_published(node: Node) -> None:
+    async with running(node.publisher):
+        await node.publisher.up_to_date()
+        assert await node.names() == ["gpu-0", "fuse"]
+        before, node.devices = asyncio.get_running_loop().time(), (GPU,)
+        await node.publisher.up_to_date()
+        assert await node.names() == ["gpu-0"]
+        assert asyncio.get_running_loop().time() - before < 3
+
+
+@pytest.mark.looptime
+async def test_who_waits_until_it_is_published_waits_for_as_long_as_that_fails(
+    node: Node,
+) -> None:
+    await node.publisher.publish()
+    await node.client.delete(NODES, "n1")
+    for item in await node.published():
+        await node.client.delete(RESOURCE_SLICES, item.metadata.name)
+    async with running(node.publisher):
+        node.devices = (GPU,)
+        waiting = asyncio.create_task(node.publisher.up_to_date())
+        await asyncio.sleep(300)
+        assert not waiting.done()
+        await node.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+        await waiting
+        assert await node.names() == ["gpu-0"]
+
+
 class WithoutTaints(Client):
     """A client of a server without the feature gate DRADeviceTaints: it drops the taints."""
 
