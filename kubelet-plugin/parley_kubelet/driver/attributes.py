@@ -1,7 +1,8 @@
-"""What the owner of a directory can set on it, without any capability, that keeps it from being emptied.
+"""Attributes of files and directories beyond those of POSIX, as some file systems know them.
 
-Whoever may change a directory's mode can take these off again (CAP_FOWNER). A file system that does not know them
-has none.
+Some of them the owner of a directory can set, without any capability, so that it can't be emptied as others are.
+Whoever may change its mode can take these off again (CAP_FOWNER). Where a file system does not know an attribute,
+nothing is done.
 """
 
 import fcntl
@@ -25,6 +26,12 @@ _FLAGS: Final = struct.Struct("=Q")
 _READ_ONLY: Final = 2
 """BTRFS_SUBVOL_RDONLY."""
 
+_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
+"""FS_IOC_GETFLAGS and FS_IOC_SETFLAGS (linux/fs.h)."""
+
+_IN_PLACE: Final = 0x800000
+"""FS_NOCOW_FL."""
+
 
 def take_in_all(directory: int) -> None:
     """Directories of other quota projects can be moved into the open one."""
@@ -44,3 +51,13 @@ def make_writable(directory: int) -> None:
         (flags,) = _FLAGS.unpack(volume)
         if flags & _READ_ONLY:
             fcntl.ioctl(directory, _SET_VOLUME, _FLAGS.pack(flags & ~_READ_ONLY))
+
+
+def write_in_place(file: int) -> None:
+    """What the open and empty file is given of the disk is also enough to write it again: btrfs would take other
+    blocks for that."""
+    flags = bytearray(struct.calcsize("L"))
+    with suppress(OSError):
+        fcntl.ioctl(file, _GET_FLAGS, flags)
+        (found,) = struct.unpack_from("=I", flags)
+        fcntl.ioctl(file, _SET_FLAGS, struct.pack("L", found | _IN_PLACE))

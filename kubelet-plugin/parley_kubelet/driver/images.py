@@ -17,6 +17,7 @@ from typing import Final
 
 from parley.api.wording import bytes_text
 from parley_kubelet.driver import loops
+from parley_kubelet.driver.attributes import write_in_place
 
 FILE: Final = "disk"
 FILE_SYSTEM: Final = "ext4"
@@ -60,6 +61,8 @@ def make(folder: Path, size: int, owner: tuple[int, int], mode: int) -> None:
     uid, gid = owner
     options = f"nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner={uid}:{gid}"
     try:
+        with file.open("xb") as made:
+            write_in_place(made.fileno())
         _run("fallocate", "--length", str(size), str(file))
         file.chmod(0o600)
         _run("mkfs.ext4", "-q", "-F", "-m", "0", "-i", str(_BYTES_PER_INODE), "-E", options, str(file))

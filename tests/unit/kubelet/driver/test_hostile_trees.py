@@ -333,12 +333,12 @@ def test_where_no_directory_can_be_moved_what_is_deep_is_said_to_be_left(
 
 
 @contextmanager
-def disk_of(kind: str, folder: Path) -> Iterator[Path]:
-    """A file system of that kind, in a file."""
+def disk_of(kind: str, folder: Path, size: int = 400 * 1024**2) -> Iterator[Path]:
+    """A file system of that kind, in a file of so many bytes."""
     place, file = folder / "disk", folder / "file"
     place.mkdir()
     with file.open("wb") as content:
-        content.truncate(400 * 1024**2)
+        content.truncate(size)
     subprocess.run([f"mkfs.{kind}", "-q", file], check=True, capture_output=True)
     subprocess.run(["mount", "-o", "loop", file, place], check=True)
     try:

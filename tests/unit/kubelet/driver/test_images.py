@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.kubelet.driver.test_hostile_trees import disk_of, fill, lacking
 from tests.unit.kubelet.driver.test_workspaces import claim, data, driver, records
 
 from parley_kubelet.driver import images, loops
@@ -101,6 +102,25 @@ async def test_containers_get_a_file_system_of_just_that_size(tmp_path: Path) ->
     assert "Mode:  02770" in root
     assert "User:  1000   Group:  2000" in root
     assert "lost+found" not in said(file, "ls /")
+
+
+@pytest.mark.skipif(lacking("btrfs"), reason="makes and mounts a file system of btrfs")
+async def test_others_who_fill_the_disk_leave_it_room_to_be_written_again(tmp_path: Path) -> None:
+    with disk_of("btrfs", tmp_path, 128 * MI) as root:
+        await driver(root).prepare(limited("a", 16 * MI))
+        file = disk(root, "a")
+
+        def write() -> None:
+            with file.open("r+b") as content:
+                for _ in range(2):
+                    content.write(os.urandom(MI))
+                os.fsync(content.fileno())
+
+        write()
+        with pytest.raises(OSError, match="No space left"):
+            fill(root, MI)
+        write()
+        write()
 
 
 async def test_no_power_cut_takes_back_whose_its_root_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
