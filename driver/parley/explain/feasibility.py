@@ -79,6 +79,23 @@ class PodFeasibility:
         """The drivers that can't, by claim entry."""
         return {claim.entry: self._demand.drivers[claim.entry] for claim in self._demand.standalone}
 
+    @property
+    def limited(self) -> frozenset[str]:
+        """The classes of pending claims whose limits leave too little; if that is not known here, as with limits
+        that go by the namespace's labels, those that have limits."""
+        limits = self._snapshot.state.ledger.limits
+        try:
+            counts = self._demand.units()
+        except DriverFault:
+            counts = {}
+        classes = {claim.class_name: claim.class_ for claim in self.pending if claim.class_ is not None}
+        found = set()
+        for name, class_ in classes.items():
+            wanted = {c.uid: counts.get(c.entry, 1) for c in self.pending if c.class_name == name}
+            if limits.excess(class_, self.namespace, wanted):
+                found.add(name)
+        return frozenset(found or (name for name, class_ in classes.items() if class_.limits))
+
     def answers(self, nodes: Sequence[str]) -> Answers:
         """By claim entry, of the drivers that can be asked. One that fails has no node, and its error as the
         reason."""

@@ -33,7 +33,7 @@ ADVICE: Mapping[str, str] = {
     reasons.DRIVER_NOT_ANSWERING: "start the driver, or correct driverName of the class",
     reasons.DRIVER_MOVED: "wait for the pods that use what it allocated there, or delete them",
     reasons.OTHER_SCHEDULER: "recreate the pod without schedulerName, for the cluster's own scheduler",
-    reasons.LIMIT_REACHED: "delete pods that hold some, or raise `limits` of the class",
+    reasons.LIMIT_REACHED: "delete pods or claims that hold some, or raise `limits` of the class",
     reasons.PARAMETERS_INVALID: "correct the class or what parametersRef names, or recreate the claim or template",
     reasons.PARAMETERS_NOT_FOUND: "create the object that parametersRef names; Parley finds it within a minute",
     reasons.PARAMETERS_FORBIDDEN: "grant what the message names: value `parameters` of the chart, or a Role",
@@ -99,17 +99,24 @@ def _in_use(snapshot: Snapshot, feasibility: PodFeasibility) -> Iterator[Remedy]
 
 
 def _within_limit(snapshot: Snapshot, feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
-    """Pods of the namespace that hold what the limit counts."""
+    """What the namespace holds of the classes whose limits are reached, and when that is released."""
     if code != reasons.LIMIT_REACHED:
         return
-    classes = {claim.class_name for claim in feasibility.pending}
-    namespace = feasibility.namespace
-    for holding in snapshot.state.ledger:
-        if holding.class_name in classes and holding.namespace == namespace:
-            for pod in holding.pods.values():
-                what = f"{holding.units} of class {holding.class_name}"
-                text = f"pod {_name(pod)} holds {what}, released when it ends"
-                yield Remedy("podEnds", text, (_name(pod),))
+    classes, namespace = feasibility.limited, feasibility.namespace
+    counted_ = [h for h in snapshot.state.ledger if h.class_name in classes and h.namespace == namespace]
+    for holding in counted_[:MOST]:
+        pods = tuple(map(_name, holding.pods.values()))
+        what = f"{holding.units} of class {holding.class_name}"
+        if holding.stays_unused or not pods:
+            last = ", and its pods have ended" if pods else ""
+            yield Remedy("claimEnds", f"claim {holding.path} holds {what}, released when it is deleted{last}", pods)
+        else:
+            verbs = ("holds", "it ends") if len(pods) == 1 else ("hold", "they end")
+            who = f"{noun_for(len(pods), 'pod')} {listed(pods, MOST)}"
+            yield Remedy("podEnds", f"{who} {verbs[0]} {what}, released when {verbs[1]}", pods)
+    if len(counted_) > MOST:
+        more = counted(len(counted_) - MOST, "more claim")
+        yield Remedy("advice", f"{more} of the namespace count for the limit: see `parley get uses -n {namespace}`")
 
 
 def _stranded(feasibility: PodFeasibility) -> Iterator[Remedy]:

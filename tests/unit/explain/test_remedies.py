@@ -228,3 +228,47 @@ def test_a_node_that_is_free_again_is_told_before_the_controller_looked(play: Pl
         ]
 
     play(scenario)
+
+
+def test_a_limit_names_nobody_who_holds_other_classes(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await two_small_ones_on(world, "a")
+        await world.add_class("slots", driverName="tokens.parley.dev", parameters={"pool": 9})
+        await world.add_template("slot", "slots")
+        await world.add_pod("slotted", "slot")
+        await world.client.patch(CLASSES, "gpu", {"limits": [{"claims": 2}]})
+        await world.settle()
+        await world.add_pod("wants", "one", "slot")
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert [one.pods for one in told.remedies if one.kind == "podEnds"] == [
+            ("default/left",),
+            ("default/right",),
+        ]
+
+    play(scenario)
+
+
+def test_a_limit_names_claims_that_no_pod_uses_and_not_everybody(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 9)
+        await world.add_class(limits=[{"claims": 7}])
+        await world.add_template("one")
+        for number in range(7):
+            await world.add_claim(f"c{number}", mode="Immediate")
+        await world.settle()
+        await world.add_pod("wants", "one")
+        await world.settle()
+
+        texts = helps(await explained(world, "wants"))
+
+        assert texts == [
+            *(f"claim default/c{number} holds 1 of class gpu, released when it is deleted" for number in range(5)),
+            "2 more claims of the namespace count for the limit: see `parley get uses -n default`",
+            ADVICE[reasons.LIMIT_REACHED],
+        ]
+
+    play(scenario)
