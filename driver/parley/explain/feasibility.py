@@ -164,6 +164,13 @@ class PodFeasibility:
         found = dict.fromkeys(pod for pods in self._holding().values() for pod in pods)
         return [pod for pod in found if pod.uid != self.pod.metadata.uid]
 
+    def in_the_way(self) -> list[PodReference]:
+        """The same, and where the claims reserve room, all other pods on nodes."""
+        on_nodes = self._snapshot.on_node.values() if self._demand.reserving else ()
+        others = (reference(pod) for pods in on_nodes for pod in pods)
+        found = dict.fromkeys([*self.all_holders(), *others])
+        return [pod for pod in found if pod.uid != self.pod.metadata.uid]
+
     def _holding(self) -> dict[str, list[PodReference]]:
         """Who holds something of the drivers, by the nodes where it is of use; "" is everywhere."""
         if self._by_node is None:
@@ -182,7 +189,7 @@ class PodFeasibility:
             holding.uid: holding
             for pod in pods
             for holding in self._snapshot.state.ledger.of_pod_name(pod.namespace, pod.name)
-            if set(holding.pods) <= uids and not holding.stays_unused and holding.driver in self.drivers
+            if set(holding.pods) <= uids and not holding.stays_unused
         }
         used = self._leave(pods)
         try:
@@ -192,22 +199,36 @@ class PodFeasibility:
             for uid, share in used.items():
                 self._snapshot.state.cluster.usage.put(uid, share)
 
-    def kept(self) -> list[Holding]:
-        """What of the same drivers is held by claims that no pod uses, by `whenUnused` of their classes."""
-        ledger = self._snapshot.state.ledger
-        return [h for h in ledger if h.driver in self.drivers and h.kept_until is not None and not h.pods]
+    def unused(self) -> list[Holding]:
+        """What no pod uses that may be in the way, of claims other than the pod's own: it is of the same drivers,
+        or reserves room."""
+        own = {claim.holding.uid for claim in self.claims if claim.holding is not None}
+        return [
+            holding
+            for holding in self._snapshot.state.ledger
+            if not holding.pods
+            and holding.uid not in own
+            and (holding.driver in self.drivers or holding.allocation.reserve is not None)
+        ]
 
     @contextmanager
     def freed(self, holdings: Collection[Holding]) -> Iterator[None]:
-        """Within the block their drivers have it back."""
-        for holding in holdings:
-            self._snapshot.state.drivers[holding.driver].forget(holding.uid)
+        """Within the block their drivers have it back, and nothing is reserved for it."""
+        state = self._snapshot.state
+        asked = [holding for holding in holdings if holding.driver in self.drivers]
+        reserving = [h for h in holdings if h.allocation.reserve is not None and not h.removing]
+        for holding in asked:
+            state.drivers[holding.driver].forget(holding.uid)
+        for holding in reserving:
+            holding.removing = True  # as of a claim that has ended
         try:
             yield
         finally:
-            for holding in holdings:
+            for holding in reserving:
+                holding.removing = False
+            for holding in asked:
                 held = held_as_recorded(holding.uid, holding.node, holding.allocation)
-                self._snapshot.state.drivers[holding.driver].restore(held)
+                state.drivers[holding.driver].restore(held)
 
     def _leave(self, pods: Collection[PodReference]) -> dict[str, Share]:
         usage = self._snapshot.state.cluster.usage

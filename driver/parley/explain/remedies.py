@@ -11,6 +11,8 @@ from itertools import islice
 from parley.api import reasons
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.api.wording import counted, listed, noun_for
+from parley.control.ledger import Holding
+from parley.control.release.receipts import waits_for
 from parley.explain.claims import held
 from parley.explain.feasibility import PodFeasibility, is_unasked
 from parley.explain.matrix import ReportedAnswers, answered
@@ -184,16 +186,24 @@ def _by_trying(snapshot: Snapshot, feasibility: PodFeasibility, reported: Report
 
 def _kept(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:
     """Nodes that would do if one claim were released that no pod uses."""
-    for holding in feasibility.kept()[:_TRIED]:
+    for holding in feasibility.unused()[:_TRIED]:
         tried = [node for node in nodes if node not in now and holding.reaches(node)]
         with feasibility.freed([holding]):
             with_room = feasibility.doing(tried)
         doing = [node for node in tried if node in with_room]
-        if doing and holding.kept_until is not None:
+        if doing and (until := _until(holding)):
             which = f"claim {holding.path} ends (holds {', '.join(held(holding.allocation))})"
-            until = f"no pod uses it, and it is kept until {rfc3339(holding.kept_until)} unless it is deleted"
             verb = "is" if len(doing) == 1 else "are"
             yield Remedy("claimEnds", f"{_nodes(doing)} {verb} free when {which}: {until}", (), tuple(doing))
+
+
+def _until(holding: Holding) -> str:
+    """Why what no pod uses is allocated still, and what ends it; "" if that is not known."""
+    if holding.owed:
+        return waits_for(holding)
+    if holding.kept_until is not None:
+        return f"no pod uses it, and it is kept until {rfc3339(holding.kept_until)} unless it is deleted"
+    return "no pod uses it, and it stays allocated until it is deleted" if holding.immediate else ""
 
 
 def _free_now(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:
@@ -216,7 +226,7 @@ def _effort(way: _Way) -> tuple[int, str]:
 def _ways(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]) -> Iterator[_Way]:
     """Nodes that would do if some pods ended, each with as few of those as were found."""
     everybody = feasibility.all_holders()
-    with feasibility.without(everybody):
+    with feasibility.without(feasibility.in_the_way()):
         with_room, doing = feasibility.with_room(nodes), feasibility.doing(nodes)
     tried = (node for node in nodes if node in with_room and node not in now)
     promising = (node for node in tried if _with_all_gone(feasibility, node))
@@ -330,7 +340,7 @@ def _holds_everywhere(snapshot: Snapshot, feasibility: PodFeasibility, pod: PodR
 
 def _nowhere(feasibility: PodFeasibility, nodes: Sequence[str]) -> Remedy:
     shown = nodes[:_TRIED]
-    with feasibility.without(feasibility.all_holders()):
+    with feasibility.without(feasibility.in_the_way()):
         reasons_ = {**refusals(feasibility.answers(shown)), **feasibility.misfits(shown)}
     why = by_reason(reasons_)
     text = "no node would be viable even if all other pods ended"

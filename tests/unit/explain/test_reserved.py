@@ -3,11 +3,12 @@
 import asyncio
 from typing import Any
 
-from tests.unit.explain.conftest import Play, explained, text_of
+from tests.support.containers import requesting
+from tests.unit.explain.conftest import Play, explained, helps, text_of
 from tests.unit.scheduler.conftest import NAMESPACE, World
 from tests.unit.scheduler.reserving import begin, claim, task
 
-from parley.api.resources import CLAIMS
+from parley.api.resources import CLAIMS, CLASSES
 from parley.explain.text import claim_state
 
 
@@ -61,5 +62,64 @@ def test_claims_of_other_namespaces_are_named_to_who_may_read_them(play: Play) -
         assert "8 cpu are reserved for claim other/build" in " ".join(told.split())
         assert "claim other/build" not in (await world.scheduling("waits")).status.message
         assert NAMESPACE != "other"
+
+    play(scenario)
+
+
+def test_room_is_free_when_the_last_pod_of_its_claim_ends(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "node-1")
+        await world.client.patch(CLASSES, "workspace", {"whenUnused": None})
+        await claim(world, "build", {"cpu": "6"})
+        await claim(world, "other")
+        await task(world, "clone", "build")
+        await task(world, "waits", "other", cpu="4")
+
+        told = await explained(world, "waits")
+
+        assert helps(told)[0].startswith("node node-1 is free when pod default/clone ends (")
+        assert [one.kind for one in told.remedies] == ["podEnds", "addNode"]
+        await world.delete_pod("clone")
+        await world.settle()
+        assert await world.node_of("waits") == "node-1"
+
+    play(scenario)
+
+
+def test_room_is_free_when_a_claim_without_pods_ends(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "node-1")
+        await claim(world, "build", {"cpu": "6"})
+        await claim(world, "other", {"cpu": "4"})
+        await task(world, "clone", "build")
+        await world.delete_pod("clone")
+        await world.settle()
+        await task(world, "waits", "other")
+
+        told = await explained(world, "waits")
+
+        assert helps(told)[0].startswith("node node-1 is free when claim default/build ends (")
+        assert [one.kind for one in told.remedies] == ["claimEnds", "addNode"]
+        await world.client.delete(CLAIMS, "build", NAMESPACE)
+        await world.settle()
+        assert await world.node_of("waits") == "node-1"
+
+    play(scenario)
+
+
+def test_ordinary_pods_may_have_the_room_that_is_to_be_reserved(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "node-1")
+        await world.add_pod("fills", containers=requesting(cpu="6"))
+        await world.settle()
+        await claim(world, "build", {"cpu": "4"})
+        await task(world, "waits", "build")
+
+        told = await explained(world, "waits")
+
+        assert helps(told)[0].startswith("node node-1 is free when pod default/fills ends (")
+        await world.delete_pod("fills")
+        await world.settle()
+        assert await world.node_of("waits") == "node-1"
 
     play(scenario)
