@@ -100,3 +100,48 @@ def test_the_overview_of_uses_has_it_without_a_pod(play: Play) -> None:
         ]
 
     play(scenario)
+
+
+def test_an_immediate_claim_without_pods_is_named(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_claim("now", mode="Immediate")
+        await world.settle()
+        await world.add_pod("wants", "one")
+        await world.settle()
+
+        assert helps(await explained(world, "wants")) == [
+            "node a is free when claim default/now ends (holds a/gpu-0): no pod uses it, and it stays allocated "
+            "until it is deleted",
+            "another node like a would help",
+        ]
+
+    play(scenario)
+
+
+def test_what_a_node_has_to_confirm_after_a_forced_deletion_is_named(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_pod("ran", "one")
+        await world.settle()
+        (mirror,) = await world.mirrors()
+        world.kubelets.stop("a")
+        await world.force_delete("ran")
+        await world.settle()
+        await world.add_pod("wants", "one")
+        await world.settle()
+
+        assert helps(await explained(world, "wants")) == [
+            f"node a is free when claim default/{mirror.metadata.name} ends (holds a/gpu-0): a pod that used it on "
+            "node a was deleted by force, and the node plugin there has yet to confirm that it is not prepared any "
+            "more: bring the node back, or, if it is shut down, taint it node.kubernetes.io/out-of-service",
+            "another node like a would help",
+        ]
+
+    play(scenario)
