@@ -6,11 +6,12 @@ there is only what they answered.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from parley.api.builtin import Pod
 from parley.api.names import DEVICE_CLASS, EXTENDER_SAYS
 from parley.control.caches.usage import Share
-from parley.control.claims.gathering import gather
+from parley.control.claims.gathering import gather, with_class
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import with_room
 from parley.control.decision.demand import Demand, demand_of
@@ -44,12 +45,12 @@ def is_unasked(pod: Pod) -> bool:
 
 
 class PodFeasibility:
-    """About one `pod`. `claims` are its claims as the controller gathers them."""
+    """About one `pod`. `claims` are its claims as the controller gathers them, if not given otherwise."""
 
-    def __init__(self, snapshot: Snapshot, pod: Pod) -> None:
+    def __init__(self, snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim] | None = None) -> None:
         self._snapshot = snapshot
         self.pod = pod
-        self.claims: Sequence[PodClaim] = gather(snapshot.state, pod)
+        self.claims: Sequence[PodClaim] = gather(snapshot.state, pod) if claims is None else claims
         self.pending = [c for c in self.claims if not c.problem and c.state(pod) is ClaimState.PENDING]
         self._by_node: dict[str, list[PodReference]] | None = None
         self.problem = ""
@@ -68,6 +69,22 @@ class PodFeasibility:
     def allocated(self) -> bool:
         """Whether the pod has all of its claims."""
         return all(not c.problem and c.state(self.pod) is ClaimState.ALLOCATED for c in self.claims)
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether claims of the pod that are allocated already keep it to certain nodes."""
+        return common_nodes(self.claims) is not None
+
+    def would_start_over(self, claim: PodClaim) -> frozenset[str]:
+        """The nodes that would do if the claim were deleted and created again."""
+        class_ = self._snapshot.state.cluster.class_(claim.class_name)
+        if class_ is None or claim.holding is None:
+            return frozenset()
+        anew = with_class(self._snapshot.state, replace(claim, holding=None), class_)
+        claims = [anew if one.entry == claim.entry else one for one in self.claims]
+        starting = PodFeasibility(self._snapshot, self.pod, claims)
+        with starting.freed([claim.holding]):
+            return starting.doing([node.metadata.name for node in self._snapshot.nodes])
 
     @property
     def drivers(self) -> frozenset[str]:

@@ -77,8 +77,8 @@ def remedies(
 ) -> tuple[Remedy, ...]:
     """The best first."""
     found = [*_in_use(snapshot, feasibility), *_within_limit(snapshot, feasibility, code)]
-    found += _tied(feasibility, code)
     if snapshot.complete:
+        found += _tied(feasibility, code)
         found += _preemption(feasibility)
         found += _stranded(feasibility)
         if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, ""):
@@ -132,13 +132,15 @@ def _stranded(feasibility: PodFeasibility) -> Iterator[Remedy]:
 
 
 def _tied(feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
-    """Claims of the pod that are kept on their nodes, where it can't run now."""
+    """Claims of the pod that are kept on their nodes, where it can't run now, though it could elsewhere."""
     if code not in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, reasons.CLAIM_STRANDED):
         return
     for claim in feasibility.claims:
         holding = claim.holding
         nodes = tuple(holding.nodes or ()) if holding is not None else ()
-        if holding is not None and holding.kept_until is not None and not holding.pods and nodes:
+        if holding is None or holding.kept_until is None or holding.pods or not nodes:
+            continue
+        if not feasibility.would_start_over(claim) <= frozenset(nodes):
             text = (
                 f"claim {holding.path} is kept on {_nodes(nodes)} until {rfc3339(holding.kept_until)}, "
                 "though no pod uses it: recreate it to start over on another node"
@@ -178,7 +180,10 @@ def _by_trying(snapshot: Snapshot, feasibility: PodFeasibility, reported: Report
     kept = list(_kept(feasibility, nodes, now))
     yield from kept[:MOST]
     yield from _changed_nodes(feasibility, nodes)
-    if kept and not ways:
+    if feasibility.is_tied:
+        if nodes and not (kept or ways or now):
+            yield _nowhere(feasibility, nodes)
+    elif kept and not ways:
         yield Remedy("addNode", f"another node like {kept[0].nodes[0]} would help", (), kept[0].nodes)
     else:
         yield from _another_node(snapshot, feasibility, nodes, ways, now)
@@ -344,7 +349,8 @@ def _nowhere(feasibility: PodFeasibility, nodes: Sequence[str]) -> Remedy:
         reasons_ = {**refusals(feasibility.answers(shown)), **feasibility.misfits(shown)}
     why = by_reason(reasons_)
     text = "no node would be viable even if all other pods ended"
-    return Remedy("noNode", f"{text}: {why}. Request something else, or add a node that has it" if why else text)
+    other = "" if feasibility.is_tied else ", or add a node that has it"
+    return Remedy("noNode", f"{text}: {why}. Request something else{other}" if why else text)
 
 
 def _proposals(

@@ -5,7 +5,7 @@ from tests.unit.explain.conftest import Play, explained, helps, kept_on
 from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
 
 from parley.api import reasons
-from parley.api.resources import NODES
+from parley.api.resources import CLAIMS, NODES
 from parley.explain import overview
 from parley.explain.snapshot import read
 from parley.explain.text import claim_state
@@ -143,5 +143,50 @@ def test_what_a_node_has_to_confirm_after_a_forced_deletion_is_named(play: Play)
             "more: bring the node back, or, if it is shut down, taint it node.kubernetes.io/out-of-service",
             "another node like a would help",
         ]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("helped", [True, False])
+def test_a_claim_is_to_be_recreated_only_if_that_helps(play: Play, helped: bool) -> None:
+    async def scenario(world: World) -> None:
+        until = await kept_on(world, "a", "b", "c")
+        for node in ("b", "c")[helped:]:
+            await world.add_pod(f"on-{node}", "one", nodeSelector={"kubernetes.io/hostname": node})
+        await world.publish("b", ["gpu-0", "gpu-1", "gpu-2"][: 3 if helped else 1])
+        await world.settle()
+        await world.add_pod("wants", "one", claims=["disk"])
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert [one.text for one in told.remedies if one.kind == "claimEnds"] == [
+            f"claim default/disk is kept on node a until {until}, though no pod uses it: recreate it to start over "
+            "on another node"
+        ] * helped
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle()
+        await world.add_claim("disk")
+        await world.settle()
+        assert await world.node_of("wants") == ("b" if helped else "")
+
+    play(scenario)
+
+
+def test_no_other_node_helps_a_pod_whose_claim_is_where_it_is(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await kept_on(world, "a")
+        await world.publish("a", ["gpu-0", "gpu-1"])
+        await world.add_pod("has", "one")
+        await world.settle()
+        await world.add_pod("wants", "one", claims=["disk"])
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert [(one.kind, one.pods) for one in told.remedies] == [("podEnds", ("default/has",))]
+        await world.add_node("like-a", 2)
+        await world.settle()
+        assert await world.node_of("wants") == ""
 
     play(scenario)
