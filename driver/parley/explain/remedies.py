@@ -77,14 +77,16 @@ def remedies(
 ) -> tuple[Remedy, ...]:
     """The best first."""
     found = [*_in_use(snapshot, feasibility), *_within_limit(snapshot, feasibility, code)]
+    stranded: list[Remedy] = []
     if snapshot.complete:
         found += _tied(feasibility, code)
         found += _preemption(feasibility)
-        found += _stranded(feasibility)
+        stranded = list(_stranded(snapshot, feasibility))
+        found += stranded
         if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, ""):
             found += _by_trying(snapshot, feasibility, answered(scheduling))
     found += _proposals(snapshot, feasibility, scheduling)
-    if code in ADVICE:
+    if code in ADVICE and not (code == reasons.CLAIM_STRANDED and stranded):
         found.append(Remedy("advice", ADVICE[code]))
     return tuple(found)
 
@@ -121,7 +123,7 @@ def _within_limit(snapshot: Snapshot, feasibility: PodFeasibility, code: str) ->
         yield Remedy("advice", f"{more} of the namespace count for the limit: see `parley get uses -n {namespace}`")
 
 
-def _stranded(feasibility: PodFeasibility) -> Iterator[Remedy]:
+def _stranded(snapshot: Snapshot, feasibility: PodFeasibility) -> Iterator[Remedy]:
     """The nodes where claims of the pod are, and what keeps it away from there."""
     found = feasibility.stranded()
     if found is None:
@@ -129,6 +131,8 @@ def _stranded(feasibility: PodFeasibility) -> Iterator[Remedy]:
     which = f"{noun_for(len(found.claims), 'claim')} {listed(found.claims, MOST)}"
     for node, obstacle in found.obstacles.items():
         yield Remedy("node", f"node {node} has {which}, but is not eligible: {obstacle.text}", (), (node,))
+    yield from _ends_of(snapshot, feasibility, list(_ways(feasibility, list(found.obstacles), frozenset())), {})
+    yield Remedy("advice", found.remedy)
 
 
 def _tied(feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
@@ -171,12 +175,7 @@ def _by_trying(snapshot: Snapshot, feasibility: PodFeasibility, reported: Report
     if feasibility.drivers:
         yield from _free_now(feasibility, nodes, now)
     ways = list(_ways(feasibility, nodes, now))
-    yield from (_ends(snapshot, feasibility, way, reported) for way in sorted(ways, key=_effort)[:MOST])
-    if len(ways) > MOST:
-        more, least = tuple(way.node for way in ways), "at least " if len(ways) == _TRIED else ""
-        yield Remedy(
-            "podEnds", f"{least}{counted(len(ways) - MOST, 'more node')} can be freed in the same way", (), more
-        )
+    yield from _ends_of(snapshot, feasibility, ways, reported)
     kept = list(_kept(feasibility, nodes, now))
     yield from kept[:MOST]
     yield from _changed_nodes(feasibility, nodes)
@@ -187,6 +186,18 @@ def _by_trying(snapshot: Snapshot, feasibility: PodFeasibility, reported: Report
         yield Remedy("addNode", f"another node like {kept[0].nodes[0]} would help", (), kept[0].nodes)
     else:
         yield from _another_node(snapshot, feasibility, nodes, ways, now)
+
+
+def _ends_of(
+    snapshot: Snapshot, feasibility: PodFeasibility, ways: Sequence[_Way], reported: ReportedAnswers
+) -> Iterator[Remedy]:
+    """The ways that take the least, and how many others there are."""
+    yield from (_ends(snapshot, feasibility, way, reported) for way in sorted(ways, key=_effort)[:MOST])
+    if len(ways) > MOST:
+        more, least = tuple(way.node for way in ways), "at least " if len(ways) == _TRIED else ""
+        yield Remedy(
+            "podEnds", f"{least}{counted(len(ways) - MOST, 'more node')} can be freed in the same way", (), more
+        )
 
 
 def _kept(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:

@@ -78,10 +78,11 @@ class StrandedClaims:
         one = len(self.claims) == 1
         nodes = by_reason({node: obstacle.text for node, obstacle in self.obstacles.items()})
         who = f"claim{'' if one else 's'} {listed(self.claims, _NAMED)} {'is' if one else 'are'}"
-        return f"{who} {where(sorted(self.obstacles))}, where the pod can't go: {nodes}. Remedy: {self._remedy}"
+        return f"{who} {where(sorted(self.obstacles))}, where the pod can't go: {nodes}. Remedy: {self.remedy}"
 
     @property
-    def _remedy(self) -> str:
+    def remedy(self) -> str:
+        """What helps, as a clause."""
         anew = f"delete the claim{'' if len(self.claims) == 1 else 's'} to start over elsewhere"
         if self.used:
             anew += " once the pods that use it have ended" if len(self.claims) == 1 else " once they are unused"

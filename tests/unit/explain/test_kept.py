@@ -49,7 +49,8 @@ def test_a_pod_that_can_not_run_where_its_claim_is_kept(play: Play) -> None:
             f"claim default/disk is kept on node a until {until}, though no pod uses it: recreate it to start "
             "over on another node",
             "node a has claim default/disk, but is not eligible: too little cpu left",
-            "bring the claim's node back, or delete the claim to start over elsewhere",
+            "node a is free when pod default/fills ends (created 30 s ago)",
+            "delete pods on the node, or delete the claim to start over elsewhere",
         ]
 
     play(scenario)

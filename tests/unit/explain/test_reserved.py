@@ -8,6 +8,7 @@ from tests.unit.explain.conftest import Play, explained, helps, text_of
 from tests.unit.scheduler.conftest import NAMESPACE, World
 from tests.unit.scheduler.reserving import begin, claim, task
 
+from parley.api import reasons
 from parley.api.resources import CLAIMS, CLASSES
 from parley.explain.text import claim_state
 
@@ -118,6 +119,29 @@ def test_ordinary_pods_may_have_the_room_that_is_to_be_reserved(play: Play) -> N
         told = await explained(world, "waits")
 
         assert helps(told)[0].startswith("node node-1 is free when pod default/fills ends (")
+        await world.delete_pod("fills")
+        await world.settle()
+        assert await world.node_of("waits") == "node-1"
+
+    play(scenario)
+
+
+def test_who_has_to_leave_a_full_node_where_the_claim_is(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "node-1")
+        await claim(world, "build", {"cpu": "2"})
+        await task(world, "clone", "build")
+        await world.add_pod("fills", containers=requesting(cpu="6"))
+        await world.settle()
+        await task(world, "waits", "build", cpu="3")
+
+        told = await explained(world, "waits")
+
+        assert told.code == reasons.CLAIM_STRANDED
+        assert [one.pods for one in told.remedies if one.kind == "podEnds"] == [("default/fills",)]
+        assert helps(told)[-1] == (
+            "delete pods on the node, or delete the claim to start over elsewhere once the pods that use it have ended"
+        )
         await world.delete_pod("fills")
         await world.settle()
         assert await world.node_of("waits") == "node-1"
