@@ -14,6 +14,7 @@ from parley.api.resources import Resource
 from parley.control.claims import unused
 from parley.control.claims.podclaims import PodClaim
 from parley.explain.feasibility import is_unasked
+from parley.explain.matrix import answered
 from parley.explain.model import PodFinding
 from parley.explain.snapshot import Snapshot
 from parley.explain.times import span
@@ -110,11 +111,10 @@ def _unanswered(snapshot: Snapshot, scheduling: PodScheduling | None, asked_at: 
     """Drivers that were asked and have not answered this round."""
     if scheduling is None or scheduling.spec.selected_node:
         return
-    round_ = scheduling.spec.round
-    answered = {answer.name for answer in scheduling.status.claims if answer.round == round_}
+    round_, heard = scheduling.spec.round, answered(scheduling)
     late = scheduling.status.waiting_for == reasons.DRIVER_NOT_ANSWERING
     for asked in scheduling.spec.claims:
-        if asked.name not in answered:
+        if asked.name not in heard:
             since = _waited(snapshot, asked_at, late=late)
             text = f"has not answered about claim {asked.name}{since} (round {round_})"
             yield PodFinding(f"driver {asked.driver_name}", "", text, asked_at)

@@ -66,14 +66,16 @@ ReportedAnswers = Mapping[str, tuple[frozenset[str], Mapping[str, str]]]
 
 
 def answered(scheduling: PodScheduling | None) -> ReportedAnswers:
-    """What was answered to the last question."""
+    """What was answered to the last question, by the drivers that it was put to: the class of a claim may have had
+    another one before."""
     if scheduling is None:
         return {}
     spec = scheduling.spec
+    asked = {claim.name: claim.driver_name for claim in spec.claims}
     return {
         answer.name: (frozenset(answer.viable_nodes), reasons_by_node(answer, spec.candidate_nodes))
         for answer in scheduling.status.claims
-        if answer.round == spec.round
+        if answer.round == spec.round and answer.driver_name == asked.get(answer.name, answer.driver_name)
     }
 
 

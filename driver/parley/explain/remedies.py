@@ -369,7 +369,8 @@ def _proposals(
 ) -> Iterator[Remedy]:
     """What drivers that can't be asked here proposed instead."""
     for answer in scheduling.status.claims if scheduling is not None else ():
-        if answer.name not in feasibility.standalone or answer.alternatives is None or answer.viable_nodes:
+        asked = feasibility.standalone.get(answer.name) == answer.driver_name
+        if not asked or answer.alternatives is None or answer.viable_nodes:
             continue
         text, nodes = _proposal(snapshot, feasibility, answer)
         yield Remedy("alternative", f"driver {answer.driver_name}, for claim {answer.name}: {text}", (), nodes)

@@ -355,3 +355,21 @@ def test_a_pod_whose_scheduler_did_not_ask_is_not_the_controllers_to_report_on(p
         assert "node a has what the claims request, but is not eligible: too little cpu left" in helps(told)
 
     play(scenario)
+
+
+def test_what_the_former_driver_of_a_class_answered_is_no_answer(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_runs(world)
+        await world.add_pod("wants", "one")
+        await world.settle()
+        await world.client.patch(CLASSES, "gpu", {"driverName": ShelfDriver.name})
+        await asyncio.sleep(40)
+
+        told = await explained(world, "wants")
+
+        assert [cell.why for row in told.nodes for cell in row.claims] == ["not answered"]
+        assert helps(told) == ["start the driver, or correct driverName of the class"]
+        (text,) = said(told, "driver shelf.example.com")
+        assert text.startswith("has not answered about claim gpu-0")
+
+    play(scenario)
