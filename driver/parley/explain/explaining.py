@@ -243,7 +243,10 @@ def _since(pod: Pod, state: str) -> str:
 
 def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodScheduling | None) -> tuple[str, str]:
     """The reason and message that the controller recorded. Before it has, or where nobody asked it, the first
-    claim's problem, or that claims are where the pod can't go."""
+    claim's problem, or that claims are where the pod can't go. It records only after a while that the binding alone
+    is missing: until then what the pod waited for before stands there."""
+    if feasibility.claims and feasibility.allocated and snapshot.knows_claims:
+        return reasons.BINDING, not_bound(feasibility.pod)
     if scheduling is not None and scheduling.status.waiting_for:
         return scheduling.status.waiting_for, scheduling.status.message
     if scheduling is not None and scheduling.spec.selected_node and scheduling.spec.claims:
@@ -254,8 +257,6 @@ def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodSchedul
     stranded = feasibility.stranded() if snapshot.complete else None
     if stranded is not None:
         return reasons.CLAIM_STRANDED, stranded.message
-    if feasibility.allocated and snapshot.knows_claims:
-        return reasons.BINDING, not_bound(feasibility.pod)
     if feasibility.problem or scheduling is not None:
         return "", feasibility.problem
     return "", _unreported(snapshot, feasibility.pod)

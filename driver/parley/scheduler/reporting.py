@@ -117,9 +117,11 @@ class PodReporter:
         if self._figures.goes_on(pod.metadata.uid, reasons.BINDING):
             log.info("allocated", pod=_name(pod), node=node)
 
-    def unbound(self, pod: Pod, attempt: Attempt) -> None:
-        """The pod has all its claims, and its scheduler has not bound it for a while."""
-        report = Report(attempt.outcome, attempt.drivers, "", reasons.BINDING, not_bound(pod))
+    def unbound(self, pod: Pod, attempt: Attempt, selected: str = "") -> None:
+        """The pod has all its claims, and its scheduler has not bound it for a while. Standalone drivers, if there
+        are any, go on reading that the node is `selected`, or they would take back what they allocated there."""
+        question = _question(pod, attempt) if selected else None
+        report = Report(attempt.outcome, attempt.drivers, selected, reasons.BINDING, not_bound(pod), question)
         self._publisher.want(reference(pod), report)
 
     def refused(self, pod: Pod, nodes: Iterable[str]) -> None:

@@ -373,3 +373,39 @@ def test_what_the_former_driver_of_a_class_answered_is_no_answer(play: Play) -> 
         assert text.startswith("has not answered about claim gpu-0")
 
     play(scenario)
+
+
+def test_what_a_pod_waited_for_before_is_over_when_all_is_allocated(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_runs(world)
+        await world.add_pod("wants", "one", schedulerName="nobody")
+        await world.settle()
+        await world.delete_pod("runs")
+        await asyncio.sleep(5)
+
+        told = await explained(world, "wants")
+
+        assert [one.state for one in told.claims] == ["allocated"]
+        assert told.code == "Binding"
+
+    play(scenario)
+
+
+def test_what_drivers_outside_have_allocated_waits_for_the_binding_alone(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a")
+        await add_shelf_class(world)
+        world.start_driver(ShelfDriver(Behaviour({"a": 1})))
+        await world.add_pod("wants", "shelf", schedulerName="nobody")
+        await asyncio.sleep(90)
+
+        status = (await world.scheduling("wants")).status
+        told = await explained(world, "wants")
+
+        assert (status.waiting_for, status.message) == (told.code, told.message)
+        assert told.code == "Binding"
+        (mirror,) = await world.mirrors()
+        assert mirror.status.allocation is not None
+
+    play(scenario)

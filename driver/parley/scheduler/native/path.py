@@ -202,8 +202,11 @@ class NativePath:
         if (left := attempt.patience(now())) > 0:
             if (early := attempt.until_late(now())) > 0:
                 return Requeue(early)
-            if not any(holding.standalone for holding in unplaced):  # they read there which node is selected
+            session = attempt.standalone.session
+            if not any(holding.standalone for holding in unplaced):
                 self._reporter.unbound(pod, attempt)
+            elif session is not None and session.selection is not None:  # else an earlier leader selected
+                self._reporter.unbound(pod, attempt, session.selection.node)
             return Requeue(left)
         result = await self._release(pod, claims, unplaced)
         attempt.give_up_waiting()
