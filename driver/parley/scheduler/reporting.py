@@ -8,6 +8,7 @@ import structlog
 
 from parley.api import reasons
 from parley.api.builtin import Pod
+from parley.api.wording import counted
 from parley.control.claims import unused
 from parley.control.claims.podclaims import PodClaim
 from parley.control.objects.pod import priority, reference
@@ -108,7 +109,7 @@ class PodReporter:
         """The scheduler is choosing among the nodes offered."""
         self._figures.goes_on(pod.metadata.uid, reasons.SCHEDULER_CHOOSES)
         log.debug("offered", pod=_name(pod), nodes=len(attempt.offered))
-        message = f"the scheduler is choosing among {len(attempt.offered)} viable nodes"
+        message = f"the scheduler is choosing among {counted(len(attempt.offered), 'viable node')}"
         report = Report(attempt.outcome, attempt.drivers, "", reasons.SCHEDULER_CHOOSES, message)
         self._publisher.want(reference(pod), report)
 
