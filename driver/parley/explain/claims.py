@@ -20,6 +20,7 @@ from parley.control.objects.mirror import (
     offer_stands,
     whereabouts,
 )
+from parley.control.objects.pod import done
 from parley.control.room import reserved
 from parley.explain.model import ClaimDetails
 from parley.explain.snapshot import Snapshot
@@ -56,7 +57,7 @@ def _details(snapshot: Snapshot, pod: Pod, entry: PodResourceClaim, claim: PodCl
     wanted = asked(mirror) if mirror is not None and is_mirror(mirror) else None
     class_name = claim.class_name or (wanted.class_name if wanted else "") or _class_of(record)
     class_ = claim.class_ or snapshot.state.cluster.class_(class_name)
-    state, message = _state(snapshot, claim, mirror, record)
+    state, message = _state(snapshot, pod, claim, mirror, record)
     allocation = mirror.status.allocation if mirror is not None else None
     return ClaimDetails(
         entry=entry.name,
@@ -92,10 +93,12 @@ def _driver(claim: PodClaim, allocation: BuiltinAllocation | None, class_: Resou
 
 
 def _state(
-    snapshot: Snapshot, claim: PodClaim, mirror: BuiltinClaim | None, record: ResourceClaim | None
+    snapshot: Snapshot, pod: Pod, claim: PodClaim, mirror: BuiltinClaim | None, record: ResourceClaim | None
 ) -> tuple[str, str]:
     if claim.problem is not None and not snapshot.knows_claims:
         return "pending", ""
+    if done(pod) and not (claim.problem is None and (claim.holding or (mirror and mirror.status.allocation))):
+        return "released", ""  # nothing is allocated for it again, whatever would be in the way of that
     if claim.problem is not None:
         return code_of(claim.problem), claim.problem.message
     if mirror is not None and offer_stands(mirror):

@@ -11,8 +11,9 @@ from parley.api.wording import printable_lines
 
 @dataclass(frozen=True, slots=True)
 class ClaimDetails:
-    """One of the pod's claims. `state` is allocated, offered, pending, or the reason code of what stands in its
-    way; `message` explains it. `holds` are devices as "pool/device", or what else the driver recorded."""
+    """One of the pod's claims. `state` is allocated, offered, pending, released (the pod has ended), or the reason
+    code of what stands in its way; `message` explains it. `holds` are devices as "pool/device", or what else the
+    driver recorded."""
 
     entry: str
     source: str

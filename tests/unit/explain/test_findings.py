@@ -409,3 +409,22 @@ def test_what_drivers_outside_have_allocated_waits_for_the_binding_alone(play: P
         assert mirror.status.allocation is not None
 
     play(scenario)
+
+
+def test_claims_of_a_pod_that_has_ended_are_released_and_nothing_is_in_their_way(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_runs(world)
+        await world.add_claim("disk")
+        await world.publish("a", ["gpu-0", "gpu-1"])
+        await world.add_pod("first", "one", claims=["disk"])
+        await world.settle()
+        await world.finish_pod("first")
+        await world.add_pod("second", claims=["disk"])
+        await world.settle()
+        assert await world.node_of("second")
+
+        told = await explained(world, "first")
+
+        assert [(one.state, one.message) for one in told.claims] == [("released", ""), ("released", "")]
+
+    play(scenario)
