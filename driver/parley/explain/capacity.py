@@ -10,10 +10,11 @@ from parley.api.models import ResourceClass
 from parley.control.objects.mirror import is_mirror
 from parley.drivers.device import DeviceDriver
 from parley.drivers.device.inventory import Inventory
-from parley.drivers.tokens import Pool, TokensDriver
+from parley.drivers.tokens import TokensDriver
 from parley.explain.snapshot import Snapshot
 from parley.sdk import Device
-from parley.sdk.checks import BadParameters, ParameterModels
+from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.referenced import NotRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +61,12 @@ def _inventory(snapshot: Snapshot) -> Inventory:
 
 
 def _tokens(snapshot: Snapshot, class_: ResourceClass, nodes: Collection[str]) -> Availability | None:
-    models = ParameterModels(TokensDriver.class_parameters, TokensDriver.class_parameter_versions)
+    """As the driver itself counts, with all that is held restored."""
     try:
-        pool: Pool = models.parse(class_.parameters, class_.metadata.name)
-    except BadParameters:
+        found = snapshot.state.drivers[TokensDriver.name].capacity(class_, list(nodes))
+    except (BadParameters, DriverFault, NotRead):
         return None
-    data = [h.allocation.data for h in snapshot.state.ledger if h.driver == TokensDriver.name]
-    used = sum(int(one["count"]) for one in data if one.get("pool") == class_.metadata.name)
-    total = pool.pool * (len(nodes) if pool.scope == "Node" else 1)
-    return Availability("tokens", total, max(0, total - used))
+    return Availability("tokens", found.total, found.free) if found is not None else None
 
 
 _COUNTED: Mapping[str, Callable[[Snapshot, ResourceClass, Collection[str]], Availability | None]] = {

@@ -1,0 +1,44 @@
+"""What each class has and what is free: as the driver itself counts, and so as the class's status says."""
+
+from typing import Any
+
+import pytest
+from tests.unit.explain.conftest import Play
+from tests.unit.scheduler.conftest import World
+
+from parley.api.resources import CLASSES
+from parley.drivers import built_in
+from parley.explain.overview import classes
+from parley.explain.snapshot import read
+
+ON_B = {
+    "nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}]}
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "total_and_free"),
+    [({"suitableNodes": ON_B}, (4, 4)), ({"parameters": {"pool": 2, "scope": "Node"}}, (4, 2))],
+)
+def test_what_is_held_on_one_node_takes_nothing_from_another(
+    play: Play, change: dict[str, Any], total_and_free: tuple[int, int]
+) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley(drivers=built_in())
+        await world.add_node("a")
+        await world.add_node("b")
+        await world.add_class("slots", driverName="tokens.parley.dev", parameters={"pool": 4, "scope": "Node"})
+        await world.add_template("all", "slots", count=4)
+        await world.add_pod("has", "all", nodeSelector={"kubernetes.io/hostname": "a"})
+        await world.settle()
+        await world.client.patch(CLASSES, "slots", change)
+        await world.settle()
+
+        (row,) = classes(await read(world.client, world.clock(), "default"))
+
+        status = (await world.client.get(CLASSES, "slots")).status
+        assert (row.total, row.free) == (status.total, status.free) == total_and_free
+
+    play(scenario)
