@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.kept import KEPT
 from parley.explain.claims import code_of
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.model import Cell, NodeRow
 from parley.explain.snapshot import Snapshot
-from parley.negotiation.answers import Answer
+from parley.negotiation.answers import Answer, without
 from parley.negotiation.nowhere import where
 
 SELECTED, VIABLE, NOT_VIABLE, DOES_NOT_FIT, UNKNOWN = "selected", "viable", "notViable", "doesNotFit", "unknown"
@@ -39,12 +40,13 @@ def present(
 ) -> tuple[NodeRow, ...]:
     """Every node, as it is now."""
     names = [node.metadata.name for node in snapshot.nodes]
-    misfits, answers = feasibility.misfits(names), dict(feasibility.answers(names))
-    reported = answered(scheduling)
+    misfits, reported = feasibility.misfits(names), answered(scheduling)
+    found = dict(feasibility.answers(names))
     for asked in scheduling.spec.claims if scheduling is not None else ():
-        answers.pop(asked.name, None)  # the controller asks that driver through the API, and goes by its answer
+        found.pop(asked.name, None)  # the controller asks that driver through the API, and goes by its answer
     candidates = frozenset(scheduling.spec.candidate_nodes if scheduling is not None else ())
     selected = scheduling.spec.selected_node if scheduling is not None else ""
+    answers = without(found, dict.fromkeys(kept_for_others(reported), KEPT))
     viable = {entry: frozenset(answer.viable) for entry, answer in answers.items()}
     rows = []
     for node in names:
@@ -77,6 +79,12 @@ def answered(scheduling: PodScheduling | None) -> ReportedAnswers:
         for answer in scheduling.status.claims
         if answer.round == spec.round and answer.driver_name == asked.get(answer.name, answer.driver_name)
     }
+
+
+def kept_for_others(reported: ReportedAnswers) -> frozenset[str]:
+    """The nodes where the controller keeps what is free for a pod that others were evicted for. Only it knows
+    that, and it says so in what it recorded."""
+    return frozenset(node for _, whys in reported.values() for node, why in whys.items() if why == KEPT)
 
 
 def reasons_by_node(answer: ClaimScheduling, candidates: Sequence[str]) -> dict[str, str]:

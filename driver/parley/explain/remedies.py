@@ -11,11 +11,12 @@ from itertools import islice
 from parley.api import reasons
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.api.wording import counted, listed, noun_for
+from parley.control.decision.kept import KEPT
 from parley.control.ledger import Holding
 from parley.control.release.receipts import waits_for
 from parley.explain.claims import held
 from parley.explain.feasibility import PodFeasibility, is_unasked
-from parley.explain.matrix import ReportedAnswers, answered
+from parley.explain.matrix import ReportedAnswers, answered, kept_for_others
 from parley.explain.model import Remedy
 from parley.explain.snapshot import Snapshot
 from parley.explain.times import span
@@ -170,7 +171,12 @@ def _preemption(feasibility: PodFeasibility) -> Iterator[Remedy]:
 def _by_trying(snapshot: Snapshot, feasibility: PodFeasibility, reported: ReportedAnswers) -> Iterator[Remedy]:
     if feasibility.problem or not feasibility.pending:
         return
-    nodes = [node.metadata.name for node in snapshot.nodes]
+    kept_from_it = kept_for_others(reported)
+    nodes = [node.metadata.name for node in snapshot.nodes if node.metadata.name not in kept_from_it]
+    if kept_from_it:
+        yield Remedy("node", f"wait for {_nodes(sorted(kept_from_it))}: {KEPT}", (), tuple(sorted(kept_from_it)))
+        if not nodes:
+            return
     now = feasibility.doing(nodes)
     if feasibility.drivers:
         yield from _free_now(feasibility, nodes, now)

@@ -8,6 +8,7 @@ from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
 
 from parley.api import reasons
 from parley.api.resources import CLASSES, NODES
+from parley.control.decision.kept import KEPT
 from parley.drivers import built_in
 from parley.explain.remedies import ADVICE
 
@@ -270,5 +271,32 @@ def test_a_limit_names_claims_that_no_pod_uses_and_not_everybody(play: Play) -> 
             "2 more claims of the namespace count for the limit: see `parley get uses -n default`",
             ADVICE[reasons.LIMIT_REACHED],
         ]
+
+    play(scenario)
+
+
+def test_what_is_kept_for_a_pod_that_others_were_evicted_for_is_not_free(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 2)
+        await world.add_class(preemption="LowerPriority")
+        await world.add_template("one")
+        await world.add_template("two", count=2)
+        await world.add_pod("low", "one", priority=1)
+        await world.settle()
+        world.kubelets.stop("a")
+        await world.add_pod("high", "two", priority=10)
+        await asyncio.sleep(10)
+        await world.add_pod("wants", "one", priority=0)
+        await asyncio.sleep(10)
+
+        told = await explained(world, "wants")
+
+        assert helps(told) == [f"wait for node a: {KEPT}"]
+        assert [cell.why for row in told.nodes for cell in row.claims] == [KEPT]
+        assert KEPT in told.message
+        world.kubelets.start("a")
+        await world.settle()
+        assert (await world.node_of("high"), await world.node_of("wants")) == ("a", "")
 
     play(scenario)
