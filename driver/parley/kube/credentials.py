@@ -13,11 +13,10 @@ import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import structlog
 
+from parley.kube import proxies
 from parley.kube.client_config import ClientConfig, read_kubeconfig, read_service_account
 from parley.kube.kubeconfig import fault, plugin
 
@@ -77,7 +76,7 @@ class Credentials:
         await self._load(config)
         self.host = config.host
         self.server_name = config.tls_server_name
-        self.proxy = config.proxy or _proxy_from_environment(self.host)
+        self.proxy = config.proxy or proxies.from_environment(self.host)
         self.authorization = config.api_key.get("BearerToken", "").strip()
         if self.host.startswith("https:"):
             self.tls = self._trust(config)
@@ -147,12 +146,3 @@ def _context(verify: bool) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _proxy_from_environment(host: str) -> str | None:
-    """Once, as client-go does it: never for this machine, and not for what NO_PROXY names."""
-    url = urlsplit(host)
-    name = url.hostname or ""
-    if name == "localhost" or name.startswith("127.") or name == "::1" or proxy_bypass(name):
-        return None
-    return getproxies().get(url.scheme)
