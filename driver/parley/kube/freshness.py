@@ -47,16 +47,17 @@ class Freshness:
 
     def failed(self, reason: str) -> None:
         """Listing or watching did not go on."""
-        if self._down_since is None or self._is_open():
+        if self._down_since is None or self.is_open():
             self._down_since = self._now()
         self._watching_since = None
         self._reason = reason
 
     def outage(self) -> Outage | None:
         """None while the cache is kept up to date."""
-        if self._down_since is None or self._is_open():
+        if self._down_since is None or self.is_open():
             return None
         return Outage(self._now() - self._down_since, self._reason)
 
-    def _is_open(self) -> bool:
+    def is_open(self) -> bool:
+        """Whether a watch is, as far as can be told."""
         return self._watching_since is not None and self._now() - self._watching_since >= OPEN

@@ -11,7 +11,9 @@ the object is deleted, or when another one has its name.
 A stream that ends is continued from the last resource version, bookmarks included; a version that the server no
 longer has (410) leads to a relist; any other refusal or silence waits with a backoff, at least as long as the
 server asked. A stream that ends within a second counts as a failure, so that a server which closes at once is not
-hammered. Errors of `on_change` are not caught: a change that was half handled must end the process.
+hammered. One that breaks after it was open for long ends a row of failures, even if nothing came: load balancers
+cut what was quiet for half a minute, again and again. Errors of `on_change` are not caught: a change that was half
+handled must end the process.
 
 It decides nothing about the objects; what a change means is left to `on_change`.
 """
@@ -169,6 +171,8 @@ class Informer(Generic[T]):
             return self._failed(error)
 
     def _failed(self, error: object, cause: str = "") -> float:
+        if self._freshness.is_open():
+            self._failures = 0  # it had worked until now, if only to say that nothing had changed
         self._failures += 1
         self._freshness.failed(str(error))
         self.interruptions[cause or type(error).__name__] += 1

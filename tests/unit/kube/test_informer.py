@@ -313,6 +313,15 @@ async def test_a_change_after_failures_makes_the_next_pause_short_again() -> Non
     assert [time for time, _ in server.requests] == [0, 0, 1, 3, 7, 8]
 
 
+async def test_a_watch_that_was_open_for_long_and_breaks_has_worked() -> None:
+    # As behind a load balancer that cuts what was quiet for 35 s: kubeadm's guide has HAProxy do so.
+    cut: Stream = [Wait(35), OutcomeUnknown("cut")]
+    server = ScriptedServer(listing(1), *[cut] * 6)
+    await follow(inform(server, Told()), 220)
+
+    assert [time for time, _ in server.requests[1:]] == [0, 36, 72, 108, 144, 180, 216]
+
+
 async def test_an_object_of_the_same_name_with_another_uid_is_another_object() -> None:
     server = ScriptedServer(listing(1, pod("a", 1, uid="first")), [added(pod("a", 5, uid="second")), Wait(1e9)])
     told = Told()
