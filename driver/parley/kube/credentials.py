@@ -11,6 +11,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ class Credentials:
         self._refresh_seconds = refresh_seconds
         self._due: float | None = None
         self._lock = asyncio.Lock()
-        self._files: dict[str, int] = {}
+        self._loaded: dict[tuple[str, ...], tuple[int, ...]] = {}
+        """Files with the times of their last changes."""
         self._authority = ""
         self.host = ""
         self.server_name: str | None = None
@@ -85,23 +87,24 @@ class Credentials:
         """The same context each time, since open connections hold on to it; new ones see new certificates."""
         context = self.tls or _context(verify=config.verify_ssl)
         authority, certificate = config.ssl_ca_cert, config.cert_file
-        if authority and self._changed(authority):
-            context.load_verify_locations(cafile=authority)
+        if authority:
+            self._load_changed(partial(context.load_verify_locations, authority), authority)
         elif config.ssl_ca_data and config.ssl_ca_data != self._authority:
             context.load_verify_locations(cadata=config.ssl_ca_data)
-        elif not authority and self.tls is None:
+        elif self.tls is None:
             context.load_default_certs()
         self._authority = config.ssl_ca_data
-        if certificate and self._changed(certificate):
-            context.load_cert_chain(certificate, config.key_file)
+        if certificate:
+            key = config.key_file or certificate
+            self._load_changed(partial(_load_pair, context, certificate, key), certificate, key)
         return context
 
-    def _changed(self, path: str) -> bool:
-        modified = Path(path).stat().st_mtime_ns
-        if self._files.get(path) == modified:
-            return False
-        self._files[path] = modified
-        return True
+    def _load_changed(self, load: Callable[[], None], *paths: str) -> None:
+        """Unless these files are what was loaded last. What fails is tried again."""
+        state = tuple(Path(path).stat().st_mtime_ns for path in paths)
+        if self._loaded.get(paths) != state:
+            load()
+            self._loaded[paths] = state
 
 
 def kubeconfig(path: str | None = None, context: str | None = None) -> Credentials:
@@ -146,3 +149,9 @@ def _context(verify: bool) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Tried apart first: a certificate whose key is not written yet would cost the context the pair it has."""
+    _context(verify=False).load_cert_chain(certificate, key)
+    context.load_cert_chain(certificate, key)

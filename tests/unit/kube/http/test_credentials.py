@@ -333,6 +333,22 @@ async def test_a_client_certificate_proves_who_we_are_and_may_be_renewed(
         assert (await client.get(NODES, "any")).metadata.name == "second"
 
 
+async def test_a_certificate_that_is_renewed_before_its_key_is_used_when_both_are_there(
+    tmp_path: Path, authority: trustme.CA, tls_host: str
+) -> None:
+    write_certificate(tmp_path, authority, "first")
+    (renewed := tmp_path / "renewed").mkdir()
+    write_certificate(renewed, authority, "second")
+    user = {"client-certificate": "client.crt", "client-key": "client.key"}
+    path = write_kubeconfig(tmp_path / "config", user, tls_host, **{"insecure-skip-tls-verify": True})
+    known = credentials.kubeconfig(path)
+    async with HttpClient(known) as client:
+        for file, name in (("client.crt", "first"), ("client.key", "second")):
+            (renewed / file).rename(tmp_path / file)
+            known.doubt()
+            assert (await client.get(NODES, "any")).metadata.name == name
+
+
 async def test_a_server_of_another_authority_is_refused(
     tmp_path: Path, authority: trustme.CA, tls_host: str
 ) -> None:
