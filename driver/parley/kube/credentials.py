@@ -50,6 +50,8 @@ class Credentials:
         self.proxy: str | None = None
         self.tls: ssl.SSLContext | None = None
         self.authorization = ""
+        self.certificates = 0
+        """How many the client has had. A connection goes on with the one that it began with."""
 
     def current(self) -> bool:
         """Whether `refresh` has nothing to do."""
@@ -96,15 +98,18 @@ class Credentials:
         self._authority = config.ssl_ca_data
         if certificate:
             key = config.key_file or certificate
-            self._load_changed(partial(_load_pair, context, certificate, key), certificate, key)
+            pair = partial(_load_pair, context, certificate, key)
+            self.certificates += self._load_changed(pair, certificate, key)
         return context
 
-    def _load_changed(self, load: Callable[[], None], *paths: str) -> None:
-        """Unless these files are what was loaded last. What fails is tried again."""
+    def _load_changed(self, load: Callable[[], None], *paths: str) -> bool:
+        """Unless these files are what was loaded last; whether they were not. What fails is tried again."""
         state = tuple(Path(path).stat().st_mtime_ns for path in paths)
-        if self._loaded.get(paths) != state:
-            load()
-            self._loaded[paths] = state
+        if self._loaded.get(paths) == state:
+            return False
+        load()
+        self._loaded[paths] = state
+        return True
 
 
 def kubeconfig(path: str | None = None, context: str | None = None) -> Credentials:

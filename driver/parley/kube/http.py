@@ -61,8 +61,12 @@ class HttpOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Sessions:
-    """The connections. Writes have their own where they are fenced; watches are not limited in number."""
+    """The connections. Writes have their own where they are fenced; watches are not limited in number.
 
+    `certificate` is the number of the client's certificate that they began with.
+    """
+
+    certificate: int
     reads: aiohttp.ClientSession
     writes: aiohttp.ClientSession
     watches: aiohttp.ClientSession
@@ -92,6 +96,8 @@ class HttpTransport:
         self._headers = options.headers()
         self._may_write = may_write
         self._sessions: _Sessions | None = None
+        self._former: _Sessions | None = None
+        """Those with the certificate before: what is under way on them goes on."""
 
     async def open(self) -> None:
         """Read the credentials. Raises NoConfiguration when there are none that could be used."""
@@ -99,8 +105,9 @@ class HttpTransport:
 
     async def close(self) -> None:
         """Close all connections; streams that are still open break."""
-        if self._sessions is not None:
-            await self._sessions.close()
+        for sessions in (self._former, self._sessions):
+            if sessions is not None:
+                await sessions.close()
 
     async def request(self, call: Call) -> bytes:
         """The content of a good answer."""
@@ -157,11 +164,15 @@ class HttpTransport:
         """The sessions, with credentials that are not older than they may be."""
         if not self._credentials.current():
             await self._credentials.refresh()
-        if self._sessions is None:
+        certificate, sessions = self._credentials.certificates, self._sessions
+        if sessions is None or sessions.certificate != certificate:
             plain = self._session(self._options.connections)
             writes = self._session(self._options.connections, self._may_write) if self._may_write else plain
-            self._sessions = _Sessions(plain, writes, self._session(0))
-        return self._sessions
+            ended, self._former = self._former, sessions
+            self._sessions = sessions = _Sessions(certificate, plain, writes, self._session(0))
+            if ended is not None:
+                await ended.close()
+        return sessions
 
     def _session(self, limit: int, may_send: Callable[[], bool] | None = None) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(

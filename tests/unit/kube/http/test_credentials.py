@@ -260,14 +260,20 @@ async def test_a_proxy_without_a_scheme_is_one_over_http(monkeypatch: pytest.Mon
 
 
 class TlsServer:
-    """Demands a client certificate and answers with its common name, "anybody" if it may be left out."""
+    """Demands a client certificate and answers with its common name, "anybody" if it may be left out.
 
-    def __init__(self, authority: trustme.CA, demanded: ssl.VerifyMode = ssl.CERT_REQUIRED) -> None:
+    The connection is closed after each answer unless it is to be kept.
+    """
+
+    def __init__(
+        self, authority: trustme.CA, demanded: ssl.VerifyMode = ssl.CERT_REQUIRED, *, keep: bool = False
+    ) -> None:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         authority.issue_cert("127.0.0.1").configure_cert(context)
         context.verify_mode = demanded
         authority.configure_trust(context)
         self._context = context
+        self._keep = keep
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._answer)
         self._server = TestServer(application, scheme="https")
@@ -284,7 +290,8 @@ class TlsServer:
         subject = (request.transport.get_extra_info("peercert") or {}).get("subject", ())
         name = dict(pair for entry in subject for pair in entry).get("commonName", "anybody")
         answer = web.Response(body=orjson.dumps({"metadata": {"name": name}}))
-        answer.force_close()
+        if not self._keep:
+            answer.force_close()
         return answer
 
 
@@ -331,6 +338,23 @@ async def test_a_client_certificate_proves_who_we_are_and_may_be_renewed(
         write_certificate(tmp_path, authority, "second")
         known.doubt()
         assert (await client.get(NODES, "any")).metadata.name == "second"
+
+
+async def test_open_connections_do_not_go_on_with_a_certificate_that_was_renewed(
+    tmp_path: Path, authority: trustme.CA
+) -> None:
+    server = TlsServer(authority, keep=True)
+    write_certificate(tmp_path, authority, "first")
+    user = {"client-certificate": "client.crt", "client-key": "client.key"}
+    host = await server.start()
+    path = write_kubeconfig(tmp_path / "config", user, host, **{"insecure-skip-tls-verify": True})
+    known = credentials.kubeconfig(path)
+    async with HttpClient(known) as client:
+        assert (await client.get(NODES, "any")).metadata.name == "first"
+        write_certificate(tmp_path, authority, "second")
+        known.doubt()
+        assert (await client.get(NODES, "any")).metadata.name == "second"
+    await server.stop()
 
 
 async def test_a_certificate_that_is_renewed_before_its_key_is_used_when_both_are_there(
