@@ -41,7 +41,7 @@ class Credentials:
         self._source = source
         self._refresh_seconds = refresh_seconds
         self._due: float | None = None
-        self._lock = asyncio.Lock()
+        self._refreshing: asyncio.Future[None] | None = None
         self._loaded: dict[tuple[str, ...], tuple[int, ...]] = {}
         """Files with the times of their last changes."""
         self._authority = ""
@@ -63,17 +63,27 @@ class Credentials:
             self._due = 0.0
 
     async def refresh(self) -> None:
-        """Look again if it is time to. Raises NoConfiguration if they could never be read."""
-        async with self._lock:
-            if self.current():
-                return
-            try:
+        """Look again if it is time to. Raises NoConfiguration if they could never be read.
+
+        Whoever waits for it may give up, as a request does after its time: it goes on for those who come later. A
+        plugin that takes longer than each of them waits would otherwise be begun again and again.
+        """
+        if self.current():
+            return
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.ensure_future(self._refresh())
+        await asyncio.shield(self._refreshing)
+
+    async def _refresh(self) -> None:
+        try:
+            async with asyncio.timeout(None if self._due is None else self._refresh_seconds):
                 await self._read()
-            except Exception as error:  # the loader raises whatever it stumbles over: YAML, keys, files, types
-                if self._due is None:
-                    raise NoConfiguration(f"{self._source}: {error}") from error
-                log.warning("credentials not refreshed", source=self._source, error=str(error))
-            self._due = asyncio.get_running_loop().time() + self._refresh_seconds
+        except Exception as error:  # the loader raises whatever it stumbles over: YAML, keys, files, types
+            if self._due is None:
+                raise NoConfiguration(f"{self._source}: {error}") from error
+            why = str(error) or type(error).__name__
+            log.warning("credentials not refreshed", source=self._source, error=why)
+        self._due = asyncio.get_running_loop().time() + self._refresh_seconds
 
     async def _read(self) -> None:
         config = ClientConfig()

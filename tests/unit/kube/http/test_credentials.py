@@ -6,6 +6,7 @@ import os
 import ssl
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,24 @@ async def test_what_can_no_longer_be_read_stays_as_it_was() -> None:
     await known.refresh()
     assert known.authorization == "Bearer first"
     assert known.current()
+
+
+@pytest.mark.looptime
+async def test_credentials_that_take_longer_than_a_request_may_are_there_for_a_later_one() -> None:
+    # As of a credential plugin. A candidate for a lease has 4 s for a request, and makes no others.
+    begun = 0
+
+    async def load(configuration: Any) -> None:
+        nonlocal begun
+        begun += 1
+        await asyncio.sleep(6)
+        configuration.api_key["BearerToken"] = f"Bearer {begun}"
+
+    known = Credentials(load, "test")
+    for _ in range(2):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(known.refresh(), 4)
+    assert (begun, known.authorization) == (1, "Bearer 1")
 
 
 async def test_many_who_wait_for_credentials_read_them_once() -> None:
