@@ -34,10 +34,20 @@ class NoConfiguration(Exception):
 
 
 class Credentials:
-    """The server's address, TLS and token. Nothing is read before `refresh` is called for the first time."""
+    """The server's address, TLS and token. Nothing is read before `refresh` is called for the first time.
 
-    def __init__(self, load: Load, source: str, refresh_seconds: float = REFRESH_SECONDS) -> None:
+    `forget` is called when the server refused them: what `load` keeps in memory is no good then.
+    """
+
+    def __init__(
+        self,
+        load: Load,
+        source: str,
+        refresh_seconds: float = REFRESH_SECONDS,
+        forget: Callable[[], None] = lambda: None,
+    ) -> None:
         self._load = load
+        self._forget = forget
         self._source = source
         self._refresh_seconds = refresh_seconds
         self._due: float | None = None
@@ -61,6 +71,7 @@ class Credentials:
         """The server did not accept them: refresh before the next request."""
         if self._due is not None:
             self._due = 0.0
+            self._forget()
 
     async def refresh(self) -> None:
         """Look again if it is time to. Raises NoConfiguration if they could never be read.
@@ -144,8 +155,13 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
         if (command := plugin(places, context)) and not (config.api_key or config.cert_file):
             raise ValueError(f"`{command}` gave no credentials: run it yourself to see why")
 
+    def forget() -> None:
+        """The kubernetes package asks a plugin again when what that gave expires, though the server refused it."""
+        if loader is not None:
+            vars(loader).pop("exec_plugin_expiry", None)
+
     chosen = f"context {context!r}" if context else "current context"
-    return Credentials(load, f"kubeconfig {places}, {chosen}")
+    return Credentials(load, f"kubeconfig {places}, {chosen}", forget=forget)
 
 
 def in_cluster() -> Credentials:

@@ -278,6 +278,28 @@ async def test_a_proxy_without_a_scheme_is_one_over_http(monkeypatch: pytest.Mon
     assert await proxy_for("https://10.0.0.1:6443") == "http://proxy.example.com:3128"
 
 
+PLUGIN = """#!/bin/sh
+echo run >> "$0.runs"
+printf '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {
+    "token": "token-%s", "expirationTimestamp": "2099-01-01T00:00:00Z"}}' $(wc -l < "$0.runs")
+"""
+"""A credential plugin; the number of its run is in the token."""
+
+
+async def test_a_plugin_is_asked_again_for_a_token_that_the_server_refuses(tmp_path: Path) -> None:
+    program = tmp_path / "login"
+    program.write_text(PLUGIN)
+    program.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program)}}
+    known = credentials.kubeconfig(write_kubeconfig(tmp_path / "config", user))
+    await known.refresh()
+    assert known.authorization == "Bearer token-1"
+
+    known.doubt()
+    await known.refresh()
+    assert known.authorization == "Bearer token-2"
+
+
 class TlsServer:
     """Demands a client certificate and answers with its common name, "anybody" if it may be left out.
 
