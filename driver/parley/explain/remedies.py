@@ -114,14 +114,18 @@ def _within_limit(snapshot: Snapshot, feasibility: PodFeasibility, code: str) ->
         what = f"{holding.units} of class {holding.class_name}"
         if holding.stays_unused or not pods:
             last = ", and its pods have ended" if pods else ""
-            yield Remedy("claimEnds", f"claim {holding.path} holds {what}, released when it is deleted{last}", pods)
+            yield Remedy(
+                "claimEnds", f"claim {holding.path} holds {what}, released when it is deleted{last}", pods
+            )
         else:
             verbs = ("holds", "it ends") if len(pods) == 1 else ("hold", "they end")
             who = f"{noun_for(len(pods), 'pod')} {listed(pods, MOST)}"
             yield Remedy("podEnds", f"{who} {verbs[0]} {what}, released when {verbs[1]}", pods)
     if len(counted_) > MOST:
         more = counted(len(counted_) - MOST, "more claim")
-        yield Remedy("advice", f"{more} of the namespace count for the limit: see `parley get uses -n {namespace}`")
+        yield Remedy(
+            "advice", f"{more} of the namespace count for the limit: see `parley get uses -n {namespace}`"
+        )
 
 
 def _stranded(snapshot: Snapshot, feasibility: PodFeasibility) -> Iterator[Remedy]:

@@ -50,7 +50,9 @@ def _claims(explanation: Explanation, links: Links) -> Element:
 
 
 def _claim(claim: ClaimDetails, explanation: Explanation, links: Links) -> list[Node]:
-    state = {"allocated": "bound", "pending": "waits", "offered": "waits", "released": "ended"}.get(claim.state, "notViable")
+    state = {"allocated": "bound", "pending": "waits", "offered": "waits", "released": "ended"}.get(
+        claim.state, "notViable"
+    )
     return [
         claim.entry,
         claim.source,
