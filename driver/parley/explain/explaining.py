@@ -243,8 +243,8 @@ def _since(pod: Pod, state: str) -> str:
 
 def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodScheduling | None) -> tuple[str, str]:
     """The reason and message that the controller recorded. Before it has, or where nobody asked it, the first
-    claim's problem, or that claims are where the pod can't go. It records only after a while that the binding alone
-    is missing: until then what the pod waited for before stands there."""
+    claim's problem, or that claims are where the pod can't go. It records only after a while that the binding
+    alone is missing: until then what the pod waited for before stands there."""
     if feasibility.claims and feasibility.allocated and snapshot.knows_claims:
         return reasons.BINDING, not_bound(feasibility.pod)
     if scheduling is not None and scheduling.status.waiting_for:

@@ -139,9 +139,9 @@ def test_what_a_node_has_to_confirm_after_a_forced_deletion_is_named(play: Play)
         await world.settle()
 
         assert helps(await explained(world, "wants")) == [
-            f"node a is free when claim default/{mirror.metadata.name} ends (holds a/gpu-0): a pod that used it on "
-            "node a was deleted by force, and the node plugin there has yet to confirm that it is not prepared any "
-            "more: bring the node back, or, if it is shut down, taint it node.kubernetes.io/out-of-service",
+            f"node a is free when claim default/{mirror.metadata.name} ends (holds a/gpu-0): a pod that used it "
+            "on node a was deleted by force, and the node plugin there has yet to confirm that it is not prepared "
+            "any more: bring the node back, or, if it is shut down, taint it node.kubernetes.io/out-of-service",
             "another node like a would help",
         ]
 
@@ -162,8 +162,8 @@ def test_a_claim_is_to_be_recreated_only_if_that_helps(play: Play, helped: bool)
         told = await explained(world, "wants")
 
         assert [one.text for one in told.remedies if one.kind == "claimEnds"] == [
-            f"claim default/disk is kept on node a until {until}, though no pod uses it: recreate it to start over "
-            "on another node"
+            f"claim default/disk is kept on node a until {until}, though no pod uses it: recreate it to start "
+            "over on another node"
         ] * helped
         await world.client.delete(CLAIMS, "disk", "default")
         await world.settle()

@@ -140,7 +140,8 @@ def test_who_has_to_leave_a_full_node_where_the_claim_is(play: Play) -> None:
         assert told.code == reasons.CLAIM_STRANDED
         assert [one.pods for one in told.remedies if one.kind == "podEnds"] == [("default/fills",)]
         assert helps(told)[-1] == (
-            "delete pods on the node, or delete the claim to start over elsewhere once the pods that use it have ended"
+            "delete pods on the node, or delete the claim to start over elsewhere once the pods that use it have "
+            "ended"
         )
         await world.delete_pod("fills")
         await world.settle()
