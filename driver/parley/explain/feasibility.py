@@ -206,7 +206,7 @@ class PodFeasibility:
             holding.uid: holding
             for pod in pods
             for holding in self._snapshot.state.ledger.of_pod_name(pod.namespace, pod.name)
-            if set(holding.pods) <= uids and not holding.stays_unused
+            if set(holding.pods) <= uids and not self.outlives_its_pods(holding)
         }
         used = self._leave(pods)
         try:
@@ -216,17 +216,27 @@ class PodFeasibility:
             for uid, share in used.items():
                 self._snapshot.state.cluster.usage.put(uid, share)
 
-    def unused(self) -> list[Holding]:
-        """What no pod uses that may be in the way, of claims other than the pod's own: it is of the same drivers,
-        or reserves room."""
+    def staying(self) -> list[Holding]:
+        """What may be in the way and stays allocated, whatever pods end, of claims other than the pod's own: it is
+        of the same drivers, or reserves room."""
         own = {claim.holding.uid for claim in self.claims if claim.holding is not None}
         return [
             holding
             for holding in self._snapshot.state.ledger
-            if not holding.pods
+            if (not holding.pods or self.outlives_its_pods(holding))
             and holding.uid not in own
             and (holding.driver in self.drivers or holding.allocation.reserve is not None)
         ]
+
+    def outlives_its_pods(self, holding: Holding) -> bool:
+        """Whether it stays allocated without users."""
+        return holding.stays_unused or self.kept_for(holding) > 0
+
+    def kept_for(self, holding: Holding) -> int:
+        """How many seconds its class keeps it when the last pod that uses it has ended."""
+        class_ = self._snapshot.state.cluster.class_(holding.class_name)
+        keeps = class_.when_unused if class_ is not None else None
+        return keeps.keep_seconds if keeps is not None and holding.named and not holding.standalone else 0
 
     @contextmanager
     def freed(self, holdings: Collection[Holding]) -> Iterator[None]:

@@ -112,7 +112,7 @@ def _within_limit(snapshot: Snapshot, feasibility: PodFeasibility, code: str) ->
     for holding in counted_[:MOST]:
         pods = tuple(map(_name, holding.pods.values()))
         what = f"{holding.units} of class {holding.class_name}"
-        if holding.stays_unused or not pods:
+        if not pods or feasibility.outlives_its_pods(holding):
             last = ", and its pods have ended" if pods else ""
             yield Remedy(
                 "claimEnds", f"claim {holding.path} holds {what}, released when it is deleted{last}", pods
@@ -211,22 +211,28 @@ def _ends_of(
 
 
 def _kept(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:
-    """Nodes that would do if one claim were released that no pod uses."""
-    for holding in feasibility.unused()[:_TRIED]:
+    """Nodes that would do if one claim were released that does not end with its pods."""
+    for holding in feasibility.staying()[:_TRIED]:
         tried = [node for node in nodes if node not in now and holding.reaches(node)]
         with feasibility.freed([holding]):
             with_room = feasibility.doing(tried)
         doing = [node for node in tried if node in with_room]
-        if doing and (until := _until(holding)):
+        if doing and (until := _until(feasibility, holding)):
             which = f"claim {holding.path} ends (holds {', '.join(held(holding.allocation))})"
-            verb = "is" if len(doing) == 1 else "are"
-            yield Remedy("claimEnds", f"{_nodes(doing)} {verb} free when {which}: {until}", (), tuple(doing))
+            verb, pods = "is" if len(doing) == 1 else "are", tuple(map(_name, holding.pods.values()))
+            yield Remedy("claimEnds", f"{_nodes(doing)} {verb} free when {which}: {until}", pods, tuple(doing))
 
 
-def _until(holding: Holding) -> str:
-    """Why what no pod uses is allocated still, and what ends it; "" if that is not known."""
+def _until(feasibility: PodFeasibility, holding: Holding) -> str:
+    """Why a claim stays allocated, and what ends it; "" if that is not known."""
     if holding.owed:
         return waits_for(holding)
+    if holding.pods:
+        pods = [_name(pod) for pod in holding.pods.values()]
+        who = f"{noun_for(len(pods), 'pod')} {listed(pods, MOST)} {'uses' if len(pods) == 1 else 'use'} it"
+        if holding.immediate:
+            return f"{who}, and it stays allocated after that until it is deleted"
+        return f"{who}, and it is kept for {feasibility.kept_for(holding)} s after that unless it is deleted"
     if holding.kept_until is not None:
         return f"no pod uses it, and it is kept until {rfc3339(holding.kept_until)} unless it is deleted"
     return "no pod uses it, and it stays allocated until it is deleted" if holding.immediate else ""

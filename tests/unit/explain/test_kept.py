@@ -1,5 +1,7 @@
 """Claims that stay allocated without users: what is explained about them, and about pods that wait for them."""
 
+import asyncio
+
 import pytest
 from tests.unit.explain.conftest import Play, explained, helps, kept_on
 from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
@@ -189,5 +191,33 @@ def test_no_other_node_helps_a_pod_whose_claim_is_where_it_is(play: Play) -> Non
         await world.add_node("like-a", 2)
         await world.settle()
         assert await world.node_of("wants") == ""
+
+    play(scenario)
+
+
+def test_what_is_kept_after_its_pod_is_not_free_when_that_ends(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class(whenUnused={"keepSeconds": 600})
+        await world.add_template("one")
+        await world.add_claim("disk")
+        await world.add_pod("runs", claims=["disk"])
+        await world.settle()
+        await world.add_pod("wants", "one")
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert helps(told) == [
+            "node a is free when claim default/disk ends (holds a/gpu-0): pod default/runs uses it, and it is kept "
+            "for 600 s after that unless it is deleted",
+            "another node like a would help",
+        ]
+        await world.delete_pod("runs")
+        await world.settle()
+        assert await world.node_of("wants") == ""
+        await asyncio.sleep(600)
+        assert await world.node_of("wants") == "a"
 
     play(scenario)
