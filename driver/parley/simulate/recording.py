@@ -21,6 +21,10 @@ from parley.kube.client import Client
 from parley.kube.informer import Informer
 
 
+GATED = "SchedulingGated: the pod's claims are not negotiated until its scheduling gates are removed"
+"""As the API server's condition says; nobody writes one in a simulation."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
     """`at` is in seconds since the recording began."""
@@ -68,7 +72,8 @@ class PodRecord:
         if self.node:
             return ""
         conditions = [c for c in self.pod.status.conditions if c.type == "PodScheduled" and c.status == "False"]
-        return self.waits or (f"{conditions[0].reason}: {conditions[0].message}" if conditions else "")
+        found = self.waits or (f"{conditions[0].reason}: {conditions[0].message}" if conditions else "")
+        return found or (GATED if self.pod.spec.scheduling_gates else "")
 
 
 LeftOut = Callable[[Pod, PodScheduling], Mapping[str, str]]

@@ -4,17 +4,22 @@ What ran on a node that is removed or drained is recreated and waits for a place
 pods of DaemonSets go with their node.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from parley.api.resources import NODES, PODS, RESOURCE_SLICES
+from parley.api.resources import CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES
+from parley.drivers import built_in
 from parley.simulate.objects import Manifest
 
 
 class NoSuchObject(Exception):
     """Raised when something to remove or drain is not there, with how to name it."""
 
+
+_INSIDE = frozenset(driver.name for driver in built_in())
+_ALWAYS = "9999-01-01T00:00:00Z"
+"""Later than any simulation lasts."""
 
 _HOW = "write pod/NAMESPACE/NAME, pod/NAME, node/NAME or device/NODE/NAME"
 
@@ -36,7 +41,36 @@ def changed(manifests: Sequence[Manifest], changes: WhatIf) -> list[Manifest]:
         result = list(_without(result, text))
     for node in changes.drained:
         result = list(_drained(result, node))
-    return result
+    return list(_kept(result, _bound(manifests) - _bound(result)))
+
+
+def _bound(manifests: Iterable[Manifest]) -> set[tuple[str | None, str, str]]:
+    """The named claims of pods that have a node: namespace, pod and claim."""
+    return {
+        (manifest.namespace, manifest.name, entry["resourceClaimName"])
+        for manifest in manifests
+        if manifest.resource == PODS and manifest.body.get("spec", {}).get("nodeName")
+        for entry in manifest.body["spec"].get("resourceClaims") or ()
+        if entry.get("resourceClaimName")
+    }
+
+
+def _kept(manifests: Sequence[Manifest], left: Collection[tuple[str | None, str, str]]) -> Iterator[Manifest]:
+    """The objects; claims that pods have `left` stay where they are, if their classes keep them without users."""
+    claims = {(namespace, claim) for namespace, _, claim in left}
+    keeping = {one.name for one in manifests if one.resource == CLASSES and _keeps(one.body)}
+    for manifest in manifests:
+        spec, status = manifest.body.get("spec") or {}, manifest.body.get("status") or {}
+        is_left = manifest.resource == CLAIMS and (manifest.namespace, manifest.name) in claims
+        stays = spec.get("resourceClassName") in keeping and spec.get("allocationMode") != "Immediate"
+        if is_left and stays and status.get("allocation"):
+            manifest = replace(manifest, body={**manifest.body, "status": {**status, "keptUntil": _ALWAYS}})
+        yield manifest
+
+
+def _keeps(class_: Mapping[str, Any]) -> bool:
+    """Only drivers inside the controller do that, which are those that come with Parley here."""
+    return bool(class_.get("whenUnused")) and class_.get("driverName") in _INSIDE
 
 
 def _identity(manifest: Manifest) -> tuple[Any, ...]:

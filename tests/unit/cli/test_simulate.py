@@ -212,6 +212,48 @@ def test_a_claim_that_is_kept_without_users_keeps_what_it_has(tmp_path: Path) ->
     assert sorted(pods[name][0] or "" for name in ("first", "second")) == ["", "b"]
 
 
+def test_a_claim_that_its_class_keeps_stays_when_its_pod_is_removed_or_drained(tmp_path: Path) -> None:
+    async def a_cluster_that_keeps() -> Objects:
+        world = World()
+        world.start_kubernetes()
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class(whenUnused={"keepSeconds": 3600})
+        await world.add_template("one")
+        await world.add_claim("disk")
+        await world.add_pod("runs", claims=["disk"])
+        await world.settle()
+        await world.add_pod("waits", "one")
+        await world.settle()
+        await world.add_node("b")
+        await world.stop()
+        return [stored.body for kind in KINDS for stored in world.server.store.collection(kind).objects.values()]
+
+    path = tmp_path / "dump.json"
+    path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": run(a_cluster_that_keeps())}))
+
+    assert outcome(path, "--remove", "pod/runs") == {"waits": (None, [])}
+    assert outcome(path, "--drain", "a")["runs"] == (None, [])
+    assert "default/runs: ClaimStranded: " in simulate(path, "--drain", "a").stdout
+
+
+def test_a_pod_with_scheduling_gates_waits_for_them(tmp_path: Path) -> None:
+    async def a_cluster_with_a_gated_pod() -> Objects:
+        world = World()
+        world.start_kubernetes()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_pod("gated", "one", schedulingGates=[{"name": "example.com/later"}])
+        await world.stop()
+        return [stored.body for kind in KINDS for stored in world.server.store.collection(kind).objects.values()]
+
+    path = tmp_path / "dump.json"
+    path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": run(a_cluster_with_a_gated_pod())}))
+
+    assert "  default/gated  -  SchedulingGated\n" in simulate(path).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
