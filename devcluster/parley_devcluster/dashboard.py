@@ -89,7 +89,7 @@ ROWS: Final = (
     Row(
         "Controller",
         (
-            Panel("Leader", "max by (pod) (parley_leader)", "{{pod}}"),
+            Panel("Leader", 'max by (pod) (parley_leader{lease="parley-controller"})', "{{pod}}"),
             Panel("Event loop lag (p99)", _quantile("parley_event_loop_lag_seconds", "pod"), "{{pod}}", "s"),
             Panel("Of it computed (p99)", _quantile("parley_event_loop_blocked_seconds", "pod"), "{{pod}}", "s"),
             Panel("Work queues", "sum by (queue, state) (parley_queue_keys) > 0", "{{queue}} {{state}}"),

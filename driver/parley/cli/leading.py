@@ -210,7 +210,7 @@ async def serve(
         client, options.namespace, options.lease_name, options.identity, times, replaced=options.replaced
     )
     metrics = Metrics(process_figures())
-    metrics.leader.of(lambda: {(): elector.held()})
+    metrics.leader.of(lambda: {(options.lease_name,): elector.held()})
     leading: list[Leader] = []
 
     async def lead() -> None:

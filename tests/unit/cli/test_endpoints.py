@@ -43,10 +43,10 @@ async def test_who_is_ready_to_take_over_does_not_lead_yet() -> None:
 
 async def test_figures_of_the_process_and_of_its_work_are_served_together() -> None:
     metrics = Metrics(process_figures())
-    metrics.leader.of(lambda: {(): False})
+    metrics.leader.of(lambda: {("parley-controller",): False})
 
     async with served(application(str, metrics.registry), 0, "127.0.0.1") as port:
         _, text = await answer(port, "/metrics")
 
-    assert "parley_leader 0.0" in text
+    assert 'parley_leader{lease="parley-controller"} 0.0' in text
     assert "process_resident_memory_bytes" in text

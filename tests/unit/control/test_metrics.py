@@ -238,5 +238,5 @@ def test_caches_tell_how_much_they_hold_and_how_often_watching_was_interrupted(m
 
 def test_nothing_is_told_of_what_nobody_keeps(metrics: Metrics) -> None:
     assert value(metrics, "parley_leader") is None
-    metrics.leader.of(lambda: {(): True})
-    assert value(metrics, "parley_leader") == 1
+    metrics.leader.of(lambda: {("parley-controller",): True})
+    assert value(metrics, "parley_leader", lease="parley-controller") == 1

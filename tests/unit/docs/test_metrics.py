@@ -45,7 +45,7 @@ def every_figure() -> Iterable[Metric]:
     metrics.watch_restarts.of(lambda: {("pods", "Ended"): 1})
     metrics.undecodable.of(lambda: {("pods",): 1})
     metrics.outages.of(lambda: {("pods",): 61})
-    metrics.leader.of(lambda: {(): 1})
+    metrics.leader.of(lambda: {("parley-controller",): 1})
     return metrics.registry.collect()
 
 

@@ -224,7 +224,7 @@ class Metrics:
             "For how long a kind has been neither listed nor watched; 0 while it is.",
             ["resource"],
         )
-        self.leader = self._gauge("parley_leader", "1 while this process may write, 0 otherwise.")
+        self.leader = self._gauge("parley_leader", "1 while this process may write, 0 otherwise.", ["lease"])
 
     def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
