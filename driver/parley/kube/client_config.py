@@ -40,6 +40,8 @@ class ClientConfig:
     key_file: str | None = None
     tls_server_name: str | None = None
     proxy: str | None = None
+    impersonation: tuple[tuple[str, str], ...] = ()
+    """Headers, which the kubernetes package knows nothing of."""
 
     def bear(self, token: str) -> None:
         """Authenticate with that bearer token."""

@@ -19,7 +19,7 @@ import structlog
 
 from parley.kube import proxies
 from parley.kube.client_config import ClientConfig, read_kubeconfig, read_service_account
-from parley.kube.kubeconfig import fault, plugin
+from parley.kube.kubeconfig import fault, impersonation, plugin
 
 Load = Callable[[ClientConfig], Awaitable[None]]
 """Fills in what is known now; called again for a refresh."""
@@ -60,6 +60,8 @@ class Credentials:
         self.proxy: str | None = None
         self.tls: ssl.SSLContext | None = None
         self.authorization = ""
+        self.impersonation: tuple[tuple[str, str], ...] = ()
+        """Headers that name the user as whom the configuration acts."""
         self.certificates = 0
         """How many the client has had. A connection goes on with the one that it began with."""
 
@@ -103,6 +105,7 @@ class Credentials:
         self.server_name = config.tls_server_name
         self.proxy = config.proxy or proxies.from_environment(self.host)
         self.authorization = config.api_key.get("BearerToken", "").strip()
+        self.impersonation = config.impersonation
         if self.host.startswith("https:"):
             self.tls = self._trust(config)
 
@@ -137,9 +140,11 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
     """Of a kubeconfig: `path`, else $KUBECONFIG, else ~/.kube/config; its current context unless one is named."""
     places = path or os.environ.get("KUBECONFIG") or "~/.kube/config"
     loader: Any = None
+    others: tuple[tuple[str, str], ...] = ()
 
     async def load(config: ClientConfig) -> None:
-        nonlocal loader
+        nonlocal loader, others
+        config.impersonation = others
         if loader is not None:
             await loader.load_and_set(config)
             return
@@ -147,6 +152,7 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
             raise ValueError(found)
         if read_kubeconfig(places, context, config):
             return
+        config.impersonation = others = impersonation(places, context)
         from kubernetes.aio.config import load_kube_config
 
         loader = await load_kube_config(  # type: ignore[no-untyped-call]  # the package types half of itself

@@ -40,7 +40,7 @@ class HttpOptions:
     `timeout` limits every request but lists (`list_timeout`) and watches, which the server ends after
     `watch_seconds` and which are given up after `silent_seconds` without any event: a watched collection sends a
     bookmark about once a minute. `connections` is how many requests are on their way at once; watches come on top.
-    `impersonate` is the user, with his groups, as whom to act.
+    `impersonate` is the user, with his groups, as whom to act, whatever a kubeconfig says.
     """
 
     timeout: float = 10.0
@@ -119,7 +119,7 @@ class HttpTransport:
                 session = sessions.writes if call.writes else sessions.reads
                 arguments = self._arguments(call)
                 if data is not None:
-                    arguments["headers"]["Content-Type"] = call.content_type
+                    arguments["headers"].append(("Content-Type", call.content_type))
                 if call.method == "DELETE":
                     arguments["middlewares"] = (_send_once,)
                 async with session.request(call.method, data=data, **arguments) as response:
@@ -191,9 +191,11 @@ class HttpTransport:
         """What requests and watches have in common."""
         known = self._credentials
         asked = urlencode(query or call.query)
+        others = () if self._options.impersonate else known.impersonation
+        own = [("Authorization", known.authorization)] if known.authorization else []
         return {
             "url": URL(f"{known.host}{_path(call)}{asked and '?'}{asked}", encoded=True),
-            "headers": {"Authorization": known.authorization} if known.authorization else {},
+            "headers": [*own, *others],
             "allow_redirects": False,
             "server_hostname": known.server_name,
         }

@@ -10,12 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import yaml
 
 _ANOTHER = "name another one with --kubeconfig or KUBECONFIG"
 _FILES = {"cluster": ("certificate-authority",), "user": ("client-certificate", "client-key", "tokenFile")}
+_IN_HEADERS = "!#$&'*+^`|"
+"""May be in a header's name, besides what `quote` never escapes."""
+
 _DATA = {"cluster": ("certificate-authority-data",), "user": ("client-certificate-data", "client-key-data")}
 
 
@@ -57,11 +60,31 @@ def plugin(places: str, context: str | None) -> str:
 
     For files in which `fault` finds nothing.
     """
+    asked = _user(places, context).get("exec") or {}
+    return " ".join(map(str, [asked["command"], *(asked.get("args") or ())])) if asked.get("command") else ""
+
+
+def impersonation(places: str, context: str | None) -> tuple[tuple[str, str], ...]:
+    """The headers by which the context's user acts as somebody else; none if he does not.
+
+    For files in which `fault` finds nothing.
+    """
+    user = _user(places, context)
+    if not user.get("as"):
+        return ()
+    extra = (user.get("as-user-extra") or {}).items()
+    return (
+        ("Impersonate-User", str(user["as"])),
+        *([("Impersonate-Uid", str(user["as-uid"]))] if user.get("as-uid") else []),
+        *(("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()),
+        *((f"Impersonate-Extra-{quote(key, _IN_HEADERS)}", str(one)) for key, values in extra for one in values),
+    )
+
+
+def _user(places: str, context: str | None) -> Mapping[str, Any]:
     paths = [Path(place).expanduser() for place in places.split(os.pathsep) if place]
     documents = list(_documents(paths))
-    user = _Named(documents, "users", "user").of(_context(documents, context), "user")
-    asked = user.content.get("exec") or {}
-    return " ".join(map(str, [asked["command"], *(asked.get("args") or ())])) if asked.get("command") else ""
+    return _Named(documents, "users", "user").of(_context(documents, context), "user").content
 
 
 def _documents(paths: Sequence[Path]) -> Iterator[_Entry]:

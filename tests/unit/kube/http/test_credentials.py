@@ -5,7 +5,7 @@ import base64
 import os
 import ssl
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ from parley.kube import credentials
 from parley.kube.client import OutcomeUnknown
 from parley.kube.client_config import ClientConfig, read_kubeconfig, read_service_account
 from parley.kube.credentials import Credentials, NoConfiguration
-from parley.kube.http import HttpClient
+from parley.kube.http import HttpClient, HttpOptions
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def write_kubeconfig(path: Path, user: dict[str, Any], server: str = "http://127.0.0.1:1", **cluster: Any) -> str:
@@ -52,6 +54,31 @@ async def test_the_kubeconfig_of_the_environment_is_used_when_none_is_named(
     known = credentials.kubeconfig()
     await known.refresh()
     assert known.authorization == "Bearer abc"
+
+
+async def test_a_kubeconfig_that_impersonates_is_obeyed_unless_the_command_names_somebody(
+    tmp_path: Path, host_of: Callable[[Handler], Awaitable[str]]
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.extend(pair for pair in request.headers.items() if pair[0].startswith("Impersonate-"))
+        return web.json_response({"metadata": {"name": "any"}})
+
+    groups, extra = ["a", "b"], {"example.com/scope": ["read"]}
+    user = {"token": "abc", "as": "jane", "as-uid": "7", "as-groups": groups, "as-user-extra": extra}
+    path = write_kubeconfig(tmp_path / "config", user, await host_of(handler))
+    for options in (HttpOptions(), HttpOptions(impersonate="joe")):
+        async with HttpClient.from_kubeconfig(path, options=options) as client:
+            await client.get(NODES, "any")
+    assert asked == [
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-example.com%2Fscope", "read"),
+        ("Impersonate-User", "joe"),
+    ]
 
 
 async def test_a_missing_kubeconfig_is_named_with_the_remedy(tmp_path: Path) -> None:
