@@ -158,6 +158,19 @@ def test_the_node_plugin_takes_what_any_values_make_of_it(tmp_path: Path) -> Non
         )
 
 
+def test_workspaces_may_be_among_the_hooks_and_drivers_that_are_named() -> None:
+    named = {"hooks": ["devices", "workspaces"], "driverNames": ["device.parley.dev", "workspace.parley.dev"]}
+    made = objects({"nodePlugin": {**named, "workspaces": {"enabled": True}}})["DaemonSet", "parley-kubelet"]
+    (container,) = pod_of(made)["containers"]
+
+    for names in (
+        [volume["name"] for volume in pod_of(made)["volumes"]],
+        [mount["mountPath"] for mount in container["volumeMounts"]],
+        container["args"],
+    ):
+        assert len(names) == len(set(names)), names
+
+
 def test_pools_have_nothing_in_common_but_account_and_network_policy() -> None:
     made = objects(CHART / "ci" / "everything-values.yaml")
     selectors = [
