@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from parley.cli.main import app
 from parley.cli.permissions import permissions
 from parley.drivers import BUILT_IN
+from parley.kube.lease import LeaseTimes
 from parley_devcluster import manifests
 from parley_kubelet.configuration import load
 from parley_kubelet.driver.workspace_handle import WorkspaceSettings
@@ -354,6 +355,15 @@ def test_a_long_lease_is_waited_for() -> None:
 
     assert spec["template"]["spec"]["containers"][0]["args"][-2:] == ["--wait", "345"]
     assert spec["activeDeadlineSeconds"] == 375
+
+
+@pytest.mark.parametrize("seconds", [5, 15, 60, 300, 3600])
+def test_a_controller_that_is_stopped_has_the_time_to_release_its_lease(seconds: int) -> None:
+    made = objects({"controller": {"options": {"leaseDuration": seconds}}})
+    grace = pod_of(made["Deployment", "parley-controller"]).get("terminationGracePeriodSeconds", 30)
+
+    # until a write that was under way cannot happen any more, and then the one that releases
+    assert grace >= 2 * LeaseTimes.lasting(seconds).write_seconds + 5
 
 
 def test_the_chart_has_the_projects_version() -> None:
