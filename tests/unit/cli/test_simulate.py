@@ -249,7 +249,9 @@ def test_a_pod_with_scheduling_gates_waits_for_them(tmp_path: Path) -> None:
         return [stored.body for kind in KINDS for stored in world.server.store.collection(kind).objects.values()]
 
     path = tmp_path / "dump.json"
-    path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": run(a_cluster_with_a_gated_pod())}))
+    path.write_bytes(
+        orjson.dumps({"apiVersion": "v1", "kind": "List", "items": run(a_cluster_with_a_gated_pod())})
+    )
 
     assert "  default/gated  -  SchedulingGated\n" in simulate(path).stdout
 
