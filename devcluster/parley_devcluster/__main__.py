@@ -24,7 +24,11 @@ def main() -> int:
             *versions.PLUGINS,
         ]
         binaries.obtain(programs, versions.KUBERNETES)
-    for packages, who_needs in ((debian.BROWSER, debian.TESTS), (debian_image.PACKAGES, debian_image.WHO)):
+    for packages, who_needs in (
+        (debian.BROWSER, debian.TESTS),
+        (debian.FILE_SYSTEMS, debian.DISKS),
+        (debian_image.PACKAGES, debian_image.WHO),
+    ):
         try:
             debian.install_missing(packages=packages, who_needs=who_needs)
         except debian.PackagesMissing as error:

@@ -32,8 +32,12 @@ BROWSER = {
 }
 """What tests in a browser need."""
 
+FILE_SYSTEMS = {"btrfs-progs": Path("/sbin/mkfs.btrfs"), "xfsprogs": Path("/sbin/mkfs.xfs")}
+"""What tests of workspaces on other file systems make them with."""
+
 NODES = "real nodes need"
 TESTS = "tests in a browser need"
+DISKS = "tests on other file systems need"
 
 _LIMIT = 300.0  # seconds for one apt-get
 

@@ -20,7 +20,6 @@ from parley.kube.cache import Key
 from parley.kube.client import Client
 from parley.kube.informer import Informer
 
-
 GATED = "SchedulingGated: the pod's claims are not negotiated until its scheduling gates are removed"
 """As the API server's condition says; nobody writes one in a simulation."""
 

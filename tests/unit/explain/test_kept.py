@@ -210,8 +210,8 @@ def test_what_is_kept_after_its_pod_is_not_free_when_that_ends(play: Play) -> No
         told = await explained(world, "wants")
 
         assert helps(told) == [
-            "node a is free when claim default/disk ends (holds a/gpu-0): pod default/runs uses it, and it is kept "
-            "for 600 s after that unless it is deleted",
+            "node a is free when claim default/disk ends (holds a/gpu-0): pod default/runs uses it, and it is "
+            "kept for 600 s after that unless it is deleted",
             "another node like a would help",
         ]
         await world.delete_pod("runs")
