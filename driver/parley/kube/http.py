@@ -7,6 +7,7 @@ no connection, connection lost, nothing in time        OutcomeUnknown, also wher
 a write lost between gateway, API server and etcd      OutcomeUnknown (see `responses.leaves_write_open`)
 a watch that ends                                      nothing: the iteration ends
 a watch cut in the middle of a line, or fallen silent  OutcomeUnknown
+a watch whose server is gone without a word            OutcomeUnknown, within 45 s
 an ERROR event in a watch                              the ApiError of its code, Expired for 410
 
 A request's time limit counts from the call, including the wait for a free connection and for new
@@ -14,6 +15,7 @@ credentials, and is exact: who must not write after a deadline (`lease`) relies 
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -21,6 +23,7 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 import orjson
+from aiohappyeyeballs import AddrInfoType
 from yarl import URL
 
 from parley.kube import credentials, fencing, responses, unanswered
@@ -31,6 +34,13 @@ from parley.kube.transport import JSON, Call, RawEvent
 
 _QUICK = aiohttp.ClientTimeout(total=None)  # the limit is asyncio.timeout's: aiohttp rounds up to whole seconds
 _NAME_CHARACTERS = ":@!$&'()*+,;=~"
+
+
+_PROBES = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+"""Seconds without a byte before the first probe, seconds between probes, and how many without an answer are
+enough: 45 s in all, as client-go has it."""
+
+Sockets = Callable[[AddrInfoType], socket.socket]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +177,18 @@ class HttpTransport:
         certificate, sessions = self._credentials.certificates, self._sessions
         if sessions is None or sessions.certificate != certificate:
             plain = self._session(self._options.connections)
-            writes = self._session(self._options.connections, self._may_write) if self._may_write else plain
+            fenced = fencing.sockets(self._may_write) if self._may_write else None
+            writes = self._session(self._options.connections, fenced) if fenced else plain
             ended, self._former = self._former, sessions
-            self._sessions = sessions = _Sessions(certificate, plain, writes, self._session(0))
+            self._sessions = sessions = _Sessions(certificate, plain, writes, self._session(0, _probed))
             if ended is not None:
                 await ended.close()
         return sessions
 
-    def _session(self, limit: int, may_send: Callable[[], bool] | None = None) -> aiohttp.ClientSession:
+    def _session(self, limit: int, sockets: Sockets | None = None) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                ssl=self._credentials.tls or False,
-                limit=limit,
-                socket_factory=fencing.sockets(may_send) if may_send else None,
+                ssl=self._credentials.tls or False, limit=limit, socket_factory=sockets
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
@@ -261,6 +270,18 @@ def _path(call: Call) -> str:
     namespace = quote(call.namespace, _NAME_CHARACTERS) if call.namespace else None
     name = quote(call.name, _NAME_CHARACTERS) if call.name and named else None
     return call.resource.path(namespace, name, call.subresource)
+
+
+def _probed(address: AddrInfoType) -> socket.socket:
+    """The socket of a watch. Nothing is sent on it, so nothing else tells a server that is gone without a word, as
+    a machine without power, from one that has nothing to say."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _PROBES:
+        if hasattr(socket, name):  # not everywhere
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
 
 
 def _give_up(response: aiohttp.ClientResponse) -> None:

@@ -1,8 +1,10 @@
 """What the HTTP client makes of a watch's stream, however it comes and ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any, cast
 
 import orjson
@@ -149,6 +151,25 @@ async def test_a_watch_that_fell_silent_is_given_up(serve: Serve) -> None:
     with pytest.raises(OutcomeUnknown, match=r"^WATCH resourceclaims default: no answer: "):
         await events(client, found)
     assert len(found) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_a_server_that_is_gone_without_a_word_is_noticed_on_a_quiet_watch(
+    connect: Callable[..., Awaitable[HttpClient]], host_of: Callable[[Handler], Awaitable[str]]
+) -> None:
+    host = await host_of(streaming(claim_event("ADDED", 2), then=5))
+    stream = cast(Any, (await connect(host)).watch(BUILTIN_CLAIMS, resource_version="1"))
+    async with aclosing(stream):
+        await anext(stream)
+        probed = {address for address, timer in connections() if timer == "02"}
+    assert int(host.rpartition(":")[2]) in probed
+
+
+def connections() -> Iterator[tuple[int, str]]:
+    """The remote port of each, and which timer runs: 02 is that of keepalive (proc_net_tcp.txt)."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, _, remote, _, _, timer, *_ = line.split()
+        yield int(remote.rpartition(":")[2], 16), timer.partition(":")[0]
 
 
 async def test_leaving_a_watch_closes_its_connection(serve: Serve) -> None:
