@@ -139,10 +139,12 @@ def _kind(code: int, reason: str) -> type[ApiError]:
 def leaves_write_open(error: ApiError) -> bool:
     """Whether a write that was answered so may have happened, or may yet.
 
-    A gateway lost sight of it (502, 504; the API server's own time limit is a 504 too), or etcd did not answer
-    in time: the API server passes that on as an internal error with etcd's message.
+    A gateway lost sight of it (502, 504; the API server's own time limit is a 504 too), etcd did not answer in
+    time, or the connection to it broke: the API server passes that on as an internal error with the message of
+    etcd or of gRPC.
     """
-    return error.status in (502, 504) or (error.status >= 500 and "etcdserver:" in error.message)
+    lost = any(origin in error.message for origin in ("etcdserver:", "rpc error:"))
+    return error.status in (502, 504) or (error.status >= 500 and lost)
 
 
 def unreadable(call: Call, error: Exception) -> OutcomeUnknown:

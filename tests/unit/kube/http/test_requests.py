@@ -256,6 +256,7 @@ async def test_an_object_that_does_not_fit_its_type_is_no_answer(serve: Serve) -
         (502, "bad gateway"),
         (504, "Timeout: request did not complete within the allotted timeout"),
         (500, "etcdserver: request timed out"),
+        (500, "rpc error: code = Unavailable desc = error reading from server: EOF"),
     ],
 )
 async def test_a_write_that_got_lost_behind_the_server_has_an_unknown_outcome(
