@@ -115,7 +115,9 @@ class Controller:
             for driver in self._asynchronous:
                 tasks.create_task(driver.run())
             for name, embedded in self._base.state.drivers.items():
-                tasks.create_task(embedded.follow(partial(self._base.wakeups.wake, ("driver", name))))
+                changed = partial(self._base.wakeups.wake, ("driver", name))
+                tasks.create_task(embedded.follow(changed))
+                tasks.create_task(embedded.undo_rest(changed))
             tasks.create_task(self._tell_not_taken_over())
             self.ready.set()
 

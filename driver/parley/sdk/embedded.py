@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -50,7 +51,7 @@ from parley.sdk.referenced import NOTHING_READ, NotRead, References
 from parley.sdk.sight import SeenCluster, SeenPod
 from parley.sdk.unrestored import NotRestored, barred, check_devices, without_barred
 
-_FOLLOW_AGAIN = Backoff(first=1.0, longest=300.0)
+_AGAIN = Backoff(first=1.0, longest=300.0)
 
 log = structlog.get_logger(__name__)
 
@@ -65,6 +66,8 @@ class EmbeddedDriver:
         self.not_restored: dict[str, NotRestored] = {}
         """By the claim's UID; until the claim is released."""
         self._to_undo: set[str] = set()
+        self._left_over = asyncio.Event()
+        self._undoing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.revision = 0
         """Rises with all that may change what the driver has, or what of it is free."""
 
@@ -308,9 +311,7 @@ class EmbeddedDriver:
             raise DriverFault(reasons[node])
         self.revision += 1
         for claim in request.claims:
-            if claim.uid in self._to_undo:
-                await self._give_back(claim.uid)
-                self._to_undo.discard(claim.uid)
+            await self._undo(claim.uid)
         with self._uncancelled():
             allocations = await self.driver.allocate(request, node)
         self.revision += 1
@@ -332,17 +333,38 @@ class EmbeddedDriver:
         return {name: replace(one, reserve=found.get(name)) for name, one in allocations.items()}
 
     async def undo(self, uids: Sequence[str]) -> None:
-        """Give back what was allocated for claims and is recorded nowhere. What fails is done before the claim is
-        allocated again."""
+        """Give back what was allocated for claims and is recorded nowhere. What fails is done later (`undo_rest`),
+        or before the claim is allocated again."""
+        self._to_undo.update(uids)
         for uid in uids:
-            self._to_undo.add(uid)
-            self.revision += 1
-            try:
+            await self._try_to_undo(uid)
+
+    async def _try_to_undo(self, uid: str) -> None:
+        try:
+            await self._undo(uid)
+        except Exception as error:
+            self._failed("deallocate", error)
+            self._left_over.set()
+
+    async def _undo(self, uid: str) -> None:
+        """If it is still to be done: never while the claim is allocated anew."""
+        async with self._undoing.setdefault(uid, asyncio.Lock()):
+            if uid in self._to_undo:
+                self.revision += 1
                 await self._give_back(uid)
-            except Exception as error:
-                self._failed("deallocate", error)
-            else:
                 self._to_undo.discard(uid)
+
+    async def undo_rest(self, changed: Callable[[], None]) -> None:
+        """Give back after growing pauses what could not be given back at once, until cancelled."""
+        failures = 0
+        while await self._left_over.wait():
+            failures += 1
+            await asyncio.sleep(_AGAIN.delay(failures))
+            self._left_over.clear()
+            for uid in [*self._to_undo]:
+                await self._try_to_undo(uid)
+            failures = failures if self._to_undo else 0
+            changed()
 
     async def deallocate(self, uid: str) -> None:
         """Give back what the claim holds. Raises what the driver does; the claim may hold it still."""
@@ -404,7 +426,7 @@ class EmbeddedDriver:
             except Exception as error:
                 failures += 1
                 self._failed("follow", error)
-                await asyncio.sleep(_FOLLOW_AGAIN.delay(failures))
+                await asyncio.sleep(_AGAIN.delay(failures))
                 changed()
             else:
                 return

@@ -39,3 +39,32 @@ def test_the_next_pod_gets_in_when_nothing_comes_of_a_slow_allocation(play: Play
         assert await world.node_of("second") == "n"
 
     play(scenario)
+
+
+class OnceStuck(ShelfDriver):
+    """Can't give back anything the first time."""
+
+    async def deallocate(self, uid: str) -> None:
+        self.behaviour.calls["tried"] += 1
+        if self.behaviour.calls["tried"] == 1:
+            raise RuntimeError("the shelf is jammed")
+        await super().deallocate(uid)
+
+
+def test_what_a_driver_could_not_give_back_at_once_for_a_pod_that_is_gone_is_given_back_later(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("n")
+        await add_shelf_class(world)
+        behaviour = Behaviour(other=1, trouble=slow(10))
+        world.start_parley(drivers=[OnceStuck(behaviour)])
+        await world.settle(2)
+        await world.add_pod("first", "shelf")
+        await asyncio.sleep(2)
+        await world.force_delete("first")
+        await asyncio.sleep(3)
+        behaviour.trouble = Behaviour().trouble
+        await world.add_pod("second", "shelf")
+        await asyncio.sleep(400)
+        assert await world.node_of("second") == "n"
+
+    play(scenario)
