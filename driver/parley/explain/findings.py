@@ -23,6 +23,7 @@ _PATIENCE = 30.0
 """Seconds after which the controller reports that a driver does not answer."""
 
 _KUBELET = "kubelet"
+_DEFAULT = "default-scheduler"
 
 
 class EventSource(Struct, frozen=True):
@@ -103,7 +104,9 @@ def _controller(
         return
     seconds = snapshot.seconds_since(pod.metadata.creation_timestamp or "")
     since = f" for {span(seconds)}" if seconds is not None else ""
-    text = f"has not reported on the pod{since}: check whether it runs (kubectl -n parley-system get pods,leases)"
+    name = pod.spec.scheduler_name
+    who = "it runs" if name in ("", _DEFAULT) else f"it and scheduler {name}, which may have to ask it first, run"
+    text = f"has not reported on the pod{since}: check whether {who} (kubectl -n parley-system get pods,leases)"
     yield PodFinding("controller", "", text)
 
 

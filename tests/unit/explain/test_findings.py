@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.unit.explain.conftest import Play, explained, helps, said, text_of
-from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
+from tests.unit.scheduler.conftest import AWAY, SECOND_SCHEDULER, World
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
 from parley.api.models import ClaimScheduling
@@ -289,6 +289,23 @@ def test_a_claim_that_is_being_created_is_pending_and_nobody_has_to_create_it(pl
         assert "create the claim or template in the pod's namespace" not in helps(told)
         (missing,) = said(told, "controller")
         assert missing.startswith("has not reported on the pod for 60 s")
+
+    play(scenario)
+
+
+def test_where_nothing_is_reported_a_pods_own_scheduler_may_be_away(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_pod("p", "one", schedulerName=AWAY)
+        await world.settle()
+        (missing,) = said(await explained(world, "p"), "controller")
+        assert missing.endswith(
+            f"check whether it and scheduler {AWAY}, which may have to ask it first, run "
+            "(kubectl -n parley-system get pods,leases)"
+        )
 
     play(scenario)
 
