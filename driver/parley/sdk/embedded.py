@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
-from weakref import WeakValueDictionary
 
 import structlog
 
@@ -49,9 +49,10 @@ from parley.sdk.driver import (
 from parley.sdk.parameters import ParameterReader, RawClaim
 from parley.sdk.referenced import NOTHING_READ, NotRead, References
 from parley.sdk.sight import SeenCluster, SeenPod
+from parley.sdk.undos import Undos
 from parley.sdk.unrestored import NotRestored, barred, check_devices, without_barred
 
-_AGAIN = Backoff(first=1.0, longest=300.0)
+_FOLLOW_AGAIN = Backoff(first=1.0, longest=300.0)
 
 log = structlog.get_logger(__name__)
 
@@ -65,9 +66,7 @@ class EmbeddedDriver:
         self.name = driver.name
         self.not_restored: dict[str, NotRestored] = {}
         """By the claim's UID; until the claim is released."""
-        self._to_undo: set[str] = set()
-        self._left_over = asyncio.Event()
-        self._undoing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._undos = Undos(self._give_back, partial(self._failed, "deallocate"))
         self.revision = 0
         """Rises with all that may change what the driver has, or what of it is free."""
 
@@ -311,7 +310,7 @@ class EmbeddedDriver:
             raise DriverFault(reasons[node])
         self.revision += 1
         for claim in request.claims:
-            await self._undo(claim.uid)
+            await self._undos.finish(claim.uid)
         with self._uncancelled():
             allocations = await self.driver.allocate(request, node)
         self.revision += 1
@@ -335,45 +334,21 @@ class EmbeddedDriver:
     async def undo(self, uids: Sequence[str]) -> None:
         """Give back what was allocated for claims and is recorded nowhere. What fails is done later (`undo_rest`),
         or before the claim is allocated again."""
-        self._to_undo.update(uids)
-        for uid in uids:
-            await self._try_to_undo(uid)
-
-    async def _try_to_undo(self, uid: str) -> None:
-        try:
-            await self._undo(uid)
-        except Exception as error:
-            self._failed("deallocate", error)
-            self._left_over.set()
-
-    async def _undo(self, uid: str) -> None:
-        """If it is still to be done: never while the claim is allocated anew."""
-        async with self._undoing.setdefault(uid, asyncio.Lock()):
-            if uid in self._to_undo:
-                self.revision += 1
-                await self._give_back(uid)
-                self._to_undo.discard(uid)
+        await self._undos.undo(uids)
 
     async def undo_rest(self, changed: Callable[[], None]) -> None:
         """Give back after growing pauses what could not be given back at once, until cancelled."""
-        failures = 0
-        while await self._left_over.wait():
-            failures += 1
-            await asyncio.sleep(_AGAIN.delay(failures))
-            self._left_over.clear()
-            for uid in [*self._to_undo]:
-                await self._try_to_undo(uid)
-            failures = failures if self._to_undo else 0
-            changed()
+        await self._undos.run(changed)
 
     async def deallocate(self, uid: str) -> None:
         """Give back what the claim holds. Raises what the driver does; the claim may hold it still."""
         await self._give_back(uid)
         self.revision += 1
-        self._to_undo.discard(uid)
+        self._undos.forget(uid)
         self.not_restored.pop(uid, None)
 
     async def _give_back(self, uid: str) -> None:
+        self.revision += 1
         with self._uncancelled():
             await self.driver.deallocate(uid)
 
@@ -426,7 +401,7 @@ class EmbeddedDriver:
             except Exception as error:
                 failures += 1
                 self._failed("follow", error)
-                await asyncio.sleep(_AGAIN.delay(failures))
+                await asyncio.sleep(_FOLLOW_AGAIN.delay(failures))
                 changed()
             else:
                 return
