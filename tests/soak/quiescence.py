@@ -50,9 +50,20 @@ async def feasible_pods_run(world: World) -> None:
         writes = world.server.controllers_steps - before
         if writes > MOST_WRITES * waiting:
             raise Broken(f"never quiet: {writes} writes in {QUIET:.0f} s for {waiting} pods")
+    await _nothing_is_kept_any_more(world)
     await world.check()
     if faults := list(_faults(world)):
         raise Broken("\n".join(faults))
+
+
+async def _nothing_is_kept_any_more(world: World) -> None:
+    """What is kept on a node for a preemptor that its scheduler does not put there (it must be kept apart from a
+    pod that came, say) is kept for ten minutes, in which others wait. Whoever preempts then may have them wait
+    again."""
+    end = world.loop.time() + LONGEST
+    while (kept := world.leader.nominations if world.leader is not None else ()) and world.loop.time() < end:
+        await world.let_pass(max(min(one.until for one in kept) - world.loop.time(), 0.0) + 1.0)
+        await world.settle(QUIET, LONGEST)
 
 
 async def nothing_is_left(world: World) -> None:
