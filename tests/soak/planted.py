@@ -338,6 +338,7 @@ BUGS = {
         trouble=True,
         extender=True,
         viewing=True,
+        data=True,
     ),
     "two claims reserve the same room": Bug(
         ((room, "crowded", lambda *_: ""),), ("reserved twice",), reserving="Ledger", lasting=True
