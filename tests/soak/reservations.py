@@ -190,6 +190,9 @@ class Reservations:
     def __init__(self, fault: Callable[[str, str], None]) -> None:
         self._fault = fault
         self._by_claim: dict[str, tuple[str, int]] = {}
+        self._ended: dict[str, str] = {}
+        """UIDs of claims whose data a node is asked to remove, by the names of these ClaimReleases: by them a new
+        leader knows that nothing is reserved any more, before the claim's own record says so."""
         self._by_pod: dict[str, tuple[str, int, bool]] = {}
 
     def observe(self, step: Step) -> None:
@@ -197,19 +200,28 @@ class Reservations:
         kind = (step.resource.group, step.resource.plural)
         if kind == ("parley.dev", "resourceclaims"):
             self._claim(step.change)
+        elif kind == ("parley.dev", "claimreleases"):
+            self._release(step.change)
         elif kind == ("", "pods"):
             self._pod(step.change)
 
     def _claim(self, change: Change) -> None:
         uid = change.last.meta["uid"]
         self._by_claim.pop(uid, None)
-        if change.new is None or only_data_is_left(change.new.body):
+        if change.new is None or only_data_is_left(change.new.body) or uid in self._ended.values():
             return
         node, amount = self._by_claim[uid] = _recorded(change.new.body)
         if amount and self._reserved(node) > ON_A_NODE:
             name = change.last.meta["name"]
             told = f"claim {name} reserves {amount} on node {node}: {self._reserved(node)} in all"
             self._fault("reserved twice", told)
+
+    def _release(self, change: Change) -> None:
+        name, spec = change.last.meta["name"], change.last.body["spec"]
+        self._ended.pop(name, None)
+        if change.new is not None and spec.get("removeData"):
+            self._ended[name] = spec["holdingUid"]
+            self._by_claim.pop(spec["holdingUid"], None)
 
     def _reserved(self, node: str) -> int:
         return sum(amount for on, amount in self._by_claim.values() if on == node)
