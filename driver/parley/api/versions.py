@@ -1,6 +1,7 @@
 """Versions of Kubernetes and of container runtimes, as servers and nodes tell them. Pure."""
 
 import re
+from typing import Any
 
 Version = tuple[int, int]
 
@@ -15,6 +16,11 @@ def parsed(text: str) -> Version | None:
     """Major and minor of "v1.37.0-rc.1" or "2.1.4"; None if it is no version."""
     found = _NUMBERS.match(text)
     return (int(found[1]), int(found[2])) if found else None
+
+
+def of_server(answer: dict[str, Any]) -> Version | None:
+    """Of an API server, by what it answers at `/version`; None if that says none."""
+    return parsed(str(answer.get("gitVersion", "")))
 
 
 def written(version: Version) -> str:

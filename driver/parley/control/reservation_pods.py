@@ -19,7 +19,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.names import API_VERSION
 from parley.api.resources import PODS, SERVER_VERSION
-from parley.api.versions import COUNTS_GATED_NOMINATIONS, parsed
+from parley.api.versions import COUNTS_GATED_NOMINATIONS, of_server
 from parley.control.ledger import Holding
 from parley.control.live import live_pod
 from parley.control.objects.pod import priority, reference
@@ -105,7 +105,7 @@ class ReservationPods:
         than the API server, and one that is older for a while is about to be upgraded."""
         if self._gated is None:
             try:
-                found = parsed(str((await self._client.get(SERVER_VERSION, "version")).get("gitVersion", "")))
+                found = of_server(await self._client.get(SERVER_VERSION, "version"))
             except (Forbidden, NotFound):
                 found = None
             self._gated = found is None or found >= COUNTS_GATED_NOMINATIONS

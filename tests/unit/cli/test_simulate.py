@@ -17,6 +17,31 @@ from parley.simulate.virtual_time import run
 Objects = list[dict[str, Any]]
 
 
+async def stopped(world: World) -> Objects:
+    """What there is of the kinds that a dump has."""
+    await world.stop()
+    return [stored.body for kind in KINDS for stored in world.server.store.collection(kind).objects.values()]
+
+
+async def keeping(pod: str) -> World:
+    """A node with one device, which a claim has that is kept without users, and the pod that uses it."""
+    world = World()
+    world.start_kubernetes()
+    world.start_parley()
+    await world.add_node("a", 1)
+    await world.add_class(whenUnused={"keepSeconds": 3600})
+    await world.add_template("one")
+    await world.add_claim("disk")
+    await world.add_pod(pod, claims=["disk"])
+    await world.settle()
+    return world
+
+
+def as_dump(path: Path, objects: Objects) -> None:
+    """As kubectl lists them."""
+    path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+
 async def a_cluster() -> Objects:
     """Two nodes with a device each in use, a claim of its own that outlives its pod, and a pod that waits."""
     world = World()
@@ -37,8 +62,7 @@ async def a_cluster() -> Objects:
     await world.finish_pod("done")
     await world.add_pod("waits", "one")
     await world.settle()
-    await world.stop()
-    return [stored.body for kind in KINDS for stored in world.server.store.collection(kind).objects.values()]
+    return await stopped(world)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +191,7 @@ def test_as_a_table(dump: Path) -> None:
 
 def test_json_is_read_faster_and_is_the_same(dump: Path, objects: Objects, tmp_path: Path) -> None:
     path = tmp_path / "dump.json"
-    path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    as_dump(path, objects)
 
     assert outcome(path) == outcome(dump)
 
@@ -185,26 +209,17 @@ def test_an_immediate_claim_that_nobody_uses_keeps_what_it_has(dump: Path, objec
 
 def test_a_claim_that_is_kept_without_users_keeps_what_it_has(tmp_path: Path) -> None:
     async def a_cluster_that_keeps() -> Objects:
-        world = World()
-        world.start_kubernetes()
-        world.start_parley()
-        await world.add_node("a", 1)
-        await world.add_class(whenUnused={"keepSeconds": 3600})
-        await world.add_template("one")
-        await world.add_claim("disk")
-        await world.add_pod("ran", claims=["disk"])
-        await world.settle()
+        world = await keeping("ran")
         await world.delete_pod("ran")
         await world.settle()
         await world.add_node("b", 1)
         for name in ("first", "second"):
             await world.add_pod(name, "one")
         await world.add_pod("next", claims=["disk"])
-        await world.stop()
-        return [stored.body for kind in KINDS for stored in world.server.store.collection(kind).objects.values()]
+        return await stopped(world)
 
     path = tmp_path / "dump.json"
-    path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": run(a_cluster_that_keeps())}))
+    as_dump(path, run(a_cluster_that_keeps()))
 
     pods = outcome(path)
 
@@ -214,23 +229,14 @@ def test_a_claim_that_is_kept_without_users_keeps_what_it_has(tmp_path: Path) ->
 
 def test_a_claim_that_its_class_keeps_stays_when_its_pod_is_removed_or_drained(tmp_path: Path) -> None:
     async def a_cluster_that_keeps() -> Objects:
-        world = World()
-        world.start_kubernetes()
-        world.start_parley()
-        await world.add_node("a", 1)
-        await world.add_class(whenUnused={"keepSeconds": 3600})
-        await world.add_template("one")
-        await world.add_claim("disk")
-        await world.add_pod("runs", claims=["disk"])
-        await world.settle()
+        world = await keeping("runs")
         await world.add_pod("waits", "one")
         await world.settle()
         await world.add_node("b")
-        await world.stop()
-        return [stored.body for kind in KINDS for stored in world.server.store.collection(kind).objects.values()]
+        return await stopped(world)
 
     path = tmp_path / "dump.json"
-    path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": run(a_cluster_that_keeps())}))
+    as_dump(path, run(a_cluster_that_keeps()))
 
     assert outcome(path, "--remove", "pod/runs") == {"waits": (None, [])}
     assert outcome(path, "--drain", "a")["runs"] == (None, [])
@@ -245,8 +251,7 @@ def test_a_pod_with_scheduling_gates_waits_for_them(tmp_path: Path) -> None:
         await world.add_class()
         await world.add_template("one")
         await world.add_pod("gated", "one", schedulingGates=[{"name": "example.com/later"}])
-        await world.stop()
-        return [stored.body for kind in KINDS for stored in world.server.store.collection(kind).objects.values()]
+        return await stopped(world)
 
     path = tmp_path / "dump.json"
     path.write_bytes(
@@ -332,8 +337,8 @@ def test_what_a_node_still_has_prepared_is_not_handed_out(dump: Path, objects: O
     of_first = {mirror["metadata"]["name"], "first"}
     rest = [body for body in objects if body["metadata"]["name"] not in of_first]
     without, owing = tmp_path / "without.json", tmp_path / "owing.json"
-    without.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": rest}))
-    owing.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": [*rest, release]}))
+    as_dump(without, rest)
+    as_dump(owing, [*rest, release])
 
     assert outcome(without)["waits"][0] == node
     assert outcome(owing)["waits"] == (None, [])

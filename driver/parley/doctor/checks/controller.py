@@ -5,7 +5,7 @@ from typing import Any
 
 from parley.api.names import CONTROLLER_LEASE, RESERVED_CLAIM_LABEL
 from parley.api.resources import LEASES
-from parley.api.versions import COUNTS_GATED_NOMINATIONS, parsed, written
+from parley.api.versions import COUNTS_GATED_NOMINATIONS, of_server, written
 from parley.doctor.facts import RAW_PODS, Facts, NotReadable
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DEPLOYMENTS, Body
@@ -71,7 +71,7 @@ def _version(facts: Facts, deployment: Body, about: str) -> Iterator[Finding]:
 
 def _reservation_pods(facts: Facts, deployment: Body, pods: Sequence[Body], about: str) -> Iterator[Finding]:
     """What its reservation pods hold is held over a restart of the scheduler, too."""
-    server = None if isinstance(facts.version, NotReadable) else parsed(str(facts.version.get("gitVersion", "")))
+    server = None if isinstance(facts.version, NotReadable) else of_server(facts.version)
     if not server or server >= COUNTS_GATED_NOMINATIONS or not has_option(deployment, "--reservation-pods-for"):
         return
     made = [pod for pod in pods if RESERVED_CLAIM_LABEL in (pod["metadata"].get("labels") or {})]
