@@ -41,7 +41,8 @@ CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What a pod requests of a node, apart from its claims. `excess` is why that is too much to evaluate, or "":
-    only the requests are read then."""
+    only the requests are read then. Of what is `delegated` a node needs nothing if it has none: a DRA driver
+    allocates it then."""
 
     requests: tuple[tuple[str, int], ...]
     node_selector: tuple[tuple[str, str], ...]
@@ -49,6 +50,7 @@ class Needs:
     tolerations: tuple[Toleration, ...]
     node_name: str
     excess: str = ""
+    delegated: frozenset[str] = frozenset()
 
 
 def needs_of(pod: Pod) -> Needs:
@@ -183,6 +185,8 @@ def shortage(needs: Needs, allocatable: Amounts, used: Amounts, pods: int) -> st
     if (pods + 1) * 1000 > allocatable.get("pods", 0):
         return "no pod slots left"
     for name, amount in needs.requests:
+        if name in needs.delegated and not allocatable.get(name, 0):
+            continue
         if used.get(name, 0) + amount > allocatable.get(name, 0):
             return f"too little {name} left"
     return ""

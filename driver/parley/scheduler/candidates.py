@@ -46,7 +46,9 @@ class CandidateNodes(EligibleNodes):
         super().__init__(state.cluster, pod.metadata.uid)
         self._state = state
         self._pod = pod
-        self._needs = needs_of(pod)
+        needs = needs_of(pod)
+        delegated = state.cluster.delegated.among(name for name, _ in needs.requests)
+        self._needs = replace(needs, delegated=delegated) if delegated else needs
         self._discreet = discreet
         self._classes = classes
         self._suitable = [(c.metadata.name, selector) for c in classes if (selector := suitable_nodes(c))]

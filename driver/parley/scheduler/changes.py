@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from parley.api.builtin import (
     BuiltinClaim,
     BuiltinTemplate,
+    DeviceClass,
     Namespace,
     Node,
     Pod,
@@ -313,6 +314,11 @@ class Changes:
         for pod in self._cluster.pods_with_volume((claim.metadata.namespace, claim.metadata.name)):
             if not pod.spec.node_name:
                 self.enqueue(pod)
+
+    def device_class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
+        """A node may need less of its own for a pod now."""
+        if old is None or new is None or old.spec != new.spec:
+            self._pods.wake(NODES)
 
     def parameters_read(self, topic: Topic) -> None:
         """An object was read that claims, or classes, take their parameters from."""

@@ -34,7 +34,7 @@ from parley.scheduler.result import Result, Wait, wait
 from parley.scheduler.standalone import Failure, StandaloneSessions
 
 READING_SECONDS = 0.2
-"""After so long it is looked whether it is read by now where the pod's volumes are."""
+"""After so long it is looked whether it is read by now where the pod can go."""
 
 
 class Negotiator:
@@ -70,7 +70,7 @@ class Negotiator:
             return self._not_admitted(pod, attempt, demand)
         attempt.turn_kept_until = None
         own = nodes is None
-        if own and not pod.spec.node_name and not self._state.cluster.volumes.known(pod):
+        if own and not pod.spec.node_name and not self._state.cluster.knows_where(pod):
             return Requeue(READING_SECONDS)
         if nodes is None:
             classes = [claim.class_ for claim in claims if claim.class_]

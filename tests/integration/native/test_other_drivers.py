@@ -79,3 +79,22 @@ async def test_two_classes_of_one_driver_are_served_together(team: Namespace, de
 
     assert (await team.bound("both")).spec.node_name == "node-1"
     assert await team.devices("both") == {Device("node-1", "gpu-0"), Device("node-1", "gpu-1")}
+
+
+async def test_a_pod_with_a_negotiated_claim_gets_an_extended_resource_from_another_driver(
+    team: Namespace, devices: Devices
+) -> None:
+    await devices(node_0=1, node_1=1)
+    await devices(driver=OTHER, node_1=1)
+    fpga = ordinary_class("fpga", OF_THE_OTHER)
+    await team.create(
+        {**fpga, "spec": {**fpga["spec"], "extendedResourceName": "example.com/fpga"}}, template("one")
+    )
+    whole = pod("both", templates={"gpu": "one"})
+    (container,) = whole["spec"]["containers"]
+    container["resources"] = {**container.get("resources", {}), "limits": {"example.com/fpga": "1"}}
+
+    await team.create(whole)
+
+    assert (await team.bound("both")).spec.node_name == "node-1"
+    assert await team.devices("both") == {Device("node-1", "gpu-0")}

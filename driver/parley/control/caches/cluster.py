@@ -17,6 +17,7 @@ from parley.api.resources import (
     CLAIM_RELEASES,
     CLAIMS,
     CLASSES,
+    DEVICE_CLASSES,
     NAMESPACES,
     NODES,
     POD_SCHEDULINGS,
@@ -27,6 +28,7 @@ from parley.api.resources import (
     VOLUMES,
 )
 from parley.control.caches import kept
+from parley.control.caches.delegated import Delegated
 from parley.control.caches.entries import names_more
 from parley.control.caches.generated_claims import GeneratedClaims
 from parley.control.caches.indexes import (
@@ -114,6 +116,9 @@ class ClusterCache:
             add_wanted(VOLUME_CLAIMS, self._notifying(lambda to: to.volume_claim_changed), kept.volume_claim),
             add_wanted(VOLUMES, _ignored, kept.volume),
         )
+        self.delegated = Delegated(
+            add_wanted(DEVICE_CLASSES, self._notifying(lambda to: to.device_class_changed), kept.device_class)
+        )
 
     def _add_indexes(self) -> None:
         self._claims.index("pod", owning_pods)
@@ -193,6 +198,11 @@ class ClusterCache:
     def pods_on(self, node: str) -> Sequence[Pod]:
         """The pods with claims that are bound to the node and have not ended."""
         return self._pods.by_index("node", ("", node))
+
+    def knows_where(self, pod: Pod) -> bool:
+        """Whether it is read by now what decides where the pod can go besides nodes; begins to read it."""
+        known = (self.volumes.known(pod), self.delegated.known(pod))
+        return all(known)
 
     def pods_with_volume(self, claim: Key) -> Sequence[Pod]:
         """The pods with claims of ours that have the PersistentVolumeClaim."""

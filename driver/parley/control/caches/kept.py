@@ -27,6 +27,7 @@ from parley.api.builtin import (
     Container,
     DeviceAllocation,
     DeviceClaim,
+    DeviceClass,
     DeviceConfig,
     DeviceRequest,
     ExactRequest,
@@ -128,6 +129,11 @@ def volume_claim(whole: PersistentVolumeClaim) -> PersistentVolumeClaim:
 def volume(whole: PersistentVolume) -> PersistentVolume:
     """Where it can be used."""
     return PersistentVolume(metadata=_metadata(whole.metadata), spec=whole.spec)
+
+
+def device_class(whole: DeviceClass) -> DeviceClass:
+    """Which extended resource it stands for."""
+    return DeviceClass(metadata=_metadata(whole.metadata), spec=whole.spec)
 
 
 def _waits(whole: Pod) -> bool:

@@ -5,6 +5,7 @@ from typing import Protocol
 from parley.api.builtin import (
     BuiltinClaim,
     BuiltinTemplate,
+    DeviceClass,
     Namespace,
     Node,
     Pod,
@@ -33,3 +34,4 @@ class Listener(Protocol):
     def volume_claim_changed(
         self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
     ) -> None: ...
+    def device_class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None: ...

@@ -81,7 +81,7 @@ class Preemptors:
         if not drivers or isinstance(demand, Blocked):
             self._state.nominations.end(pod.metadata.uid)
             return None
-        if not self._state.cluster.volumes.known(pod):
+        if not self._state.cluster.knows_where(pod):
             return Postponed("", "", READING_SECONDS)
         if not self._is_viable_nowhere(pod, claims, rejection):
             rejection.is_overtaken()

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from parley.api.builtin import DeviceClass, Pod
+from parley.control.caches.delegated import IMPLICIT
 from parley.control.caches.entries import evaluated, has_too_many
 from parley.control.claims.podclaims import PodClaim
 from parley.negotiation.waiting import Topic
 
 _CORE = ("kubernetes.io/", "requests.")
-_IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
 DEVICE_CLASSES_CHANGED: Topic = ("deviceclasses",)
 
@@ -54,7 +54,7 @@ class Backed:
     def of(self, pod: Pod) -> Set[str]:
         """Those that the pod requests."""
         wanted = {name for name in _requested(pod) if "/" in name and not name.startswith(_CORE)}
-        implicit = {name for name in wanted if name.startswith(_IMPLICIT)}
+        implicit = {name for name in wanted if name.startswith(IMPLICIT)}
         return implicit | (wanted & set(self._classes.values())) if wanted else wanted
 
 
