@@ -3,6 +3,7 @@ leader finds out again which nodes the scheduler refuses."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from parley.api.models import ClaimScheduling
 from parley.control.nominations import KEPT_SECONDS
@@ -189,6 +190,13 @@ class Attempt:
     def until_late(self, now: float) -> float:
         """In how many seconds the pod, which has all its claims, should have been bound."""
         return (now if self.complete_since is None else self.complete_since) + BOUND_SECONDS - now
+
+    def lose_patience(self, now: float) -> bool:
+        """Others are to have what the pod has: if it should have been bound by now, it is taken back at once."""
+        late = self.complete_since is not None and self.until_late(now) <= 0
+        if late:
+            self.complete_since = -inf
+        return late
 
     def give_up_waiting(self) -> None:
         """The scheduler did not bind the pod in time."""

@@ -211,6 +211,7 @@ class ClaimPreemption:
         while self._recent and self._recent[0] <= time - _MINUTE:
             self._recent.popleft()
         if unbound := [victim for victim in plan.victims if not victim.spec.node_name]:
+            self._hurry(unbound)
             return Postponed(
                 "", f"{_one(pod, unbound[0])} of lower priority is about to be bound", BINDING_SECONDS
             )
@@ -222,6 +223,12 @@ class ClaimPreemption:
         if pause <= 0:
             return None
         return Postponed("", "Pods are evicted for it after a pause, as some were before", pause)
+
+    def _hurry(self, unbound: Sequence[Pod]) -> None:
+        """Their schedulers may never bind them, and what they have is kept for them for many minutes otherwise."""
+        for victim in unbound:
+            if self._pods.attempt(victim).lose_patience(now()):
+                self._pods.look_again((victim.metadata.namespace, victim.metadata.name))
 
     def _is_under_way(self, pod: Pod, plan: Plan) -> bool:
         """Whether all of them were to be evicted before, which was cut short: others may have left already."""

@@ -30,7 +30,7 @@ from parley.kube.client import (
 from parley.kube.informer import Informer
 from parley.kube.memory.evictions import BUDGETS
 from parley.negotiation.waiting import Place
-from parley.scheduler.attempts import Attempt
+from parley.scheduler.attempts import BOUND_SECONDS, Attempt
 from parley.scheduler.claim_preemption import SPARED_SECONDS
 from parley.scheduler.claim_victims import ClaimVictims
 from parley.sdk import Driver
@@ -871,7 +871,7 @@ def test_a_pod_of_lower_priority_that_is_being_bound_is_not_deleted_before_it_ru
         await world.add_pod("low", "one", schedulerName="asleep")
         await world.settle(5)
         await world.add_pod("urgent", "one", priority=10)
-        await asyncio.sleep(60)
+        await asyncio.sleep(BOUND_SECONDS / 2)
         assert evicted == []
         target = {"apiVersion": "v1", "kind": "Node", "name": "a"}
         await world.client.create_subresource(PODS, "low", "binding", {"target": target}, "default")
