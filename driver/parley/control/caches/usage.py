@@ -25,6 +25,11 @@ def _unheard(_: str) -> None:
     """Nobody waits."""
 
 
+def _requesting(pod: Pod) -> tuple[object, ...]:
+    """What decides how much it requests."""
+    return pod.spec.containers, pod.spec.init_containers, pod.spec.resources
+
+
 def _less(before: Amounts, now: Amounts) -> bool:
     """Whether anything got less."""
     return any(now.get(name, 0) < amount for name, amount in before.items())
@@ -117,7 +122,7 @@ class Usage:
         known = self._shares.get(pod.metadata.uid)
         if known is not None:
             self._no_more_assumed(pod.metadata.uid, known.node)
-        resized = old is not None and old.spec.containers != pod.spec.containers
+        resized = old is not None and _requesting(old) != _requesting(pod)
         if known is None or resized or (known.node, known.leaving) != (node, leaving):
             self.put(pod.metadata.uid, Share(node, requested(pod), priority(pod), leaving))
 

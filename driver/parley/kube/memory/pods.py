@@ -16,6 +16,7 @@ _MAY_CHANGE = frozenset(
         "activeDeadlineSeconds",
         "containers",
         "initContainers",
+        "resources",
         "schedulingGates",
         "terminationGracePeriodSeconds",
         "tolerations",
