@@ -17,6 +17,7 @@ from parley.control.decision.decide import (
     survey,
 )
 from parley.control.decision.demand import Demand
+from parley.control.limits import topic as limit_topic
 from parley.control.objects.pod import reference
 from parley.control.state import State
 from parley.kube.cache import Key
@@ -24,6 +25,7 @@ from parley.kube.queue import Requeue
 from parley.negotiation.answers import by_reason
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.negotiation.states import ClaimState
+from parley.negotiation.waiting import Topic
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.claim_preemption import ClaimPreemption
@@ -186,7 +188,7 @@ class Negotiator:
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, exact: bool
     ) -> Result:
         attempt = self._pods.attempt(pod)
-        if not pod.spec.node_name and not demand.standalone and self._pods.overtakes(pod, demand.requests):
+        if not pod.spec.node_name and not demand.standalone and self._pods.overtakes(pod, _taken(claims, demand)):
             return self._pods.give_way(key, pod)
         viable = [node for node in attempt.outcome.viable if not demand.standalone or search.nodes.fits(node)]
         if not viable:
@@ -225,3 +227,10 @@ class Negotiator:
         message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
         problem = Problem(reasons.SCHEDULER_REFUSED, message, (*class_topics(claims), NODES, PREEMPTION))
         return wait(Blocked(problem, pod.metadata.uid), after=left)
+
+
+def _taken(claims: Sequence[PodClaim], demand: Demand) -> list[Topic]:
+    """Of what less is left once the demand is met: of what drivers have, and of what the namespace may hold."""
+    limited = [one.class_name for one in claims if one.class_ is not None and one.class_.limits]
+    limits = (limit_topic(name, demand.pod.namespace) for name in dict.fromkeys(limited))
+    return [*(("driver", name) for name in demand.requests), *limits]

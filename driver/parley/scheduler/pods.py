@@ -116,11 +116,12 @@ class Pods:
         if pod is not None and not pod.spec.node_name:
             self._precedence.came(key, -priority(pod))
 
-    def overtakes(self, pod: Pod, drivers: Collection[str]) -> bool:
+    def overtakes(self, pod: Pod, topics: Collection[Topic]) -> bool:
         """Whether a pod of a better place was woken, or starts over, and has yet to be looked at: it may be served
-        by what this one is about to take of these drivers. So may one of a higher priority that has just come."""
+        by what this one is about to take, of which less is left then (`topics`). So may one of a higher priority
+        that has just come."""
         attempt = self.attempt(pod)
-        if any(self._stands_before(key, attempt.place, drivers) for key in self._precedence.woken):
+        if any(self._stands_before(key, attempt.place, topics) for key in self._precedence.woken):
             return True
         return attempt.gave_way < GIVES_WAY and self._precedence.someone_came_above(attempt.place.rank)
 
@@ -133,14 +134,14 @@ class Pods:
         self._precedence.give_way(key)
         return Requeue(TURN_SECONDS) if self._precedence.waits_for_turns else None
 
-    def _stands_before(self, key: Key, place: Place, drivers: Collection[str]) -> bool:
+    def _stands_before(self, key: Key, place: Place, topics: Collection[Topic]) -> bool:
         pod = self._cluster.pod(key)
         attempt = self._attempts.get(reference(pod)) if pod is not None else None
         if attempt is None or attempt.place >= place:
             return False
         if self._lines.line_of(key) is None:
             return True
-        return any(self._lines.hears_of(key, [("driver", name)]) for name in drivers)
+        return any(self._lines.hears_of(key, [topic]) for topic in topics)
 
     def revision(self, topics: Sequence[Topic]) -> tuple[int, ...]:
         """Another one whenever any of the topics changed."""

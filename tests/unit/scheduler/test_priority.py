@@ -33,6 +33,11 @@ async def served(world: World, waiting: set[str], holder: str) -> list[str]:
     return order
 
 
+async def look_again(world: World, name: str) -> None:
+    """Something of the pod changes that decisions depend on."""
+    await world.client.patch(PODS, name, {"spec": {"tolerations": [{"key": "any"}]}}, "default")
+
+
 async def one_device(world: World) -> None:
     await world.add_node("a")
     await world.publish("a", ["gpu-0"])
@@ -89,7 +94,32 @@ def test_a_pod_that_is_looked_at_by_chance_does_not_overtake_one_that_was_woken(
         await asyncio.sleep(1)
         await world.delete_pod("holder")
         await asyncio.sleep(0.1)
-        await world.client.patch(PODS, "low", {"metadata": {"labels": {"seen": "again"}}}, "default")
+        await look_again(world, "low")
+        await world.settle()
+        assert [await world.node_of(name) for name in ("high", "low")] == ["a", ""]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("wanted", ["the same", "more"])
+def test_nor_one_that_was_woken_by_a_limit_of_their_class(play: Play, wanted: str) -> None:
+    """The report about the first in line is still being written when the namespace may hold more again."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=4)
+        await world.add_class(limits=[{"units": 2}])
+        await world.add_template("one", count=2 if wanted == "the same" else 1)
+        await world.add_template("two", count=2)
+        world.start_parley(SlowReports(world.server.client(), "high", 2.0))
+        await world.add_pod("holder", "two")
+        await world.settle()
+        await world.add_pod("low", "one")
+        await world.settle(5)
+        await world.add_pod("high", "two", priority=5)
+        await asyncio.sleep(1)
+        await world.delete_pod("holder")
+        await asyncio.sleep(0.1)
+        await look_again(world, "low")
         await world.settle()
         assert [await world.node_of(name) for name in ("high", "low")] == ["a", ""]
 
