@@ -27,6 +27,20 @@ def named_by(selector: builtin.NodeSelector | None) -> tuple[str, ...]:
     return tuple(value for field in fields for value in field.values)
 
 
+def limited_to(selector: builtin.NodeSelector) -> frozenset[str] | None:
+    """The nodes that the selector names, where no other can match: as those of DaemonSets' pods do. None if others
+    may, or if it names none."""
+    found = set[str]()
+    for term in selector.node_selector_terms:
+        if not term.match_expressions and not term.match_fields:
+            continue
+        fields = (field for field in term.match_fields if field.key == "metadata.name" and field.operator == "In")
+        if not (names := [frozenset(field.values) for field in fields]):
+            return None
+        found |= frozenset.intersection(*names)
+    return frozenset(found) or None
+
+
 def selector_of(selector: meta.NodeSelector) -> builtin.NodeSelector:
     """A selector in one of our own kinds as one of Kubernetes'."""
     return msgspec.convert(selector.wire(), builtin.NodeSelector)

@@ -12,7 +12,7 @@ from itertools import islice
 
 from parley.api.builtin import Node, NodeSelector, Pod
 from parley.api.models import ResourceClass
-from parley.api.selectors import matches, suitable_nodes
+from parley.api.selectors import limited_to, matches, suitable_nodes
 from parley.control.caches.cluster import ClusterCache
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Reserving
@@ -59,6 +59,12 @@ class CandidateNodes(EligibleNodes):
         return Asker.of(self._state, self._pod, self._needs.requests, discreet=self._discreet)
 
     @cached_property
+    def _named(self) -> Set[str] | None:
+        """The nodes that its affinity names, if these alone can do. To look at all others takes long in a large
+        cluster, and a DaemonSet makes a pod for each node."""
+        return limited_to(self._needs.affinity) if self._needs.affinity is not None else None
+
+    @cached_property
     def _volumes(self) -> tuple[tuple[str, NodeSelector], ...]:
         """Where its volumes can be used. A pod that is bound has gone by them."""
         needs = self._needs
@@ -93,7 +99,8 @@ class CandidateNodes(EligibleNodes):
     def _names(self) -> Sequence[str]:
         if self._needs.node_name:
             return (self._needs.node_name,)
-        return sorted(self.only) if self.only is not None else self._cluster.node_names()
+        names = self.only if self.only is not None else self._named
+        return sorted(names) if names is not None else self._cluster.node_names()
 
     def _proposes(self, node: str) -> bool:
         return self._needs.node_name in ("", node) and (self.only is None or node in self.only)
