@@ -4,7 +4,8 @@ Names are looked up in an open directory, never by a path that others could chan
 is removed level by level: each directory in it is first moved to the tree's own top. So neither its depth nor the
 number of its files costs memory or open files, what a link points to is not touched, and what is left after a
 crash is still below the tree's name. A directory that can't be moved there, as out of a subvolume of btrfs, is
-emptied where it is, and those in it are moved beside it.
+emptied where it is, and those in it are moved beside it. Where they can't be moved at all, as in a directory that
+is encrypted and whose key is gone, those that are deep are removed from the bottom up.
 
 Who owned the tree may fight its removal, by a descriptor that is still open. So that ends after a while, for a
 caller who tries again; what can't be removed keeps nothing else; and what is mounted in the tree is left alone.
@@ -23,12 +24,13 @@ from typing import Final
 
 from parley_kubelet.driver.attributes import make_writable, take_in_all
 
-_APART: Final = frozenset({errno.EXDEV, errno.EROFS, errno.ENOTEMPTY})
-"""A directory that can't be moved is in another subvolume, is a read-only one, or stands for one in a snapshot."""
+_APART: Final = frozenset({errno.EXDEV, errno.EROFS, errno.ENOTEMPTY, errno.ENOKEY})
+"""A directory that can't be moved is in another subvolume, is a read-only one, stands for one in a snapshot, or is
+in one that is encrypted: without its key nothing is moved there, but what is in it can be removed (fscrypt)."""
 
 _MOST_TOPS: Final = 16
 """So many directories have others moved to them at a time. In btrfs two are enough, however subvolumes are nested:
-each can be moved itself."""
+each can be moved itself. What is deeper is removed with one open directory."""
 
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -91,6 +93,14 @@ def remove(parent: int, name: str, seconds: float = math.inf) -> None:
         os.rmdir(name, dir_fd=parent)
 
 
+class _NotEmpty(Exception):
+    """Raised when a directory has to be emptied first, with what the system said of it."""
+
+    def __init__(self, name: str, said: OSError) -> None:
+        self.name = name
+        self.said = said
+
+
 class _Removal:
     """Empties a directory on which `top` is open."""
 
@@ -103,6 +113,8 @@ class _Removal:
         self._changes = 0
         self._failure: OSError | None = None
         """The first one since the top was last read from its beginning."""
+        self._refusal: OSError | None = None
+        """Why the directory last entered on a walk was not removed before."""
 
     def run(self) -> None:
         """Read the top until a reading finds nothing to remove: a removal makes a reader skip entries."""
@@ -141,9 +153,7 @@ class _Removal:
     def _remove_directory(self, top: int, name: str) -> None:
         """One that is in a top; those in it go to a top."""
         with entered(top, name) as directory:
-            if mount_of(directory) != self._mount:
-                raise OSError(errno.EBUSY, "something is mounted there: unmount it", name)
-            make_writable(directory)
+            self._open_up(directory, name)
             while self._changed_by_reading(directory, self._move_up):
                 pass
         os.rmdir(name, dir_fd=top)
@@ -161,12 +171,59 @@ class _Removal:
 
     def _remove_in_its_place(self, directory: int, name: str) -> None:
         if len(self._tops) == _MOST_TOPS:
-            raise OSError(errno.EXDEV, "it can be moved nowhere, and is too deep", name)
+            self._remove_from_the_bottom(directory, name)
+            return
         self._tops.append(directory)
         try:
             self._remove_directory(directory, name)
         finally:
             self._tops.pop()
+
+    def _remove_from_the_bottom(self, directory: int, name: str) -> None:
+        """Walk down to what is empty, and up again, with one open directory. Who moves that meanwhile moves it
+        within the tree: so the way up ends at a directory that was open before, at the latest at the first top."""
+        above = {_identity(one) for one in (*self._tops, directory)}
+        place = os.open(name, _FLAGS, dir_fd=directory)
+        try:
+            while _identity(place) not in above:
+                self._open_up(place, name)
+                following = self._next_in_walk(place)
+                os.close(place)
+                place = following
+        finally:
+            os.close(place)
+        os.rmdir(name, dir_fd=directory)
+
+    def _next_in_walk(self, place: int) -> int:
+        """A directory in this one that is not empty; where nothing is left in this one, the one that it is in."""
+        try:
+            changed = self._changed_by_reading(place, _remove_empty)
+        except _NotEmpty as found:
+            self._refusal = found.said
+            return os.open(found.name, _FLAGS, dir_fd=place)
+        if not changed and (why := self._failure or self._refusal) is not None:
+            raise why
+        return os.open("..", _FLAGS, dir_fd=place)
+
+    def _open_up(self, directory: int, name: str) -> None:
+        """So that what is in it can be removed."""
+        if mount_of(directory) != self._mount:
+            raise OSError(errno.EBUSY, "something is mounted there: unmount it", name)
+        make_writable(directory)
+
+
+def _remove_empty(directory: int, name: str) -> None:
+    try:
+        os.rmdir(name, dir_fd=directory)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _NotEmpty(name, error) from None  # or a read-only subvolume
+
+
+def _identity(directory: int) -> tuple[int, int]:
+    found = os.fstat(directory)
+    return found.st_dev, found.st_ino
 
 
 def mount_of(directory: int) -> bytes:

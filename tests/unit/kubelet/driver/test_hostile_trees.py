@@ -2,10 +2,7 @@
 
 import asyncio
 import errno
-import fcntl
 import os
-import shutil
-import struct
 import subprocess
 import threading
 import time
@@ -313,98 +310,69 @@ def test_directories_that_cannot_be_moved_out_of_a_part_of_the_disk_are_removed_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_no_directory_can_be_moved_what_is_deep_is_said_to_be_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "t" / "/".join(["d"] * 300)).mkdir(parents=True)
-    (tmp_path / "t" / "shallow" / "a").mkdir(parents=True)
+@pytest.fixture
+def nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a directory that is encrypted and whose key is gone."""
 
     def refused(name: str, *_: Any, **__: Any) -> None:
-        raise OSError(errno.EXDEV, "Invalid cross-device link", name)
+        raise OSError(errno.ENOKEY, "Required key not available", name)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "rename", refused)
-        with trees.opened(tmp_path) as directory, pytest.raises(OSError, match="too deep"):
-            trees.remove(directory, "t")
-    assert [path.name for path in (tmp_path / "t").iterdir()] == ["d"]
+    monkeypatch.setattr(os, "rename", refused)
+
+
+@pytest.mark.usefixtures("nothing_moves")
+def test_where_no_directory_can_be_moved_what_is_deep_is_removed_from_the_bottom(tmp_path: Path) -> None:
+    for way in ("d", "e"):
+        deep = tmp_path / "t" / "d/d/d" / "/".join([way] * 300)
+        deep.mkdir(parents=True)
+        for folder in (deep, *deep.parents[:300:7]):
+            (folder / "file").touch()
+            (folder / "empty").mkdir()
+    (tmp_path / "t" / "shallow" / "a").mkdir(parents=True)
     with trees.opened(tmp_path) as directory:
         trees.remove(directory, "t")
     assert list(tmp_path.iterdir()) == []
 
 
-@contextmanager
-def disk_of(kind: str, folder: Path, size: int = 400 * 1024**2) -> Iterator[Path]:
-    """A file system of that kind, in a file of so many bytes."""
-    place, file = folder / "disk", folder / "file"
-    place.mkdir()
-    with file.open("wb") as content:
-        content.truncate(size)
-    subprocess.run([f"mkfs.{kind}", "-q", file], check=True, capture_output=True)
-    subprocess.run(["mount", "-o", "loop", file, place], check=True)
+@pytest.mark.usefixtures("nothing_moves")
+@pytest.mark.skipif(os.getuid() != 0, reason="sets the attributes of chattr(1)")
+@pytest.mark.parametrize("stuck", ["file", "folder/empty"])
+def test_what_cannot_be_removed_at_the_bottom_is_named(tmp_path: Path, stuck: str) -> None:
+    deep = tmp_path / "t" / "/".join(["d"] * 100)
+    (deep / "folder" / "empty").mkdir(parents=True)
+    (deep / "file").touch()
+    kept = deep / stuck if stuck == "file" else (deep / stuck).parent
+    subprocess.run(["chattr", "+i", kept], check=True)
     try:
-        yield place
+        words = f"Operation not permitted: '{Path(stuck).name}'"
+        with trees.opened(tmp_path) as directory, pytest.raises(OSError, match=words):
+            trees.remove(directory, "t", 20)
     finally:
-        subprocess.run(["umount", "--lazy", place], check=True)
+        subprocess.run(["chattr", "-i", kept], check=True)
+    with trees.opened(tmp_path) as directory:
+        trees.remove(directory, "t")
+    assert list(tmp_path.iterdir()) == []
 
 
-def subvolume(parent: Path, name: str) -> Path:
-    """A new one of btrfs (linux/btrfs.h)."""
-    with trees.opened(parent) as directory:
-        fcntl.ioctl(directory, 0x5000940E, bytearray(struct.pack("=q4088s", 0, name.encode())))
-    return parent / name
-
-
-def snapshot(source: Path, parent: Path, name: str) -> None:
-    """A read-only one of a subvolume."""
-    with trees.opened(source) as shown, trees.opened(parent) as directory:
-        wanted = struct.pack("=qQQ32s4040s", shown, 0, 2, b"", name.encode())
-        fcntl.ioctl(directory, 0x50009417, bytearray(wanted))
-
-
-def belongs_to_a_project(folder: Path, project: int) -> None:
-    """The directory and what is made in it counts for a project's quota, as after `chattr +P -p`."""
-    with trees.opened(folder) as directory:
-        attributes = bytearray(28)
-        fcntl.ioctl(directory, 0x801C581F, attributes)
-        flags, extent, extents, _, *rest = struct.unpack("=5I8s", attributes)
-        fcntl.ioctl(directory, 0x401C5820, struct.pack("=5I8s", flags | 0x200, extent, extents, project, *rest))
-
-
-def lacking(kind: str) -> bool:
-    """Whether this machine can't make and mount such a file system. `make machine` installs the programs."""
-    program = shutil.which(f"mkfs.{kind}", path="/usr/sbin:/sbin")
-    known = Path("/proc/filesystems").read_text().split() if Path("/proc/filesystems").exists() else []
-    return os.getuid() != 0 or program is None or kind not in known
-
-
-@pytest.mark.skipif(lacking("btrfs"), reason="makes and mounts a file system of btrfs")
-async def test_subvolumes_that_pods_made_go_with_their_workspace(tmp_path: Path) -> None:
-    with disk_of("btrfs", tmp_path) as root:
-        part = driver(root)
-        await part.prepare(claim("a"))
-        (root / "data" / "id-of-a" / "x" / "y").mkdir(parents=True)
-        volume = subvolume(root / "data" / "id-of-a" / "x" / "y", "volume")
-        (volume / "a" / "b" / "c").mkdir(parents=True)
-        (volume / "a" / "b" / "file").touch()
-        (subvolume(volume / "a" / "b", "inner") / "d" / "e").mkdir(parents=True)
-        snapshot(volume, volume / "a", "read-only")
-        await part.remove_data(claim("a"))
-        assert (data(root), trash(root)) == ([], [])
-
-
-@pytest.mark.skipif(lacking("xfs"), reason="makes and mounts a file system of XFS")
-@pytest.mark.parametrize("projects", [(7,), (7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19)])
-async def test_a_workspace_that_its_pods_gave_to_projects_of_quotas_goes(
-    tmp_path: Path, projects: tuple[int, ...]
+@pytest.mark.usefixtures("nothing_moves")
+def test_a_walk_from_the_bottom_goes_no_higher_than_its_tree(
+    tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever owns a directory can do so, with no capability."""
-    with disk_of("xfs", tmp_path) as root:
-        part = driver(root)
-        await part.prepare(claim("a"))
-        folder = root / "data" / "id-of-a"
-        (folder / "d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d").mkdir(parents=True)
-        for project in projects:
-            belongs_to_a_project(folder, project)
-            folder = folder / "d"
-        await part.remove_data(claim("a"))
-        assert (data(root), trash(root)) == ([], [])
+    """Whoever may write there moves the directory that is just being emptied to the top of the tree."""
+    deep = tmp_path / "t" / "/".join(["d"] * 100)
+    deep.mkdir(parents=True)
+    (deep / "file").touch()
+    rmdir = os.rmdir
+    moved: list[Path] = []
+
+    def moves_it_away(name: str, *, dir_fd: int) -> None:
+        if not moved and (path := Path(f"/proc/self/fd/{dir_fd}").readlink()).parts.count("d") == 90:
+            moved.append(path)
+            subprocess.run(["mv", path, tmp_path / "t" / "moved"], check=True)
+        rmdir(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "rmdir", moves_it_away)
+    with trees.opened(tmp_path) as directory:
+        trees.remove(directory, "t", 20)
+    assert moved
+    assert list(tmp_path.iterdir()) == [outside]

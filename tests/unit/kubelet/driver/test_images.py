@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.kubelet.driver.test_hostile_trees import disk_of, fill, lacking
+from tests.unit.kubelet.driver.test_file_systems import disk_of, lacking
+from tests.unit.kubelet.driver.test_hostile_trees import fill
 from tests.unit.kubelet.driver.test_workspaces import claim, data, driver, records
 
 from parley_kubelet.driver import images, loops
@@ -106,7 +107,7 @@ async def test_containers_get_a_file_system_of_just_that_size(tmp_path: Path) ->
 
 @pytest.mark.skipif(lacking("btrfs"), reason="makes and mounts a file system of btrfs")
 async def test_others_who_fill_the_disk_leave_it_room_to_be_written_again(tmp_path: Path) -> None:
-    with disk_of("btrfs", tmp_path, 128 * MI) as root:
+    with disk_of("btrfs", tmp_path, size=128 * MI) as root:
         await driver(root).prepare(limited("a", 16 * MI))
         file = disk(root, "a")
 
