@@ -58,7 +58,7 @@ class Retained:
         time = self._time(ended.namespace)
         name = f"{_plain(ended.claim)[:_LONGEST]}.{workspace}.{ended.bytes}.{time}"
         with trees.opened(self._folder(ended.namespace)) as folder:
-            if trees.move(source, workspace, folder, name):
+            if trees.move_away(source, workspace, folder, name):
                 path = self._folder(ended.namespace) / name
                 log.info("workspace retained", claim=f"{ended.namespace}/{ended.claim}", path=str(path))
 
@@ -76,7 +76,7 @@ class Retained:
         found = sorted(self._of(_plain(namespace)), key=lambda one: one["time"])
         with trees.opened(self._folder(namespace)) as folder:
             for one in found[: max(len(found) - most, 0)]:
-                trees.move(folder, one.string, trash, f"{one['id']}.{token_hex(8)}")
+                trees.move_away(folder, one.string, trash, f"{one['id']}.{token_hex(8)}")
                 log.info("retained workspace removed to make room", namespace=namespace, name=one.string)
 
     def _folder(self, namespace: str) -> Path:

@@ -84,6 +84,18 @@ def move(source: int, name: str, target: int, new_name: str) -> bool:
     return True
 
 
+def move_away(source: int, name: str, target: int, new_name: str) -> bool:
+    """The same of what somebody had: who owns a directory can give it to another quota project than the target's,
+    where nothing of other projects goes as long as the target gives its own to what is made in it."""
+    try:
+        return move(source, name, target, new_name)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    take_in_all(target)
+    return move(source, name, target, new_name)
+
+
 def remove(parent: int, name: str, seconds: float = math.inf) -> None:
     """Remove the directory with everything in it; others may do so at the same time. Raises OSError if something
     can't be removed, TimeoutError if it isn't done after so many seconds; the rest is still below that name."""

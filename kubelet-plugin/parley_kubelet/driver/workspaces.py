@@ -284,7 +284,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         with self._folder(TRASH) as trash:
             for kind in (DATA, NEW):
                 with self._folder(kind) as source:
-                    trees.move(source, workspace, trash, f"{workspace}.{token_hex(8)}")
+                    trees.move_away(source, workspace, trash, f"{workspace}.{token_hex(8)}")
 
     def _flush(self) -> None:
         """So that no power cut brings back what is in `data` no more: nobody would ask for it again. Takes long

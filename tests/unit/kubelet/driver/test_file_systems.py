@@ -93,6 +93,24 @@ async def test_a_workspace_that_its_pods_gave_to_projects_of_quotas_goes(
         assert (data(root), trash(root)) == ([], [])
 
 
+@pytest.mark.skipif(lacking("xfs"), reason="makes and mounts a file system of XFS")
+@pytest.mark.parametrize("ends", ["removed", "retained"])
+async def test_a_workspace_that_its_pods_took_out_of_the_quota_of_all_workspaces_ends(
+    tmp_path: Path, ends: str
+) -> None:
+    """An administrator bounds all workspaces by a project: what is made below the root belongs to it."""
+    with disk_of("xfs", tmp_path) as root:
+        belongs_to_a_project(root, 7)
+        part = driver(root)
+        ended = claim("a", retain=1 if ends == "retained" else 0)
+        await part.prepare(ended)
+        (root / "data" / "id-of-a" / "file").write_text("left")
+        belongs_to_a_project(root / "data" / "id-of-a", 8)
+        await part.remove_data(ended)
+        left = [path.read_text() for path in root.glob("retained/*/*/file")]
+        assert (data(root), trash(root), left) == ([], [], ["left"] if ends == "retained" else [])
+
+
 class Encryption:
     """A key of its file system, as any process may add one, and remove it (linux/fscrypt.h)."""
 
