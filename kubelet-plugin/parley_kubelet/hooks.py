@@ -174,6 +174,11 @@ class NodeDriver(Generic[H, S]):
         """Undo it; the claim itself may be gone from the API. An error is tried again for ever."""
         raise NotImplementedError
 
+    def keeps_room(self, claim: NodeClaim[H]) -> bool:  # noqa: ARG002 - of any claim
+        """Whether something of the claim stays when it has been unprepared, so that `devices` offers less from
+        then on: that is published before the kubelet reports the pod's end, and others get what the claim had."""
+        return False
+
     async def left(self) -> Sequence[NodeClaim[H]]:
         """Claims of which there is something on this node by the driver's own records. So it is removed by
         `unprepare` also where the checkpoint was lost; left out, it stays."""

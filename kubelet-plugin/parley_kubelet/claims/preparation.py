@@ -76,9 +76,21 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
+async def _nothing_published() -> None:
+    """Nobody publishes what the driver offers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the process has for the claims of one driver. `thread` is for the checkpoint, None for one of the event
+    loop's; `published` returns when what the driver offers by now is published."""
+
+    thread: Executor | None = None
+    published: Callable[[], Awaitable[None]] = _nothing_published
+
+
 class Preparation:
-    """The claims of one driver on one node. `boot` identifies this boot of the machine; `thread` is for the
-    checkpoint, None for one of the event loop's."""
+    """The claims of one driver on one node. `boot` identifies this boot of the machine."""
 
     def __init__(
         self,
@@ -89,12 +101,13 @@ class Preparation:
         cdi: Folder,
         boot: str,
         limit: float = LIMIT,
-        thread: Executor | None = None,
+        process: Surroundings = Surroundings(),
     ) -> None:
         self.driver = driver
         self._client = client
         self._state = state
-        self._records = SharedCheckpoint(state, driver.node, thread)
+        self._records = SharedCheckpoint(state, driver.node, process.thread)
+        self._published = process.published
         self._specifications = Specifications(cdi, driver.name)
         self.boot = boot
         self._limit = limit
@@ -287,12 +300,18 @@ class Preparation:
     async def _unprepare(self, claim: ClaimName) -> None:
         leaving = await self._records.change(claim.uid, partial(_leaving, claim.uid))
         if leaving is not None:
-            await self.driver.unprepare(self._typed.held(leaving))
+            await self._end(self._typed.held(leaving))
         else:  # the checkpoint may have been lost
             for left in await self.driver.left():
                 if left.uid == claim.uid:
-                    await self.driver.unprepare(HeldClaim(left, None))
+                    await self._end(HeldClaim(left, None))
         await self._records.change(claim.uid, partial(self._without_file, claim.uid))
+
+    async def _end(self, held: HeldClaim[Any]) -> None:
+        """Nobody hears of it before what stays of it is published as taken: others would be promised its room."""
+        await self.driver.unprepare(held)
+        if self.driver.keeps_room(held.claim):
+            await self._published()
 
     async def _unprepare_orphan(self, judged: CheckpointEntry | None, claim: ClaimName) -> bool:
         if (await self._records.read()).get(claim.uid) != judged:

@@ -179,6 +179,10 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         elif handle.enforce == "Image":
             await self._disk.run(partial(_detach, held.claim), handle.workspace)
 
+    def keeps_room(self, claim: WorkspaceClaim) -> bool:
+        """What a generated claim retained takes room from then on; of a named one its removal is waited for."""
+        return claim.handle.generated and claim.handle.retain > 0
+
     async def left(self) -> Sequence[WorkspaceClaim]:
         """Generated claims that have a directory."""
         return await self._disk.run(self._generated.all, GENERATED)

@@ -22,7 +22,7 @@ import structlog
 from parley.kube.client import Client
 from parley_kubelet.claims.notices import Notices
 from parley_kubelet.claims.orphans import clean
-from parley_kubelet.claims.preparation import Preparation, boot_id
+from parley_kubelet.claims.preparation import Preparation, Surroundings, boot_id
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.health.monitor import HealthMonitor
 from parley_kubelet.health.service import HealthService
@@ -70,15 +70,15 @@ class DriverServer:
         self._calls = calls
         self._driver = driver
         self._paths = socket_paths(settings.plugins, settings.registry, driver.name, settings.instance)
+        self.publisher = SlicePublisher(client, driver=driver.name, node=driver.node, devices=driver.devices)
         self.preparation = Preparation(
             driver,
             client,
             state=Folder(settings.state_of(driver.name, own=isinstance(driver, DeviceNodeDriver)), spare=SPARE),
             cdi=Folder(settings.cdi, mode=0o755),
             boot=boot_id(),
-            thread=own_thread(),
+            process=Surroundings(own_thread(), self.publisher.up_to_date),
         )
-        self.publisher = SlicePublisher(client, driver=driver.name, node=driver.node, devices=driver.devices)
         self.notices = Notices(self.preparation, client)
         self._monitor = HealthMonitor(self.preparation, self.publisher.look_again)
         self.registration = RegistrationService(driver.name, self._paths.plugin, health=driver.tells_health())

@@ -15,7 +15,7 @@ from tests.unit.kubelet.drivers import DRIVER, Port, PortNode, Ports, PortSettin
 from parley.api.resources import BUILTIN_CLAIMS, Resource
 from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
-from parley_kubelet.claims.preparation import ClaimName, Preparation, boot_id
+from parley_kubelet.claims.preparation import ClaimName, Preparation, Surroundings, boot_id
 from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Prepared, Refused
 from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry
 from parley_kubelet.state.durable import Folder
@@ -220,7 +220,9 @@ async def test_a_call_that_is_given_up_records_nothing_once_the_other_plugin_act
         thread.submit(answers.wait)
 
     mine = await PortNode(client, folder).claim("a")
-    old = PortNode(FaultClient(client, before=disk_hangs), folder).plugin(Ports(), limit=0.2, thread=thread)
+    old = PortNode(FaultClient(client, before=disk_hangs), folder).plugin(
+        Ports(), limit=0.2, process=Surroundings(thread)
+    )
     new = PortNode(client, folder).plugin(Ports())
     with pytest.raises(Refused, match="is not done after"):
         await old.prepare(mine)

@@ -86,3 +86,20 @@ async def test_who_waits_for_room_is_not_promised_what_is_retained(
         await ends(client, mine.metadata.uid, handle)
         await receipt(client, "a")
         assert await published(client) == left, "the controller promises it to others from now on"
+
+
+@pytest.mark.parametrize(("retain", "left"), [(1, 6 * GI), (0, 10 * GI)])
+async def test_what_a_generated_claim_retains_is_taken_when_its_pod_has_ended(
+    client: Client, folder: Path, retain: int, left: int
+) -> None:
+    """The controller gives its room to others when the kubelet has reported the pod's end, which is after this."""
+    one = claim("a", retain=retain, bytes=4 * GI, generated=True)
+    handle = one.handle.model_dump(mode="json", by_alias=True)
+    mine = await create_claim(client, "a", allocated_status("n1", ["workspaces"], driver=DRIVER, data=handle))
+    async with running(client, folder) as kubelet:
+        assert (await kubelet.prepare(mine))["a"].error == ""
+        async with asyncio.timeout(20):
+            while await published(client) < 0:  # noqa: ASYNC110 - the server sets no event
+                await asyncio.sleep(0.02)
+        assert (await kubelet.unprepare(mine))["a"] == ""
+        assert await published(client) == left
