@@ -53,6 +53,12 @@ class Retained:
             namespaces = os.listdir(place)  # noqa: PTH208 - a descriptor has no path
         return sum(int(found["bytes"]) for name in namespaces for found in self._of(name))
 
+    def make_place(self, namespace: str) -> None:
+        """Where directories of the namespace are put by: once they fill the disk nothing can be made. Raises
+        OSError."""
+        with trees.opened(self._folder(namespace)):
+            pass
+
     def put_by(self, source: int, workspace: str, ended: Ended) -> None:
         """Take the directory of that name out of `source`, if it is there. Raises OSError."""
         time = self._time(ended.namespace)

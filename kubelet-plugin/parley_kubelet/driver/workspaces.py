@@ -22,9 +22,9 @@ the directory has a file system of the claim's size in it, which is what contain
 import errno
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -243,7 +243,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     def _make(self, claim: WorkspaceClaim) -> None:
         self._check_mounted(claim)
         workspace, owner = claim.handle.workspace, claim.handle.owner or self.configured
-        with self._folder(TRASH), self._folder(DATA) as data, self._folder(NEW) as new:  # a full disk makes none
+        with self._end_places(claim), self._folder(DATA) as data, self._folder(NEW) as new:
             if not trees.is_directory(data, workspace):
                 self._record(claim)
                 trees.make(new, workspace, int(owner.mode, 8), (owner.uid, owner.gid))
@@ -259,12 +259,21 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     def _make_image(self, claim: WorkspaceClaim) -> None:
         handle = claim.handle
         workspace, owner = handle.workspace, handle.owner or self.configured
-        with self._folder(TRASH), self._folder(DATA) as data, self._folder(NEW) as new:
+        with self._end_places(claim), self._folder(DATA) as data, self._folder(NEW) as new:
             self._record(claim)
             trees.make(new, workspace, 0o700, (os.getuid(), os.getgid()))
             folder = self.configured.root / NEW / workspace
             images.make(folder, handle.bytes, (owner.uid, owner.gid), int(owner.mode, 8))
             trees.move(new, workspace, data, workspace)
+
+    @contextmanager
+    def _end_places(self, claim: WorkspaceClaim) -> Iterator[None]:
+        """Where the workspace goes when its claim ends: a full disk makes none."""
+        if claim.handle.retain:
+            with suppress(OSError):  # it is there, perhaps, and can be used
+                self._retained.make_place(claim.namespace)
+        with self._folder(TRASH):
+            yield
 
     def _record(self, claim: WorkspaceClaim) -> None:
         if claim.handle.generated and not claim.handle.source:

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.kubelet.driver.test_workspaces import claim, data, driver, trash
 
 from parley_kubelet.driver import trees
+from parley_kubelet.hooks import HeldClaim
 
 
 @contextmanager
@@ -109,6 +110,29 @@ async def test_a_workspace_that_its_pods_took_out_of_the_quota_of_all_workspaces
         await part.remove_data(ended)
         left = [path.read_text() for path in root.glob("retained/*/*/file")]
         assert (data(root), trash(root), left) == ([], [], ["left"] if ends == "retained" else [])
+
+
+def write_on(path: Path, size: int) -> None:
+    """In writes of so many bytes, until that fails."""
+    with path.open("ab", 0) as file:
+        while True:
+            file.write(bytes(size))
+
+
+@pytest.mark.skipif(lacking("ext4"), reason="makes and mounts a file system of ext4")
+@pytest.mark.parametrize("first", ["named", "generated", "view"])
+async def test_one_that_filled_the_disk_to_the_last_block_is_retained(tmp_path: Path, first: str) -> None:
+    with disk_of("ext4", tmp_path, "-m", "0", size=16 * 1024**2) as root:
+        part, one = driver(root), claim("a", retain=1, generated=first == "generated")
+        if first == "view":
+            await part.prepare(claim("v", workspace="id-of-a", source="uid-of-a"))
+        await part.prepare(one)
+        for size in (64 * 1024, 512):
+            with pytest.raises(OSError, match="No space left"):
+                write_on(root / "data" / "id-of-a" / "file", size)
+        await part.unprepare(HeldClaim(one, None))
+        await part.remove_data(one)
+        assert (data(root), len([*root.glob("retained/team/a.*")])) == ([], 1)
 
 
 class Encryption:
