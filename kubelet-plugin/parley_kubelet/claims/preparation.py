@@ -1,12 +1,13 @@
 """Prepares claims on this node and undoes it: from a claim's name to a driver's hook and files on the disk.
 
-    prepare     prepared in this boot? then done. Otherwise read the claim live, let the driver admit it, record
-                the intention, call the driver, write the CDI specification, and record what the driver returned
+    prepare     prepared in this boot, for what the claim has now? then done. Otherwise let the driver admit the
+                claim as it is read live, record the intention, call the driver, write the CDI specification, and
+                record what the driver returned
     unprepare   record that it begins, call the driver, remove the CDI specification, and the record last; the
                 claim itself is not asked
 
     (nothing) --> preparing --> prepared --> unpreparing --> (nothing)
-    prepare again, where it is not prepared or was in an earlier boot of the machine: --> preparing
+    prepare again, where it is not prepared, or was in an earlier boot or for something else: --> preparing
 
 So a crash at any point leaves either nothing or a record, and the kubelet's next call finishes what is missing.
 One claim is handled by one call at a time, in the order of the calls; a call that the kubelet gives up goes on to
@@ -249,7 +250,7 @@ class Preparation:
 
     async def _prepare(self, claim: ClaimName) -> CheckpointEntry:
         before = (await self._records.read()).get(claim.uid)
-        if before is not None and before.phase == "prepared" and before.boot in (self.boot, ""):
+        if before is not None and before.phase == "prepared" and await self._stands(claim, before):
             await self._records.change(claim.uid, partial(self._with_file, before))
             return before
         entry = await self._intended(claim, before)
@@ -260,6 +261,19 @@ class Preparation:
         await self._records.change(claim.uid, partial(self._with_file, done))
         return done
 
+    async def _stands(self, claim: ClaimName, prepared: CheckpointEntry) -> bool:
+        """Whether containers may have what is prepared. A claim may have been allocated here anew meanwhile if the
+        controller took the node for lost and waited for no receipt: because its Node was deleted, and the kubelet,
+        started again, made another. Where the claim can't be read, or is not for this node, nothing changes."""
+        if prepared.boot != self.boot:
+            return prepared.boot == ""
+        try:
+            found = await self._granted(claim)
+        except Refused:
+            return True
+        entry = self._entry(claim, found, prepared)
+        return (entry.handle, entry.devices) == (prepared.handle, prepared.devices)
+
     def _with_file(self, entry: CheckpointEntry, _: Entries) -> CheckpointEntry:
         """Decides that the entry stands once its file is there."""
         self._specifications.write(entry)
@@ -267,10 +281,8 @@ class Preparation:
 
     async def _intended(self, claim: ClaimName, before: CheckpointEntry | None) -> CheckpointEntry:
         """The entry to prepare, recorded. What was held before gives way if the claim has something else now: it
-        may have been allocated anew while this machine was down."""
-        read, name = await self._read(claim), self.driver.node
-        labels = await self._labels(claim) if goes_by_labels(read) else None
-        found = granted(read, uid=claim.uid, driver=self.driver.name, node=name, labels=labels)
+        may have been allocated anew while this machine was down, or taken for lost."""
+        found = await self._granted(claim)
         entry = self._entry(claim, found, before)
         self._typed.check(entry, found.field)
         if before is not None and (before.handle, before.devices) != (entry.handle, entry.devices):
@@ -283,6 +295,12 @@ class Preparation:
 
         await self._records.change(claim.uid, admitted)
         return entry
+
+    async def _granted(self, claim: ClaimName) -> Granted:
+        """What the claim has here now, read live. Raises Refused."""
+        read, name = await self._read(claim), self.driver.node
+        labels = await self._labels(claim) if goes_by_labels(read) else None
+        return granted(read, uid=claim.uid, driver=self.driver.name, node=name, labels=labels)
 
     def _entry(self, claim: ClaimName, found: Granted, before: CheckpointEntry | None) -> CheckpointEntry:
         return CheckpointEntry.of(

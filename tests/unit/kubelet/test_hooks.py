@@ -134,18 +134,33 @@ async def test_after_a_restart_of_the_machine_the_driver_prepares_again(node: Po
     assert (await node.plugin(driver, boot="second boot").entries())[claim.uid].boot == "second boot"
 
 
+@pytest.mark.parametrize("boot", ["first boot", "second boot"])
 @pytest.mark.parametrize(("number", "device"), [(8, "port-7"), (7, "port-8"), (8, "port-8")])
-async def test_what_was_allocated_anew_while_the_machine_was_down_takes_the_place_of_what_was_prepared(
-    node: PortNode, number: int, device: str
+async def test_what_was_allocated_anew_while_the_node_was_lost_takes_the_place_of_what_was_prepared(
+    node: PortNode, number: int, device: str, boot: str
 ) -> None:
+    """The machine was down, or only its Node was deleted, which the kubelet makes again when it is started."""
     claim = await node.claim("a", 7, "port-7")
     await node.plugin(Ports()).prepare(claim)
     await allocate_anew(node, allocated_status("n1", [device], driver=DRIVER, data={"number": number}))
     driver = Ports()
-    prepared = await node.plugin(driver, boot="second boot").prepare(claim)
+    prepared = await node.plugin(driver, boot=boot).prepare(claim)
     assert (prepared.handle, prepared.edits.env["PORT"]) == ({"number": number}, str(number))
     assert [held.name for held in prepared.devices] == [device]
     assert (driver.calls, driver.states) == (["unprepare a", "prepare a"], [{"opened": 7}])
+
+
+async def test_a_kubelet_that_was_started_again_finds_what_is_prepared_though_the_claim_cannot_be_read(
+    node: PortNode,
+) -> None:
+    driver, claim = Ports(), await node.claim("a", 7)
+    plugin = node.plugin(driver)
+    before = await plugin.prepare(claim)
+    await allocate_anew(node, allocated_status("n2", [], driver=DRIVER, data={"number": 8}))
+    assert await plugin.prepare(claim) == before
+    await node.client.delete(BUILTIN_CLAIMS, claim.name, claim.namespace)
+    assert await plugin.prepare(claim) == before
+    assert driver.calls == ["prepare a"]
 
 
 async def test_what_is_elsewhere_since_the_machine_was_down_is_not_prepared_again(node: PortNode) -> None:
