@@ -1,13 +1,14 @@
 """Changes to a cluster before it is simulated: objects more or less, a node drained. Pure.
 
 What ran on a node that is removed or drained is recreated and waits for a place, as its controller would see to;
-pods of DaemonSets go with their node.
+pods of DaemonSets go with their node. Pods that are being deleted are left out, unless nobody would end them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES
 from parley.drivers import built_in
 from parley.simulate.objects import Manifest
@@ -41,7 +42,24 @@ def changed(manifests: Sequence[Manifest], changes: WhatIf) -> list[Manifest]:
         result = list(_without(result, text))
     for node in changes.drained:
         result = list(_drained(result, node))
+    result = list(_without_terminating(result))
     return list(_kept(result, _bound(manifests) - _bound(result)))
+
+
+def _without_terminating(manifests: Sequence[Manifest]) -> Iterator[Manifest]:
+    """The objects without the pods that are about to end: on a node that does not answer none is."""
+    silent = {one.name for one in manifests if one.resource == NODES and _is_silent(one.body)}
+    for manifest in manifests:
+        terminating = manifest.resource == PODS and manifest.body["metadata"].get("deletionTimestamp")
+        if not terminating or manifest.body.get("spec", {}).get("nodeName") in silent:
+            yield manifest
+
+
+def _is_silent(node: Mapping[str, Any]) -> bool:
+    """Whether its kubelet ends no pods, and nobody does so for it, as where it is out of service."""
+    ready = [c for c in (node.get("status") or {}).get("conditions") or () if c.get("type") == "Ready"]
+    taints = {taint.get("key") for taint in (node.get("spec") or {}).get("taints") or ()}
+    return any(c.get("status") != "True" for c in ready) and OUT_OF_SERVICE_TAINT not in taints
 
 
 def _bound(manifests: Iterable[Manifest]) -> set[tuple[str | None, str, str]]:

@@ -1,6 +1,7 @@
 """`parley simulate`: dumps of clusters taken over, changed and played on; and what it says to wrong input."""
 
 import gc
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,35 @@ def test_a_claim_that_its_class_keeps_stays_when_its_pod_is_removed_or_drained(t
     assert outcome(path, "--remove", "pod/runs") == {"waits": (None, [])}
     assert outcome(path, "--drain", "a")["runs"] == (None, [])
     assert "default/runs: ClaimStranded: " in simulate(path, "--drain", "a").stdout
+
+
+@pytest.mark.parametrize(
+    ("ready", "taint", "ends"),
+    [
+        ("True", "example.com/a", True),
+        ("Unknown", "node.kubernetes.io/unreachable", False),
+        ("Unknown", "node.kubernetes.io/out-of-service", True),
+    ],
+)
+def test_a_pod_that_is_being_deleted_holds_nothing_unless_its_node_does_not_answer(
+    dump: Path, objects: Objects, tmp_path: Path, ready: str, taint: str, ends: bool
+) -> None:
+    path, (node, devices) = tmp_path / "dump.json", outcome(dump)["first"]
+    changed = deepcopy(objects)
+    for body in changed:
+        if body["kind"] == "Pod" and body["metadata"]["name"] == "first":
+            body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        if body["kind"] == "Pod" and body["metadata"]["name"] == "waits":
+            body["spec"]["tolerations"] = [{"operator": "Exists"}]
+        if body["kind"] == "Node" and body["metadata"]["name"] == node:
+            body["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+            body["spec"] = {"taints": [{"key": taint, "effect": "NoSchedule"}]}
+    as_dump(path, changed)
+
+    pods = outcome(path)
+
+    assert pods["waits"] == ((node, devices) if ends else (None, []))
+    assert pods.get("first") == (None if ends else (node, devices))
 
 
 def test_a_pod_with_scheduling_gates_waits_for_them(tmp_path: Path) -> None:
