@@ -203,7 +203,7 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
             feasibility.claims,
             objects.events,
         ),
-        remedies=remedies(snapshot, feasibility, code, scheduling) if waits else (),
+        remedies=remedies(snapshot, feasibility, code, scheduling) if lacks else (),
         ahead=_ahead(pod, feasibility, line) if waits else (),
         unread=(*snapshot.unread, *objects.unread),
         now=rfc3339(snapshot.now),

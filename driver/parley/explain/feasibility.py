@@ -72,8 +72,8 @@ class PodFeasibility:
 
     @property
     def is_tied(self) -> bool:
-        """Whether claims of the pod that are allocated already keep it to certain nodes."""
-        return common_nodes(self.claims) is not None
+        """Whether the pod is bound, or claims of it that are allocated already keep it to certain nodes."""
+        return bool(self.pod.spec.node_name) or common_nodes(self.claims) is not None
 
     def would_start_over(self, claim: PodClaim) -> frozenset[str]:
         """The nodes that would do if the claim were deleted and created again."""

@@ -176,7 +176,9 @@ def _by_trying(snapshot: Snapshot, feasibility: PodFeasibility, reported: Report
     if feasibility.problem or not feasibility.pending:
         return
     kept_from_it = kept_for_others(reported)
-    nodes = [node.metadata.name for node in snapshot.nodes if node.metadata.name not in kept_from_it]
+    own = feasibility.pod.spec.node_name
+    names = [node.metadata.name for node in snapshot.nodes if own in ("", node.metadata.name)]
+    nodes = [name for name in names if name not in kept_from_it]
     if kept_from_it:
         yield Remedy("node", f"wait for {_nodes(sorted(kept_from_it))}: {KEPT}", (), tuple(sorted(kept_from_it)))
         if not nodes:

@@ -11,15 +11,23 @@ _OF_MISFITS = "change what rules out one of these nodes, or add a node"
 
 
 def nowhere(
-    total: int, misfits: Mapping[str, str], refused: Mapping[str, str], *, asked: bool, on_nodes: bool = True
+    total: int,
+    misfits: Mapping[str, str],
+    refused: Mapping[str, str],
+    *,
+    asked: bool,
+    on_nodes: bool = True,
+    bound_to: str = "",
 ) -> tuple[str, str]:
-    """Code and message about a cluster of so many nodes.
+    """Code and message about a cluster of so many nodes, or about the one that a pod is bound to.
 
     `misfits` has the reason for each node that was not eligible, `refused` the drivers' reasons against others;
     `asked` is whether any driver was asked about any, `on_nodes` whether what is asked for belongs to nodes.
     """
     code = reasons.NOTHING_VIABLE if asked else reasons.NO_CANDIDATES
     causes = by_reason({**misfits, **refused})
+    if bound_to and causes:
+        return code, f"the pod is bound to {causes}. Remedy: {_of_bound(refused=bool(refused), on_nodes=on_nodes)}"
     remedy = _remedy(on_nodes=on_nodes) if refused else _OF_MISFITS
     if not causes:
         causes, remedy = _without_reasons(total)
@@ -42,6 +50,14 @@ def _remedy(*, on_nodes: bool) -> str:
     if on_nodes:
         return "free resources, request less, or add nodes that have what is requested"
     return "delete pods that hold some, request less, or enlarge the pool of the class"
+
+
+def _of_bound(*, refused: bool, on_nodes: bool) -> str:
+    """No other node helps a pod that has one."""
+    if refused and not on_nodes:
+        return _remedy(on_nodes=False)
+    here = "free resources on that node" if refused else "change what rules that node out"
+    return f"{here}, or recreate the pod, and let its scheduler choose the node"
 
 
 def _without_reasons(total: int) -> tuple[str, str]:

@@ -75,6 +75,10 @@ class CandidateNodes(EligibleNodes):
         return priority(self._pod)
 
     @property
+    def bound_to(self) -> str:
+        return self._needs.node_name
+
+    @property
     def alike(self) -> Hashable:
         """Of pods, their requests and constraints decide, too, and whom they may preempt, if anybody: there may be
         nobody yet."""

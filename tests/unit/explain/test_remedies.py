@@ -300,3 +300,30 @@ def test_what_is_kept_for_a_pod_that_others_were_evicted_for_is_not_free(play: P
         assert (await world.node_of("high"), await world.node_of("wants")) == ("a", "")
 
     play(scenario)
+
+
+def test_a_bound_pod_without_its_device_is_told_who_has_it_on_that_node(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_pod("has", "one", nodeName="a")
+        await world.settle()
+        await world.add_pod("put", "one", nodeName="a")
+        await world.settle()
+
+        told = await explained(world, "put")
+
+        assert (told.state, told.code) == ("bound", reasons.NOTHING_VIABLE)
+        assert told.message == (
+            "the pod is bound to node a: claim gpu-0: 0 of 1 device free, 1 wanted. Remedy: free resources on "
+            "that node, or recreate the pod, and let its scheduler choose the node"
+        )
+        assert helps(told) == ["node a is free when pod default/has ends (holds gpu-0, created 2 min ago)"]
+        await world.delete_pod("has")
+        await world.settle()
+        assert (await world.pod("put")).status.phase == "Running"
+
+    play(scenario)

@@ -98,3 +98,37 @@ def test_claims_that_no_node_has_are_named_with_their_nodes(
     claims: Mapping[str, tuple[str, ...] | None], message: str
 ) -> None:
     assert apart(claims) == message
+
+
+@pytest.mark.parametrize(
+    ("misfits", "refused", "on_nodes", "message"),
+    [
+        (
+            {},
+            {"a": "claim gpu: 0 of 1 device free"},
+            True,
+            "the pod is bound to node a: claim gpu: 0 of 1 device free. Remedy: free resources on that node, or "
+            "recreate the pod, and let its scheduler choose the node",
+        ),
+        (
+            {"a": "does not exist"},
+            {},
+            True,
+            "the pod is bound to node a: does not exist. Remedy: change what rules that node out, or recreate the "
+            "pod, and let its scheduler choose the node",
+        ),
+        (
+            {},
+            {"a": "claim seat: 0 of 3 tokens of class seats free"},
+            False,
+            "the pod is bound to node a: claim seat: 0 of 3 tokens of class seats free. Remedy: delete pods that "
+            "hold some, request less, or enlarge the pool of the class",
+        ),
+    ],
+)
+def test_a_pod_that_is_bound_is_not_told_to_add_nodes(
+    misfits: Mapping[str, str], refused: Mapping[str, str], on_nodes: bool, message: str
+) -> None:
+    told = nowhere(3, misfits, refused, asked=bool(refused), on_nodes=on_nodes, bound_to="a")
+
+    assert told == (reasons.NOTHING_VIABLE if refused else reasons.NO_CANDIDATES, message)

@@ -146,7 +146,7 @@ def test_a_pod_bound_by_others_is_served_where_it_is(play: Any) -> None:
         await world.settle()
         assert await world.devices() == {("a", "gpu-0"): 1}
         assert (await world.scheduling("q")).status.message.startswith(
-            "0 of 2 nodes are available: node a: claim gpu-0: 0 of 1 device free, 1 wanted."
+            "the pod is bound to node a: claim gpu-0: 0 of 1 device free, 1 wanted."
         )
 
     play(scenario)

@@ -178,7 +178,12 @@ def _why_nowhere(
     total = len(state.cluster.node_names())
     on_nodes = any(claim.class_ is None or claim.class_.node_part == "Required" for claim in claims)
     code, message = nowhere(
-        total, search.nodes.misfits, outcome.refused, asked=bool(outcome.candidates), on_nodes=on_nodes
+        total,
+        search.nodes.misfits,
+        outcome.refused,
+        asked=bool(outcome.candidates),
+        on_nodes=on_nodes,
+        bound_to=search.nodes.bound_to,
     )
     return code, message + "".join(f". Claim {one.path} is {where(one.nodes)}" for one in held)
 

@@ -35,6 +35,11 @@ class EligibleNodes(ABC):
         return None
 
     @property
+    def bound_to(self) -> str:
+        """The node of a pod that has one already."""
+        return ""
+
+    @property
     def alike(self) -> Hashable:
         """Equal for all who want the same of the same drivers and have the same nodes to choose from."""
         return ()
