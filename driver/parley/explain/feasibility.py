@@ -17,8 +17,9 @@ from parley.control.decision.decide import with_room
 from parley.control.decision.demand import Demand, demand_of
 from parley.control.decision.stranded import stranded
 from parley.control.ledger import Holding
-from parley.control.objects.pod import reference
+from parley.control.objects.pod import arrival, over, priority, reference
 from parley.explain.snapshot import Snapshot
+from parley.kube.cache import Key
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.states import ClaimState
 from parley.negotiation.stranded import StrandedClaims
@@ -42,6 +43,11 @@ def is_unasked(pod: Pod) -> bool:
         return False
     found = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.reason == "Unschedulable")
     return any(DEVICE_CLASS not in c.message and EXTENDER_SAYS not in c.message for c in found)
+
+
+def _place(pod: Pod) -> tuple[int, tuple[str, str, str]]:
+    """In the order in which pods that wait for the same are served."""
+    return -priority(pod), arrival(pod)
 
 
 class PodFeasibility:
@@ -74,6 +80,18 @@ class PodFeasibility:
     def is_tied(self) -> bool:
         """Whether the pod is bound, or claims of it that are allocated already keep it to certain nodes."""
         return bool(self.pod.spec.node_name) or common_nodes(self.claims) is not None
+
+    def before(self, claim: Key) -> list[PodReference]:
+        """The pods of its scheduler that wait for the named claim, too, and are served first, in that order."""
+        name, own = self.pod.spec.scheduler_name, _place(self.pod)
+        first = [
+            pod
+            for pod in self._snapshot.state.cluster.pods_naming(claim)
+            if not (pod.spec.node_name or pod.spec.scheduling_gates or over(pod))
+            and pod.spec.scheduler_name == name
+            and _place(pod) < own
+        ]
+        return [reference(pod) for pod in sorted(first, key=_place)]
 
     def would_start_over(self, claim: PodClaim) -> frozenset[str]:
         """The nodes that would do if the claim were deleted and created again."""

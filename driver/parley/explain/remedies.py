@@ -99,8 +99,12 @@ def _in_use(snapshot: Snapshot, feasibility: PodFeasibility) -> Iterator[Remedy]
             continue
         namespace = claim.problem.topics[0][1]
         holding = snapshot.state.ledger.of_claim(namespace, claim.name)
+        first = feasibility.before((namespace, claim.name))
+        who = f"{noun_for(len(first), 'pod')} {listed(list(map(_name, first)), MOST)}"
+        verbs = ("waits", "is") if len(first) == 1 else ("wait", "are")
+        then = f"; {who} {verbs[0]} for it, too, and {verbs[1]} served first" if first else ""
         for pod in list(holding.pods.values())[:MOST] if holding is not None else ():
-            yield Remedy("podEnds", f"claim {claim.name} is free when pod {_name(pod)} ends", (_name(pod),))
+            yield Remedy("podEnds", f"claim {claim.name} is free when pod {_name(pod)} ends{then}", (_name(pod),))
 
 
 def _within_limit(snapshot: Snapshot, feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:

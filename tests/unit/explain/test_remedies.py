@@ -327,3 +327,33 @@ def test_a_bound_pod_without_its_device_is_told_who_has_it_on_that_node(play: Pl
         assert (await world.pod("put")).status.phase == "Running"
 
     play(scenario)
+
+
+def test_who_waits_for_the_same_claim_and_is_served_first(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_claim("mine")
+        await world.add_pod("u1", claims=["mine"])
+        await world.settle()
+        for name, priority in (("u2", 0), ("u3", 0), ("u4", 5)):
+            await world.add_pod(name, claims=["mine"], priority=priority)
+            await world.settle()
+
+        told = {name: helps(await explained(world, name))[0] for name in ("u2", "u3", "u4")}
+
+        free = "claim mine is free when pod default/u1 ends"
+        assert told == {
+            "u2": f"{free}; pod default/u4 waits for it, too, and is served first",
+            "u3": f"{free}; pods default/u4, default/u2 wait for it, too, and are served first",
+            "u4": free,
+        }
+        served = []
+        for name in ("u1", "u4", "u2"):
+            await world.delete_pod(name)
+            await world.settle()
+            served += [pod for pod in ("u2", "u3", "u4") if pod not in served and await world.node_of(pod)]
+        assert served == ["u4", "u2", "u3"]
+
+    play(scenario)
