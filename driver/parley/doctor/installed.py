@@ -17,6 +17,9 @@ from parley.doctor.kinds import Body
 _CHECKOUT = Path(__file__).parents[3] / "deploy" / "base"
 _NO_OBJECTS = "kustomization.yaml"
 
+NAMESPACE = "parley-system"
+"""That of the files."""
+
 
 def crds() -> Mapping[str, Body]:
     """The CustomResourceDefinitions by name."""
@@ -24,9 +27,18 @@ def crds() -> Mapping[str, Body]:
     return {crd["metadata"]["name"]: crd for crd in made}
 
 
-def of_kind(kind: str) -> Mapping[str, Body]:
-    """The objects of that kind, by name."""
-    return {body["metadata"]["name"]: body for body in _objects() if body["kind"] == kind}
+def of_kind(kind: str, namespace: str = NAMESPACE) -> Mapping[str, Body]:
+    """The objects of that kind, by name, as they are where Parley is installed in that namespace."""
+    return {body["metadata"]["name"]: _moved(body, namespace) for body in _objects() if body["kind"] == kind}
+
+
+def _moved(value: Any, namespace: str) -> Any:
+    """Texts name the namespace alone, or in the name of an account there."""
+    if isinstance(value, dict):
+        return {key: _moved(inner, namespace) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_moved(inner, namespace) for inner in value]
+    return value.replace(NAMESPACE, namespace) if isinstance(value, str) else value
 
 
 @cache

@@ -1,11 +1,12 @@
 """Faults planted one at a time in a cluster in which all is well: each is named with its remedy, alone."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from copy import deepcopy
 from typing import Any
 
 import pytest
 from tests.unit.doctor.conftest import Sick, ago
-from tests.unit.doctor.healthy import SYSTEM
+from tests.unit.doctor.healthy import NOW, SYSTEM
 
 from parley.api.names import DEVICE_CLASS
 from parley.api.resources import (
@@ -23,6 +24,7 @@ from parley.api.resources import (
     Resource,
 )
 from parley.doctor import kinds
+from parley.doctor.diagnosing import diagnose
 from parley.doctor.findings import Severity
 
 Plant = Callable[[Sick], Awaitable[None]]
@@ -419,7 +421,7 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "node-plugin",
         WARNING,
         "no node plugin on node node-2: no pod gets devices there",
-        "nodeSelector, affinity and tolerations",
+        "nodeSelector, affinity and tolerations of the DaemonSet",
     ),
     "no node plugin at all": (
         all_of(
@@ -590,3 +592,48 @@ async def test_a_role_that_grants_more_is_well(cluster: Sick) -> None:
     await changed(kinds.CLUSTER_ROLES, "parley-controller", "rules", to=everything)(cluster)
 
     assert await cluster.found("permissions") == []
+
+
+async def pool(cluster: Sick, name: str, node: str) -> None:
+    """Another DaemonSet of the node plugin, for that node alone."""
+    labels = {"app.kubernetes.io/name": "parley-kubelet", "parley.dev/pool": name}
+
+    def change(body: Any) -> None:
+        body["spec"]["selector"]["matchLabels"] = body["spec"]["template"]["metadata"]["labels"] = labels
+
+    (body,) = [b.body for b in cluster.server.store.collection(kinds.DAEMON_SETS).objects.values()][:1]
+    made = deepcopy(body)
+    made["metadata"] = {"name": f"parley-kubelet-{name}", "namespace": SYSTEM}
+    change(made)
+    await created(kinds.DAEMON_SETS, made)(cluster)
+    await changed(PODS, f"parley-kubelet-{node}", "metadata", "labels", to=labels)(cluster)
+
+
+async def test_pools_share_the_nodes(cluster: Sick) -> None:
+    await pool(cluster, "gpus", "node-1")
+    await pool(cluster, "disks", "node-2")
+    await deleted(kinds.DAEMON_SETS, "parley-kubelet")(cluster)
+
+    assert await cluster.found("node-plugin") == []
+
+    await deleted(PODS, "parley-kubelet-node-2")(cluster)
+    await deleted(RESOURCE_SLICES, "node-2-devices")(cluster)
+
+    (found,) = await cluster.found("node-plugin")
+    assert (found.about, found.text) == (
+        "DaemonSets parley-system/parley-kubelet-disks, parley-system/parley-kubelet-gpus",
+        "no node plugin on node node-2: no pod gets devices there",
+    )
+
+
+async def test_policies_name_the_namespace_that_parley_is_in(cluster: Sick) -> None:
+    name, condition = "pod-status.parley.dev", ("spec", "matchConditions", 0, "expression")
+    account = "request.userInfo.username == 'system:serviceaccount:{}:parley-controller'"
+    await changed(kinds.POLICIES, name, *condition, to=account.format("allocation"))(cluster)
+
+    async def found(namespace: str) -> list[str]:
+        findings = (await diagnose(cluster.client, NOW, namespace, "0.1.0")).findings
+        return [one.about for one in findings if one.check == "policies" and one.severity is not Severity.OK]
+
+    assert await found("allocation") == []
+    assert await found(SYSTEM) == [f"ValidatingAdmissionPolicy {name}"]

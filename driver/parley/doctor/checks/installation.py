@@ -78,15 +78,15 @@ def policies(facts: Facts) -> Iterator[Finding]:
         ("ValidatingAdmissionPolicy", POLICIES),
         ("ValidatingAdmissionPolicyBinding", POLICY_BINDINGS),
     ):
-        for finding in _policies(kind, facts.named(resource)):
+        for finding in _policies(kind, facts.named(resource), facts.namespace):
             wrong = True
             yield finding
     if not wrong:
         yield ok(f"{len(installed.of_kind('ValidatingAdmissionPolicy'))} policies are in force, as installed")
 
 
-def _policies(kind: str, found: Mapping[str, Body]) -> Iterator[Finding]:
-    for name, expected in installed.of_kind(kind).items():
+def _policies(kind: str, found: Mapping[str, Body], namespace: str) -> Iterator[Finding]:
+    for name, expected in installed.of_kind(kind, namespace).items():
         policy, about = found.get(name), f"{kind} {name}"
         if policy is None:
             yield error("is missing: what it forbids is allowed", APPLY, about)

@@ -18,9 +18,8 @@ PROGRAM = "parley-kubelet"
 def plugin(facts: Facts) -> Iterator[Finding]:
     """The DaemonSet's pods are ready. A plugin may also run outside of pods: then its slices show it."""
     found, pods = daemon_sets(facts), facts.all(RAW_PODS)
-    for daemon_set in found:
-        yield from _daemon_set(facts, daemon_set, pods)
     if found:
+        yield from _daemon_sets(facts, found, pods)
         return
     if _slices(facts):
         yield ok(f"no DaemonSet in namespace {facts.namespace}: the plugins that publish slices run elsewhere")
@@ -39,12 +38,30 @@ def daemon_sets(facts: Facts) -> list[Body]:
     return [one for one in facts.named(DAEMON_SETS).values() if runs(one, PROGRAM)]
 
 
-def _daemon_set(facts: Facts, daemon_set: Body, pods: Sequence[Body]) -> Iterator[Finding]:
-    about = f"DaemonSet {facts.namespace}/{daemon_set['metadata']['name']}"
-    own = pods_of(daemon_set, pods)
+def _daemon_sets(facts: Facts, found: Sequence[Body], pods: Sequence[Body]) -> Iterator[Finding]:
+    """Each has nodes of its own; a node that none has gets no devices."""
+    reached: set[str] = set()
+    for daemon_set in found:
+        own = pods_of(daemon_set, pods)
+        reached.update(pod["spec"].get("nodeName", "") for pod in own)
+        yield from _daemon_set(facts, _title(facts, [daemon_set]), own)
+    if without := [name for name in _names(facts) if name not in reached]:
+        where, whose = f"{noun_for(len(without), 'node')} {listed(without)}", noun_for(len(found), "DaemonSet")
+        yield warning(
+            f"no node plugin on {where}: no pod gets devices there",
+            f"if they have devices, see nodeSelector, affinity and tolerations of the {whose}",
+            _title(facts, found),
+        )
+
+
+def _title(facts: Facts, found: Sequence[Body]) -> str:
+    names = [f"{facts.namespace}/{one['metadata']['name']}" for one in found]
+    return f"{noun_for(len(names), 'DaemonSet')} {listed(names)}"
+
+
+def _daemon_set(facts: Facts, about: str, own: Sequence[Body]) -> Iterator[Finding]:
     broken = {pod["spec"].get("nodeName", ""): why for pod in own if (why := trouble(pod))}
     served = {pod["spec"].get("nodeName", "") for pod in own if ready(pod)}
-    without = [name for name in _names(facts) if name not in served and name not in broken]
     for node, why in sorted(broken.items()):
         if node in served:
             continue  # an update: the old one still serves
@@ -54,14 +71,7 @@ def _daemon_set(facts: Facts, daemon_set: Body, pods: Sequence[Body]) -> Iterato
             "on the node",
             about,
         )
-    if without:
-        where = f"{noun_for(len(without), 'node')} {listed(without)}"
-        yield warning(
-            f"no node plugin on {where}: no pod gets devices there",
-            "if they have devices, see the DaemonSet's nodeSelector, affinity and tolerations",
-            about,
-        )
-    if not broken and not without:
+    if not broken:
         yield ok(f"ready on {len(served)} {'node' if len(served) == 1 else 'nodes'}", about)
 
 
