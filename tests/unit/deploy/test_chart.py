@@ -266,6 +266,31 @@ def test_what_parameters_are_read_from_is_granted_where_it_is_named_and_nowhere_
     assert [subject["name"] for subject in made["ClusterRoleBinding", name]["subjects"]] == ["parley-controller"]
 
 
+def notes(helm: Path, *values: str) -> str:
+    """What helm prints when the chart is installed."""
+    given = [word for value in values for word in ("--set", value)]
+    command = [str(helm), "install", "parley", str(CHART), "-n", "parley-system", "--dry-run=client", *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.partition("NOTES:\n")[2]
+
+
+def test_what_the_notes_wait_for_comes_about(helm: Path) -> None:
+    """Reservation pods never run, and where the second scheduler is apart, one controller alone is ready."""
+    waits = [
+        [line.strip() for line in notes(helm, *values).splitlines() if "kubectl wait" in line]
+        for values in ((), ("secondScheduler.enabled=true", "secondScheduler.mode=Service"))
+    ]
+
+    ready, limits = "kubectl wait pods --for=condition=Ready -l", "--timeout=5m -n parley-system"
+    assert waits == [
+        [f"{ready} app.kubernetes.io/name!=parley-reservation {limits}"],
+        [
+            f"kubectl wait deployment/parley-controller --for=jsonpath='{{.status.readyReplicas}}'=1 {limits}",
+            f"{ready} 'app.kubernetes.io/name notin (parley-controller, parley-reservation)' {limits}",
+        ],
+    ]
+
+
 def test_a_digest_goes_before_the_tag_in_all_containers() -> None:
     made = objects(CHART / "ci" / "everything-values.yaml")
     images = {
