@@ -395,4 +395,6 @@ def test_the_chart_has_the_projects_version() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     project = (DEPLOY.parent / "pyproject.toml").read_text()
 
+    labels = objects({})["Deployment", "parley-controller"]["metadata"]["labels"]
+    assert labels["app.kubernetes.io/version"] == chart["appVersion"], "parley doctor compares it"
     assert [chart["version"], chart["appVersion"]] == re.findall(r'(?m)^version = "(.*)"', project) * 2

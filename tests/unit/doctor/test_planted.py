@@ -654,3 +654,12 @@ async def test_where_only_the_leader_is_ready_the_others_are_well_as_long_as_the
 
     (found,) = await cluster.found("controller")
     assert found.text == "1 of 2 pods are ready: pod parley-controller-b: CrashLoopBackOff: back-off 40s"
+
+
+async def test_a_release_candidate_is_the_version_that_the_chart_names_in_its_own_way(cluster: Sick) -> None:
+    label = {"app.kubernetes.io/version": "0.2.0-rc.1"}
+    await changed(kinds.DEPLOYMENTS, "parley-controller", "metadata", "labels", to=label)(cluster)
+
+    findings = (await diagnose(cluster.client, NOW, SYSTEM, "0.2.0rc1")).findings
+
+    assert [one.text for one in findings if one.check == "controller" and one.severity is not Severity.OK] == []

@@ -64,8 +64,8 @@ def _see(namespace: str, workload: Body) -> str:
 
 def _version(facts: Facts, deployment: Body, about: str) -> Iterator[Finding]:
     labels: Mapping[str, Any] = deployment["metadata"].get("labels") or {}
-    version = labels.get(_VERSION_LABEL, "")
-    if version and version != facts.program:
+    version = str(labels.get(_VERSION_LABEL, ""))
+    if version and version.replace("-rc.", "rc") != facts.program:  # as Python writes it
         yield warning(
             f"is Parley {version}, and this program is {facts.program}: other findings may only be due to that",
             f"run the doctor of version {version}",
