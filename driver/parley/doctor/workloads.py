@@ -5,6 +5,8 @@ from typing import Any
 
 from parley.doctor.kinds import Body
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
 
 def containers(workload: Body) -> list[Body]:
     """Those of its pods, or of a pod."""
@@ -39,6 +41,15 @@ def pods_of(workload: Body, pods: Sequence[Body]) -> list[Body]:
     """The pods that its selector selects."""
     wanted = (workload["spec"]["selector"].get("matchLabels") or {}).items()
     return [pod for pod in pods if wanted <= (pod["metadata"].get("labels") or {}).items()]
+
+
+def node_of(pod: Body) -> str:
+    """Where the pod is; of a DaemonSet's pod that has no place yet, where it belongs (its required affinity)."""
+    spec = pod["spec"]
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    fields = [one for term in affinity.get("nodeSelectorTerms") or () for one in term.get("matchFields") or ()]
+    named = (one["values"][0] for one in fields if one.get("key") == "metadata.name" and one.get("values"))
+    return str(spec.get("nodeName") or next(named, ""))
 
 
 def ready(pod: Body) -> bool:

@@ -100,6 +100,18 @@ def waiting(pod: str, reason: str, message: str) -> Plant:
     return changed(PODS, pod, "status", to=status)
 
 
+def unscheduled(pod: str, node: str) -> Plant:
+    """A DaemonSet's pod that waits for room on the node that it is for."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    message = "0/2 nodes are available: 1 Insufficient memory."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return all_of(
+        changed(PODS, pod, "spec", to={"affinity": affinity}),
+        changed(PODS, pod, "status", to={"phase": "Pending", "conditions": [condition]}),
+    )
+
+
 def runtime(version: str) -> Plant:
     return changed(NODES, "node-2", "status", "nodeInfo", "containerRuntimeVersion", to=version)
 
@@ -415,6 +427,14 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "ImagePullBackOff: no such image",
         "see the pod's log (kubectl -n parley-system logs POD), and run parley-kubelet doctor in it or on the "
         "node",
+    ),
+    "a node plugin that finds no room on its node": (
+        all_of(unscheduled("parley-kubelet-node-2", "node-2"), deleted(RESOURCE_SLICES, "node-2-devices")),
+        "node-plugin",
+        ERROR,
+        "the node plugin does not work on node node-2, so no pod gets devices there: pod parley-kubelet-node-2: "
+        "Unschedulable: 0/2 nodes are available: 1 Insufficient memory.",
+        "see the pod's log",
     ),
     "a node without a plugin": (
         all_of(deleted(PODS, "parley-kubelet-node-2"), deleted(RESOURCE_SLICES, "node-2-devices")),

@@ -9,7 +9,7 @@ from parley.api.wording import listed, noun_for
 from parley.doctor.facts import RAW_NODES, RAW_PODS, Facts
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DAEMON_SETS, Body
-from parley.doctor.workloads import pods_of, ready, runs, trouble
+from parley.doctor.workloads import node_of, pods_of, ready, runs, trouble
 from parley.drivers.device import DeviceDriver
 
 PROGRAM = "parley-kubelet"
@@ -43,7 +43,7 @@ def _daemon_sets(facts: Facts, found: Sequence[Body], pods: Sequence[Body]) -> I
     reached: set[str] = set()
     for daemon_set in found:
         own = pods_of(daemon_set, pods)
-        reached.update(pod["spec"].get("nodeName", "") for pod in own)
+        reached.update(node_of(pod) for pod in own)
         yield from _daemon_set(facts, _title(facts, [daemon_set]), own)
     if without := [name for name in _names(facts) if name not in reached]:
         where, whose = f"{noun_for(len(without), 'node')} {listed(without)}", noun_for(len(found), "DaemonSet")
@@ -60,8 +60,8 @@ def _title(facts: Facts, found: Sequence[Body]) -> str:
 
 
 def _daemon_set(facts: Facts, about: str, own: Sequence[Body]) -> Iterator[Finding]:
-    broken = {pod["spec"].get("nodeName", ""): why for pod in own if (why := trouble(pod))}
-    served = {pod["spec"].get("nodeName", "") for pod in own if ready(pod)}
+    broken = {node_of(pod): why for pod in own if (why := trouble(pod))}
+    served = {node_of(pod) for pod in own if ready(pod)}
     for node, why in sorted(broken.items()):
         if node in served:
             continue  # an update: the old one still serves
@@ -113,7 +113,7 @@ def _working(facts: Facts) -> set[str] | None:
     if not found:
         return None
     pods = [pod for daemon_set in found for pod in pods_of(daemon_set, facts.all(RAW_PODS))]
-    return {pod["spec"].get("nodeName", "") for pod in pods if ready(pod)}
+    return {node_of(pod) for pod in pods if ready(pod)}
 
 
 def _missing(found: Sequence[ResourceSlice], working: set[str] | None) -> Iterator[Finding]:
