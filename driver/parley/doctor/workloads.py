@@ -31,6 +31,17 @@ def has_option(workload: Body, name: str) -> bool:
     return any(word.partition("=")[0] == name for word in words)
 
 
+def option(workload: Body, name: str) -> str:
+    """The value that a container is given for this option; "" if none is."""
+    words = [word for container in containers(workload) for word in command(container)]
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        if word == name:
+            return after
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2]
+    return ""
+
+
 def _begins(line: Sequence[str], words: Sequence[str]) -> bool:
     if not line:
         return False

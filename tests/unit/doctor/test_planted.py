@@ -683,3 +683,19 @@ async def test_a_release_candidate_is_the_version_that_the_chart_names_in_its_ow
     findings = (await diagnose(cluster.client, NOW, SYSTEM, "0.2.0rc1")).findings
 
     assert [one.text for one in findings if one.check == "controller" and one.severity is not Severity.OK] == []
+
+
+async def test_the_folder_for_cdi_files_is_the_one_that_the_plugin_is_told(cluster: Sick) -> None:
+    folder = "/run/containers/specs"
+    pod = ("spec", "template", "spec")
+    mounts = (*pod, "containers", 0, "volumeMounts", 2, "mountPath")
+    await changed(kinds.DAEMON_SETS, "parley-kubelet", *pod, "volumes", 2, "hostPath", "path", to=folder)(cluster)
+    await changed(kinds.DAEMON_SETS, "parley-kubelet", *mounts, to=folder)(cluster)
+
+    (found,) = await cluster.found("kubelet-folder")
+    assert found.text == "does not mount the CDI folder"
+
+    args = ["--config=/etc/parley/devices.yaml", f"--cdi-dir={folder}"]
+    await changed(kinds.DAEMON_SETS, "parley-kubelet", *pod, "containers", 0, "args", to=args)(cluster)
+
+    assert await cluster.found("kubelet-folder") == []

@@ -10,6 +10,7 @@ from parley.doctor.checks.nodes import daemon_sets
 from parley.doctor.facts import RAW_NODES, Facts
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DAEMON_SETS, Body
+from parley.doctor.workloads import option
 
 KUBELET = "/var/lib/kubelet"
 _REGISTRY = "plugins_registry"
@@ -125,9 +126,14 @@ def _inside(daemon_set: Body) -> Iterator[Finding]:
         for container in daemon_set["spec"]["template"]["spec"]["containers"]
         for mount in container.get("volumeMounts") or ()
     }
-    wanted = {"the kubelet's plugins_registry": _REGISTRY, "the CDI folder": "cdi"}
-    for what, name in wanted.items():
-        if not any(PurePosixPath(path).name == name and volume in mounted for volume, path in paths.items()):
+    there = {PurePosixPath(path) for volume, path in paths.items() if volume in mounted}
+    cdi_folder = option(daemon_set, "--cdi-dir")
+    found = {
+        "the kubelet's plugins_registry": any(path.name == _REGISTRY for path in there),
+        "the CDI folder": any(path.name == "cdi" or path == PurePosixPath(cdi_folder or "/") for path in there),
+    }
+    for what, is_there in found.items():
+        if not is_there:
             yield error(
                 f"does not mount {what}",
                 "install it again (helm upgrade or, without helm, deploy/default), or add the mount",
