@@ -1,7 +1,7 @@
 """`parley explain pod NAME`: why a pod waits, or why it is where it is."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -25,7 +25,7 @@ from parley.cli.output import AS_FAR_AS_READ, Format, Output, printed, tell_unre
 from parley.explain.errors import NothingToExplain
 from parley.explain.explaining import explain as explain_one
 from parley.explain.explaining import explain_in, explain_waiting, namespaces_of, read_pod
-from parley.explain.model import Explanation, wire
+from parley.explain.model import Explanation, timeless, wire
 from parley.explain.snapshot import Snapshot, read
 from parley.explain.text import console, show
 from parley.kube.client import Client
@@ -139,9 +139,9 @@ class _Printer:
 
     def print_if_new(self, explanations: list[Explanation], unread: Sequence[str]) -> None:
         """Unless nothing but the time is another one."""
-        timeless = [replace(one, now="") for one in explanations]
-        if timeless != self._before:
-            self._before = timeless
+        now = [timeless(one) for one in explanations]
+        if now != self._before:
+            self._before = now
             self.print(explanations, unread)
 
     def print(self, explanations: list[Explanation], unread: Sequence[str]) -> None:

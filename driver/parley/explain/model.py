@@ -1,12 +1,13 @@
 """An explanation as data: what `parley explain -o json` prints, in camelCase; see docs/explain.md."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
 from parley.api.wording import printable_lines
+from parley.explain.times import without_ages
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +106,22 @@ class Explanation:
 
 def readable(value: Any) -> Any:
     """The same value; its texts, at any depth, can be shown on a terminal."""
+    return _with_texts(value, printable_lines)
+
+
+def timeless(explanation: Explanation) -> Explanation:
+    """The same for two that differ in nothing but how much time has passed."""
+    found: Explanation = _with_texts(replace(explanation, now=""), without_ages)
+    return found
+
+
+def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return printable_lines(value)
+        return change(value)
     if isinstance(value, tuple):
-        return tuple(map(readable, value))
+        return tuple(_with_texts(one, change) for one in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: readable(getattr(value, f.name)) for f in fields(value)})
+        return replace(value, **{f.name: _with_texts(getattr(value, f.name), change) for f in fields(value)})
     return value
 
 

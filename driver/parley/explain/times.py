@@ -1,8 +1,10 @@
 """How long ago something was, as text. Pure."""
 
+import re
 from datetime import UTC, datetime
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
+_PASSING = re.compile(r"(?<=\bfor )\d+ (?:d|h|min|s)\b|\b\d+ (?:d|h|min|s)(?= ago\b)")
 
 
 def moment(text: str) -> datetime | None:
@@ -23,6 +25,11 @@ def ago(text: str, now: str) -> str:
     end = moment(now)
     seconds = seconds_since(text, end) if end is not None else None
     return span(seconds) if seconds is not None else ""
+
+
+def without_ages(text: str) -> str:
+    """The text without what changes by itself: for how long something has been so, or how long ago it was."""
+    return _PASSING.sub("", text)
 
 
 def span(seconds: float) -> str:

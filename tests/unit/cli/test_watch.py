@@ -22,6 +22,7 @@ from parley.cli.following import follow
 from parley.cli.get import _Chosen, _Printer
 from parley.cli.output import Output
 from parley.cli.views import WAITING
+from parley.explain.explaining import explain
 from parley.kube.client import Call, Client
 from parley.kube.errors import Unreachable
 from parley.simulate.virtual_time import run
@@ -94,6 +95,25 @@ def test_an_explanation_is_printed_again_when_it_is_another_one(capsys: pytest.C
     assert [pod["name"] for pod in items[-1]] == ["first", "second"]
     timeless = [[{**pod, "now": ""} for pod in pods] for pods in items]
     assert all(before != after for before, after in pairwise(timeless))
+
+
+def test_that_time_passes_is_no_other_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """It says how long ago pods in the way were made."""
+
+    async def story() -> None:
+        world = await a_world()
+        await world.add_pod("waits", "one")
+        await world.settle()
+        printer = ExplanationPrinter(Output.TEXT, "anywhere")
+        for _ in range(3):
+            printer.print_if_new([await explain(world.client, world.clock(), "default", "waits")], ())
+            await asyncio.sleep(100)
+        await world.stop()
+
+    run(story())
+    out = capsys.readouterr().out
+    assert out.count("Pod default/waits has been waiting") == 1
+    assert "is free when pod default/runs ends (holds gpu-0, created 2 min ago)" in out
 
 
 def test_what_may_not_be_read_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
