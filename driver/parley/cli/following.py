@@ -33,7 +33,8 @@ async def follow(client: Client, namespace: str, show: Callable[[Snapshot], Awai
                 typer.echo(f"may be old: {printable(trouble)}" if trouble else "up to date again", err=True)
             await show(world)
             try:
-                await asyncio.wait_for(snapshots.changed(revision), _ASK_AT_LEAST)
+                async with asyncio.timeout(_ASK_AT_LEAST):  # wait_for loses an end that comes with a change
+                    await snapshots.changed(revision)
             except TimeoutError:
                 pass  # nothing has changed
     finally:

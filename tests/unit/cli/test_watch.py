@@ -116,6 +116,20 @@ def test_that_time_passes_is_no_other_answer(capsys: pytest.CaptureFixture[str])
     assert "is free when pod default/runs ends (holds gpu-0, created 2 min ago)" in out
 
 
+def test_a_watch_that_is_ended_while_something_changes_ends() -> None:
+    async def story() -> None:
+        world = await a_world()
+        watch = asyncio.ensure_future(follow(world.server.client(), "default", lambda _: asyncio.sleep(0)))
+        await world.settle()
+        await world.add_node("b")
+        watch.cancel()
+        await asyncio.wait([watch], timeout=10)
+        assert watch.cancelled()
+        await world.stop()
+
+    run(story())
+
+
 def test_what_may_not_be_read_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     def refuse(call: Call) -> Exception | None:
         return forbidden(call) if call.resource == NODES else None
