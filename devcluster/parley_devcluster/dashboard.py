@@ -63,6 +63,7 @@ ROWS: Final = (
                 "max(parley_receipts_awaited)",
                 "open",
             ),
+            Panel("The oldest of these", "max(parley_receipts_oldest_seconds)", "age", "s"),
         ),
     ),
     Row(

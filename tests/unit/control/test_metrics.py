@@ -8,7 +8,7 @@ from tests.support.faults import FaultClient, kill_at
 
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
-from parley.control.ledger import Holding, Ledger
+from parley.control.ledger import Holding, Ledger, Phase, PreparedOn
 from parley.control.telemetry.measured import MeasuredClient, MeasuredDriver
 from parley.control.telemetry.metrics import Metrics, label
 from parley.kube.client import Conflict, NotFound, OutcomeUnknown
@@ -207,6 +207,23 @@ async def test_what_is_kept_anyway_is_read_when_it_is_asked_for(metrics: Metrics
     assert value(metrics, "parley_queue_keys", queue="pods", state="ready") == 1
     assert value(metrics, "parley_queue_keys", queue="pods", state="failing") == 1
     assert value(metrics, "parley_queue_retries_total", queue="pods") == 1
+
+
+def test_of_receipts_it_is_told_how_long_the_oldest_has_been_awaited(metrics: Metrics, clock: Clock) -> None:
+    """Where many claims end there are some at any time, and each may be there for a second."""
+    ledger = Ledger()
+    metrics.read_ledger(ledger)
+    held = holding("a", "workspace.parley.dev")
+    held.phase = Phase.LEAVING
+    ledger.add(held)
+    seen = []
+    owed: set[str]
+    for owed in ({"w"}, {"x"}, {"x", "y"}, {"x"}, set()):
+        held.owed = {PreparedOn(uid, "n1") for uid in owed}
+        seen.append((value(metrics, "parley_receipts_awaited"), value(metrics, "parley_receipts_oldest_seconds")))
+        clock.now += 30
+
+    assert seen == [(1, 0), (1, 0), (2, 30), (1, 60), (0, 0)]
 
 
 class FailFirst:

@@ -39,6 +39,7 @@ def every_figure() -> Iterable[Metric]:
     metrics.events_grouped.labels(reasons.NOTHING_VIABLE).inc()
     metrics.holdings.of(lambda: {("device",): 1})
     metrics.receipts_awaited.of(lambda: {(): 1})
+    metrics.receipts_oldest.of(lambda: {(): 1})
     metrics.queue_keys.of(lambda: {("pods", "ready"): 1})
     metrics.queue_retries.of(lambda: {("pods",): 1})
     metrics.cached_objects.of(lambda: {("pods",): 1})

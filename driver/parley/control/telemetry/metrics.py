@@ -7,7 +7,7 @@ is a `Reading`, looked up at each scrape. Labels are few: never the name of a po
 
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from parley.api.resources import Resource
-from parley.control.ledger import Ledger
+from parley.control.ledger import Ledger, PreparedOn
 from parley.kube import loop_lag
 from parley.kube.freshness import Outage
 from parley.kube.informer import Informer
@@ -191,6 +191,10 @@ class Metrics:
         self.receipts_awaited = self._gauge(
             "parley_receipts_awaited", "Confirmations by nodes that claims are waiting for."
         )
+        self.receipts_oldest = self._gauge(
+            "parley_receipts_oldest_seconds", "For how long the oldest of them has been awaited; 0 without any."
+        )
+        self._awaited: dict[PreparedOn, float] = {}
         self.holdings = self._gauge("parley_holdings", "Claims for which a driver holds something.", ["driver"])
         self.queue_keys = self._gauge(
             "parley_queue_keys", "Keys in the work queues, by state.", ["queue", "state"]
@@ -254,9 +258,14 @@ class Metrics:
     def read_ledger(self, ledger: Ledger) -> None:
         """Take the holdings from there, and what nodes owe for them."""
         self.holdings.of(lambda: Tally((holding.driver,) for holding in ledger))
-        self.receipts_awaited.of(
-            lambda: {(): sum(len(holding.owed) for holding in ledger if not holding.joinable)}
-        )
+        self.receipts_awaited.of(lambda: {(): len(_awaited(ledger))})
+        self.receipts_oldest.of(lambda: {(): self._longest_awaited(_awaited(ledger))})
+
+    def _longest_awaited(self, awaited: Iterable[PreparedOn]) -> float:
+        """Seconds since the first reading in which one of them was there that still is."""
+        now = self.monotonic()
+        self._awaited = {one: self._awaited.get(one, now) for one in awaited}
+        return now - min(self._awaited.values(), default=now)
 
     def read_queues(self, queues: Mapping[str, WorkQueue[Any]]) -> None:
         """Take the keys and retries of these queues, by name."""
@@ -281,6 +290,10 @@ class Metrics:
                 for cause, count in cache.interruptions.items()
             }
         )
+
+
+def _awaited(ledger: Ledger) -> list[PreparedOn]:
+    return [one for holding in ledger if not holding.joinable for one in holding.owed]
 
 
 def _seconds(outage: Outage | None) -> float:
