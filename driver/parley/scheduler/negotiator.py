@@ -30,6 +30,7 @@ from parley.scheduler.attempts import Attempt
 from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.claim_preemption import ClaimPreemption
 from parley.scheduler.claim_victims import Preemptor, may_take
+from parley.scheduler.elsewhere import allocated_elsewhere
 from parley.scheduler.placement import NotAllocated, Placement
 from parley.scheduler.pods import TURN_SECONDS, Pods, now
 from parley.scheduler.result import Result, Wait, wait
@@ -136,10 +137,7 @@ class Negotiator:
         inside = question(self._state, demand, search)
         answered = await self._sessions.advance(pod, demand, search.nodes, inside)
         if isinstance(answered, Failure):
-            pause = self._pods.attempt(pod).failures.begin(now())
-            await self._placement.release_all(pod)
-            await self._placement.failed(key, pod, answered.node, answered.message, answered.permanent)
-            return Requeue(pause)
+            return await self._failed(key, pod, answered)
         if isinstance(answered, Outcome):
             admitted = admit(
                 self._state, reference(pod), pending, self._pods.attempt(pod).begun
@@ -147,6 +145,18 @@ class Negotiator:
             if isinstance(admitted, Blocked):
                 return wait(admitted)
         return answered
+
+    async def _failed(self, key: Key, pod: Pod, failure: Failure) -> Requeue:
+        pause = self._pods.attempt(pod).failures.begin(now())
+        await self._placement.release_all(pod)
+        await self._placement.failed(key, pod, failure.node, failure.message, failure.permanent)
+        return Requeue(pause)
+
+    async def give_up_elsewhere(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
+        """If a standalone driver allocated elsewhere than on the selected node, all is given back, and the pod is
+        left alone for a growing pause."""
+        failure = allocated_elsewhere(pod, self._pods.known(reference(pod)), claims)
+        return await self._failed(key, pod, failure) if failure is not None else None
 
     def _offers(self, attempt: Attempt, pod: Pod, claims: Sequence[PodClaim], pending: Sequence[PodClaim]) -> bool:
         """Whether the scheduler gets to choose. Never for named claims: an offer can't serve two pods; nor without

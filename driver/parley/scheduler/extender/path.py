@@ -274,6 +274,8 @@ class ExtenderPath:
         if failing is not None and not pod.spec.node_name:
             await self._free(reference(pod))
             return await self._placement.fail(pod, failing.code, failing.message, unchanged=True)
+        if (failed := await self._negotiator.give_up_elsewhere(key, pod, claims)) is not None:
+            return failed
         if await self._unplaced(key, pod, claims):
             return AT_ONCE
         return await self._rejections.look(key, pod, claims)

@@ -95,6 +95,8 @@ class NativePath:
         if problem is not None:
             refused = await self._put_right(pod, [claim for claim in claims if claim.problem is None])
             return refused or await self._stuck(pod, problem)
+        if (failed := await self._negotiator.give_up_elsewhere(key, pod, claims)) is not None:
+            return failed
         step = next_step((claim.state(pod) for claim in claims), bound=bool(pod.spec.node_name))
         match step:
             case Step.NOTHING if stale := [c for c in claims if c.claim and c.state(pod) is ClaimState.STALE]:

@@ -1,0 +1,34 @@
+"""What standalone drivers allocated elsewhere than on the node that was selected for a pod: as good as a failure.
+
+Such a claim may be where the pod can't go, or its other claims are not. To go on with it would end in giving all
+of it back, and asking again at once, for ever.
+"""
+
+from collections.abc import Sequence
+
+from parley.api.builtin import Pod
+from parley.control.claims.podclaims import PodClaim
+from parley.control.ledger import Holding
+from parley.negotiation.nowhere import where
+from parley.scheduler.attempts import Attempt
+from parley.scheduler.standalone import Failure
+
+
+def allocated_elsewhere(pod: Pod, attempt: Attempt | None, claims: Sequence[PodClaim]) -> Failure | None:
+    """The failure on the selected node, if one of the claims that standalone drivers were to allocate there can't
+    be used on it."""
+    session = attempt.standalone.session if attempt is not None else None
+    if attempt is None or session is None or session.selection is None:
+        return None
+    node, asked = session.selection.node, {claim.entry for claim in attempt.standalone.claims}
+    holdings = [claim.holding for claim in claims if claim.entry in asked and claim.holding is not None]
+    strays = [held for held in holdings if held.standalone and not _is_there(held, node, pod)]
+    if not strays:
+        return None
+    causes = "; ".join(f"driver {held.driver}: claim {held.path} is {where(held.nodes)}" for held in strays)
+    return Failure(node, f"could not allocate on node {node}: {causes}", ())
+
+
+def _is_there(holding: Holding, node: str, pod: Pod) -> bool:
+    """Whether the claim can be used on the node. A node that loses labels keeps the pods that are bound to it."""
+    return holding.may_run_on(node) if pod.spec.node_name else holding.reaches(node)
