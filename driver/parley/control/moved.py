@@ -9,13 +9,14 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from parley.api.builtin import BuiltinClaim
+from parley.api.names import GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
 from parley.api.wording import counted, listed
 from parley.control.caches.cluster import ClusterCache
 from parley.control.ledger import Ledger
 from parley.control.objects.mirror import counted as allocated
 from parley.control.objects.mirror import driver_of, owner_pod
-from parley.control.objects.standin import is_stand_in
 from parley.kube.cache import Key
+from parley.sdk import PodReference
 
 _MOST = 3
 """So many of the claims are named in a message."""
@@ -43,11 +44,16 @@ class MovedClaims:
         return self._forget(old.metadata.uid)
 
     def _is_unknown(self, mirror: BuiltinClaim) -> bool:
-        driver, meta = allocator(mirror), mirror.metadata
-        if not driver or driver in self._here or owner_pod(mirror) is None or allocated(mirror, driver) is None:
+        driver, pod = allocator(mirror), owner_pod(mirror)
+        if not driver or driver in self._here or pod is None or allocated(mirror, driver) is None:
             return False
-        record = self._cluster.claim((meta.namespace, meta.name))
-        return self._ledger.get(meta.uid) is None and (record is None or not is_stand_in(record))
+        return self._ledger.get(mirror.metadata.uid) is None and not self._has_stand_in(mirror, pod)
+
+    def _has_stand_in(self, mirror: BuiltinClaim, pod: PodReference) -> bool:
+        """Whether the driver has a record of it. That has the name of an earlier built-in claim, if somebody
+        deleted that and it was recreated."""
+        entry = mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
+        return any(one.metadata.labels.get(GENERATED_LABEL) == entry for one in self._cluster.stand_ins(pod))
 
     def _forget(self, uid: str) -> str:
         driver = self._driver_of.pop(uid, "")

@@ -10,7 +10,7 @@ import pytest
 from tests.support.conditions import condition
 
 from parley.api.names import driver_finalizer
-from parley.api.resources import CLAIMS, CLASSES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.sdk.standalone import StandaloneDriver
@@ -107,6 +107,33 @@ def test_what_it_allocates_alone_keeps_nobody_from_it_after_a_restart(play: Play
             await world.add_pod("two", "t")
             await asyncio.sleep(60)
             assert [name for name in ("one", "two") if await world.node_of(name)] == ["one", "two"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_built_in_claim_that_is_recreated_keeps_nobody_from_it(play: Play, *, restarted: bool) -> None:
+    async def scenario(world: World) -> None:
+        await has_pool(world, 2)
+        world.start_parley(drivers=[])
+        async with alone(world) as tokens:
+            await world.add_pod("one", "t")
+            await asyncio.sleep(60)
+            (mirror,) = await world.mirrors()
+            await world.client.delete(BUILTIN_CLAIMS, mirror.metadata.name, "default")
+            await asyncio.sleep(120)
+            (again,) = await world.mirrors()
+            assert again.metadata.uid != mirror.metadata.uid
+            assert again.status.allocation is not None
+            if restarted:
+                await world.crash()
+                world.start_parley(drivers=[])
+            await world.add_pod("two", "t")
+            await asyncio.sleep(60)
+            assert [name for name in ("one", "two") if await world.node_of(name)] == ["one", "two"]
+            (ready,) = (await world.client.get(CLASSES, "pool")).status.conditions
+            assert ready.status == "True"
+            assert len(tokens._held) == 2
 
     play(scenario)
 
