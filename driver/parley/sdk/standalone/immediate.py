@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NoReturn
 
 from parley.api import reasons
 from parley.api.models import ResourceClaim, ResourceClass
@@ -18,7 +19,7 @@ from parley.negotiation.answers import by_reason, refusals, viable_for_all
 from parley.negotiation.nowhere import nowhere
 from parley.negotiation.selection import ranked, spread
 from parley.negotiation.waiting import Topic, WaitingLines
-from parley.sdk.checks import BadParameters
+from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.immediate import FailedNodes, NodeRule, is_pending, unknown_holdings
 from parley.sdk.referenced import NotRead
@@ -121,6 +122,8 @@ class ImmediateAllocations:
             why = ("" if error.transient else error.code, str(error))
             await self._wait(ref, (ref.uid, error.topic), changes, *why, topic=error.topic)
             return
+        except DriverFault as fault:
+            await self._again(ref, reasons.DRIVER_FAILED, str(fault))
         nodes = [*begun_on, *(node for node in viable if node not in begun_on)]
         if nodes:
             await self._try(operation, question, nodes, failed)
@@ -189,9 +192,13 @@ class ImmediateAllocations:
                 failed.add(node, str(failure), permanent=failure.permanent)
             if operation.stop.is_set():
                 return
-        (ref,), message = operation.refs, by_reason(failures)
+        (ref,) = operation.refs
+        await self._again(ref, reasons.ALLOCATION_FAILED, by_reason(failures))
+
+    async def _again(self, ref: ClaimRef, code: str, message: str) -> NoReturn:
+        """It failed, and is tried again after a pause; others need not wait for that."""
         self._leave_line(ref.key)
-        await self._set_refusal(ref, reasons.ALLOCATION_FAILED, message)
+        await self._set_refusal(ref, code, message)
         raise Retry(message)
 
     async def _wait(

@@ -1,5 +1,6 @@
 """A standalone driver that raises: its answer says so, and the program goes on."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -70,6 +71,43 @@ def test_a_failure_is_the_answer_until_the_driver_works_again(play: Play, array:
         driver.failing.clear()
         await world.settle(quiet=200.0)
         assert (await world.answer("pod")).viable_nodes == ("a", "b")
+
+    play(scenario)
+
+
+class Fussy(ShelfDriver):
+    """Raises when it is asked about the claim of one UID."""
+
+    refused = ""
+
+    def viable(self, request: Any, nodes: Sequence[str]) -> Mapping[str, Answer]:
+        if request.claims[0].uid == self.refused:
+            raise KeyError("viable")
+        return super().viable(request, nodes)
+
+
+def test_an_immediate_claim_says_that_its_driver_failed_and_others_go_on(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 0)
+        await world.add_class()
+        driver = Fussy()
+        world.start(driver)
+        for claim in ("first", "second"):
+            await world.add_claim(claim, mode="Immediate")
+            await world.settle()
+        driver.refused = (await world.claim("first")).metadata.uid
+        await world.set_disks("a", 2)
+        await asyncio.sleep(300)
+
+        assert await world.node_of("second") == "a"
+        assert await world.node_of("first") == ""
+        (shown,) = [one for one in (await world.claim("first")).status.conditions if one.type == "Allocated"]
+        assert shown.reason == "DriverFailed"
+        assert shown.message == f"driver {DRIVER} failed in viable: KeyError: 'viable'"
+
+        driver.refused = ""
+        await asyncio.sleep(100)
+        assert await world.node_of("first") == "a"
 
     play(scenario)
 
