@@ -4,6 +4,7 @@ The controller follows them for drivers in its own process (`parley.control.imme
 its own claims (`parley.sdk.standalone.immediate`). No driver is asked here, and nothing is allocated.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from parley.api import reasons
@@ -30,12 +31,17 @@ def no_pod(namespace: str) -> PodReference:
     return PodReference(namespace, "", "")
 
 
-def unknown_holdings(class_: ResourceClass) -> str:
-    """Why a standalone driver may not know of all that the class's claims hold; "" if it does.
+def unknown_holdings(classes: Iterable[ResourceClass]) -> str:
+    """Why a standalone driver, whose classes these are, may not know of all that claims hold; "" if it does.
 
-    What it allocated in the controller is not in its records. The condition `Ready` of the class says whether it
-    ran there until now, and then whether pods still use what it allocated (`parley.control.moved`).
+    What it allocated in the controller is not in its records. The condition `Ready` of its classes says whether it
+    ran there until now, and then whether pods still use what it allocated (`parley.control.moved`). One of a class
+    that the controller has not looked at says nothing: what another class's claims hold may be the same devices.
     """
+    return next(filter(None, map(_unknown_holdings, classes)), "")
+
+
+def _unknown_holdings(class_: ResourceClass) -> str:
     found = next((c for c in class_.status.conditions if c.type == reasons.READY), None)
     if found is not None and found.reason == reasons.DRIVER_MOVED:
         return found.message

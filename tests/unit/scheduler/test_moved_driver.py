@@ -13,6 +13,7 @@ from parley.api.names import driver_finalizer
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
+from parley.sdk import Driver
 from parley.sdk.standalone import StandaloneDriver
 
 if TYPE_CHECKING:
@@ -28,16 +29,23 @@ PODS = ("one", "two", "three")
 
 
 @asynccontextmanager
-async def alone(world: World) -> AsyncIterator[TokensDriver]:
-    """The driver, as it runs standalone."""
-    tokens = TokensDriver()
-    running = asyncio.create_task(StandaloneDriver(world.server.client(), tokens, world.clock).run())
+async def outside(world: World, driver: Driver[Any, Any]) -> AsyncIterator[None]:
+    """The driver runs standalone."""
+    running = asyncio.create_task(StandaloneDriver(world.server.client(), driver, world.clock).run())
     try:
-        yield tokens
+        yield
     finally:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
+
+
+@asynccontextmanager
+async def alone(world: World) -> AsyncIterator[TokensDriver]:
+    """The tokens' driver, as it runs standalone."""
+    tokens = TokensDriver()
+    async with outside(world, tokens):
+        yield tokens
 
 
 async def has_pool(world: World, tokens: int) -> None:
@@ -175,6 +183,34 @@ def test_it_allocates_no_immediate_claim_until_what_it_allocated_there_has_ended
                 await world.delete_pod(pod)
             await asyncio.sleep(60)
             assert condition(await world.claim("licence"), "Allocated").status == "True"
+
+    play(scenario)
+
+
+def test_neither_does_it_allocate_one_of_a_class_that_the_controller_has_not_looked_at(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(drivers=[DeviceDriver()])
+        await world.add_pod("p", "one")
+        await asyncio.sleep(30)
+        assert await world.node_of("p") == "a"
+        await world.crash()
+        async with outside(world, DeviceDriver()):
+            await world.add_class("new")
+            await world.add_claim("mine", "new", mode="Immediate")
+            await asyncio.sleep(30)
+            assert (await world.claim("mine")).status.allocation is None
+            world.start_parley(drivers=[])
+            await asyncio.sleep(60)
+            allocated = condition(await world.claim("mine"), "Allocated")
+            assert (allocated.status, allocated.reason) == ("False", "DriverMoved")
+            assert set((await world.devices()).values()) == {1}
+
+            await world.delete_pod("p")
+            await asyncio.sleep(60)
+            assert condition(await world.claim("mine"), "Allocated").status == "True"
 
     play(scenario)
 

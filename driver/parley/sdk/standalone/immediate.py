@@ -104,8 +104,8 @@ class ImmediateAllocations:
         class_ = self._deps.informers.class_of(claim) if claim is not None else None
         if claim is None or class_ is None or claim.metadata.uid != ref.uid:
             return
-        if message := unknown_holdings(class_):
-            moved = (reasons.DRIVER_MOVED, class_.metadata.name)
+        if message := unknown_holdings(self._deps.informers.own_classes()):
+            moved = (reasons.DRIVER_MOVED,)
             await self._wait(ref, moved, changes, reasons.DRIVER_MOVED, message)
             return
         since = self._begun.setdefault(ref.key, asyncio.get_running_loop().time())

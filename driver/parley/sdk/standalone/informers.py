@@ -90,6 +90,10 @@ class Informers:
     def class_of(self, claim: ResourceClaim) -> ResourceClass | None:
         return self._classes.get("", claim.spec.resource_class_name)
 
+    def own_classes(self) -> list[ResourceClass]:
+        """Those that are this driver's."""
+        return [class_ for class_ in self._classes.values() if class_.driver_name == self.driver]
+
     def node(self, name: str) -> Node | None:
         return self._nodes.get("", name)
 
