@@ -58,6 +58,8 @@ class ImmediateAllocations:
         self._waiting: set[Key] = set()
         """Those in line that nothing is done for before their turn comes."""
         self._changes = 0
+        self._uids: dict[Key, str] = {}
+        """Of the claims that all this is about: another one may have the name by the next look."""
         self._failed: dict[Key, FailedNodes] = {}
         self._begun: dict[Key, float] = {}
         """When each claim was first tried, by the event loop's clock."""
@@ -84,6 +86,7 @@ class ImmediateAllocations:
 
     def forget(self, key: Key) -> None:
         """The claim is not to be allocated (any more): forget it."""
+        self._uids.pop(key, None)
         self._failed.pop(key, None)
         self._begun.pop(key, None)
         self._leave_line(key)
@@ -95,6 +98,9 @@ class ImmediateAllocations:
 
     def sync(self, key: Key, claim: ResourceClaim) -> None:
         """Begin to allocate the claim, unless it waits for a change. No operation about it is under way."""
+        if self._uids.get(key) != claim.metadata.uid:
+            self.forget(key)
+            self._uids[key] = claim.metadata.uid
         if key not in self._waiting:
             self._deps.operations.start(Operation([ClaimRef(key, claim.metadata.uid)]), self._allocate)
 
@@ -197,7 +203,8 @@ class ImmediateAllocations:
 
     async def _again(self, ref: ClaimRef, code: str, message: str) -> NoReturn:
         """It failed, and is tried again after a pause; others need not wait for that."""
-        self._leave_line(ref.key)
+        if self._is_current(ref):
+            self._leave_line(ref.key)
         await self._set_refusal(ref, code, message)
         raise Retry(message)
 
@@ -205,6 +212,8 @@ class ImmediateAllocations:
         self, ref: ClaimRef, line: Hashable, changes: int, code: str, message: str, topic: Topic | None = None
     ) -> None:
         """Until something changed, or the object of that topic was read. Without a code nobody need know."""
+        if not self._is_current(ref):
+            return
         following = self._lines.wait(ref.key, line, [_CHANGE] if topic is None else [_CHANGE, topic])
         self._waiting.add(ref.key)
         if following is not None:
@@ -213,6 +222,10 @@ class ImmediateAllocations:
             self._requeue(ref.key)
         if code:
             await self._set_refusal(ref, code, message)
+
+    def _is_current(self, ref: ClaimRef) -> bool:
+        """Whether no other claim has the name by now."""
+        return self._uids.get(ref.key) == ref.uid
 
     async def _set_refusal(self, ref: ClaimRef, code: str, message: str) -> None:
         try:

@@ -1,7 +1,7 @@
 """Immediate claims: allocated at once, on a node of the driver's choice, without any pod."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, ClassVar
 
 import pytest
@@ -11,6 +11,7 @@ from tests.unit.sdk.standalone.world import DRIVER, NAMESPACE, Array, ArrayDrive
 from parley.api.meta import Condition
 from parley.api.names import driver_annotation, driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, NODES
+from parley.kube.client import Call, OutcomeUnknown, RawEvent
 from parley.sdk import PermanentError
 
 Play = Callable[[Callable[[World], Any]], None]
@@ -333,6 +334,45 @@ def test_claims_of_other_drivers_classes_are_left_alone(play: Play) -> None:
         await world.settle()
 
         assert (await world.claim("gpu")).metadata.finalizers == ()
+
+    play(scenario)
+
+
+class CutOff(FaultClient):
+    """Reads nothing while it is `down`."""
+
+    down = False
+
+    async def request(self, call: Call) -> bytes:
+        if self.down and not call.writes:
+            raise OutcomeUnknown("cut off")
+        return await super().request(call)
+
+    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
+        async for event in super().stream(call):
+            if self.down:
+                raise OutcomeUnknown("cut off")
+            yield event
+
+
+def test_another_claim_of_the_name_does_not_wait_for_what_the_former_one_lacked(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 1)
+        await world.add_class()
+        client = CutOff(world.server.client())
+        world.start(ShelfDriver(), client)
+        await world.add_claim("disk", mode="Immediate", size=3)
+        await world.settle()
+        assert (await condition(world, "disk")).reason == "NothingViable"
+        client.down = True  # the end of one and the beginning of the other are seen at the same time
+        await world.delete("disk")
+        await asyncio.sleep(3)
+        await world.add_claim("disk", mode="Immediate", size=1)
+        await asyncio.sleep(3)
+        client.down = False
+        await asyncio.sleep(300)
+
+        assert await world.node_of("disk") == "a"
 
     play(scenario)
 
