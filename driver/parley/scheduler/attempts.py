@@ -1,7 +1,7 @@
 """What is remembered of an unbound pod between two reconciliations. Lost with the process, at no harm: the next
 leader finds out again which nodes the scheduler refuses."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -114,18 +114,17 @@ class Attempt:
     """What is remembered of one unbound pod: its place in lines, nodes that were tried, pauses.
 
     `place` is where it stands in lines, by priority and the first look at each pod, which was at the time `begun`.
-    `refused` are nodes that the scheduler refused lately; `excluded` those where a
-    driver will never allocate, with its message; `left` those that the pod had to leave, to be avoided. `offered`
-    are the nodes that the scheduler may choose from now, `made_room` the one that it was offered again because it
-    evicted pods there for this one; since `reserved_since` it has reserved them and names none. Once it refused a
-    node it gets to choose wherever it can (`exact`). Since `complete_since` the pod has all its claims; `unplaced`
-    is how often they were taken back because it was not bound, `gave_way` how often it gave way to others in a
-    row; `tried`: its scheduler tries it though a claim that it needs is in use; until `turn_kept_until` others
-    give way to it while its parameters are read. What others gave up for it on a node is kept for it until `kept`.
-    It pauses after `refusals` of everything
-    that was offered, `failures` to allocate, `evictions` of others for it, and `creations` of claims for it;
-    without a pause after failures two pods could wake each other for ever by what each releases. Times are on
-    the event loop's clock.
+    `refused` are nodes that the scheduler refused lately; `excluded` those where a driver will never allocate,
+    with its message, as long as the classes `excluded_by` are as they were; `left` those that the pod had to
+    leave, to be avoided. `offered` are the nodes that the scheduler may choose from now, `made_room` the one that
+    it was offered again because it evicted pods there for this one; since `reserved_since` it has reserved them
+    and names none. Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the
+    pod has all its claims; `unplaced` is how often they were taken back because it was not bound, `gave_way` how
+    often it gave way to others in a row; `tried`: its scheduler tries it though a claim that it needs is in use;
+    until `turn_kept_until` others give way to it while its parameters are read. What others gave up for it on a
+    node is kept for it until `kept`. It pauses after `refusals` of everything that was offered, `failures` to
+    allocate, `evictions` of others for it, and `creations` of claims for it; without a pause after failures two
+    pods could wake each other for ever by what each releases. Times are on the event loop's clock.
     """
 
     place: Place
@@ -137,6 +136,7 @@ class Attempt:
     refused: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     excluded: dict[str, str] = field(default_factory=dict)
+    excluded_by: set[str] = field(default_factory=set)
     offered: tuple[str, ...] = ()
     made_room: str = ""
     exact: bool = False
@@ -151,6 +151,17 @@ class Attempt:
     failures: Pauses = field(default_factory=lambda: Pauses(FAILURES))
     evictions: Pauses = field(default_factory=lambda: Pauses(EVICTIONS))
     creations: Pauses = field(default_factory=lambda: Pauses(CREATIONS))
+
+    def exclude(self, node: str, message: str, classes: Iterable[str]) -> None:
+        """Drivers of these classes will never allocate on the node."""
+        self.excluded[node] = message
+        self.excluded_by.update(classes)
+
+    def class_changed(self, name: str) -> None:
+        """What a driver said about nodes was about the class as it was."""
+        if name in self.excluded_by:
+            self.excluded.clear()
+            self.excluded_by.clear()
 
     def refuse(self, *nodes: str) -> None:
         """The scheduler did not place the pod on these nodes; it gets to choose from now on."""

@@ -95,7 +95,7 @@ class Placement:
         attempt.left.add(node)
         self._pods.leave_line(key)
         if permanent:
-            attempt.excluded[node] = message
+            attempt.exclude(node, message, (claim.class_name for claim in permanent))
         if any(c.class_ is not None and c.class_.on_permanent_error == "FailPod" for c in permanent):
             return await self.fail(pod, reasons.PERMANENTLY_FAILED, message)
         reporter, code = self._pods.reporter, reasons.ALLOCATION_FAILED

@@ -92,6 +92,9 @@ class Pods:
         The others are looked at later: what is reported about their nodes may have changed.
         """
         self._revisions.changed(topic)
+        if topic[0] == "class":
+            for attempt in self._attempts.values():  # also of those that pause, and wait in no line
+                attempt.class_changed(topic[1])
         helped, others = self._lines.sort_out(topic, nodes)
         for key in others:
             self._queue.add_after(key, UP_TO_DATE_SECONDS)
@@ -153,11 +156,9 @@ class Pods:
         return self._revisions.latest
 
     def _reconsider(self, attempt: Attempt, topic: Topic) -> None:
-        """The scheduler may judge changed nodes differently, and a driver those of a class that was changed."""
+        """The scheduler may judge changed nodes differently, and nodes for a class that was changed."""
         if topic == NODES or topic[0] == "class":
             attempt.begin_again()
-        if topic[0] == "class":
-            attempt.excluded.clear()
 
     def line_up(self, key: Key, line: Hashable, topics: Sequence[Topic], helps: Helps | None = None) -> None:
         """The pod waits with those that wait for the same, which is for the same reason and the same changes."""

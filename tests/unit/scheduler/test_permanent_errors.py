@@ -105,6 +105,23 @@ def test_a_changed_class_gives_excluded_nodes_another_chance(play: Any) -> None:
     play(scenario)
 
 
+def test_a_class_that_is_changed_while_the_pod_is_left_alone_does_so_too(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, "a")
+        behaviour.trouble = failing(RuntimeError("busy"))
+        await world.add_pod("p", "shelf")
+        await asyncio.sleep(60)
+        behaviour.trouble = failing(BROKEN)
+        await asyncio.sleep(60)
+        assert (await world.scheduling("p")).status.message == FAILED.format("a")
+        behaviour.trouble = failing(BROKEN, "none")
+        await world.client.patch(CLASSES, "shelf", {"parameters": {"times": 2}})
+        await asyncio.sleep(600)
+        assert await world.node_of("p") == "a"
+
+    play(scenario)
+
+
 def test_the_scheduler_chooses_again_without_the_excluded_node(play: Any) -> None:
     async def scenario(world: World) -> None:
         behaviour = await begin(world, "a", "b", placement="Exact")
