@@ -23,16 +23,16 @@ class ClaimsOnDemand:
 
     async def create(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         """Create what the pod's claims lack; returns whether that was tried now. Raises what a client raises."""
-        bodies = [claim.to_create for claim in claims if claim.to_create is not None]
-        if not bodies or pod.spec.scheduling_gates:
+        wanted = {claim.to_create.claim: claim.to_create for claim in claims if claim.to_create is not None}
+        if not wanted or pod.spec.scheduling_gates:
             return False
         attempt = self._pods.attempt(pod)
         if attempt.creations.left(now()):
             return False
         attempt.creations.begin(now())
-        for body in bodies:
+        for demand in wanted.values():
             try:
-                await self._client.create(CLAIMS, body, pod.metadata.namespace)
+                await self._client.create(CLAIMS, demand.body(), pod.metadata.namespace)
             except AlreadyExists:
                 pass  # another pod's, or a user's, and not in the cache yet; its arrival wakes the pod
         return True

@@ -86,7 +86,7 @@ def _missing(cluster: ClusterCache, pod: Pod, entry: PodResourceClaim, key: Key)
         return PodClaim(entry.name, key[1], problem=Problem(reasons.CLAIM_NOT_MADE, demand.fault, topics))
     message = f"claim {key[0]}/{key[1]} is being created from template {key[0]}/{demand.template}"
     soon = Problem(reasons.CLAIM_NOT_FOUND, message, topics, transient=True)
-    return PodClaim(entry.name, key[1], problem=soon, to_create=demand.body)
+    return PodClaim(entry.name, key[1], problem=soon, to_create=demand)
 
 
 def _create_one(what: str, kind: str) -> str:

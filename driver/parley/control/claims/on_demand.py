@@ -29,12 +29,22 @@ _NAME = re.compile(SUBDOMAIN)
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """A claim that the template makes for the pod: its manifest is `body`, unless a `fault` of the pod is in the
-    way."""
+    """A claim that the template makes for the pod, unless a `fault` of the pod is in the way. Its manifest is only
+    made when it is to be created: parameters may be large, and a pod may name hundreds of such claims."""
 
-    template: str
-    fault: str
-    body: Mapping[str, Any]
+    source: ResourceClaimTemplate
+    pod: Pod
+    claim: str
+    fault: str = ""
+
+    @property
+    def template(self) -> str:
+        """The template's name."""
+        return self.source.metadata.name
+
+    def body(self) -> Mapping[str, Any]:
+        """The claim's manifest."""
+        return _manifest(self.source, _shared_by(self.source), self.pod, self.claim)
 
 
 def shared_topic(namespace: str) -> Topic:
@@ -47,9 +57,27 @@ def on_demand(template: Callable[[Key], ResourceClaimTemplate | None], pod: Pod,
 
     Of several the one with the longest name does; it is at fault only if all are.
     """
-    found = (template((pod.metadata.namespace, name)) for name in _prefixes(claim))
-    judged = [_judged(one, one.spec.shared_by, pod, claim) for one in found if one and one.spec.shared_by]
-    return next((one for one in judged if not one.fault), judged[0] if judged else None)
+    namespace, first = pod.metadata.namespace, None
+    for name in _prefixes(claim):
+        found = template((namespace, name))
+        if found is None or found.spec.shared_by is None:
+            continue
+        if _may_make(found, pod, claim) and not _fault(found, pod, claim):
+            return OnDemand(found, pod, claim)
+        first = first or found
+    return OnDemand(first, pod, claim, _fault(first, pod, claim)) if first is not None else None
+
+
+def _may_make(template: ResourceClaimTemplate, pod: Pod, claim: str) -> bool:
+    """Whether the claim's name ends with the pod's label. Looked at first: a hundred templates may come into
+    question for each of a pod's claims."""
+    value = pod.metadata.labels.get(_shared_by(template).pod_label)
+    return bool(value) and len(claim) == len(template.metadata.name) + 1 + len(value or "")
+
+
+def _shared_by(template: ResourceClaimTemplate) -> SharedBy:
+    assert template.spec.shared_by is not None
+    return template.spec.shared_by
 
 
 def _prefixes(claim: str) -> Iterable[str]:
@@ -57,10 +85,10 @@ def _prefixes(claim: str) -> Iterable[str]:
     return [claim[:i] for i in range(len(claim) - 1, 0, -1) if claim[i] == "-"]
 
 
-def _judged(template: ResourceClaimTemplate, shared: SharedBy, pod: Pod, claim: str) -> OnDemand:
-    name = template.metadata.name
-    fault = _unlabelled(name, shared, pod, claim) or _unowned(name, shared, pod, claim)
-    return OnDemand(name, fault, {} if fault else _manifest(template, shared, pod, claim))
+def _fault(template: ResourceClaimTemplate, pod: Pod, claim: str) -> str:
+    """Why the template makes no claim of that name for the pod, "" if it does."""
+    name, shared = template.metadata.name, _shared_by(template)
+    return _unlabelled(name, shared, pod, claim) or _unowned(name, shared, pod, claim)
 
 
 def _unlabelled(template: str, shared: SharedBy, pod: Pod, claim: str) -> str:

@@ -3,14 +3,14 @@
 `gathering` finds out, `negotiation` decides by it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATED
 from parley.control.caches.own_writes import OwnWrites
+from parley.control.claims.on_demand import OnDemand
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import (
     ClassRequest,
@@ -55,7 +55,7 @@ class PodClaim:
     `claim` is the Parley claim of a named one. `standalone` is set if a standalone driver is to allocate: it
     writes into `written`, the named claim or the stand-in of a generated one. `own_writes` knows whether the
     mirror is older than our latest write of it. `subject` is what the user wrote if that is a template, as
-    messages name it. `to_create` is the manifest of a named claim that does not exist and that a template makes.
+    messages name it. `to_create` is a named claim that does not exist and that a template makes.
     """
 
     entry: str
@@ -70,7 +70,7 @@ class PodClaim:
     problem: Problem | None = None
     own_writes: OwnWrites = field(default_factory=OwnWrites)
     subject: str = ""
-    to_create: Mapping[str, Any] | None = None
+    to_create: OnDemand | None = None
 
     @property
     def uid(self) -> str:
