@@ -1,14 +1,16 @@
 """What devices there are by the ResourceSlices of nodes, in whatever order they come; and only a node's own."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
+from tests.support.effort import calls
 
 from parley.api.builtin import DeviceCapacity, ObjectMeta, Pool, ResourceSlice, ResourceSliceSpec, SliceDevice
-from parley.drivers.device.inventory import Inventory
+from parley.drivers.device.inventory import MOST_DEVICES, Inventory
 from parley.sdk import Device
 
 DRIVER = "device.parley.dev"
@@ -72,6 +74,36 @@ def test_a_slice_that_moves_to_another_node_leaves_the_first() -> None:
     foreign = slice_of("s", "b", "gpu-0", driver="other.example.com")
     assert inventory.publish(there, foreign) == ("b",)
     assert inventory.nodes() == ()
+
+
+def test_what_a_slice_costs_does_not_grow_with_those_that_its_node_has() -> None:
+    """Whoever has a node plugin's token may make thousands."""
+    inventory = Inventory(DRIVER)
+    slices = [slice_of(f"s{n:02}", "a", *(f"gpu-{n}-{m}" for m in range(128))) for n in range(32)]
+
+    def publish(some: Sequence[ResourceSlice]) -> None:
+        for one in some:
+            inventory.publish(None, one)
+            assert inventory.kinds("a")
+
+    first = calls(lambda: publish(slices[:4]))
+    publish(slices[4:-4])
+    assert calls(lambda: publish(slices[-4:])) < 2 * first
+    assert len(names(inventory, "a")) == 32 * 128
+
+
+def test_of_a_node_that_publishes_very_many_devices_the_first_count() -> None:
+    inventory = Inventory(DRIVER)
+    with capture_logs() as logs:
+        for n in reversed(range(40)):
+            inventory.publish(None, slice_of(f"s{n:02}", "a", *(f"gpu-{n}-{m}" for m in range(128))))
+            assert inventory.kinds("a")
+    assert len(names(inventory, "a")) == MOST_DEVICES == 32 * 128
+    assert "a/gpu-31-127" in names(inventory, "a")
+    assert "a/gpu-32-0" not in names(inventory, "a")
+    assert [entry["event"] for entry in logs] == ["a node publishes too many devices: only the first count"]
+    inventory.publish(None, slice_of("new", "a", "gpu", generation=2))
+    assert names(inventory, "a") == ["a/gpu"]
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,15 @@ generation of a pool counts, as in Kubernetes. What a claim holds stays counted 
 published.
 
 A node may publish what it has itself, and nothing about others: a slice of another pool than its node's is
-ignored, and logged. So a device's pool is the node where it is.
+ignored, and logged. So a device's pool is the node where it is. Of a node that publishes more than `MOST_DEVICES`
+the first count, by the slices' names: each change costs what the node has, and Kubernetes limits only how many a
+slice has.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -23,14 +26,51 @@ from parley.sdk import Device
 
 log = structlog.get_logger(__name__)
 
+MOST_DEVICES: Final = 4096
+"""Of one node: 32 slices of the largest size."""
+
+
+class _Published(NamedTuple):
+    """What one slice says."""
+
+    generation: int
+    kinds: Mapping[Device, DeviceKind]
+
 
 @dataclass(slots=True)
 class _Node:
-    """One node's slices by name, its devices, and a cache of what is free."""
+    """One node's slices by name, its devices once they are asked for, and a cache of what is free."""
 
-    slices: dict[str, ResourceSlice] = field(default_factory=dict)
-    kinds: dict[Device, DeviceKind] = field(default_factory=dict)
+    name: str
+    slices: dict[str, _Published] = field(default_factory=dict)
+    known: Mapping[Device, DeviceKind] | None = None
     stock: Stock | None = None
+    too_many: bool = False
+    """Whether there are more than count."""
+
+    @property
+    def kinds(self) -> Mapping[Device, DeviceKind]:
+        """The devices, those of the newest generation alone."""
+        if self.known is None:
+            self.known = self._merged()
+        return self.known
+
+    def _merged(self) -> dict[Device, DeviceKind]:
+        newest = max((slice_.generation for slice_ in self.slices.values()), default=0)
+        current = (name for name, slice_ in self.slices.items() if slice_.generation == newest)
+        found: dict[Device, DeviceKind] = {}
+        told, self.too_many = self.too_many, False
+        for name in sorted(current):
+            more = self.slices[name].kinds
+            if len(found) + len(more) > MOST_DEVICES:
+                self.too_many = True
+                break
+            found.update(more)
+        if self.too_many and not told:
+            log.warning(
+                "a node publishes too many devices: only the first count", node=self.name, most=MOST_DEVICES
+            )
+        return found
 
 
 class Inventory:
@@ -54,10 +94,10 @@ class Inventory:
                 touched[node] = None
         if new is not None and self._counts(new):
             self._node_of[new.metadata.name] = node = new.spec.node_name
-            self._nodes.setdefault(node, _Node()).slices[new.metadata.name] = new
+            self._nodes.setdefault(node, _Node(node)).slices[new.metadata.name] = _published(new)
             touched[node] = None
         for node in touched:
-            self._rebuild(node)
+            self._changed(node)
         return tuple(touched)
 
     def _counts(self, slice_: ResourceSlice) -> bool:
@@ -76,16 +116,9 @@ class Inventory:
         )
         return False
 
-    def _rebuild(self, name: str) -> None:
+    def _changed(self, name: str) -> None:
         node = self._nodes[name]
-        newest = max((slice_.spec.pool.generation for slice_ in node.slices.values()), default=0)
-        node.kinds = {
-            Device(name, device.name): _kind(device)
-            for _, slice_ in sorted(node.slices.items())
-            if slice_.spec.pool.generation == newest
-            for device in slice_.spec.devices
-        }
-        node.stock = None
+        node.known = node.stock = None
         self.fullness.changed(name)
         if not node.slices:
             del self._nodes[name]
@@ -154,6 +187,11 @@ class Inventory:
         if not all(holders.values()):
             return 0
         return max(0, kind.slices - len(holders))
+
+
+def _published(slice_: ResourceSlice) -> _Published:
+    spec = slice_.spec
+    return _Published(spec.pool.generation, {Device(spec.node_name, one.name): _kind(one) for one in spec.devices})
 
 
 def _kind(device: SliceDevice) -> DeviceKind:
