@@ -138,7 +138,37 @@ class NodeSelectorTerm(Model):
     match_fields: Annotated[tuple[NodeSelectorRequirement, ...], Field(max_length=16)] = ()
 
 
+MAX_COMPARED = 256
+"""So many terms and requirements of one selector are compared with each node."""
+
+MAX_VALUES = 4096
+"""So many values may these requirements have together."""
+
+_REQUIREMENTS = ("matchExpressions", "matchFields")
+_COMPARED = " + ".join(f"(has(t.{name}) ? size(t.{name}) : 0)" for name in _REQUIREMENTS)
+_VALUES = " + ".join(
+    f"(has(t.{name}) ? t.{name}.map(r, has(r.values) ? size(r.values) : 0).sum() : 0)" for name in _REQUIREMENTS
+)
+
+
 class NodeSelector(Model):
-    """One of the terms must hold."""
+    """One of the terms must hold. Whoever writes one has others compare it with all nodes, so that there is a
+    limit to how much that is."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                f"self.nodeSelectorTerms.map(t, 1 + {_COMPARED}).sum() <= {MAX_COMPARED}",
+                f"at most {MAX_COMPARED} terms and requirements are allowed in all: select nodes by fewer labels.",
+                "nodeSelectorTerms",
+            ),
+            Rule(
+                f"self.nodeSelectorTerms.map(t, {_VALUES}).sum() <= {MAX_VALUES}",
+                f"at most {MAX_VALUES} values are allowed in all requirements: select nodes by a label that they "
+                "have in common.",
+                "nodeSelectorTerms",
+            ),
+        )
+    )
 
     node_selector_terms: Annotated[tuple[NodeSelectorTerm, ...], Field(min_length=1, max_length=128)]

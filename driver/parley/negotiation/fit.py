@@ -22,14 +22,9 @@ from parley.api.builtin import (
     Toleration,
     Volume,
 )
+from parley.api.meta import MAX_COMPARED, MAX_VALUES
 from parley.api.selectors import matches
 from parley.negotiation.requests import MAX_RESOURCES, Amounts, few_resources, requested, stated
-
-MAX_COMPARED = 256
-"""So many tolerations, selector terms and requirements of one pod are compared with each node."""
-
-MAX_VALUES = 4096
-"""So many values may these requirements have together."""
 
 MAX_VOLUMES = 256
 """So many volumes with a PersistentVolumeClaim may tie one pod to nodes."""

@@ -13,6 +13,8 @@ pytestmark = pytest.mark.cluster
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
 WITHOUT_VALUES = {"matchExpressions": [{"key": "zone", "operator": "In"}]}
 WITH_VALUES = {"matchExpressions": [{"key": "zone", "operator": "Exists", "values": ["a"]}]}
+MANY_REQUIREMENTS = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}] * 2}] * 86
+MANY_VALUES = [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["a"] * 1024}] * 5}]
 VALUES = (
     "values are required for the operators In, NotIn, Gt and Lt, and must be left out for Exists and DoesNotExist."
 )
@@ -199,6 +201,20 @@ REFUSED: list[tuple[str, Resource[Any], dict[str, Any], str]] = [
         "status.claims[0].alternatives.nodes: Too many: 33: must have at most 32 items",
     ),
     (
+        "a selector with too many requirements",
+        POD_SCHEDULINGS,
+        answer(alternatives={"nodeSelector": {"nodeSelectorTerms": MANY_REQUIREMENTS}}),
+        "status.claims[0].alternatives.nodeSelector.nodeSelectorTerms: Invalid value: at most 256 terms and "
+        "requirements are allowed in all: select nodes by fewer labels.",
+    ),
+    (
+        "a selector with too many values",
+        POD_SCHEDULINGS,
+        answer(alternatives={"nodeSelector": {"nodeSelectorTerms": MANY_VALUES}}),
+        "status.claims[0].alternatives.nodeSelector.nodeSelectorTerms: Invalid value: at most 4096 values are "
+        "allowed in all requirements: select nodes by a label that they have in common.",
+    ),
+    (
         "alternatives of both kinds",
         POD_SCHEDULINGS,
         answer(alternatives={"nodes": ["n1"], "nodeSelector": {"nodeSelectorTerms": [TERM]}}),
@@ -246,6 +262,22 @@ ACCEPTED: list[tuple[str, Resource[Any], dict[str, Any]]] = [
             "spec": {"candidateNodes": ["n1", "n2"], "round": 1, "selectedNode": "n1"},
             **answer(viableNodes=["n1"], alternatives={"nodes": []}, reason="n2: no device is free"),
         },
+    ),
+    (
+        "as many terms, requirements and values as may be",
+        POD_SCHEDULINGS,
+        answer(
+            alternatives={
+                "nodeSelector": {
+                    "nodeSelectorTerms": [
+                        *MANY_REQUIREMENTS[:83],
+                        {"matchExpressions": MANY_VALUES[0]["matchFields"][:2]},
+                        {"matchFields": MANY_VALUES[0]["matchFields"][:2]},
+                        {},
+                    ]
+                }
+            }
+        ),
     ),
     (
         "alternatives by selector",

@@ -11,6 +11,7 @@ from tests.support.effort import cpu_seconds
 from tests.unit.control.builders import NAMESPACE, World, a_pod, played
 
 from parley.api.builtin import Pod
+from parley.api.meta import MAX_COMPARED
 from parley.api.models import ResourceClaim
 from parley.api.names import FINALIZER, GENERATED_LABEL, RESERVATION_GATE
 from parley.api.owners import MAX_OWNERS
@@ -18,7 +19,7 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS, TEMPLATES
 from parley.control.caches import kept
 from parley.control.caches.shortened import MAX_FINALIZERS, MAX_LABELS
 from parley.control.objects.standin import owner_uid
-from parley.negotiation.fit import MAX_COMPARED, needs_of
+from parley.negotiation.fit import needs_of
 from parley.negotiation.requests import MAX_RESOURCES, requested
 from parley.scheduler.candidates import CandidateNodes
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.support.effort import cpu_seconds
 
 from parley.api.builtin import Node, Pod
-from parley.negotiation.fit import MAX_COMPARED, MAX_VALUES, MAX_VOLUMES, misfit, needs_of
+from parley.api.meta import MAX_COMPARED, MAX_VALUES
+from parley.negotiation.fit import MAX_VOLUMES, misfit, needs_of
 from parley.negotiation.requests import amounts, requested
 
 NODE = msgspec.convert(

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from parley.api.crd import structural_schema
 from parley.api.markers import RULES
+from parley.api.meta import MAX_COMPARED, MAX_VALUES
 from parley.kube.memory.errors import Fault
 
 Json = dict[str, Any]
@@ -139,6 +140,19 @@ def _requested(status: Json) -> bool:
     return bool(status.get("deallocationRequested"))
 
 
+def _requirements(term: Json) -> list[Json]:
+    return [*term.get("matchExpressions", ()), *term.get("matchFields", ())]
+
+
+def _compared(_: Any, selector: Json) -> bool:
+    return sum(1 + len(_requirements(term)) for term in selector["nodeSelectorTerms"]) <= MAX_COMPARED
+
+
+def _values(_: Any, selector: Json) -> bool:
+    all_of_them = (one for term in selector["nodeSelectorTerms"] for one in _requirements(term))
+    return sum(len(one.get("values", ())) for one in all_of_them) <= MAX_VALUES
+
+
 _REQUESTED = "(has({0}.deallocationRequested) && {0}.deallocationRequested)"
 _NO_USERS = "(!has(self.reservedFor) || size(self.reservedFor) == 0)"
 RULES_IN_PYTHON: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -192,5 +206,12 @@ RULES_IN_PYTHON: Mapping[str, Callable[[Any, Any], bool]] = {
         lambda _, requirement: (
             (requirement["operator"] in ("Exists", "DoesNotExist")) != bool(requirement.get("values"))
         )
+    ),
+    "self.nodeSelectorTerms.map(t, 1 + (has(t.matchExpressions) ? size(t.matchExpressions) : 0) + "
+    "(has(t.matchFields) ? size(t.matchFields) : 0)).sum() <= 256": _compared,
+    "self.nodeSelectorTerms.map(t, "
+    "(has(t.matchExpressions) ? t.matchExpressions.map(r, has(r.values) ? size(r.values) : 0).sum() : 0) + "
+    "(has(t.matchFields) ? t.matchFields.map(r, has(r.values) ? size(r.values) : 0).sum() : 0)).sum() <= 4096": (
+        _values
     ),
 }
