@@ -69,15 +69,20 @@ class MovedClaims:
         """Whether the driver is asked in this process."""
         return driver in self._here
 
-    def problem(self, driver: str) -> str:
-        """Why the driver is not asked about pods, with the remedy; "" if it is."""
+    def problem(self, driver: str, namespace: str | None = None) -> str:
+        """Why the driver is not asked about pods, with the remedy; "" if it is. Those of the namespace read only
+        which of its own claims these are, with None all are named."""
         if driver not in self._by_driver:
             return ""
-        names = sorted("/".join(key) for key in self._by_driver[driver].values())
-        them = "it" if len(names) == 1 else "them"
+        keys = sorted(self._by_driver[driver].values())
+        shown = ["/".join(key) for key in keys if namespace in (None, key[0])]
+        others = len(keys) - len(shown)
+        which = [listed(shown, _MOST)] if shown else []
+        which += [f"{others} in other namespaces"] if others else []
+        them = "it" if len(keys) == 1 else "them"
         return (
-            f"driver {driver} allocated {counted(len(names), 'generated claim')} inside the controller"
-            f" ({listed(names, _MOST)}), where it runs no more, and does not know of {them}: wait until the pods"
+            f"driver {driver} allocated {counted(len(keys), 'generated claim')} inside the controller"
+            f" ({', '.join(which)}), where it runs no more, and does not know of {them}: wait until the pods"
             f" that use {them} have ended, delete these, or run the driver in the controller again"
         )
 

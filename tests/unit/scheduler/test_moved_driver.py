@@ -10,7 +10,8 @@ import pytest
 from tests.support.conditions import condition
 
 from parley.api.names import driver_finalizer
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES
+from parley.api.resources import PODS as PODS_OF_ALL
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.sdk import Driver
@@ -99,6 +100,31 @@ def test_it_is_asked_about_no_pod_until_what_it_allocated_there_has_ended(play: 
             await asyncio.sleep(60)
             assert await world.node_of("three") == "a"
             assert len(tokens._held) == 1
+
+    play(scenario)
+
+
+def test_a_pod_of_another_namespace_is_not_told_the_names_of_these_claims(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.crash()
+        world.start_parley(drivers=[])
+        body = {"metadata": {"name": "t"}, "spec": {"spec": {"resourceClassName": "pool"}}}
+        await world.client.create(TEMPLATES, body, "other")
+        entries = [{"name": "c", "resourceClaimTemplateName": "t"}]
+        used = [{"name": "main", "image": "none", "resources": {"claims": [{"name": "c"}]}}]
+        scheduler = {"schedulerName": "parley"} if world.scheduling_path == "extender" else {}
+        spec = {"resourceClaims": entries, "containers": used, **scheduler}
+        await world.client.create(PODS_OF_ALL, {"metadata": {"name": "p"}, "spec": spec}, "other")
+        async with alone(world):
+            await asyncio.sleep(120)
+            status = (await world.client.get(POD_SCHEDULINGS, "p", "other")).status
+            assert status.waiting_for == "DriverMoved"
+            assert status.message == (
+                "driver tokens.parley.dev allocated 2 generated claims inside the controller "
+                "(2 in other namespaces), where it runs no more, and does not know of them: wait until the pods "
+                "that use them have ended, delete these, or run the driver in the controller again"
+            )
 
     play(scenario)
 

@@ -80,7 +80,7 @@ def admit(state: State, pod: PodReference, pending: Sequence[PodClaim], since: f
             topics += tuple(("driver", name) for name in _drivers(pending))
         return Blocked(Problem(error.code, str(error), topics, transient=error.transient), str(error))
     for driver in dict.fromkeys(demand.drivers[claim.entry] for claim in demand.standalone):
-        if message := state.moved.problem(driver):
+        if message := state.moved.problem(driver, pod.namespace):
             topics = (("driver", driver), *class_topics(demand.standalone))
             return Blocked(Problem(reasons.DRIVER_MOVED, message, topics), (reasons.DRIVER_MOVED, driver))
     counts = demand.units()
