@@ -37,6 +37,7 @@ def unknown_holdings(classes: Iterable[ResourceClass]) -> str:
     What it allocated in the controller is not in its records. The condition `Ready` of its classes says whether it
     ran there until now, and then whether pods still use what it allocated (`parley.control.moved`). One of a class
     that the controller has not looked at says nothing: what another class's claims hold may be the same devices.
+    Whose claims that are, in whatever namespaces, is not repeated in a claim.
     """
     return next(filter(None, map(_unknown_holdings, classes)), "")
 
@@ -44,7 +45,10 @@ def unknown_holdings(classes: Iterable[ResourceClass]) -> str:
 def _unknown_holdings(class_: ResourceClass) -> str:
     found = next((c for c in class_.status.conditions if c.type == reasons.READY), None)
     if found is not None and found.reason == reasons.DRIVER_MOVED:
-        return found.message
+        return (
+            f"by the status of class {class_.metadata.name}, pods still use what driver {class_.driver_name}"
+            " allocated inside the controller, and it does not know of that: wait until they have ended"
+        )
     if found is None or found.reason != reasons.IN_CONTROLLER:
         return ""
     return (

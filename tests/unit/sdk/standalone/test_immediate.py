@@ -381,7 +381,10 @@ def test_another_claim_of_the_name_does_not_wait_for_what_the_former_one_lacked(
     ("reason", "says"),
     [
         ("InController", "by the status of class disk, driver disks.example.com still runs in the controller"),
-        ("DriverMoved", "2 generated claims"),
+        (
+            "DriverMoved",
+            "by the status of class disk, pods still use what driver disks.example.com allocated inside",
+        ),
     ],
 )
 def test_it_waits_for_what_the_driver_allocated_in_the_controller(play: Play, reason: str, says: str) -> None:
@@ -404,7 +407,7 @@ def test_it_waits_for_what_the_driver_allocated_in_the_controller(play: Play, re
     async def scenario(world: World) -> None:
         await world.add_node("a", 2)
         await world.add_class()
-        await judge(world, "True" if reason == "InController" else "False", reason, "2 generated claims")
+        await judge(world, "True" if reason == "InController" else "False", reason, "theirs/secret")
         driver = ShelfDriver()
         world.start(driver)
         await world.add_claim("one", mode="Immediate")
@@ -415,6 +418,7 @@ def test_it_waits_for_what_the_driver_allocated_in_the_controller(play: Play, re
             shown = await condition(world, claim)
             assert shown.reason == "DriverMoved"
             assert shown.message.startswith(says)
+            assert "theirs" not in shown.message
         assert not driver.evaluated
 
         await judge(world, "False", "DriverMissing")
