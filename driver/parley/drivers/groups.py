@@ -56,8 +56,10 @@ class Groups:
         """Where a claim of the group may go, if the members with the UIDs `without` held nothing."""
         members = self._members.get(group, {})
         nodes = {node for uid, node in members.items() if uid not in without}
-        domains = {node: _domain(node, topology_key, self._labels) for node in sorted(nodes)}
-        return GroupRule(group, topology_key, domains, self._labels)
+        first: dict[str | None, str] = {}
+        for node in sorted(nodes):
+            first.setdefault(_domain(node, topology_key, self._labels), node)
+        return GroupRule(group, topology_key, {node: domain for domain, node in first.items()}, self._labels)
 
 
 Labels = Mapping[str, Mapping[str, str]]
@@ -69,8 +71,8 @@ def _domain(node: str, key: str, labels: Labels) -> str | None:
 
 
 class GroupRule(NamedTuple):
-    """Where a claim may go because of its group. `domains` are those of the nodes where members are; None: the
-    node has no label of that key."""
+    """Where a claim may go because of its group. `domains` are those where members are, each by the first of their
+    nodes there: however many these are, a node is judged by few. None: the node has no label of that key."""
 
     group: Group
     topology_key: str

@@ -266,7 +266,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
     def _search(self, request: WorkspaceRequest, without: Collection[str] = ()) -> "_Search":
         """For nodes that will do, as if the claims with the UIDs `without` held nothing."""
         rules: list[GroupRule | ViewRule] = [
-            self._groups.rule(group, key, without) for group, key in _groups(request)
+            self._groups.rule(group, key, without) for group, key in dict.fromkeys(_groups(request))
         ]
         rules += self._views.rules(request)
         freed: defaultdict[str, int] = defaultdict(int)

@@ -44,6 +44,19 @@ def test_a_zone_is_all_nodes_with_the_same_label() -> None:
         assert rule.broken_by(unlabelled) == f"has no label {ZONE}, by which group build is kept together"
 
 
+def test_a_node_is_judged_by_one_member_of_each_domain_however_many_there_are() -> None:
+    """A pod may ask for 128 claims of such groups, and each node of a large cluster is judged for all of them."""
+    groups = Groups()
+    for i in range(1000):
+        groups.observe(None, zoned(f"n{i:04}", "east"))
+        groups.hold(f"u-{i}", BUILD, f"n{i:04}")
+    rule = groups.rule(BUILD, ZONE)
+    assert dict(rule.domains) == {"n0000": "east"}
+    assert rule.broken_by("n0999") == ""
+    groups.observe(zoned("n0500", "east"), zoned("n0500", "west"))
+    assert groups.rule(BUILD, ZONE).broken_by("n0999") == f"group build is on node n0500, with {ZONE}=west"
+
+
 def test_members_on_a_node_without_the_label_keep_the_group_from_all_others() -> None:
     """Where the data is nobody else can be near; a node that is gone may come back."""
     groups = Groups()
