@@ -49,6 +49,7 @@ class Heard:
 
     template_mirror_changed = class_changed = scheduling_changed = nothing
     template_changed = slice_changed = release_changed = namespace_changed = volume_claim_changed = nothing
+    device_class_changed = nothing
 
 
 def test_listeners_hear_after_the_cache_has_it() -> None:
