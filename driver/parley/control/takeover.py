@@ -2,7 +2,8 @@
 
 A leader that was cut off may have sent an allocation which the network delivers when another one leads. Each of
 its writes names the resourceVersion that it was decided on. So the new leader changes every built-in claim that
-such a write could give devices to: what comes later is refused by the API server.
+such a write could give devices to: what comes later is refused by the API server. Where a claim is too large for
+this change, it is too large for an allocation as well.
 """
 
 import asyncio

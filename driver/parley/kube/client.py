@@ -33,6 +33,7 @@ from parley.kube.errors import (
     NotFound,
     OutcomeUnknown,
     ServerError,
+    TooLarge,
     TooManyRequests,
     Unauthorized,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "RawEvent",
     "ServerError",
     "Tombstone",
+    "TooLarge",
     "TooManyRequests",
     "Unauthorized",
     "WatchEvent",

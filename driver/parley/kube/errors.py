@@ -3,6 +3,7 @@
 ApiError                  the server answered, and refused
   BadRequest (400)  Unauthorized (401)  Forbidden (403)  NotFound (404)
   AlreadyExists, Conflict (409)   Expired (410)   Invalid (422)
+    TooLarge (of etcd, 500, or 413), a kind of Invalid
   TooManyRequests (429)   ServerError (500 and above)
 OutcomeUnknown            no answer: a write may or may not have happened, read before acting on it
   Garbled                 an answer that is none of an API server's
@@ -56,6 +57,11 @@ class Expired(ApiError):
 
 class Invalid(ApiError):
     """Raised when the object does not pass validation (422); the message names the field."""
+
+
+class TooLarge(Invalid):
+    """Raised when the object would be larger than is stored: nothing was written. Whoever may write an object can
+    fill it, so that nobody else can add to it."""
 
 
 class TooManyRequests(ApiError):

@@ -26,6 +26,7 @@ from parley.kube.errors import (
     NotFound,
     OutcomeUnknown,
     ServerError,
+    TooLarge,
     TooManyRequests,
     Unauthorized,
 )
@@ -71,9 +72,14 @@ _BY_CODE: dict[int, type[ApiError]] = {
     404: NotFound,
     409: Conflict,
     410: Expired,
+    413: TooLarge,
     422: Invalid,
     429: TooManyRequests,
 }
+
+
+_TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
+"""What etcd, and the API server's client of etcd, say of an object that is larger than they take."""
 
 
 class _Details(msgspec.Struct, rename="camel", frozen=True):
@@ -127,12 +133,14 @@ def refusal(code: int, phrase: str, content: bytes, retry_after: str | None = No
     seconds = status.details.retry_after_seconds if status.details else None
     if seconds is None and retry_after and retry_after.isdecimal():
         seconds = float(retry_after)
-    return _kind(code, reason)(code, reason, message, seconds)
+    return _kind(code, reason, message)(code, reason, message, seconds)
 
 
-def _kind(code: int, reason: str) -> type[ApiError]:
+def _kind(code: int, reason: str, message: str) -> type[ApiError]:
     if code == 409 and reason == "AlreadyExists":
         return AlreadyExists
+    if code >= 500 and any(words in message for words in _TOO_LARGE):
+        return TooLarge
     return _BY_CODE.get(code, ServerError if code >= 500 else ApiError)
 
 
@@ -141,8 +149,10 @@ def leaves_write_open(error: ApiError) -> bool:
 
     A gateway lost sight of it (502, 504; the API server's own time limit is a 504 too), etcd did not answer in
     time, or the connection to it broke: the API server passes that on as an internal error with the message of
-    etcd or of gRPC.
+    etcd or of gRPC. What is too large was not written.
     """
+    if isinstance(error, TooLarge):
+        return False
     lost = any(origin in error.message for origin in ("etcdserver:", "rpc error:"))
     return error.status in (502, 504) or (error.status >= 500 and lost)
 

@@ -4,6 +4,7 @@ a standalone driver of it, not a node plugin, not when they start anew."""
 import asyncio
 import itertools
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -25,7 +26,7 @@ from parley.api.resources import (
     TEMPLATES,
     Resource,
 )
-from parley.kube.client import ApiError, OutcomeUnknown
+from parley.kube.client import ApiError, OutcomeUnknown, TooLarge
 
 pytestmark = pytest.mark.cluster
 
@@ -219,3 +220,37 @@ async def test_a_device_is_not_handed_out_again_because_its_claim_has_parameters
     for name in ("deep-1600", "half-pair", "no-utf-8"):
         await theirs.delete(PODS, name)
     await team.pods(lambda pods: all(p.spec.node_name for p in pods), "all are bound")
+
+
+async def fill(mallory: Namespace, name: str) -> None:
+    """With labels, until the API server takes no more of them."""
+    count, more, domain = 0, 2000, f"{'a' * 62}.{'b' * 62}.{'c' * 62}.com"
+    while more:
+        labels = {f"{domain}/{'d' * 55}-{n}": "e" * 63 for n in range(count, count + more)}
+        try:
+            await mallory.client.patch(BUILTIN_CLAIMS, name, {"metadata": {"labels": labels}}, mallory.name)
+            count += more
+        except TooLarge:
+            more //= 2
+    for size in range(60, 0, -1):
+        with suppress(TooLarge):
+            label = {f"z-{size}": "z" * size}
+            await mallory.client.patch(BUILTIN_CLAIMS, name, {"metadata": {"labels": label}}, mallory.name)
+
+
+async def test_a_claim_that_is_so_full_that_nobody_can_write_to_it_keeps_nobody_from_leading(
+    team: Namespace, mallory: Namespace, controllers: Replicas
+) -> None:
+    """Whoever may edit claims may give their built-in claims labels: nobody reads them, and etcd limits them."""
+    await controllers.lead()
+    await mallory.create(of_parley("ResourceClaim", "full", {"resourceClassName": "gpu"}))
+    await until(
+        mallory.client, BUILTIN_CLAIMS, lambda seen: (mallory.name, "full") in seen, "its built-in claim is there"
+    )
+    await fill(mallory, "full")
+    try:
+        await controllers.follow()
+        await team.create(pod("one", templates={"it": "one"}))
+        await team.bound("one")
+    finally:  # or it could not be deleted either
+        await mallory.client.patch(BUILTIN_CLAIMS, "full", {"metadata": {"labels": None}}, mallory.name)

@@ -11,6 +11,7 @@ from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.objects.mirror import allocation_body, offer_body
 from parley.control.takeover import shut_out_former_leaders
 from parley.kube.client import Conflict, Forbidden, ServerError
+from parley.kube.responses import refusal
 from parley.sdk import Allocation
 
 
@@ -71,7 +72,13 @@ def test_it_returns_what_was_written_since_the_cache_saw_the_claim() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "changes"), [(ServerError(503, "", "busy"), True), (Forbidden(403, "", "a policy"), False)], ids=str
+    ("error", "changes"),
+    [
+        (ServerError(503, "", "busy"), True),
+        (Forbidden(403, "", "a policy"), False),
+        (refusal(500, "", b'{"code":500,"message":"etcdserver: request is too large"}'), False),
+    ],
+    ids=str,
 )
 def test_a_busy_server_is_asked_again_and_one_that_refuses_keeps_nobody_from_leading(
     error: Exception, changes: bool

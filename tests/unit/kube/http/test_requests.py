@@ -20,6 +20,7 @@ from parley.kube.client import (
     NotFound,
     OutcomeUnknown,
     ServerError,
+    TooLarge,
     TooManyRequests,
     Unauthorized,
 )
@@ -267,6 +268,25 @@ async def test_a_write_that_got_lost_behind_the_server_has_an_unknown_outcome(
         await client.patch(PODS, "a", {}, "default", subresource="status")
     with pytest.raises(ServerError):
         await client.get(PODS, "a", "default")
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (500, "etcdserver: request is too large"),
+        (
+            500,
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max (9 vs. 8)",
+        ),
+        (413, "Request entity too large: limit is 3145728"),
+    ],
+)
+async def test_a_write_of_what_is_too_large_to_be_stored_is_refused(code: int, message: str, serve: Serve) -> None:
+    """It did not happen, and is not to be repeated until it does."""
+    client = await serve(answering(status_object(code, "Refused", message), code))
+    with pytest.raises(TooLarge) as caught:
+        await client.patch(PODS, "a", {}, "default")
+    assert caught.value.message == message
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", b"HTTP/1.1 2"])
