@@ -95,9 +95,12 @@ class MirrorWrites(_Writes[BuiltinClaim]):
         return written
 
     async def touch(self, mirror: BuiltinClaim) -> BuiltinClaim:
-        """Change the mirror whatever it is by now, so that every write decided on an earlier state is refused."""
+        """Change the mirror whatever it is by now, so that every write decided on an earlier state is refused.
+
+        By a label: users may fill the annotations, and another one would be refused while an allocation is not.
+        """
         meta = mirror.metadata
-        body = {"metadata": {"uid": meta.uid, "annotations": {f"{GROUP}/settled": meta.resource_version}}}
+        body = {"metadata": {"uid": meta.uid, "labels": {f"{GROUP}/settled": meta.resource_version}}}
         written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace)
         self._cluster.own_writes.note(written.metadata)
         return written

@@ -57,6 +57,24 @@ def test_what_was_decided_on_an_earlier_state_of_a_claim_that_waits_or_is_offere
     played(story)
 
 
+def test_nobody_prevents_that_by_filling_the_annotations_of_a_claim() -> None:
+    async def story(world: World) -> None:
+        pod = await world.put(PODS, pod_manifest("p"))
+        await world.generated(pod, "waits")
+        now = (await world.the_mirror("p-waits")).metadata.annotations
+        full = 256 * 1024 - sum(len(key) + len(value) for key, value in now.items()) - len("a/b")
+        body = {"metadata": {"annotations": {"a/b": "x" * full}}}
+        await world.admin.patch(BUILTIN_CLAIMS, "p-waits", body, NAMESPACE)
+        before = await world.the_mirror("p-waits")
+
+        await shut_out_former_leaders(world.client, world.cluster)
+
+        with pytest.raises(Conflict):
+            await write_late(world, before, {"devices": None})
+
+    played(story)
+
+
 def test_it_returns_what_was_written_since_the_cache_saw_the_claim() -> None:
     async def story(world: World) -> None:
         before = await claims(world)

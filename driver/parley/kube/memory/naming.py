@@ -1,7 +1,7 @@
 """What names, labels, finalizers and owner references may look like, of any kind.
 
-Facts: k8s.io/apimachinery/pkg/api/validation (objectmeta.go) and util/validation (1.37). The length of
-annotations and the stricter names of a few kinds (namespaces, services) are left out.
+Facts: k8s.io/apimachinery/pkg/api/validation (objectmeta.go) and util/validation (1.37). The stricter names of a
+few kinds (namespaces, services) are left out.
 """
 
 import re
@@ -16,6 +16,8 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 _PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _MAX_NAME = 253
 _MAX_PART = 63
+_MAX_ANNOTATIONS = 256 * 1024
+"""Bytes of all annotations, keys and values."""
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _NOT_A_NAME = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
@@ -42,7 +44,7 @@ def faults(old: Json | None, new: Json, *, custom: bool) -> Iterator[Fault]:
     if new.get("labels") != before.get("labels"):
         yield from _labels(new.get("labels") or {})
     if new.get("annotations") != before.get("annotations"):
-        yield from _keys("metadata.annotations", new.get("annotations") or {})
+        yield from _annotations(new.get("annotations") or {})
     if new.get("finalizers") != before.get("finalizers"):
         yield from _finalizers(new.get("finalizers") or [], custom=custom)
     if new.get("ownerReferences") != before.get("ownerReferences"):
@@ -66,6 +68,12 @@ def _labels(labels: Json) -> Iterator[Fault]:
     for value in labels.values():
         if value and (len(value) > _MAX_PART or not _PART.fullmatch(value)):
             yield Fault("metadata.labels", f'Invalid value: "{value}": {_NOT_A_VALUE}')
+
+
+def _annotations(annotations: Json) -> Iterator[Fault]:
+    yield from _keys("metadata.annotations", annotations)
+    if sum(len(text.encode()) for pair in annotations.items() for text in pair) > _MAX_ANNOTATIONS:
+        yield Fault("metadata.annotations", f"Too long: may not be more than {_MAX_ANNOTATIONS} bytes")
 
 
 def _keys(field: str, mapping: Json) -> Iterator[Fault]:
