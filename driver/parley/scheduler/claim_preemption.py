@@ -9,7 +9,8 @@ cannot evict each other in turns.
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import NamedTuple
 
 import structlog
@@ -45,7 +46,7 @@ MOST_EVICTIONS = 60
 """So many pods are evicted within a minute."""
 
 SPARED_SECONDS = 30.0
-"""So long a pod is left alone that the API server did not let Parley evict."""
+"""So long a pod is left alone, at least, that the API server did not let Parley evict."""
 
 DOUBTED_SECONDS = 600.0
 """So long afterwards the API server is asked about such a pod before anything is kept for the preemptor."""
@@ -61,6 +62,9 @@ DEALLOCATING_SECONDS = 1.0
 
 PLANS = 4
 """So many plans are tried in a row, where disruption budgets spare pods."""
+
+NEXT_PLANS_SECONDS = 1.0
+"""After so long further ones are tried."""
 
 _MINUTE = 60.0
 _SHOWN = 3
@@ -120,6 +124,7 @@ class ClaimPreemption:
         if departed := self._departed(claims):
             self._nominations.end(pod.metadata.uid)
             return Postponed("", f"claim {departed} is about to be released", DEALLOCATING_SECONDS)
+        at_most = inf
         for _ in range(PLANS):
             self._check_waits(pod)
             plan = self._victims(preemptor, self._spared_now()).plan()
@@ -141,9 +146,12 @@ class ClaimPreemption:
                 self._nominations.end(pod.metadata.uid)
                 return self._postponed(pod, plan)
             return self._waits(pod, viability_topics(preemptor.demand, claims), plan)
+        else:
+            at_most = NEXT_PLANS_SECONDS
         self._nominations.end(pod.metadata.uid)
         later = [self._respited(preemptor), self._after_refusals(preemptor)]
-        return min((one for one in later if one is not None), key=lambda one: one.after, default=None)
+        soonest = min((one for one in later if one is not None), key=lambda one: one.after, default=None)
+        return replace(soonest, after=min(soonest.after, at_most)) if soonest is not None else None
 
     def _departed(self, claims: Sequence[PodClaim]) -> str:
         """A claim of the pod whose users have all ended: it may be allocated anywhere in a moment."""
@@ -184,8 +192,11 @@ class ClaimPreemption:
             raise Busy
 
     def _spare(self, error: _Spared) -> None:
+        """For so long that all others can be tried meanwhile: else these would be tried again and again, and those
+        behind them never."""
+        seconds = max(SPARED_SECONDS, 2 * NEXT_PLANS_SECONDS * len(self._spared) / PLANS)
         message = f"could not be evicted: {error}"
-        self._spared[error.victim.metadata.uid] = _Respite(now() + SPARED_SECONDS, message)
+        self._spared[error.victim.metadata.uid] = _Respite(now() + seconds, message)
 
     def _spared_now(self) -> Mapping[str, _Respite]:
         time = now()
