@@ -328,9 +328,10 @@ class Seats:
             now = await self._client.get(POD_SCHEDULINGS.untyped(), meta["name"], meta["namespace"])
         except ApiError:
             return self.breaks("abort-gone")
-        return self.breaks("abort-deselected") or (
-            self.breaks("abort-gone") and bool(now["spec"].get("selectedNode"))
-        )
+        selected, before = now["spec"].get("selectedNode"), question["spec"]["selectedNode"]
+        if selected == before:
+            return any(map(self.breaks, ("abort-deselected", "abort-moved", "abort-gone")))
+        return self.breaks("abort-moved" if selected else "abort-deselected")
 
     # Writes
 
@@ -345,7 +346,8 @@ class Seats:
         allocation = {
             "handles": [{"driverName": NAME, "data": {"node": node, "seats": seats(claim)}}],
             "availableOnNodes": node_selector([where]),
-            "shareable": bool(class_.get("shareable")) and not self.breaks("shareable"),
+            "shareable": self.breaks("exclusive")
+            or (bool(class_.get("shareable")) and not self.breaks("shareable")),
         }
         status: Object = {"driverName": NAME, "allocation": allocation}
         await self._write(claim, {"status": status | self._forgotten_conditions()}, "status")

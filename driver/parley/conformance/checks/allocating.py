@@ -99,6 +99,16 @@ async def _shareable(stage: Stage) -> None:
         raise Unmet(stage.about(held.claim), "allocation.shareable true, as in its class", "it is not set")
 
 
+async def _exclusive(stage: Stage) -> None:
+    """The allocation is not shareable if its class is not."""
+    await stage.use_class(shareable=False)
+    held = await stage.allocate()
+    allocation = (await stage.get_claim(held.claim))["status"]["allocation"]
+    if allocation.get("shareable"):
+        expected = "allocation.shareable false or left out, as in its class: otherwise several pods use the claim"
+        raise Unmet(stage.about(held.claim), expected, "it is true")
+
+
 async def _too_late(stage: Stage, number: int) -> tuple[str, str, list[str], list[Allocated]]:
     """Node, pod, claims and what is there: a full node is selected for a pod with so many claims."""
     node, held = await stage.full_node()
@@ -222,6 +232,21 @@ async def _aborts_when_pod_goes(stage: Stage) -> None:
     await _aborted(stage, claim)
 
 
+async def _moves(stage: Stage) -> None:
+    """What was begun on a node goes to the one that is selected now."""
+    pod, claim, node = await begun(stage)
+    others = [other for other in viable_nodes((await stage.entries(pod))[claim]) if other != node]
+    if not others:
+        raise NotApplicable("no other node is viable")
+    await stage.set_question(pod, selectedNode=others[0])
+    await stage.settle()
+    stage.traffic.end_refusals()
+    allocation = (await stage.allocated(claim))["status"]["allocation"]
+    if not available(allocation, others[0], await stage.labels_of(others[0])):
+        expected = f"an allocation on {others[0]}, which is selected now, and nothing on {node}"
+        raise Unmet(stage.about(claim), expected, f"{allocation}")
+
+
 async def _goes_on_after_refusal(stage: Stage) -> None:
     """A write that was refused for a while is repeated."""
     _, claim, node = await begun(stage)
@@ -267,12 +292,14 @@ CHECKS = (
     Check("one-write", _SECTION, _one_write),
     Check("available-on-nodes", _SECTION, _available_on_nodes),
     Check("shareable", _SECTION, _shareable),
+    Check("exclusive", _SECTION, _exclusive),
     Check("failure", _SECTION, _reports_failure),
     Check("failure-stays", _SECTION, _leaves_failure, ("failure",)),
     Check("selected-again", _SECTION, _tries_again, ("next-round", "failure", "failure-stays")),
     Check("all-or-none", _SECTION, _all_or_none, ("every-claim",)),
     Check("goes-on", _SECTION, _goes_on_after_refusal, ("available-on-nodes",)),
     Check("abort-deselected", _SECTION, _aborts_when_deselected, ("finalizer-removed",)),
+    Check("abort-moved", _SECTION, _moves, ("available-on-nodes", "goes-on")),
     Check("abort-gone", _SECTION, _aborts_when_pod_goes, ("finalizer-removed",)),
     Check("allocation-stays", _SECTION, _keeps_allocation),
     Check("repetition", _SECTION, _repetition_changes_nothing),
