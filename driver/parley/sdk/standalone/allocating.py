@@ -30,6 +30,9 @@ from parley.sdk.standalone.restoring import held
 
 T = TypeVar("T")
 
+_REFUSED_SECONDS = (0.5, 2.0)
+"""Pauses before a write that was refused is tried again: a policy may take a moment to see another class."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -40,6 +43,10 @@ class Failed(Exception):
     def __init__(self, message: str, *, permanent: bool = False) -> None:
         super().__init__(message)
         self.permanent = permanent
+
+
+class MayNotBegin(Failed):
+    """Raised when the API server does not let the driver begin, on whatever node."""
 
 
 class Stopped(Exception):
@@ -75,11 +82,7 @@ class StandaloneAllocator:
 
     async def allocate(self, operation: Operation, work: Assignment) -> None:
         """Returns when all is recorded, or when the operation was stopped or a claim is gone. Raises Failed."""
-        try:
-            await self._prepare(operation, work)
-        except Gone:
-            return
-        if operation.stop.is_set():
+        if not await self._is_prepared(operation, work) or operation.stop.is_set():
             return
         for ref in work.refs:
             self._holdings.put(ref.uid, StandaloneHolding(ref.key, operation.node, AllocationStage.OPEN))
@@ -103,6 +106,25 @@ class StandaloneAllocator:
             error=str(failure),
             exc_info=failure.__cause__ if isinstance(failure.__cause__, DriverFault) else None,
         )
+
+    async def _is_prepared(self, operation: Operation, work: Assignment) -> bool:
+        """Whether the driver may begin now; not if a claim is gone. Raises MayNotBegin."""
+        for pause in (*_REFUSED_SECONDS, None):
+            try:
+                await self._prepare(operation, work)
+            except Gone:
+                return False
+            except (BadRequest, Forbidden, Invalid) as error:
+                if pause is None:
+                    refused = MayNotBegin(f"the API server refused the finalizer of the claim: {error.message}")
+                    self._log(operation, refused)
+                    raise refused from error
+                await stopped(operation, pause)
+            else:
+                return True
+            if operation.stop.is_set():
+                return False
+        raise AssertionError("unreachable")
 
     async def _prepare(self, operation: Operation, work: Assignment) -> None:
         """Nothing is held from before but on this node; then every claim has the finalizer."""

@@ -23,7 +23,7 @@ from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.immediate import FailedNodes, NodeRule, is_pending, unknown_holdings
 from parley.sdk.referenced import NotRead
-from parley.sdk.standalone.allocating import Failed, StandaloneAllocator
+from parley.sdk.standalone.allocating import Failed, MayNotBegin, StandaloneAllocator
 from parley.sdk.standalone.evaluation import Evaluator, chunks
 from parley.sdk.standalone.holdings import AllocationStage, Holdings
 from parley.sdk.standalone.informers import Informers
@@ -196,6 +196,8 @@ class ImmediateAllocations:
             except Failed as failure:
                 failures[node] = str(failure)
                 failed.add(node, str(failure), permanent=failure.permanent)
+                if isinstance(failure, MayNotBegin):
+                    break
             if operation.stop.is_set():
                 return
         (ref,) = operation.refs

@@ -22,7 +22,7 @@ from tests.unit.sdk.standalone.world import (
 
 from parley.api.names import driver_finalizer
 from parley.api.resources import CLAIMS
-from parley.kube.client import Invalid, OutcomeUnknown, ServerError
+from parley.kube.client import Forbidden, Invalid, OutcomeUnknown, ServerError
 from parley.sdk import Allocation, Device
 
 Play = Callable[[Callable[[World], Any]], None]
@@ -263,6 +263,59 @@ def test_a_write_that_was_lost_can_not_happen_after_the_driver_gave_back(play: P
             await world.client.patch(CLAIMS, call.name, call.body, NAMESPACE, subresource="status")
 
         assert driver.held == {}
+
+    play(scenario)
+
+
+def begins(call: NumberedCall) -> bool:
+    """Whether the call sets the finalizer."""
+    return call.resource == CLAIMS and call.write > 0 and not call.subresource
+
+
+def test_a_driver_that_may_not_begin_says_so(play: Play) -> None:
+    def refuse(call: NumberedCall) -> None:
+        if begins(call):
+            raise Forbidden(403, "Forbidden", "finalizers: not yours")
+
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        driver = ShelfDriver()
+        client = FaultClient(world.server.client(), before=refuse)
+        world.start(driver, client)
+        await world.ask("pod", "disk", selected="a")
+        await world.settle()
+        failure = (await world.answer("pod")).failure
+        assert failure is not None
+        said = "the API server refused the finalizer of the claim: finalizers: not yours"
+        assert (failure.node_name, failure.message, failure.permanent) == ("a", said, False)
+        assert driver.held == {}
+
+        before = len(list(filter(begins, client.calls)))
+        await world.add_claim("prompt", mode="Immediate")
+        await asyncio.sleep(3)
+        tried = [call.body["metadata"]["annotations"] for call in filter(begins, client.calls)][before:]
+        assert tried[0] == tried[1] == tried[2]  # not on one node after the other
+        shown = {one.type: one for one in (await world.claim("prompt")).status.conditions}
+        assert shown["Allocated"].reason == "AllocationFailed"
+        assert shown["Allocated"].message.endswith(said)
+
+    play(scenario)
+
+
+def test_a_driver_begins_when_the_api_server_lets_it_a_moment_later(play: Play) -> None:
+    refused: list[NumberedCall] = []
+
+    def refuse(call: NumberedCall) -> None:
+        if begins(call) and len(refused) < 2:
+            refused.append(call)
+            raise Forbidden(403, "Forbidden", "finalizers: not yours")
+
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        world.start(ShelfDriver(), FaultClient(world.server.client(), before=refuse))
+        await world.ask("pod", "disk", selected="a")
+        await asyncio.sleep(5)
+        assert await world.node_of("disk") == "a"
 
     play(scenario)
 
