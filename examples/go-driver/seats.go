@@ -101,5 +101,6 @@ func (t taken) count(d demand, node string, answer *entry) {
 	answer.Capacity[node] = pods
 }
 
-// short is what the API has room for in a failure's message.
-func short(words string) string { return words[:min(len(words), 1024)] }
+// short is what the API has room for in a failure's message: whole characters, or what is read back is not what was
+// written, and would be written again.
+func short(words string) string { return strings.ToValidUTF8(words[:min(len(words), 1024)], "") }

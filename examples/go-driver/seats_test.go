@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestParametersAreUnderstoodOrNamed(t *testing.T) {
@@ -34,6 +36,21 @@ func TestParametersAreUnderstoodOrNamed(t *testing.T) {
 func TestAReferenceIsRefusedRatherThanIgnored(t *testing.T) {
 	if _, err := parse(nil, json.RawMessage(`{"kind": "ConfigMap", "name": "size"}`), "claim a/b", false); err == nil {
 		t.Error("a claim was understood whose parameters are elsewhere")
+	}
+}
+
+func TestALongReasonEndsWithAWholeCharacter(t *testing.T) {
+	for _, c := range []struct {
+		words  string
+		length int
+	}{
+		{"no free seat", 12},
+		{strings.Repeat("a", 2000), 1024},
+		{"a" + strings.Repeat("é", 1000), 1023},
+	} {
+		if cut := short(c.words); len(cut) != c.length || !utf8.ValidString(cut) {
+			t.Errorf("%d bytes of %.20q..., not %d", len(cut), cut, c.length)
+		}
 	}
 }
 
