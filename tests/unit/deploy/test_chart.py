@@ -85,6 +85,11 @@ def test_every_variant_passes_lint(helm: Path, variant: Path) -> None:
             "at '/bridge/runs/0/label': 'a\\'b' does not match pattern",
         ),
         ("drivers.standalone[0].load=a:B", "at '/drivers/standalone/0': missing property 'name'"),
+        ("drivers.standalone[0].name=a.b", "at '/drivers/standalone/0': missing property 'load'"),
+        (
+            "drivers.standalone[0].name=a.b,drivers.standalone[0].load=a:B,drivers.standalone[0].command={/go}",
+            "at '/drivers/standalone/0/command': maxItems: got 1, want 0",
+        ),
         (
             "image.digest=sha256:1",
             "at '/image/digest': 'sha256:1' does not match pattern '^(sha256:[0-9a-f]{64})?$'",
