@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from parley.api.builtin import Pod, Taint
-from parley.api.models import ResourceClass
+from parley.api.models import Limit, ResourceClass
 from parley.api.wording import counted
 from parley.control.claims.gathering import gather
 from parley.control.ledger import Holding
@@ -125,8 +125,16 @@ def _limits(class_: ResourceClass) -> Iterator[str]:
     for limit in class_.limits:
         most = [counted(limit.claims, "claim")] if limit.claims is not None else []
         most += [counted(limit.units, "unit")] if limit.units is not None else []
-        who = f"namespaces {', '.join(limit.namespaces)}" if limit.namespaces else "every other namespace"
-        yield f"{who}: at most {' and '.join(most) or 'nothing'}"
+        yield f"{_whom(limit)}: at most {' and '.join(most) or 'nothing'}"
+
+
+def _whom(limit: Limit) -> str:
+    if limit.namespaces:
+        return f"namespaces {', '.join(limit.namespaces)}"
+    if limit.namespace_selector is None:
+        return "every other namespace"
+    labels = str(limit.namespace_selector)
+    return f"each namespace with the labels {labels}" if labels else "each namespace"
 
 
 def node_details(snapshot: Snapshot, name: str) -> NodeDetails | None:

@@ -135,7 +135,12 @@ def test_the_data_is_that_of_the_command(play: Play) -> None:
 def test_a_class_and_who_waits_for_it(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
-        await world.add_class("other", limits=[{"namespaces": ["team"], "units": 2}], shareable=True)
+        limits = [
+            {"namespaces": ["team"], "units": 2},
+            {"namespaceSelector": {"matchLabels": {"tier": "gold"}}, "claims": 9},
+            {"claims": 1},
+        ]
+        await world.add_class("other", limits=limits, shareable=True)
 
         told = words((await shown(world, "/classes/gpu")).main)
         other = words((await shown(world, "/classes/other")).main)
@@ -144,6 +149,8 @@ def test_a_class_and_who_waits_for_it(play: Play) -> None:
         assert "default/wants NothingViable 60 s 0 0 of 2 nodes" in told
         assert "default/runs a gpu-0 gpu a/gpu-0 2 min" in told
         assert "Several pods may share a claim. Limit of namespaces team: at most 2 units" in other
+        assert "Limit of each namespace with the labels tier=gold: at most 9 claims" in other
+        assert "Limit of every other namespace: at most 1 claim" in other
         assert (await as_data(world, "/classes/gpu"))["status"] == 200
 
     play(scenario)
