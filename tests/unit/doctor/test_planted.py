@@ -205,6 +205,17 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "node node-2: kubelet v1.33.1 does not fit API server 1.37",
         "update it to 1.34 or later",
     ),
+    "a kubelet that its API server may have, and that does not know the plugin's API": (
+        all_of(
+            changed(SERVER_VERSION, "version", "gitVersion", to="v1.36.3"),
+            changed(NODES, "node-1", "status", "nodeInfo", "kubeletVersion", to="v1.36.3"),
+            changed(NODES, "node-2", "status", "nodeInfo", "kubeletVersion", to="v1.33.9"),
+        ),
+        "kubelets",
+        ERROR,
+        "node node-2: kubelet v1.33.9 does not fit API server 1.36",
+        "update it to 1.34 or later",
+    ),
     "the DeviceClass that must not exist": (
         created(DEVICE_CLASSES, {"metadata": {"name": DEVICE_CLASS}, "spec": {}}),
         "device-class",

@@ -14,6 +14,8 @@ OLDEST: Version = (1, 36)
 NEWEST_TESTED: Version = (1, 37)
 KUBELETS_BEHIND = 3
 """So many minor versions a kubelet may be older than its API server (Kubernetes' version skew policy)."""
+OLDEST_KUBELET: Version = (1, 34)
+"""The first that serves plugins of dynamic resource allocation in version v1."""
 
 
 def api_server(facts: Facts) -> Iterator[Finding]:
@@ -56,7 +58,7 @@ def kubelets(facts: Facts) -> Iterator[Finding]:
     for node in nodes:
         text = kubelet_version(node)
         version = parsed(text)
-        if version is None or version > server or server[1] - version[1] > KUBELETS_BEHIND:
+        if version is None or version > server or version < _oldest_kubelet(server):
             wrong.setdefault(text, []).append(node["metadata"]["name"])
     for text, names in sorted(wrong.items()):
         yield _skewed(text, names, server)
@@ -74,8 +76,12 @@ def _skewed(text: str, names: list[str], server: Version) -> Finding:
     if version is not None and version > server:
         remedy = "update the control plane first: a kubelet must not be newer than it"
     else:
-        remedy = f"update it to {server[0]}.{server[1] - KUBELETS_BEHIND} or later"
+        remedy = f"update it to {written(_oldest_kubelet(server))} or later"
     return error(f"{where}: kubelet {text} does not fit API server {written(server)}", remedy)
+
+
+def _oldest_kubelet(server: Version) -> Version:
+    return max((server[0], server[1] - KUBELETS_BEHIND), OLDEST_KUBELET)
 
 
 def kubelet_version(node: Body) -> str:
