@@ -57,7 +57,7 @@ async def explain(client: Client, now: datetime, namespace: str, name: str) -> E
     """One pod. Raises NothingToExplain if there is none, or none with claims of Parley's."""
     objects = await read_pod(client, namespace, name)
     pod = _decoded(objects)
-    snapshot = await read(client, now, namespace, everywhere=not pod.spec.node_name and not done(pod))
+    snapshot = await read(client, now, namespace, everywhere=_may_lack_claims(pod))
     return _explained(snapshot, pod, objects, waiting(snapshot))
 
 
@@ -174,7 +174,7 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
             "(`kubectl describe pod` shows their events)"
         )
     state = state_of(pod)
-    lacks = state == "waits" or (state == "bound" and _lacks_claims(pod, feasibility))
+    lacks = state == "waits" or (state == "bound" and _may_lack_claims(pod) and not feasibility.allocated)
     code, message = _why(snapshot, feasibility, scheduling) if lacks else ("", "")
     waits, status = state == "waits", scheduling.status if scheduling is not None else None
     return Explanation(
@@ -228,9 +228,9 @@ def state_of(pod: Pod) -> str:
     return "gated" if pod.spec.scheduling_gates else "waits"
 
 
-def _lacks_claims(pod: Pod, feasibility: PodFeasibility) -> bool:
-    """Whether somebody put the pod on its node before its claims were allocated there."""
-    return pod.status.phase in ("", "Pending") and not feasibility.allocated
+def _may_lack_claims(pod: Pod) -> bool:
+    """Whether it is not bound, or somebody may have put it on its node before its claims were allocated there."""
+    return (not pod.spec.node_name and not done(pod)) or pod.status.phase in ("", "Pending")
 
 
 def _since(pod: Pod, state: str) -> str:

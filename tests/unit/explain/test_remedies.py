@@ -7,7 +7,7 @@ from tests.unit.explain.conftest import Play, explained, helps
 from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
 
 from parley.api import reasons
-from parley.api.resources import CLASSES, NODES
+from parley.api.resources import CLASSES, NODES, PODS, TEMPLATES
 from parley.control.decision.kept import KEPT
 from parley.drivers import built_in
 from parley.explain.remedies import ADVICE
@@ -355,5 +355,28 @@ def test_who_waits_for_the_same_claim_and_is_served_first(play: Play) -> None:
             await world.settle()
             served += [pod for pod in ("u2", "u3", "u4") if pod not in served and await world.node_of(pod)]
         assert served == ["u4", "u2", "u3"]
+
+    play(scenario)
+
+
+def test_who_has_a_bound_pods_device_may_be_of_another_namespace(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        entry = {"name": "gpu", "resourceClaimTemplateName": "one"}
+        template = {"metadata": {"name": "one"}, "spec": {"spec": {"resourceClassName": "gpu"}}}
+        containers = [{"name": "main", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}]
+        pod = {"metadata": {"name": "has"}, "spec": {"resourceClaims": [entry], "containers": containers}}
+        await world.client.create(TEMPLATES.untyped(), template, "team")
+        await world.client.create(PODS, pod, "team")
+        await world.settle()
+        await world.add_pod("put", "one", nodeName="a")
+        await world.settle()
+
+        told = await explained(world, "put")
+
+        assert [remedy.pods for remedy in told.remedies] == [("team/has",)]
 
     play(scenario)
