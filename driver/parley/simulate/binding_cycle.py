@@ -1,63 +1,102 @@
-"""The binding cycle of the simulated kube-scheduler: reserve, nominate, wait, bind, or undo all of it.
+"""The binding cycle of the simulated kube-scheduler: nominate, reserve, wait, bind, or undo what is known of it.
 
-As upstream all is undone after any error, also where nobody knows whether the pod was bound: what a bound pod uses
-may be reserved for nobody then, until Parley or the claim controller sees to it.
+As upstream a claim that changed since the scheduling cycle is read and reserved as it is now, wherever it is
+allocated by then. A claim that was reserved before is not looked at again, unless one of the pod's claims has
+binding conditions: these are looked at every five seconds, and a claim that has lost its allocation is not ready.
+After any error all is undone that the scheduler knows of, also where nobody knows whether the pod was bound: what
+a bound pod uses may be reserved for nobody then, until Parley or the claim controller sees to it; and what was
+reserved without an answer stays reserved.
+Source: plugins/dynamicresources (PreBind, bindClaim, isPodReadyForBinding, Unreserve) and schedule_one.go of 1.37.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.resources import PODS
+from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.objects.mirror import consumer
 from parley.control.objects.pod import reference
-from parley.kube.client import ApiError, Client, OutcomeUnknown
+from parley.kube.client import ApiError, Client, Conflict, OutcomeUnknown
 from parley.simulate.anti_affinity import Pod
-from parley.simulate.placement import binding_failed, ready_to_bind
+from parley.simulate.placement import binding_failed, has_binding_conditions, ready_to_bind
 from parley.simulate.pod_claims import is_reserved
 from parley.simulate.scheduler_cache import SchedulerCache
-from parley.simulate.status_writes import change_consumers, consumers, patch_claim, patch_pod
+from parley.simulate.status_writes import change_consumers, consumers, patch_claim, patch_pod_named_so
+
+LOOK_SECONDS = 5.0
+"""Between two looks at binding conditions."""
+
+BINDING_TIMEOUT = 600.0
+"""Seconds that binding conditions are waited for."""
+
+_TRIES = 5
+_AFTER_CONFLICT = 0.01
 
 
 class Unbindable(Exception):
-    """Raised when a claim's driver declined, or a claim lost its allocation during the binding."""
+    """Raised when a claim's driver declined, or a claim is gone or lost its allocation before it was reserved."""
 
 
 async def bind(client: Client, cache: SchedulerCache, pod: Pod, claims: Sequence[BuiltinClaim], node: str) -> str:
     """Bind the pod; returns why it failed, or "". On failure reservations and nomination are undone.
 
-    `pod` and `claims` are as the scheduling cycle found them: what became of claims since shows when they are
-    reserved. As upstream a nomination that the pod seems to have is not written, though its end may be under way.
+    `pod` and `claims` are as the scheduling cycle found them. As upstream a nomination that the pod seems to have
+    is not written, though its end may be under way.
     """
+    known = list(claims)
     try:
-        if pod.status.nominated_node_name != node and not all(ready_to_bind(claim) for claim in claims):
-            await patch_pod(client, pod, {"nominatedNodeName": node})
-        for claim in claims:
-            await _reserve(client, pod, claim)
-        for claim in claims:
-            await _bindable(cache, claim)
+        if claims and pod.status.nominated_node_name != node:
+            await patch_pod_named_so(client, pod, {"nominatedNodeName": node})
+        for index, claim in enumerate(claims):
+            if not is_reserved(claim, pod):
+                known[index] = await _reserve(client, pod, claim)
+        if any(map(has_binding_conditions, known)):
+            await _bindable(cache, known)
         await _post(client, pod, node)
     except (ApiError, OutcomeUnknown, Unbindable) as error:
-        await _undo(client, claims, pod)
+        await _undo(client, known, pod)
         return str(error)
     return ""
 
 
-async def _reserve(client: Client, pod: Pod, claim: BuiltinClaim) -> None:
-    if claim.status.allocation is None:
-        raise Unbindable(f"claim {claim.metadata.name} is not allocated any more")
-    if not is_reserved(claim, pod):
-        await patch_claim(client, claim, {"reservedFor": [*consumers(claim), consumer(reference(pod))]})
+async def _reserve(client: Client, pod: Pod, claim: BuiltinClaim) -> BuiltinClaim:
+    """The claim as it was reserved. It may be allocated elsewhere than the scheduling cycle saw it."""
+    for attempt in range(_TRIES):
+        if attempt:
+            await asyncio.sleep(_AFTER_CONFLICT)
+            claim = await client.get(BUILTIN_CLAIMS, claim.metadata.name, claim.metadata.namespace)
+        if claim.metadata.deletion_timestamp:
+            raise Unbindable(f"claim {claim.metadata.name} got deleted in the meantime")
+        if claim.status.allocation is None:
+            raise Unbindable(f"claim {claim.metadata.name} got deallocated elsewhere in the meantime")
+        try:
+            users = [*consumers(claim), consumer(reference(pod))]
+            return await patch_claim(client, claim, {"reservedFor": users})
+        except Conflict:
+            pass  # something changed; what, is read
+    raise Unbindable(f"claim {claim.metadata.name} has been modified again and again")
 
 
-async def _bindable(cache: SchedulerCache, claim: BuiltinClaim) -> None:
-    """Return when the claim's binding conditions hold."""
-    while True:
-        now = cache.claim(claim)
-        if now is None or now.status.allocation is None or binding_failed(now):
-            raise Unbindable(f"claim {claim.metadata.name} was declined or taken back")
-        if ready_to_bind(now):
+async def _bindable(cache: SchedulerCache, known: list[BuiltinClaim]) -> None:
+    """Return when all binding conditions hold; `known` has the claims as they were last seen."""
+    for _ in range(int(BINDING_TIMEOUT / LOOK_SECONDS)):
+        if _all_ready(cache, known):
             return
-        await cache.claims_changed()
+        await asyncio.sleep(LOOK_SECONDS)
+    raise Unbindable("device binding timeout")
+
+
+def _all_ready(cache: SchedulerCache, known: list[BuiltinClaim]) -> bool:
+    for index, claim in enumerate(known):
+        now = cache.claim_named(claim)
+        if now is None:
+            raise Unbindable(f"claim {claim.metadata.name} is gone")
+        known[index] = now
+        if binding_failed(now):
+            raise Unbindable(f"claim {claim.metadata.name} was declined")
+        if now.status.allocation is None or not ready_to_bind(now):
+            return False
+    return True
 
 
 async def _post(client: Client, pod: Pod, node: str) -> None:
@@ -71,10 +110,12 @@ async def _post(client: Client, pod: Pod, node: str) -> None:
     await client.create_subresource(PODS, meta.name, "binding", body, meta.namespace)
 
 
-async def _undo(client: Client, claims: Sequence[BuiltinClaim], pod: Pod) -> None:
-    for claim in claims:
+async def _undo(client: Client, known: Sequence[BuiltinClaim], pod: Pod) -> None:
+    for claim in known:
+        if claim.status.allocation is None or not is_reserved(claim, pod):
+            continue
         try:
-            await change_consumers(client, claim, lambda known: [c for c in known if c["uid"] != pod.metadata.uid])
+            await change_consumers(client, claim, lambda users: [c for c in users if c["uid"] != pod.metadata.uid])
         except (ApiError, OutcomeUnknown):
             pass  # upstream logs it, and goes on with the next
-    await patch_pod(client, pod, {"nominatedNodeName": None})
+    await patch_pod_named_so(client, pod, {"nominatedNodeName": None})

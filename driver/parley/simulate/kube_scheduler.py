@@ -2,12 +2,12 @@
 
 What it does as upstream: a pod waits at no cost until its claims exist; one pod is placed at a time; a claim
 that nobody else reserved is taken back when it kept the pod from a node, or when its driver declined; binding
-runs beside the next placement, reserves the claims, nominates the node and waits for binding conditions. With an
-extender nothing looks at claims (`extended_cycle`). Pods are evicted for others (`preemption`). The extender
-binds; where that fails all pods that wait are tried again, too. What it leaves out: backoff but for failures (a
+runs beside the next placement (`binding_cycle`). With an extender nothing looks at claims (`extended_cycle`). Pods
+are evicted for others (`preemption`). The extender binds; where that fails all pods that wait are tried again, too.
+What it leaves out: backoff but for failures (a
 pod is tried again at the next change that concerns it), the order of priorities, scores but for the number of
-pods, structured allocation, the 600 s limit on binding conditions and the 5 s between two looks at them, and
-every filter that `placement` does not name.
+pods, structured allocation, that an offer whose 600 s have passed is not available any more, and every filter that
+`placement` does not name.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from parley.simulate.placement import place, unschedulable
 from parley.simulate.pod_claims import MOST_USERS, is_reserved, may_use, reserved_by_others
 from parley.simulate.preemption import preempt
 from parley.simulate.scheduler_cache import SchedulerCache
-from parley.simulate.status_writes import condition, has_condition, patch_claim, patch_pod
+from parley.simulate.status_writes import condition, has_condition, patch_claim, patch_pod_named_so
 
 UNSCHEDULABLE = "Unschedulable"
 AFTER_FAILURE = Backoff(first=1.0, longest=1.0)
@@ -101,7 +101,7 @@ class KubeScheduler:
         """After claims were taken back: what a claim was allocated to in this cycle still decides."""
         nominated = await preempt(self._client, self._calls, pod, self._cache.nodes(), nodes)
         if nominated is not None and nominated != pod.status.nominated_node_name:
-            await patch_pod(self._client, pod, {"nominatedNodeName": nominated or None})
+            await patch_pod_named_so(self._client, pod, {"nominatedNodeName": nominated or None})
 
     async def _ask(self, pod: Pod, calls: ExtenderCalls) -> None:
         """One scheduling cycle with the extender."""
@@ -155,7 +155,7 @@ class KubeScheduler:
         if not has_condition(pod, "PodScheduled", message):
             now = rfc3339(self._clock())
             entry = condition("PodScheduled", "False", reason, message, now)
-            await patch_pod(self._client, pod, {"conditions": [entry]})
+            await patch_pod_named_so(self._client, pod, {"conditions": [entry]})
 
 
 async def _bound_by(calls: ExtenderCalls, pod: Pod, node: str) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "Occupied",
     "SimulatedPlacement",
     "binding_failed",
+    "has_binding_conditions",
     "in_tree_misfit",
     "keeping_apart",
     "place",
@@ -138,13 +139,23 @@ def ready_to_bind(claim: BuiltinClaim) -> bool:
     )
 
 
+def has_binding_conditions(claim: BuiltinClaim) -> bool:
+    """Whether any device has some, so that the scheduler looks at the claim again before it binds."""
+    return any(result.binding_conditions for result in _results(claim))
+
+
 def binding_failed(claim: BuiltinClaim) -> bool:
-    """Whether a binding failure condition of some device holds."""
-    return any(
-        condition.type in result.binding_failure_conditions
-        for result in _results(claim)
-        for condition in _true_conditions(claim, result)
-    )
+    """Whether a binding failure condition holds of the first device that is not ready to bind: each is looked at
+    in turn."""
+    for result in _results(claim):
+        held = {condition.type for condition in _true_conditions(claim, result)}
+        if not result.binding_conditions:
+            continue
+        if not held.isdisjoint(result.binding_failure_conditions):
+            return True
+        if not held.issuperset(result.binding_conditions):
+            return False
+    return False
 
 
 def _results(claim: BuiltinClaim) -> Sequence[DeviceResult]:

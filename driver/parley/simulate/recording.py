@@ -124,6 +124,8 @@ class Recording:
         if old is None:
             self._note_names(pod)
         for text in _pod_steps(old, new):
+            if text == _bound_to(pod) and record.steps and record.steps[-1].text == _chosen(pod.spec.node_name):
+                record.steps.pop()  # as at the beginning of every binding; nothing came between
             self._step(record, text)
 
     def _note_names(self, pod: Pod) -> None:
@@ -185,11 +187,19 @@ def _pod_steps(old: Pod | None, new: Pod | None) -> Iterator[str]:
         yield "created"
     before = old or Pod()
     if new.status.nominated_node_name and new.status.nominated_node_name != before.status.nominated_node_name:
-        yield f"the scheduler chooses {new.status.nominated_node_name}"
+        yield _chosen(new.status.nominated_node_name)
     if new.spec.node_name and not before.spec.node_name:
-        yield f"bound to {new.spec.node_name}"
+        yield _bound_to(new)
     if new.status.phase != before.status.phase and new.status.phase in ("Running", "Succeeded", "Failed"):
         yield new.status.phase.lower()
+
+
+def _chosen(node: str) -> str:
+    return f"the scheduler chooses {node}"
+
+
+def _bound_to(pod: Pod) -> str:
+    return f"bound to {pod.spec.node_name}"
 
 
 def _is_for(record: PodRecord, claim: BuiltinClaim | None) -> bool:

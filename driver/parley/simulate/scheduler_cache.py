@@ -43,7 +43,6 @@ class SchedulerCache:
         self._table = NodeTable()
         self._waiting: dict[Key, None] = {}
         self._by_claim: defaultdict[Key, dict[Key, None]] = defaultdict(dict)
-        self._claims_changed = asyncio.Event()
         self._pods = Informer(client, PODS, on_change=self._pod)
         self._nodes = Informer(client, NODES, on_change=self._node)
         self._claims = Informer(client, BUILTIN_CLAIMS, on_change=self._claim)
@@ -79,14 +78,9 @@ class SchedulerCache:
         found = [claim for claim in claims if claim is not None]
         return found if len(found) == len(pod.spec.resource_claims) else None
 
-    def claim(self, claim: BuiltinClaim) -> BuiltinClaim | None:
-        """The claim as it is now, or None if it is gone or was replaced."""
-        now = self._claims.get(claim.metadata.namespace, claim.metadata.name)
-        return now if now is not None and now.metadata.uid == claim.metadata.uid else None
-
-    async def claims_changed(self) -> None:
-        """Return after the next change of any claim."""
-        await self._claims_changed.wait()
+    def claim_named(self, claim: BuiltinClaim) -> BuiltinClaim | None:
+        """The claim of that name as it is now, or None if there is none. As upstream its UID is not looked at."""
+        return self._claims.get(claim.metadata.namespace, claim.metadata.name)
 
     def nodes(self) -> NodeTable:
         """All nodes with the pods that count for them, assumed ones included."""
@@ -169,16 +163,19 @@ class SchedulerCache:
             self.retry_all()
 
     def _claim(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
-        self._claims_changed.set()
-        self._claims_changed = asyncio.Event()
         claim = new or old
-        if claim is not None:
+        if claim is not None and _status(old) != _status(new):
             for key in list(self._by_claim.get((claim.metadata.namespace, claim.metadata.name), ())):
                 self._retry(key)
 
 
 def _key(pod: Pod) -> Key:
     return pod.metadata.namespace, pod.metadata.name
+
+
+def _status(claim: BuiltinClaim | None) -> object:
+    """What of a claim's change concerns pods (isSchedulableAfterClaimChange)."""
+    return (claim.metadata.uid, claim.metadata.deletion_timestamp, claim.status) if claim is not None else None
 
 
 def _asks(pod: Pod) -> object:

@@ -12,8 +12,16 @@ Consumers = list[dict[str, str]]
 
 
 async def patch_pod(client: Client, pod: Pod, status: dict[str, Any]) -> None:
-    """Change a pod's status. A pod that is gone or was replaced has no more need of it."""
-    body = {"metadata": {"uid": pod.metadata.uid}, "status": status}
+    """Change a pod's status, as its kubelet does. A pod that is gone or was replaced has no more need of it."""
+    await _patch_pod(client, pod, {"metadata": {"uid": pod.metadata.uid}, "status": status})
+
+
+async def patch_pod_named_so(client: Client, pod: Pod, status: dict[str, Any]) -> None:
+    """Change the status of whatever pod has the name by now, as scheduler and claim controller do."""
+    await _patch_pod(client, pod, {"status": status})
+
+
+async def _patch_pod(client: Client, pod: Pod, body: dict[str, Any]) -> None:
     try:
         await client.patch(PODS, pod.metadata.name, body, pod.metadata.namespace, subresource="status")
     except (NotFound, Conflict, Invalid):

@@ -9,7 +9,7 @@ from tests.support.faults import FaultClient
 
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.backoff import Backoff
-from parley.kube.client import Call, ServerError
+from parley.kube.client import Call, Client, ServerError
 from parley.simulate.kube_scheduler import AFTER_FAILURE, AS_UPSTREAM, KubeScheduler
 
 
@@ -119,6 +119,52 @@ def test_a_declined_offer_is_taken_back_and_the_nomination_with_it(alone: Any) -
         claim, pod = await world.the_claim("c"), await world.the_pod("p")
         assert (claim.status.allocation, claim.status.devices, users(claim)) == (None, [], [])
         assert (pod.spec.node_name, pod.status.nominated_node_name) == ("", "")
+
+    alone(KubeScheduler, story)
+
+
+def test_a_claim_that_was_moved_since_the_scheduler_looked_is_reserved_all_the_same(alone: Any) -> None:
+    moved: list[Any] = []
+
+    async def story(world: Any) -> None:
+        async def move() -> None:
+            await world.claim_status("c", {"allocation": None})
+            await world.allocate("c", "n2")
+
+        moved.append(move)
+        await world.node("n1")
+        await world.node("n2")
+        await world.claim("c")
+        await world.allocate("c", "n1")
+        await world.pod("p", ["c"])
+        await world.settle()
+
+        assert (await world.the_pod("p")).spec.node_name == "n1"
+        assert users(await world.the_claim("c")) == ["p"]
+
+    class Moving(Client):
+        async def request(self, call: Call) -> bytes:
+            if "reservedFor" in str(call.body) and moved:
+                await moved.pop()()
+            return await super().request(call)
+
+    alone(lambda client, clock: KubeScheduler(Moving(client), clock), story)
+
+
+def test_an_offer_that_was_taken_back_is_waited_for_and_another_one_is_taken_for_it(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1")
+        await world.claim("c")
+        await world.allocate("c", "n1", conditions=True)
+        pod = await world.pod("p", ["c"])
+        await world.settle()
+        await world.claim_status("c", {"allocation": None, "reservedFor": None})
+        await world.settle()
+        assert (await world.the_pod("p")).status.nominated_node_name == "n1"
+
+        await world.allocate("c", "elsewhere", pods=[pod])
+        await world.settle()
+        assert (await world.the_pod("p")).spec.node_name == "n1"
 
     alone(KubeScheduler, story)
 
