@@ -2,12 +2,16 @@
 
 It makes a claim for each pod entry that names a built-in template, or adopts one that is there, and lists it in
 the pod's status; it reserves claims for pods that were bound without a scheduler; it drops reservations of pods
-that are done, gone or replaced, and then deletes what was generated for them.
+that are done, gone, replaced, or deleted before they were bound, and then deletes what was generated for them.
+As upstream it believes once in a claim that it created and that is gone, and makes it anew at the pod's next
+change; it makes and reserves claims also for pods that are done (kubernetes/kubernetes#141274), here a few times
+instead of for ever; and while a template is missing the pod's status names none of its new claims.
 What it leaves out: events about missing templates (it waits for the template instead), and the deallocation of
 claims of structured parameters.
 """
 
 import asyncio
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -17,15 +21,19 @@ from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Pod, PodResourceCl
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, PODS
 from parley.control.objects.mirror import consumer, owner_pod_uid
-from parley.control.objects.pod import done, reference
+from parley.control.objects.pod import over, reference
 from parley.kube.cache import Key
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue, run_workers
-from parley.simulate.pod_claims import claim_names, may_use
-from parley.simulate.status_writes import Consumers, change_consumers, patch_pod
+from parley.simulate.pod_claims import claim_names, is_reserved, may_use
+from parley.simulate.status_writes import Consumers, change_consumers, patch_pod_named_so
 
 _LONGEST_PREFIX = 57
+_FOR_DONE = 3
+"""So often a claim is reserved for a pod that is done."""
+_BEFORE_DONE = 0.1
+"""Seconds before each time."""
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +49,11 @@ class ClaimController:
         self._pod_queue: WorkQueue[Key] = WorkQueue()
         self._claim_queue: WorkQueue[Key] = WorkQueue()
         self._generated: dict[Entry, str] = {}
+        self._named: defaultdict[Key, dict[Key, None]] = defaultdict(dict)
+        """Pods by the claims that they use."""
+        self._reserved_for_done: Counter[tuple[str, str]] = Counter()
+        self._made: set[Key] = set()
+        """Its mutation cache: claims that it created. One that is gone is forgotten when it is looked up."""
         self._pods = Informer(client, PODS, on_change=self._pod)
         self._claims = Informer(client, BUILTIN_CLAIMS, on_change=self._claim)
         self._templates = Informer(client, BUILTIN_TEMPLATES, on_change=self._template)
@@ -57,6 +70,12 @@ class ClaimController:
             tasks.create_task(run_workers(self._claim_queue, self._tidy, 1))
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None:
+            for name in claim_names(old):
+                self._named[old.metadata.namespace, name].pop((old.metadata.namespace, old.metadata.name), None)
+        if new is not None:
+            for name in claim_names(new):
+                self._named[new.metadata.namespace, name][new.metadata.namespace, new.metadata.name] = None
         for pod in (old, new):
             if pod is not None and pod.spec.resource_claims:
                 namespace = pod.metadata.namespace
@@ -71,6 +90,8 @@ class ClaimController:
             self._claim_queue.add((claim.metadata.namespace, claim.metadata.name))
             for owner in claim.metadata.owner_references:
                 self._pod_queue.add((claim.metadata.namespace, owner.name))
+            for user in self._named.get((claim.metadata.namespace, claim.metadata.name), ()):
+                self._pod_queue.add(user)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._generated.pop(_entry_of(old), None)
         if new is not None and owner_pod_uid(new):
@@ -84,40 +105,70 @@ class ClaimController:
     async def _serve(self, key: Key) -> None:
         """Give the pod its claims."""
         pod = self._pods.get(*key)
-        if pod is None or done(pod) or pod.metadata.deletion_timestamp:
+        if pod is None or pod.metadata.deletion_timestamp:
             return
         listed = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         names = dict(listed)
         for entry in pod.spec.resource_claims:
-            if entry.resource_claim_template_name and (name := await self._claim_for(pod, entry)):
-                names[entry.name] = name
+            if entry.resource_claim_template_name is None:
+                continue
+            if not (name := await self._claim_for(pod, entry, listed.get(entry.name) or "")):
+                return
+            names[entry.name] = name
         if names != listed:
             statuses = [{"name": entry, "resourceClaimName": name} for entry, name in names.items()]
-            await patch_pod(self._client, pod, {"resourceClaimStatuses": statuses})
+            await patch_pod_named_so(self._client, pod, {"resourceClaimStatuses": statuses})
         if pod.spec.node_name:
             await self._reserve(pod)
 
-    async def _claim_for(self, pod: Pod, entry: PodResourceClaim) -> str | None:
+    async def _claim_for(self, pod: Pod, entry: PodResourceClaim, listed: str) -> str | None:
         """Name of the pod's own claim, made now if need be; None while its template is missing."""
-        name = self._generated.get((pod.metadata.namespace, pod.metadata.uid, entry.name))
-        template = self._templates.get(pod.metadata.namespace, entry.resource_claim_template_name or "")
-        if name is not None or template is None:
-            return name
         client, namespace = self._client, pod.metadata.namespace
+        if listed and self._is_there(pod, listed):
+            return listed
+        if (known := self._generated.get((namespace, pod.metadata.uid, entry.name))) is not None:
+            return known
+        template = self._templates.get(namespace, entry.resource_claim_template_name or "")
+        if template is None:
+            return None
         body = (await client.get(BUILTIN_TEMPLATES.untyped(), template.metadata.name, namespace))["spec"]
         made = await client.create(BUILTIN_CLAIMS, _generated_claim(pod, entry.name, body), namespace)
         self._generated[namespace, pod.metadata.uid, entry.name] = made.metadata.name
+        self._made.add((namespace, made.metadata.name))
         return made.metadata.name
+
+    def _is_there(self, pod: Pod, name: str) -> bool:
+        """Whether it takes the claim that the pod's status names for there, and the pod's own."""
+        key = pod.metadata.namespace, name
+        claim = self._claims.get(*key)
+        if claim is not None:
+            return may_use(claim, pod)
+        believed = key in self._made
+        self._made.discard(key)
+        return believed
 
     async def _reserve(self, pod: Pod) -> None:
         """A bound pod has its allocated claims reserved, whichever component bound it."""
         mine = consumer(reference(pod))
         for name in claim_names(pod):
             claim = self._claims.get(pod.metadata.namespace, name)
-            if claim is not None and claim.status.allocation is not None and may_use(claim, pod):
-                await self._change_consumers(
-                    claim, lambda known: known if _named(known, mine["uid"]) else [*known, mine]
-                )
+            if claim is None or claim.status.allocation is None or not may_use(claim, pod):
+                continue
+            if is_reserved(claim, pod) or not await self._may_be_reserved(claim, pod):
+                continue
+            await self._change_consumers(
+                claim, lambda known: known if _named(known, mine["uid"]) else [*known, mine]
+            )
+
+    async def _may_be_reserved(self, claim: BuiltinClaim, pod: Pod) -> bool:
+        if not over(pod):
+            return True
+        who = claim.metadata.uid, pod.metadata.uid
+        if self._reserved_for_done[who] >= _FOR_DONE:
+            return False
+        self._reserved_for_done[who] += 1
+        await asyncio.sleep(_BEFORE_DONE)
+        return True
 
     async def _tidy(self, key: Key) -> None:
         """Drop what pods hold no more of the claim, and the claim itself if it was one pod's own."""
@@ -128,9 +179,9 @@ class ClaimController:
             await self._change_consumers(
                 claim, lambda known: [c for c in known if self._uses(key[0], c["name"], c["uid"])]
             )
-            return
+        used = any(self._uses(key[0], c.name, c.uid) for c in claim.status.reserved_for)
         owner = owner_pod_uid(claim)
-        if owner and not claim.status.reserved_for and not claim.metadata.deletion_timestamp:
+        if owner and not used and not claim.metadata.deletion_timestamp:
             names = [o.name for o in claim.metadata.owner_references if o.uid == owner]
             if not self._uses(key[0], names[0], owner):
                 await self._delete(claim)
@@ -142,9 +193,9 @@ class ClaimController:
             log.debug("reservation refused", claim=claim.metadata.name, error=error.message)
 
     def _uses(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether the pod is there and not done."""
+        """Whether the pod is there and may run."""
         pod = self._pods.get(namespace, name)
-        return pod is not None and pod.metadata.uid == uid and not done(pod)
+        return pod is not None and pod.metadata.uid == uid and not over(pod)
 
     async def _delete(self, claim: BuiltinClaim) -> None:
         meta = claim.metadata

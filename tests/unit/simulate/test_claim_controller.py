@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from tests.support.faults import FaultClient
+
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, PODS
-from parley.kube.client import Client
+from parley.kube.client import Call, Client
 from parley.simulate.claim_controller import ClaimController
 
 REQUEST = {"name": "exclusive", "exactly": {"deviceClassName": "being-negotiated.parley.dev"}}
@@ -61,7 +63,9 @@ def test_a_claim_that_is_there_already_is_adopted(alone: Any) -> None:
     alone(model, story)
 
 
-def test_a_deleted_claim_is_made_anew_under_another_name(alone: Any) -> None:
+def test_a_deleted_claim_is_made_anew_under_another_name_at_the_pods_next_change(
+    alone: Any,
+) -> None:
     async def story(world: Any) -> None:
         await template(world)
         await world.pod("p", template="t")
@@ -69,11 +73,66 @@ def test_a_deleted_claim_is_made_anew_under_another_name(alone: Any) -> None:
         [before] = await world.claims()
         await world.client.delete(BUILTIN_CLAIMS, before.metadata.name, "team")
         await world.settle()
+        assert await world.claims() == []
 
+        await world.pod_status("p", {"message": "a change"})
+        await world.settle()
         [after] = await world.claims()
         [status] = (await world.the_pod("p")).status.resource_claim_statuses
         assert after.metadata.name != before.metadata.name
         assert status.resource_claim_name == after.metadata.name
+
+    alone(model, story)
+
+
+def test_a_deleted_pod_that_was_never_bound_and_is_held_loses_reservation_and_claim(
+    alone: Any,
+) -> None:
+    async def story(world: Any) -> None:
+        await template(world)
+        pod = await world.pod("p", ["named"], template="t")
+        await world.claim("named")
+        await world.allocate("named", "n1", pods=[pod])
+        held = {"metadata": {"finalizers": ["example.com/held"]}}
+        await world.client.patch(PODS, "p", held, "team")
+        await world.client.delete(PODS, "p", "team")
+        await world.settle()
+
+        [left] = await world.claims()
+        assert (left.metadata.name, users(left)) == ("named", [])
+
+    alone(model, story)
+
+
+def test_a_shared_claim_is_reserved_for_a_done_pod_and_dropped_again(alone: Any) -> None:
+    written: list[list[str]] = []
+
+    def write(call: Call) -> None:
+        if call.resource == BUILTIN_CLAIMS and call.verb == "patch":
+            written.append(sorted(user["name"] for user in call.body["status"]["reservedFor"]))
+
+    async def story(world: Any) -> None:
+        pods = [await world.pod(name, ["c"], nodeName="n1") for name in ("first", "second")]
+        await world.claim("c")
+        await world.allocate("c", "n1", pods=pods)
+        await world.settle()
+        await world.pod_status("first", {"phase": "Succeeded"})
+        await world.settle()
+
+        assert written == [["second"], *[["first", "second"], ["second"]] * 3]
+
+    alone(lambda client, _: ClaimController(FaultClient(client, before=write)), story)
+
+
+def test_no_claim_is_listed_while_a_template_is_missing(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await template(world)
+        entries = [{"name": n, "resourceClaimTemplateName": t} for n, t in (("a", "t"), ("b", "missing"))]
+        await world.pod("p", resourceClaims=entries)
+        await world.settle()
+
+        assert len(await world.claims()) == 1
+        assert (await world.the_pod("p")).status.resource_claim_statuses == []
 
     alone(model, story)
 
