@@ -4,10 +4,10 @@ It makes a claim for each pod entry that names a built-in template, or adopts on
 the pod's status; it reserves claims for pods that were bound without a scheduler; it drops reservations of pods
 that are done, gone, replaced, or deleted before they were bound, and then deletes what was generated for them.
 As upstream it believes once in a claim that it created and that is gone, and makes it anew at the pod's next
-change; it makes and reserves claims also for pods that are done (kubernetes/kubernetes#141274), here a few times
-instead of for ever; and while a template is missing the pod's status names none of its new claims.
-What it leaves out: events about missing templates (it waits for the template instead), and the deallocation of
-claims of structured parameters.
+change; it reserves claims also for pods that are done (kubernetes/kubernetes#141274), here a few times instead of
+for ever; and while a template is missing the pod's status names none of its new claims.
+What it leaves out: events about missing templates (it waits for the template instead), claims that are made anew
+for pods that are done and change once more, and the deallocation of claims of structured parameters.
 """
 
 import asyncio
@@ -124,7 +124,7 @@ class ClaimController:
     async def _claim_for(self, pod: Pod, entry: PodResourceClaim, listed: str) -> str | None:
         """Name of the pod's own claim, made now if need be; None while its template is missing."""
         client, namespace = self._client, pod.metadata.namespace
-        if listed and self._is_there(pod, listed):
+        if listed and (over(pod) or self._is_there(pod, listed)):
             return listed
         if (known := self._generated.get((namespace, pod.metadata.uid, entry.name))) is not None:
             return known

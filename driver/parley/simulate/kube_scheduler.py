@@ -2,12 +2,11 @@
 
 What it does as upstream: a pod waits at no cost until its claims exist; one pod is placed at a time; a claim
 that nobody else reserved is taken back when it kept the pod from a node, or when its driver declined; binding
-runs beside the next placement (`binding_cycle`). With an extender nothing looks at claims (`extended_cycle`). Pods
-are evicted for others (`preemption`). The extender binds; where that fails all pods that wait are tried again, too.
-What it leaves out: backoff but for failures (a
-pod is tried again at the next change that concerns it), the order of priorities, scores but for the number of
-pods, structured allocation, that an offer whose 600 s have passed is not available any more, and every filter that
-`placement` does not name.
+runs beside the next placement (`binding_cycle`). With an extender nothing looks at claims (`extended_cycle`).
+Pods are evicted for others (`preemption`). The extender binds; where that fails all pods that wait are tried
+again, too. What it leaves out: backoff but for failures (a pod is tried again at the next change that concerns
+it), the order of priorities, scores but for the number of pods, structured allocation, that an offer whose 600 s
+have passed is not available any more, and every filter that `placement` does not name.
 """
 
 import asyncio
