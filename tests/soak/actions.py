@@ -26,7 +26,7 @@ from tests.soak.priorities import Preemption, Priorities
 from tests.soak.processes import acting_as
 from tests.soak.reservations import HOME
 from tests.soak.tenant import Tenant
-from tests.soak.world import SECOND_SCHEDULER, Process, World
+from tests.soak.world import CLAIM_CONTROLLER, SECOND_SCHEDULER, Process, World
 
 from parley.api.resources import (
     BUILTIN_CLAIMS,
@@ -105,6 +105,7 @@ class Actions:
             (3, self._kill),
             (2, self._outage),
             (2, self._stop),
+            (2, self._restart_part),
         ]
         if world.plan.meddling:
             self._actions += [
@@ -198,6 +199,7 @@ class Actions:
         if self._world.plan.referring:
             self._ensure(CONFIG_MAPS, kinds.config_map())
             self._patch(CONFIG_MAPS, kinds.PARAMETERS, kinds.config_map())
+        await self._world.restart_part(CLAIM_CONTROLLER)  # it may still believe in claims that are gone
         while self._held(PODS) or self._held(CLAIMS):
             self._let_pod_go()
             self._let_claim_go()
@@ -464,6 +466,10 @@ class Actions:
     async def _kill(self) -> None:
         if (process := self._some_process()) is not None:
             await self._world.restart(process, self._chance.uniform(0, 3), clean=self._chance.random() < 0.3)
+
+    async def _restart_part(self) -> None:
+        """As it is killed, or deposed by another of its kind."""
+        await self._world.restart_part(self._chance.choice(self._world.restartable))
 
     async def _kill_preempting(self) -> None:
         """The controller that keeps something for a pod that others are evicted for."""

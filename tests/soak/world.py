@@ -8,7 +8,7 @@ started again, as a Deployment would do. What users and meddlers do to this clus
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,12 +40,14 @@ from parley.sdk import Allocation, Answer, Device, Driver, Held, NodeLabels, Res
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.extender_calls import ExtenderUnavailable
-from parley.simulate.kube_scheduler import KubeScheduler
+from parley.simulate.kube_scheduler import AS_UPSTREAM, KubeScheduler
 from parley.simulate.kubelet import UNPREPARE_SECONDS
 from parley.simulate.node_plugins import NodePlugins
 
 CALM = Rates()
 SECOND_SCHEDULER = "parley"
+CLAIM_CONTROLLER = "claim-controller"
+RESTARTED = frozenset({CLAIM_CONTROLLER, "scheduler", "second scheduler"})
 TIMES = LeaseTimes(lease_seconds=30, renew_deadline=24, retry_seconds=8)
 
 SLOW_KUBELET = 40.0
@@ -412,7 +414,8 @@ class World:
         self.limits = ClassLimits(self.invariants.fault, self.invariants.lives)
         self.server.forbids_evictions = plan.preemption is not Preemption.ALLOWED
         self.calm = False
-        self._parts: list[asyncio.Task[None]] = []
+        self._makers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+        self._parts: dict[str, asyncio.Task[None]] = {}
         self._names = 0
         self._now = 0.0
         self._at_once = 0
@@ -443,23 +446,42 @@ class World:
     def start(self) -> None:
         """Kubernetes' parts, and Parley."""
         slow = SLOW_KUBELET if self.plan.tenant else UNPREPARE_SECONDS
-        kubelets = DeviceKubelets(self.server.client("kubelets"), self.clock, self.invariants.unprepared, slow)
+        rules = self.invariants
+        kubelets = DeviceKubelets(self.server.client("kubelets"), self.clock, rules.unprepared, rules.fault, slow)
         self.bindings = BindingClient(self.server.client("scheduler"), self.chance, self.plan.bindings)
-        for name, part in (
-            ("claim-controller", ClaimController(self.server.client("claim-controller"))),
-            ("scheduler", KubeScheduler(self.bindings, self.clock)),
-            ("kubelets", kubelets),
-            ("node-plugins", NodePlugins(self.server.client("node-plugins"), kubelets)),
-        ):
-            with acting_as(name):
-                self._parts.append(asyncio.create_task(part.run(), name=name))
+        self._makers = {
+            CLAIM_CONTROLLER: lambda: ClaimController(self.server.client(CLAIM_CONTROLLER)).run(),
+            "scheduler": lambda: KubeScheduler(self.bindings, self.clock, after_failure=AS_UPSTREAM).run(),
+            "kubelets": kubelets.run,
+            "node-plugins": NodePlugins(self.server.client("node-plugins"), kubelets).run,
+        }
         if self.plan.extender:
-            with acting_as("second scheduler"):
-                client = self.server.client("second-scheduler")
-                second = KubeScheduler(client, self.clock, SECOND_SCHEDULER, self._ask_leader)
-                self._parts.append(asyncio.create_task(second.run(), name="second scheduler"))
+            self._makers["second scheduler"] = self._second_scheduler
+        for name in self._makers:
+            self._start_part(name)
         for _ in range(2 if self.plan.lease else 1):
             self.start_process()
+
+    async def _second_scheduler(self) -> None:
+        client = self.server.client("second-scheduler")
+        await KubeScheduler(client, self.clock, SECOND_SCHEDULER, self._ask_leader).run()
+
+    def _start_part(self, name: str) -> None:
+        with acting_as(name):
+            self._parts[name] = asyncio.create_task(self._makers[name](), name=name)
+
+    @property
+    def restartable(self) -> list[str]:
+        """The schedulers and the claim controller."""
+        return [name for name in self._makers if name in RESTARTED]
+
+    async def restart_part(self, name: str) -> None:
+        """It ends in the middle of whatever it does, and another one begins."""
+        self.server.note(f"{name} is restarted")
+        task = self._parts[name]
+        task.cancel()
+        await asyncio.wait([task])
+        self._start_part(name)
 
     async def _ask_leader(self, verb: str, body: bytes) -> bytes:
         leader = self.leader
@@ -498,7 +520,7 @@ class World:
 
     async def supervise(self) -> None:
         """Start what lost its lease anew; what ends otherwise is a fault."""
-        for part in self._parts:
+        for part in self._parts.values():
             if part.done():
                 raise Broken(f"crashed: {part.get_name()} ended: {part}") from part.exception()
         for process in [p for p in self.processes if p.task.done()]:
@@ -566,9 +588,9 @@ class World:
         """End everything."""
         for process in self.processes:
             await process.kill(clean=False)
-        for part in self._parts:
+        for part in self._parts.values():
             part.cancel()
-        await asyncio.gather(*self._parts, return_exceptions=True)
+        await asyncio.gather(*self._parts.values(), return_exceptions=True)
 
 
 def _lost_lease(error: BaseException | None) -> bool:
