@@ -16,13 +16,14 @@ from parley.scheduler.standalone import Failure
 
 def allocated_elsewhere(pod: Pod, attempt: Attempt | None, claims: Sequence[PodClaim]) -> Failure | None:
     """The failure on the selected node, if one of the claims that standalone drivers were to allocate there can't
-    be used on it."""
+    be used on it. What the driver of a class recorded that has another one now was asked of it before."""
     session = attempt.standalone.session if attempt is not None else None
     if attempt is None or session is None or session.selection is None:
         return None
-    node, asked = session.selection.node, {claim.entry for claim in attempt.standalone.claims}
-    holdings = [claim.holding for claim in claims if claim.entry in asked and claim.holding is not None]
-    strays = [held for held in holdings if held.standalone and not _is_there(held, node, pod)]
+    node, asked = session.selection.node, {claim.entry: claim.driver for claim in attempt.standalone.claims}
+    holdings = [(claim.holding, asked.get(claim.entry)) for claim in claims if claim.holding is not None]
+    found = [held for held, driver in holdings if held.standalone and held.driver == driver]
+    strays = [held for held in found if not _is_there(held, node, pod)]
     if not strays:
         return None
     causes = "; ".join(f"driver {held.driver}: claim {held.path} is {where(held.nodes)}" for held in strays)
