@@ -162,9 +162,10 @@ class Reserve:
 class Allocation:
     """What was allocated for one claim.
 
-    `devices` are at most 32. `data` is what JSON can represent, at most 10 KiB: it is recorded in the claim,
-    the node part gets it as its handle, and `restore` gets it after a restart, perhaps in a newer version of
-    the driver. Who may read the claim can read it, so put no secrets into it.
+    `devices` are at most 32. `data` is what JSON can represent, at most 10 KiB and nested at most 64 levels deep:
+    it is recorded in the claim, the node part gets it as its handle, and `restore` gets it after a restart, as
+    JSON has it (a tuple is a list then), perhaps in a newer version of the driver. Who may read the claim can
+    read it, so put no secrets into it.
 
     `available_on` says on which nodes the claim can be used. An empty tuple: only on the node that it was
     allocated for. Up to 128 names: on these nodes, which have to include that one.

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -329,5 +330,36 @@ def test_a_driver_that_does_not_understand_what_it_watches_goes_on_with_the_rest
         assert await world.node_of("p") == "a"
         await world.publish("strange", ["gpu-0", "gpu-1"])
         await world.settle()
+
+    play(scenario)
+
+
+class Nesting(TokensDriver):
+    """Records a tree of 100 levels with what it allocates."""
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        found = await super().allocate(request, node)
+        tree: list[Any] = []
+        for _ in range(100):
+            tree = [tree]
+        return {name: replace(one, data={**one.data, "tree": tree}) for name, one in found.items()}
+
+
+def test_what_a_restarted_controller_could_not_read_is_not_allocated(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await world.add_class("seats", driverName=Nesting.name, parameters={"pool": 1})
+        await world.add_template("seat", "seats", count=1)
+        world.start_parley(drivers=[Nesting()])
+        await world.add_pod("p", "seat")
+        await world.settle()
+        await world.crash()
+        world.start_parley(drivers=[Nesting()])
+        await world.add_pod("q", "seat")
+        await world.settle()
+
+        assert [await world.node_of("p"), await world.node_of("q")] == ["", ""], "one seat, two pods"
+        (event,) = {note for reason, note in await world.events_on("p") if reason == reasons.ALLOCATION_FAILED}
+        assert event.endswith("claim 'gpu-0': data nests deeper than 64 levels: make it flatter")
 
     play(scenario)
