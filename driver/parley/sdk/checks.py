@@ -4,23 +4,21 @@ The limits are those of Kubernetes' ResourceClaim validation (pkg/apis/resource/
 API. A driver that breaks one is at fault, not the user: the error names the driver, what it gave, and the limit.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, get_args
 
-import orjson
 from pydantic import ValidationError
 from pydantic_core.core_schema import ErrorType
 
+from parley.api.builtin import NodeSelector
 from parley.api.models import MAX_DEADLINE, MAX_YIELDS
-from parley.api.names import LABEL, MAX_NAME, SUBDOMAIN
-from parley.api.opaque import MAX_DEPTH, why_unreadable
+from parley.api.names import MAX_NAME
+from parley.api.opaque import why_unreadable
 from parley.negotiation.answers import Answer
-from parley.negotiation.availability import NodeLabels
 from parley.negotiation.waiting import Topic
-from parley.sdk.driver import Allocation, Device, Parameters, Request, Reserve
+from parley.sdk.driver import Parameters, Request, Reserve
 
 MAX_CLAIMS = 128
 """Of one driver in one pod, as many as a PodScheduling can hold. Kubernetes sets no limit to a pod's claims."""
@@ -32,17 +30,14 @@ ANSWER_SECONDS = 30.0
 """So long a driver that does not answer at once may take: then its pods wait with DriverNotAnswering."""
 
 MAX_DEVICES = 32
-MAX_DATA_BYTES = 10 * 1024
 MAX_ALTERNATIVES = 32
 MAX_NODES = 128
-MAX_LABELS = 16
 MAX_RESERVED = 16
 """Resources of which one claim reserves some."""
 
 MAX_USED = 32
 """Claims that one claim needs to be there."""
 
-_LONGEST_LABEL = 63
 
 MOST_PODS = 10_000
 MOST_CAPACITY = 2**63 - 1
@@ -53,12 +48,6 @@ _MAX_SHOWN = 100
 
 _WITHOUT_VALUES = frozenset(get_args(ErrorType)) - {"value_error", "assertion_error"}
 """Types of faults whose message is pydantic's own. A driver's may repeat the value."""
-
-_LABEL_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-"""The name in a label's key, or its value."""
-_LABEL = re.compile(LABEL)
-_SUBDOMAIN = re.compile(SUBDOMAIN)
-_POOL = re.compile(f"{SUBDOMAIN}(/{SUBDOMAIN})*")
 
 
 class DriverFault(Exception):
@@ -76,15 +65,25 @@ class BadParameters(Exception):
         self.topic = topic
 
 
-def fault_text(error: Exception) -> str:
+def fault_text(error: BaseException) -> str:
     """What a driver raised by mistake, in one line; a KeyError by itself says no more than the key."""
-    kind, text = type(error).__name__, str(error)
+    kind, text = type(error).__name__, _text(error)
     return text if isinstance(error, DriverFault) and text else f"{kind}: {text}" if text else kind
+
+
+def _text(error: BaseException) -> str:
+    """Its message, as text that can be written: names of files and outputs of programs may hold other bytes.
+    A driver's own exception may fail to give one."""
+    try:
+        text = str(error)
+    except Exception as fault:
+        return f"its message cannot be read: {type(fault).__name__}"
+    return text.encode(errors="backslashreplace").decode()
 
 
 def failure_text(error: Exception) -> str:
     """Why a driver could not allocate, in one line: what it raised, if that is a sentence."""
-    text = str(error)
+    text = _text(error)
     return text if text and not isinstance(error, KeyError) else fault_text(error)
 
 
@@ -170,6 +169,11 @@ def _fault(detail: Any, *, private: bool) -> str:
     return f"{named}: {message[:1].lower()}{message[1:]}"
 
 
+def shown(value: object) -> str:
+    """What a driver gave, for a message about it."""
+    return _shortened(repr(value))
+
+
 def _shortened(text: str) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}... ({len(text)} characters)"
 
@@ -178,11 +182,18 @@ def check_answers(
     driver: str, request: Request[Any, Any], nodes: Sequence[str], answers: Mapping[str, Answer]
 ) -> None:
     """Raises DriverFault unless every claim is answered, for no other nodes than the asked ones."""
-    asked = frozenset(nodes)
+    if not isinstance(answers, Mapping):
+        text = "it must be a mapping from the names of the request's claims to an Answer each"
+        raise DriverFault(f"driver {driver} answered {shown(answers)}; {text}")
+    asked, checked = frozenset(nodes), None
     for claim in request.claims:
         answer = answers.get(claim.name)
         if answer is None:
             raise DriverFault(f"driver {driver} gave no answer for claim {claim.name!r}")
+        if answer is checked:
+            continue
+        if fault := _answer_fault(answer):
+            raise DriverFault(f"driver {driver}, claim {claim.name!r}: {fault}")
         if strange := [node for node in answer.viable if node not in asked]:
             raise DriverFault(f"driver {driver} calls node {strange[0]!r} viable, which it was not asked about")
         if isinstance(answer.alternatives, tuple) and len(answer.alternatives) > MAX_ALTERNATIVES:
@@ -190,6 +201,41 @@ def check_answers(
                 f"driver {driver} gave {len(answer.alternatives)} alternatives for claim {claim.name!r}; "
                 f"at most {MAX_ALTERNATIVES} are allowed"
             )
+        checked = answer
+
+
+def _answer_fault(answer: object) -> str:
+    """What of it is of a wrong type; "" if nothing is."""
+    if not isinstance(answer, Answer):
+        return f"answered is {shown(answer)}; it must be an Answer"
+    if not isinstance(answer.viable, Collection) or isinstance(answer.viable, str):
+        return f"viable is {shown(answer.viable)}; it must be a tuple of nodes"
+    if not _are_alternatives(answer.alternatives):
+        text = "it must be a tuple of nodes, a NodeSelector or None"
+        return f"alternatives is {shown(answer.alternatives)}; {text}"
+    if not isinstance(answer.reasons, Mapping):
+        return f"reasons is {shown(answer.reasons)}; it must be a mapping from nodes to texts"
+    texts = (part for item in answer.reasons.items() for part in item)
+    strange = next((text for text in texts if not _is_text(text)), "")
+    return f"reasons has {shown(strange)}, which is no text that can be written" if strange != "" else ""
+
+
+def _are_alternatives(given: object) -> bool:
+    if isinstance(given, tuple):
+        return all(isinstance(node, str) for node in given)
+    return given is None or isinstance(given, NodeSelector)
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is text without halves of surrogate pairs, which no JSON can hold."""
+    return isinstance(value, str) and (value.isascii() or value.encode(errors="replace").decode() == value)
+
+
+def check_observed(driver: str, found: object) -> None:
+    """Raises DriverFault unless it is True, False, or names of nodes. A text is a collection of texts, too."""
+    if not isinstance(found, bool | Collection) or isinstance(found, str):
+        text = "it must be True, False or the names of the nodes on which pods may now succeed"
+        raise DriverFault(f"driver {driver} returned {shown(found)} from observe; {text}")
 
 
 def check_scores(driver: str, scores: Mapping[str, float]) -> None:
@@ -263,100 +309,3 @@ def check_uses(driver: str, uses: object) -> None:
     found = uses if isinstance(uses, Sequence) and not isinstance(uses, str) else [None]
     if len(found) > MAX_USED or not all(isinstance(uid, str) and uid for uid in found):
         raise DriverFault(f"driver {driver} says that a claim uses {uses!r}; it must be at most {MAX_USED} UIDs")
-
-
-def check_allocations(
-    driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation], *, leaves_data: bool = False
-) -> None:
-    """Raises DriverFault unless every claim has an allocation that the API will accept, and from which it can be
-    restored. Where a driver `leaves_data` each node has to be known by its name: it is asked to remove that."""
-    if not isinstance(allocations, Mapping):
-        text = "it must be a mapping from the names of the request's claims to an Allocation each"
-        raise DriverFault(f"driver {driver} allocated {_shown(allocations)}; {text}")
-    for claim in request.claims:
-        allocation = allocations.get(claim.name)
-        if allocation is None:
-            raise DriverFault(f"driver {driver} allocated nothing for claim {claim.name!r}")
-        if fault := _allocation_fault(allocation):
-            raise DriverFault(f"driver {driver}, claim {claim.name!r}: {fault}")
-        if leaves_data and isinstance(allocation.available_on, NodeLabels):
-            raise DriverFault(
-                f"driver {driver}, claim {claim.name!r}: available_on has labels, and the driver leaves data on "
-                "nodes: it has to name them, so that each is asked to remove it"
-            )
-
-
-def _allocation_fault(allocation: object) -> str:
-    if not isinstance(allocation, Allocation):
-        return f"allocated is {_shown(allocation)}; it must be an Allocation"
-    if fault := _place_fault(allocation.available_on):
-        return fault
-    if allocation.reserve is not None and allocation.available_on != ():
-        return "it reserves room on a node, and can be used on others"
-    return _devices_fault(allocation.devices) or _data_fault(allocation.data)
-
-
-def _place_fault(on: object) -> str:
-    if on is None:
-        return ""
-    if isinstance(on, NodeLabels):
-        return _labels_fault(on.labels)
-    if not isinstance(on, tuple):
-        return f"available_on is {on!r}; it must be a tuple of nodes, NodeLabels or None"
-    if len(on) > MAX_NODES:
-        return f"{len(on)} nodes in available_on; at most {MAX_NODES} are allowed"
-    strange = next((name for name in on if not _is_name(name, _SUBDOMAIN, MAX_NAME)), None)
-    return "" if strange is None else f"available_on has {_shown(strange)}, which is no name of a node"
-
-
-def _is_name(name: object, pattern: re.Pattern[str], longest: int) -> bool:
-    return isinstance(name, str) and len(name) <= longest and pattern.fullmatch(name) is not None
-
-
-def _labels_fault(labels: Mapping[str, str]) -> str:
-    if not 0 < len(labels) <= MAX_LABELS:
-        return f"{len(labels)} labels in available_on; possible are 1 to {MAX_LABELS}"
-    for key, value in labels.items():
-        prefix, slash, name = key.rpartition("/")
-        if not _LABEL_PART.fullmatch(name) or (slash and not _is_name(prefix, _SUBDOMAIN, MAX_NAME)):
-            return f"available_on has {key!r}, which is no key of a label"
-        if value and not _LABEL_PART.fullmatch(value):
-            return f"available_on has {key}={value!r}, which is no value of a label"
-    return ""
-
-
-def _devices_fault(devices: object) -> str:
-    if not isinstance(devices, Sequence) or not all(isinstance(device, Device) for device in devices):
-        return f"devices is {_shown(devices)}; it must be a tuple of Device"
-    if len(devices) > MAX_DEVICES:
-        return f"{len(devices)} devices; at most {MAX_DEVICES} are allowed in a claim"
-    return next(filter(None, map(_name_fault, devices)), "")
-
-
-def _name_fault(device: Device) -> str:
-    if not _is_name(device.device, _LABEL, _LONGEST_LABEL):
-        return f"device name {device.device!r} is not a lower-case DNS label"
-    if not _is_name(device.pool, _POOL, len(device.pool)):
-        return f"pool name {device.pool!r} is not made of lower-case DNS subdomains"
-    if len(device.pool) > MAX_NAME:
-        return f"pool name of {len(device.pool)} characters; at most {MAX_NAME} are allowed"
-    return ""
-
-
-def _data_fault(data: object) -> str:
-    """Why the record could not be written, or not be read again at a restart; "" if it can."""
-    if not isinstance(data, Mapping):
-        return f"data is {_shown(data)}; it must be a mapping"
-    try:
-        text = orjson.dumps(dict(data))
-    except TypeError as error:  # of which orjson's own is one; it also ends where too many levels are nested
-        return f"data can't be recorded as JSON: {error}"
-    if len(text) > MAX_DATA_BYTES:
-        return f"data of {len(text)} bytes; at most {MAX_DATA_BYTES} are allowed"
-    return (
-        f"data nests deeper than {MAX_DEPTH} levels: make it flatter" if why_unreadable(orjson.loads(text)) else ""
-    )
-
-
-def _shown(value: object) -> str:
-    return _shortened(repr(value))

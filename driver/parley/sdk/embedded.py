@@ -7,7 +7,7 @@ was called for: it is raised as a DriverFault, or, where nobody waits for an ans
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,12 +20,13 @@ from parley.kube.backoff import Backoff
 from parley.negotiation.answers import Answer
 from parley.negotiation.preference import by_room, of_classes
 from parley.negotiation.stranded import Cause
+from parley.sdk.allocation_checks import check_allocations
 from parley.sdk.checks import (
     BadParameters,
     DriverFault,
-    check_allocations,
     check_answers,
     check_capacity,
+    check_observed,
     check_reserve,
     check_room,
     check_scores,
@@ -33,6 +34,7 @@ from parley.sdk.checks import (
     check_units,
     check_uses,
     fault_text,
+    shown,
 )
 from parley.sdk.driver import (
     Allocation,
@@ -53,6 +55,9 @@ from parley.sdk.undos import Undos
 from parley.sdk.unrestored import NotRestored, barred, check_devices, without_barred
 
 _FOLLOW_AGAIN = Backoff(first=1.0, longest=300.0)
+
+_RAISED = (Exception, asyncio.CancelledError)
+"""What a method of a driver may raise that is called without await: nobody cancels it, so that is its own, too."""
 
 log = structlog.get_logger(__name__)
 
@@ -105,7 +110,7 @@ class EmbeddedDriver:
         """Whether giving this back changes the answers about its node alone; in doubt it does not."""
         try:
             return self.driver.is_local(held)
-        except Exception as error:
+        except _RAISED as error:
             self._failed("is_local", error)
             return False
 
@@ -131,14 +136,14 @@ class EmbeddedDriver:
         """Show the driver the cluster. What it raises is logged."""
         try:
             self.driver.see(cluster)
-        except Exception as error:
+        except _RAISED as error:
             self._failed("see", error)
 
     def users_changed(self, uid: str) -> None:
         """Tell the driver that other pods use what it allocated for that claim. What it raises is logged."""
         try:
             self.driver.users_changed(uid)
-        except Exception as error:
+        except _RAISED as error:
             self._failed("users_changed", error)
 
     def request(
@@ -181,7 +186,7 @@ class EmbeddedDriver:
         """As `viable`, of an asynchronous driver."""
         left_out = self._barred(nodes)
         asked = [node for node in nodes if node not in left_out]
-        with self._contained("consider"), self._uncancelled():
+        with self._contained("consider"):
             answers = await self.driver.consider(request, asked)
             check_answers(self.name, request, asked, answers)
         return without_barred(self.not_restored.values(), answers, left_out)
@@ -194,7 +199,7 @@ class EmbeddedDriver:
         """Whether the node may be viable for all of the request's claims; true if the driver fails over it."""
         try:
             return self.driver.has_room(request, node)
-        except Exception as error:
+        except _RAISED as error:
             self._failed("has_room", error)
             return True
 
@@ -202,7 +207,7 @@ class EmbeddedDriver:
         """Whether any node may be viable for all of the request's claims; true if the driver fails over it."""
         try:
             return self.driver.has_room_anywhere(request)
-        except Exception as error:
+        except _RAISED as error:
             self._failed("has_room_anywhere", error)
             return True
 
@@ -279,7 +284,8 @@ class EmbeddedDriver:
     @contextmanager
     def _contained(self, call: str) -> Iterator[None]:
         try:
-            yield
+            with self._uncancelled():
+                yield
         except (BadParameters, NotRead):
             raise
         except DriverFault as fault:
@@ -291,8 +297,8 @@ class EmbeddedDriver:
 
     @contextmanager
     def _uncancelled(self) -> Iterator[None]:
-        """What the driver awaits may be cancelled, by itself or a library: its failure, like any other. As a
-        cancellation it would end its caller's task, and nobody would hear of it."""
+        """What the driver awaits, or looks at, may be cancelled, by itself or a library: its failure, like any
+        other. As a cancellation it would end its caller's task, and nobody would hear of it."""
         try:
             yield
         except asyncio.CancelledError as error:
@@ -300,7 +306,7 @@ class EmbeddedDriver:
                 raise  # the caller's: a time limit, or the program stops
             raise DriverFault(f"driver {self.name} cancelled its own work") from error
 
-    def _failed(self, call: str, error: Exception) -> None:
+    def _failed(self, call: str, error: BaseException) -> None:
         """The driver broke its contract: whoever can mend it needs the stack."""
         log.error("driver failed", driver=self.name, call=call, error=fault_text(error), exc_info=error)
 
@@ -312,9 +318,11 @@ class EmbeddedDriver:
         for claim in request.claims:
             await self._undos.finish(claim.uid)
         with self._uncancelled():
-            allocations = await self.driver.allocate(request, node)
+            begun: Any = self.driver.allocate(request, node)
+            allocations = await begun if isinstance(begun, Awaitable) else {}
         self.revision += 1
         try:
+            self._check_async("allocate", begun)
             if self.may_reserve:
                 allocations = self._reserving(request, allocations)
             check_allocations(self.name, request, allocations, leaves_data=self.leaves_data)
@@ -324,6 +332,12 @@ class EmbeddedDriver:
             await self.undo([claim.uid for claim in request.claims])
             raise
         return allocations
+
+    def _check_async(self, call: str, result: object) -> None:
+        """A method without async has done its work when it returns what nobody can await. Raises DriverFault."""
+        if not isinstance(result, Awaitable):
+            text = f"driver {self.name} returned {shown(result)} from {call}"
+            raise DriverFault(f"{text}, which cannot be awaited: {call} must be async def")
 
     def _reserving(
         self, request: Request[Any, Any], allocations: Mapping[str, Allocation]
@@ -341,8 +355,13 @@ class EmbeddedDriver:
         await self._undos.run(changed)
 
     async def deallocate(self, uid: str) -> None:
-        """Give back what the claim holds. Raises what the driver does; the claim may hold it still."""
-        await self._give_back(uid)
+        """Give back what the claim holds. Raises DriverFault if the driver fails; the claim may hold it still."""
+        try:
+            await self._give_back(uid)
+        except DriverFault:
+            raise
+        except Exception as error:
+            raise DriverFault(f"driver {self.name} failed in deallocate: {fault_text(error)}") from error
         self.revision += 1
         self._undos.forget(uid)
         self.not_restored.pop(uid, None)
@@ -350,14 +369,16 @@ class EmbeddedDriver:
     async def _give_back(self, uid: str) -> None:
         self.revision += 1
         with self._uncancelled():
-            await self.driver.deallocate(uid)
+            begun: Any = self.driver.deallocate(uid)
+            self._check_async("deallocate", begun)
+            await begun
 
     def restore(self, held: Held, claim: str = "") -> None:
         """Have the driver count an allocation in the API, that of `claim` (namespace/name)."""
         self.revision += 1
         try:
             self.driver.restore(held)
-        except Exception as error:
+        except _RAISED as error:
             self._failed("restore", error)
             message = (
                 f"driver {self.name} could not restore what claim {claim or held.uid} holds "
@@ -373,7 +394,7 @@ class EmbeddedDriver:
         self.revision += 1
         try:
             self.driver.forget(uid)
-        except Exception as error:
+        except _RAISED as error:
             self._failed("forget", error)
 
     def observe(self, old: Any | None, new: Any | None) -> bool | Collection[str]:
@@ -381,10 +402,12 @@ class EmbeddedDriver:
         fails, they may anywhere."""
         self.revision += 1
         try:
-            return self.driver.observe(old, new)
-        except Exception as error:
+            found = self.driver.observe(old, new)
+            check_observed(self.name, found)
+        except _RAISED as error:
             self._failed("observe", error)
             return True
+        return found
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Let the driver watch what is not in the API, again after a pause if it fails."""

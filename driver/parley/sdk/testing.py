@@ -17,7 +17,8 @@ from types import MappingProxyType
 from typing import Any
 
 from parley.negotiation.answers import Answers
-from parley.sdk.checks import check_allocations, check_answers, check_room, check_uses
+from parley.sdk.allocation_checks import check_allocations
+from parley.sdk.checks import check_answers, check_room, check_uses
 from parley.sdk.driver import Allocation, ClaimRequest, Driver, Held, PodReference, Request
 
 

@@ -17,7 +17,8 @@ from tests.unit.examples.conftest import NODES, SECONDS, Service
 from parley.api.meta import ObjectMeta
 from parley.api.models import ResourceClass
 from parley.sdk import Allocation, Answer, ClaimRequest, Held, PermanentError, PodReference, Request
-from parley.sdk.checks import BadParameters, check_allocations, check_answers, parse_parameters
+from parley.sdk.allocation_checks import check_allocations
+from parley.sdk.checks import BadParameters, check_answers, parse_parameters
 from parley.simulate.manifests import read
 
 ROOT = Path(__file__).parents[3]

@@ -168,7 +168,7 @@ def test_a_driver_that_hangs_keeps_nobody_elses_pods_waiting(play: Any, method: 
 
 
 @BOTH
-@pytest.mark.parametrize("method", ["allocate", "deallocate"])
+@pytest.mark.parametrize("method", ["allocate", "deallocate", "viable", "units"])
 def test_a_driver_that_cancels_its_own_work_ends_no_worker(play: Any, method: str) -> None:
     async def scenario(world: World) -> None:
         driver = Cancelling(method)

@@ -12,11 +12,11 @@ from parley.drivers.tokens import TokensDriver
 from parley.negotiation.answers import Answer
 from parley.negotiation.availability import AvailableOn
 from parley.sdk import Allocation, Device, Driver, NodeLabels, NoParameters, Parameters, Reserve
+from parley.sdk.allocation_checks import check_allocations
 from parley.sdk.checks import (
     BadParameters,
     DriverFault,
     ParameterModels,
-    check_allocations,
     check_answers,
     failure_text,
     fault_text,

@@ -6,7 +6,8 @@ import pytest
 
 from parley.drivers.device import DeviceDriver
 from parley.sdk import Allocation, Device
-from parley.sdk.checks import DriverFault, check_allocations
+from parley.sdk.allocation_checks import check_allocations
+from parley.sdk.checks import DriverFault
 from parley.sdk.driver import Request
 from parley.sdk.testing import request
 

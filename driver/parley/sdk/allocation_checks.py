@@ -1,0 +1,119 @@
+"""What a driver allocated must be such that the API takes the record of it, and that it can be restored from that.
+
+The limits are those of `parley.sdk.checks`, and of the fields of a claim's status (`parley.api.models`).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from parley.api.names import LABEL, MAX_NAME, SUBDOMAIN
+from parley.api.opaque import MAX_DEPTH, why_unreadable
+from parley.negotiation.availability import NodeLabels
+from parley.sdk.checks import MAX_DEVICES, MAX_NODES, DriverFault, shown
+from parley.sdk.driver import Allocation, Device, Request
+
+MAX_DATA_BYTES = 10 * 1024
+MAX_LABELS = 16
+
+_LONGEST_LABEL = 63
+_LABEL_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+"""The name in a label's key, or its value."""
+_LABEL = re.compile(LABEL)
+_SUBDOMAIN = re.compile(SUBDOMAIN)
+_POOL = re.compile(f"{SUBDOMAIN}(/{SUBDOMAIN})*")
+
+
+def check_allocations(
+    driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation], *, leaves_data: bool = False
+) -> None:
+    """Raises DriverFault unless every claim has an allocation that the API will accept, and from which it can be
+    restored. Where a driver `leaves_data` each node has to be known by its name: it is asked to remove that."""
+    if not isinstance(allocations, Mapping):
+        text = "it must be a mapping from the names of the request's claims to an Allocation each"
+        raise DriverFault(f"driver {driver} allocated {shown(allocations)}; {text}")
+    for claim in request.claims:
+        allocation = allocations.get(claim.name)
+        if allocation is None:
+            raise DriverFault(f"driver {driver} allocated nothing for claim {claim.name!r}")
+        if fault := _allocation_fault(allocation):
+            raise DriverFault(f"driver {driver}, claim {claim.name!r}: {fault}")
+        if leaves_data and isinstance(allocation.available_on, NodeLabels):
+            raise DriverFault(
+                f"driver {driver}, claim {claim.name!r}: available_on has labels, and the driver leaves data on "
+                "nodes: it has to name them, so that each is asked to remove it"
+            )
+
+
+def _allocation_fault(allocation: object) -> str:
+    if not isinstance(allocation, Allocation):
+        return f"allocated is {shown(allocation)}; it must be an Allocation"
+    if fault := _place_fault(allocation.available_on):
+        return fault
+    if allocation.reserve is not None and allocation.available_on != ():
+        return "it reserves room on a node, and can be used on others"
+    return _devices_fault(allocation.devices) or _data_fault(allocation.data)
+
+
+def _place_fault(on: object) -> str:
+    if on is None:
+        return ""
+    if isinstance(on, NodeLabels):
+        return _labels_fault(on.labels)
+    if not isinstance(on, tuple):
+        return f"available_on is {on!r}; it must be a tuple of nodes, NodeLabels or None"
+    if len(on) > MAX_NODES:
+        return f"{len(on)} nodes in available_on; at most {MAX_NODES} are allowed"
+    strange = next((name for name in on if not _is_name(name, _SUBDOMAIN, MAX_NAME)), None)
+    return "" if strange is None else f"available_on has {shown(strange)}, which is no name of a node"
+
+
+def _is_name(name: object, pattern: re.Pattern[str], longest: int) -> bool:
+    return isinstance(name, str) and len(name) <= longest and pattern.fullmatch(name) is not None
+
+
+def _labels_fault(labels: Mapping[str, str]) -> str:
+    if not 0 < len(labels) <= MAX_LABELS:
+        return f"{len(labels)} labels in available_on; possible are 1 to {MAX_LABELS}"
+    for key, value in labels.items():
+        prefix, slash, name = key.rpartition("/")
+        if not _LABEL_PART.fullmatch(name) or (slash and not _is_name(prefix, _SUBDOMAIN, MAX_NAME)):
+            return f"available_on has {key!r}, which is no key of a label"
+        if value and not _LABEL_PART.fullmatch(value):
+            return f"available_on has {key}={value!r}, which is no value of a label"
+    return ""
+
+
+def _devices_fault(devices: object) -> str:
+    if not isinstance(devices, Sequence) or not all(isinstance(device, Device) for device in devices):
+        return f"devices is {shown(devices)}; it must be a tuple of Device"
+    if len(devices) > MAX_DEVICES:
+        return f"{len(devices)} devices; at most {MAX_DEVICES} are allowed in a claim"
+    return next(filter(None, map(_name_fault, devices)), "")
+
+
+def _name_fault(device: Device) -> str:
+    if not _is_name(device.device, _LABEL, _LONGEST_LABEL):
+        return f"device name {device.device!r} is not a lower-case DNS label"
+    if not _is_name(device.pool, _POOL, len(device.pool)):
+        return f"pool name {device.pool!r} is not made of lower-case DNS subdomains"
+    if len(device.pool) > MAX_NAME:
+        return f"pool name of {len(device.pool)} characters; at most {MAX_NAME} are allowed"
+    return ""
+
+
+def _data_fault(data: object) -> str:
+    """Why the record could not be written, or not be read again at a restart; "" if it can."""
+    if not isinstance(data, Mapping):
+        return f"data is {shown(data)}; it must be a mapping"
+    try:
+        text = orjson.dumps(dict(data))
+    except TypeError as error:  # of which orjson's own is one; it also ends where too many levels are nested
+        return f"data can't be recorded as JSON: {error}"
+    if len(text) > MAX_DATA_BYTES:
+        return f"data of {len(text)} bytes; at most {MAX_DATA_BYTES} are allowed"
+    return (
+        f"data nests deeper than {MAX_DEPTH} levels: make it flatter" if why_unreadable(orjson.loads(text)) else ""
+    )

@@ -1,0 +1,116 @@
+"""Drivers that raise what has no message, or answer what is no answer: their pods are told, all else goes on."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.unit.scheduler.test_driver_faults import BOTH, Failing, with_tokens
+
+from parley.api import reasons
+from parley.drivers.device import DeviceDriver
+from parley.drivers.tokens import TokensDriver
+from parley.sdk import Answer
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+
+class Mute(Failing):
+    """Raises exceptions that fail to say what they are."""
+
+    def _maybe(self, method: str) -> None:
+        if method in self.failing:
+            raise Unspeakable
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("method", ["viable", "allocate", "deallocate", "restore"])
+def test_an_exception_without_a_message_does_not_end_the_controller(play: Any, method: str) -> None:
+    async def scenario(world: World) -> None:
+        await with_tokens(world, driver := Mute())
+        await world.add_pod("p", "seat")
+        await world.settle()
+        await world.crash()
+        driver = Mute(method)
+        world.start_parley(drivers=[DeviceDriver(), driver])
+        await world.delete_pod("p")
+        await world.add_pod("q", "seat")
+        await world.add_pod("other", "one")
+        await world.settle(quiet=1.0)
+        assert await world.node_of("other")
+
+        driver.failing.clear()
+        await world.settle(quiet=400.0)
+        assert await world.node_of("q")
+
+    play(scenario)
+
+
+def test_a_message_with_bytes_that_are_no_text_reaches_the_pods_user(play: Any) -> None:
+    class Foreign(Failing):
+        def _maybe(self, method: str) -> None:
+            if method in self.failing:
+                raise OSError("no file caf\udce9")
+
+    async def scenario(world: World) -> None:
+        await with_tokens(world, Foreign("viable"))
+        await world.add_pod("p", "seat")
+        await world.settle(quiet=1.0)
+        words = "driver tokens.parley.dev failed in viable: OSError: no file caf\\udce9"
+        assert await world.events_on("p") == [(reasons.DRIVER_FAILED, words)]
+        assert (await world.scheduling("p")).status.message == words
+
+    play(scenario)
+
+
+class Answering(TokensDriver):
+    """Answers what it is told to, about every claim."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def viable(self, request: Any, nodes: Sequence[str]) -> Mapping[str, Answer]:
+        return {claim.name: self.answer for claim in request.claims}
+
+
+@BOTH
+@pytest.mark.parametrize("answer", [Answer((), None, None), Answer((), ["a"]), Answer((), (5,))])  # type: ignore[arg-type]
+def test_pods_are_told_of_an_answer_of_a_wrong_type(play: Any, answer: Answer) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class("seats", driverName=Answering.name, parameters={"pool": 3})
+        await world.add_template("seat", "seats", count=1)
+        world.start_parley(drivers=[Answering(answer)])
+        await world.add_pod("p", "seat")
+        await world.settle(quiet=1.0)
+        scheduling = await world.scheduling("p")
+        assert scheduling.status.waiting_for == reasons.DRIVER_FAILED
+        assert scheduling.status.message.startswith("driver tokens.parley.dev, claim 'gpu-0': ")
+
+    play(scenario)
+
+
+class Hasty(Failing):
+    """Its methods are not async."""
+
+    def allocate(self, request: Any, node: str) -> Any:
+        return {claim.name: self._allocate(claim, node) for claim in request.claims}
+
+
+def test_what_a_method_without_async_allocated_is_given_back(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await with_tokens(world, driver := Hasty())
+        await world.add_pod("p", "seat")
+        await world.settle(quiet=1.0)
+        (note,) = {note for reason, note in await world.events_on("p") if reason == reasons.ALLOCATION_FAILED}
+        assert note.endswith("which cannot be awaited: allocate must be async def")
+        assert not driver._held
+
+    play(scenario)
