@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from parley.cli import extender, logs, web
-from parley.cli.drivers import driver_class
+from parley.cli.drivers import driver_classes
 from parley.cli.leading import (
     NAMESPACE,
     Beside,
@@ -99,7 +99,7 @@ def controller(
 ) -> None:
     """Run the controller: negotiate for the pods of a cluster."""
     logs.configure(log_format, log_level.number)
-    classes = [driver_class(name) for name in driver or BUILT_IN]
+    classes = driver_classes(driver or BUILT_IN)
     entry = extender.entry(extender_address, extender_tls_cert, extender_tls_key, extender_client_ca)
     page = web.place(web_address, web_host) if web_address else None
     own, replaced = identities(identity, one_at_a_time=one_at_a_time)

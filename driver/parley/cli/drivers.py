@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from parley.api.models import DriverName
 from parley.drivers import BUILT_IN
 from parley.sdk import Driver
+from parley.sdk.class_checks import class_fault
 
 
 def driver_class(text: str) -> type[Driver[Any, Any]]:
@@ -38,6 +40,19 @@ def driver_class(text: str) -> type[Driver[Any, Any]]:
     if fault := _fault(found):
         raise typer.BadParameter(f"{text!r}: {fault}")
     return found
+
+
+def driver_classes(texts: Iterable[str]) -> list[type[Driver[Any, Any]]]:
+    """The classes that these name, each once. Raises BadParameter, also if two drivers have one name."""
+    by_name: dict[str, tuple[str, type[Driver[Any, Any]]]] = {}
+    for text in texts:
+        found = driver_class(text)
+        other, known = by_name.setdefault(found.name, (text, found))
+        if known is not found:
+            raise typer.BadParameter(
+                f"{text!r} and {other!r} both have name={found.name!r}: run one of them, or rename yours"
+            )
+    return [found for _, found in by_name.values()]
 
 
 def driver_name(text: str) -> str:
@@ -69,4 +84,4 @@ def _fault(found: type[Driver[Any, Any]]) -> str:
         inspect.signature(found).bind()
     except TypeError as error:
         return f"it must be made without arguments ({error}): give them defaults, or derive a class that does"
-    return ""
+    return class_fault(found)

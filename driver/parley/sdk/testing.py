@@ -19,6 +19,7 @@ from typing import Any
 from parley.negotiation.answers import Answers
 from parley.sdk.allocation_checks import check_allocations
 from parley.sdk.checks import check_answers, check_room, check_uses
+from parley.sdk.class_checks import class_fault
 from parley.sdk.driver import Allocation, ClaimRequest, Driver, Held, PodReference, Request
 
 
@@ -61,6 +62,8 @@ def request(
 
 async def check_driver(scenario: Scenario) -> None:
     """All checks, for each request of the scenario."""
+    if fault := class_fault(type(scenario.make())):
+        raise AssertionError(fault)
     for wanted in scenario.requests:
         check_viable_has_no_effect(scenario, wanted)
         await check_viable_means_allocatable(scenario, wanted)

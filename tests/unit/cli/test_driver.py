@@ -10,7 +10,7 @@ from typer import BadParameter
 from typer.testing import CliRunner
 
 from parley.api.resources import LEASES
-from parley.cli.drivers import driver_class, driver_name
+from parley.cli.drivers import driver_class, driver_classes, driver_name
 from parley.cli.leading import Options, serve
 from parley.cli.main import app
 from parley.cli.permissions import permissions
@@ -67,19 +67,47 @@ def test_a_wrong_name_is_told_with_what_to_give_instead(text: str, words: str) -
             "name = 'a.b'\n    def __init__(self, url): pass",
             "it must be made without arguments (missing a required",
         ),
+        (
+            "name = 'a.b'",
+            "parameters is missing: set it to a class that derives from parley.sdk.Parameters, or NoParameters",
+        ),
+        (
+            "name, parameters, class_parameters = 'a.b', NoParameters, dict",
+            "class_parameters is <class 'dict'>: set it to a class that derives from parley.sdk.Parameters",
+        ),
+        (
+            "name, parameters, class_parameters = 'a.b', NoParameters, NoParameters\n"
+            "    async def restore(self, held): pass\n"
+            "    async def forget(self, uid): pass",
+            "restore and forget must not be async: Parley calls it without await, and nothing of it runs",
+        ),
     ],
 )
 def test_a_class_that_cannot_be_run_is_told_with_what_to_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, words: str
 ) -> None:
     module = f"wrong_{abs(hash(body))}"
-    text = f"from parley.sdk import Driver\nclass Wrong(Driver):\n    {body}\n"
+    text = f"from parley.sdk import Driver, NoParameters\nclass Wrong(Driver):\n    {body}\n"
     (tmp_path / f"{module}.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadParameter) as refused:
         driver_class(f"{module}:Wrong")
     assert refused.value.message.startswith(f"'{module}:Wrong': ")
     assert words in refused.value.message
+
+
+def test_two_drivers_of_one_name_do_not_run_in_one_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "from parley.drivers.tokens import TokensDriver\nclass Mine(TokensDriver): pass\n"
+    (tmp_path / "mine.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadParameter) as refused:
+        driver_classes(["tokens", "mine:Mine"])
+    assert refused.value.message == (
+        "'mine:Mine' and 'tokens' both have name='tokens.parley.dev': run one of them, or rename yours"
+    )
+    assert driver_classes(["tokens", "parley.drivers.tokens:TokensDriver"]) == [TokensDriver]
 
 
 def test_a_wrong_driver_is_a_wrong_option() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parley.sdk import Allocation, Answer, Driver, NoParameters, Request
-from parley.sdk.testing import Scenario, check_viable_means_allocatable, request
+from parley.sdk.testing import Scenario, check_driver, check_viable_means_allocatable, request
 
 
 class Torn(Driver[NoParameters, NoParameters]):
@@ -43,3 +43,12 @@ async def test_it_tells_of_what_was_allocated_on_a_node_that_is_not_viable() -> 
         await check_viable_means_allocatable(Scenario(OnlyThere, ("a", "b"), ()), request(Torn(), "p", {}))
 
     assert str(raised.value) == "viable() and allocate() disagree about node b: allocate() allocated it"
+
+
+async def test_it_tells_which_methods_must_not_be_async() -> None:
+    class Restoring(Torn):
+        async def restore(self, held: Any) -> None:  # type: ignore[override]
+            """Never runs."""
+
+    with pytest.raises(AssertionError, match="restore must not be async: Parley calls it without await"):
+        await check_driver(Scenario(Restoring, ("a",), ()))
