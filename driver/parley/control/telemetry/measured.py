@@ -42,7 +42,7 @@ class MeasuredDriver(LimitedDriver):
         with self._timed("score"):
             return super().score(request, nodes)
 
-    def _failed(self, call: str, error: Exception) -> None:
+    def _failed(self, call: str, error: BaseException) -> None:
         self._metrics.driver_faults.labels(self.name, call).inc()
         super()._failed(call, error)
 
