@@ -312,7 +312,8 @@ def _take_over(state: State, holding: Holding) -> None:
 def _remember(state: State, holding: Holding) -> None:
     if not holding.standalone:
         held = held_as_recorded(holding.uid, holding.node, holding.allocation)
-        state.drivers[holding.driver].restore(held, holding.path)
+        local = holding.allocation.available_on == ()
+        state.drivers[holding.driver].restore(held, holding.path, local=local)
         holding.uses = _uses(state.drivers[holding.driver], held)
     state.ledger.add(holding)
 

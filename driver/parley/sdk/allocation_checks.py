@@ -27,10 +27,15 @@ _POOL = re.compile(f"{SUBDOMAIN}(/{SUBDOMAIN})*")
 
 
 def check_allocations(
-    driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation], *, leaves_data: bool = False
+    driver: str,
+    request: Request[Any, Any],
+    allocations: Mapping[str, Allocation],
+    node: str,
+    *,
+    leaves_data: bool = False,
 ) -> None:
-    """Raises DriverFault unless every claim has an allocation that the API will accept, and from which it can be
-    restored. Where a driver `leaves_data` each node has to be known by its name: it is asked to remove that."""
+    """Raises DriverFault unless every claim has an allocation on that node that the API will accept, and that can
+    be restored. Where a driver `leaves_data` each node has to be known by its name: it is asked to remove that."""
     if not isinstance(allocations, Mapping):
         text = "it must be a mapping from the names of the request's claims to an Allocation each"
         raise DriverFault(f"driver {driver} allocated {shown(allocations)}; {text}")
@@ -38,7 +43,7 @@ def check_allocations(
         allocation = allocations.get(claim.name)
         if allocation is None:
             raise DriverFault(f"driver {driver} allocated nothing for claim {claim.name!r}")
-        if fault := _allocation_fault(allocation):
+        if fault := _allocation_fault(allocation, node):
             raise DriverFault(f"driver {driver}, claim {claim.name!r}: {fault}")
         if leaves_data and isinstance(allocation.available_on, NodeLabels):
             raise DriverFault(
@@ -47,17 +52,17 @@ def check_allocations(
             )
 
 
-def _allocation_fault(allocation: object) -> str:
+def _allocation_fault(allocation: object, node: str) -> str:
     if not isinstance(allocation, Allocation):
         return f"allocated is {shown(allocation)}; it must be an Allocation"
-    if fault := _place_fault(allocation.available_on):
+    if fault := _place_fault(allocation.available_on, node):
         return fault
     if allocation.reserve is not None and allocation.available_on != ():
         return "it reserves room on a node, and can be used on others"
     return _devices_fault(allocation.devices) or _data_fault(allocation.data)
 
 
-def _place_fault(on: object) -> str:
+def _place_fault(on: object, node: str) -> str:
     if on is None:
         return ""
     if isinstance(on, NodeLabels):
@@ -67,7 +72,9 @@ def _place_fault(on: object) -> str:
     if len(on) > MAX_NODES:
         return f"{len(on)} nodes in available_on; at most {MAX_NODES} are allowed"
     strange = next((name for name in on if not _is_name(name, _SUBDOMAIN, MAX_NAME)), None)
-    return "" if strange is None else f"available_on has {shown(strange)}, which is no name of a node"
+    if strange is not None:
+        return f"available_on has {shown(strange)}, which is no name of a node"
+    return f"available_on has not {node!r}, the node that was selected" if on and node not in on else ""
 
 
 def _is_name(name: object, pattern: re.Pattern[str], longest: int) -> bool:

@@ -184,10 +184,11 @@ class Allocation:
 @dataclass(frozen=True, slots=True)
 class Held:
     """An allocation that exists in the API, of the claim with this UID. `node` is the one that it was allocated
-    for; None if the record does not say: it can be used everywhere, or on several nodes by their labels.
+    for; None if the record does not say: it can be used everywhere, or on several nodes by their labels. Where
+    several nodes are named it may be another of these, on which the pod is.
 
-    `devices` and `data` are what `allocate` returned. `data` is None if Parley did not make the allocation:
-    ordinary DRA took devices of this driver, which are simply in use.
+    `devices` and `data` are what `allocate` returned, `data` as JSON has it. It is None if Parley did not make the
+    allocation: ordinary DRA took devices of this driver, which are simply in use.
     """
 
     uid: str
@@ -238,7 +239,7 @@ class Driver(Generic[P, C]):
     What a method raises concerns only the claim or the pod that it was called for. Their users see the message
     in an event or condition, the call is repeated after a growing pause, and everything else goes on. If
     `restore` raises, nobody knows what the claim holds: until it is released, nothing is allocated on its node
-    (nowhere, if it has none), nor any device that its record names.
+    (nowhere, if it can be used on several), nor any device that its record names.
 
     Only for drivers in the controller that are not `asynchronous`, Parley uses `see`, `users_changed`,
     `sees_pods`, `leaves_data`, `units`, `viable_without`, `reserves`, `uses`, `stranded`, `alike`, `has_room`,

@@ -325,7 +325,7 @@ class EmbeddedDriver:
             self._check_async("allocate", begun)
             if self.may_reserve:
                 allocations = self._reserving(request, allocations)
-            check_allocations(self.name, request, allocations, leaves_data=self.leaves_data)
+            check_allocations(self.name, request, allocations, node, leaves_data=self.leaves_data)
             check_devices(self.not_restored.values(), allocations)
         except Exception as error:
             self._failed("allocate", error)
@@ -373,8 +373,9 @@ class EmbeddedDriver:
             self._check_async("deallocate", begun)
             await begun
 
-    def restore(self, held: Held, claim: str = "") -> None:
-        """Have the driver count an allocation in the API, that of `claim` (namespace/name)."""
+    def restore(self, held: Held, claim: str = "", *, local: bool = True) -> None:
+        """Have the driver count an allocation in the API, that of `claim` (namespace/name). `local`: only its node
+        can use it."""
         self.revision += 1
         try:
             self.driver.restore(held)
@@ -384,7 +385,7 @@ class EmbeddedDriver:
                 f"driver {self.name} could not restore what claim {claim or held.uid} holds "
                 f"({fault_text(error)}), and leaves it alone until that claim is released"
             )
-            self.not_restored[held.uid] = NotRestored(held, message)
+            self.not_restored[held.uid] = NotRestored(held, message, local)
         else:
             self.not_restored.pop(held.uid, None)
 

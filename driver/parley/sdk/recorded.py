@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from parley.api import models
-from parley.api.builtin import Node
+from parley.api.builtin import Node, NodeSelector
 from parley.api.models import ResourceClaim
 from parley.api.selectors import matches, selector_of
-from parley.negotiation.availability import read_selector, selector_body
+from parley.negotiation.availability import AvailableOn, NodeLabels, read_selector, selector_body
 from parley.sdk.driver import Allocation, Device, Held, Reserve
 
 NOTHING_ALLOCATED: Mapping[str, Any] = {
@@ -31,12 +31,19 @@ def allocation_record(driver: str, allocation: Allocation, node: str, *, shareab
     }
     body: dict[str, Any] = {"handles": [handle], "shareable": shareable}
     if allocation.available_on is not None:
-        body["availableOnNodes"] = selector_body(allocation.available_on or (node,))
+        body["availableOnNodes"] = selector_body(_with_first(node, allocation.available_on))
     if (reserve := allocation.reserve) is not None:
         body["reserve"] = {"amounts": dict(reserve.amounts), "pods": reserve.pods, "hold": reserve.hold}
         if reserve.yields_to:
             body["reserve"]["yieldsTo"] = list(reserve.yields_to)
     return body
+
+
+def _with_first(node: str, on: AvailableOn) -> tuple[str, ...] | NodeLabels | NodeSelector:
+    """Names begin with that of the node which it was allocated for: whoever restores it reads that one."""
+    if not on:
+        return (node,)
+    return (node, *(name for name in on if name != node)) if isinstance(on, tuple) and node in on else on
 
 
 def driver_of_record(claim: ResourceClaim) -> str:
@@ -60,8 +67,8 @@ def recorded(claim: ResourceClaim, nodes: Iterable[Node]) -> tuple[str, Allocati
 
 
 def read_allocation(allocation: models.Allocation, nodes: Iterable[Node]) -> tuple[str, Allocation]:
-    """What was allocated, and the first node where it can be used ("" if everywhere, or on one of several nodes
-    that have some labels).
+    """What was allocated, and the node that it was allocated for, which is named first ("" if it can be used
+    everywhere, or on one of several nodes that have some labels).
 
     `nodes` are those of the cluster, for a record that selects them by labels.
     """

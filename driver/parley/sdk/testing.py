@@ -131,7 +131,7 @@ async def _refusal(driver: Driver[Any, Any], wanted: Request[Any, Any], node: st
         allocations = await driver.allocate(wanted, node)
     except Exception as error:
         return error
-    check_allocations(driver.name, wanted, allocations, leaves_data=driver.leaves_data)
+    check_allocations(driver.name, wanted, allocations, node, leaves_data=driver.leaves_data)
     return None
 
 

@@ -14,14 +14,15 @@ from parley.sdk.driver import Allocation, Device, Held
 
 @dataclass(frozen=True, slots=True)
 class NotRestored:
-    """What one claim holds, and why nothing is allocated beside it."""
+    """What one claim holds, and why nothing is allocated beside it. `local`: it can be used on one node alone."""
 
     held: Held
     message: str
+    local: bool = True
 
     def bars(self, node: str) -> bool:
         """Whether the driver might hand out there what the claim holds. Ordinary DRA names devices, no node."""
-        return self.held.data is not None and self.held.node in (None, node)
+        return self.held.data is not None and (not self.local or self.held.node in (None, node))
 
 
 def barred(lost: Iterable[NotRestored], nodes: Iterable[str]) -> dict[str, str]:

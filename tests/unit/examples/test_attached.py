@@ -75,7 +75,7 @@ async def test_a_disk_is_attached_step_by_step_and_its_handle_tells_where_it_is(
     driver = started(service)
     allocations = await driver.allocate(request, "node-1")
 
-    check_allocations(driver.name, request, allocations)
+    check_allocations(driver.name, request, allocations, "node-1")
     assert allocations == {"disk-0": Allocation(data={"fabric": service.url, "volume": "p-0"})}
     assert words == [f"attaching to node node-1: {percent} %" for percent in (0, 40, 80, 100)]
     assert await service.volumes() == {"p-0": "node-1"}

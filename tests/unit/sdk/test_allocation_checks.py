@@ -36,6 +36,7 @@ FAULTY: list[tuple[Any, str]] = [
     (Allocation((Device("a" * 254, "c"),)), "pool name of 254 characters; at most 253 are allowed"),
     (Allocation(available_on=("a", "No such")), "available_on has 'No such', which is no name of a node"),
     (Allocation(available_on=("a", 5)), "available_on has 5, which is no name of a node"),  # type: ignore[arg-type]
+    (Allocation(available_on=("b", "c")), "available_on has not 'a', the node that was selected"),
     (Allocation(available_on=("a", "")), "available_on has '', which is no name of a node"),
 ]
 
@@ -43,16 +44,16 @@ FAULTY: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("allocation", "fault"), FAULTY)
 def test_it_says_what_is_wrong_with_an_allocation(allocation: Any, fault: str) -> None:
     with pytest.raises(DriverFault) as raised:
-        check_allocations("d", WANTED, {"claim-0": allocation})
+        check_allocations("d", WANTED, {"claim-0": allocation}, "a")
     assert str(raised.value) == f"driver d, claim 'claim-0': {fault}"
 
 
 def test_names_may_be_as_long_and_data_as_deep_as_the_api_allows() -> None:
     longest = Allocation((Device("a" * 253, "b" * 63),), {"tree": nested(SHALLOW)}, ("n", "a" * 253))
-    check_allocations("d", WANTED, {"claim-0": longest})
+    check_allocations("d", WANTED, {"claim-0": longest}, "n")
 
 
 @pytest.mark.parametrize("returned", [None, Allocation(), [Allocation()]])
 def test_what_is_no_mapping_is_no_result(returned: Any) -> None:
     with pytest.raises(DriverFault, match="must be a mapping from the names of the request's claims"):
-        check_allocations("d", WANTED, returned)
+        check_allocations("d", WANTED, returned, "a")

@@ -89,13 +89,13 @@ async def test_a_faulty_allocation_is_given_back_and_told(allocation: Allocation
 
 def test_a_claim_without_allocation_is_a_fault() -> None:
     with pytest.raises(DriverFault) as caught:
-        check_allocations("d", WANTED, {})
+        check_allocations("d", WANTED, {}, "a")
     assert str(caught.value) == "driver d allocated nothing for claim 'claim-0'"
 
 
 def test_good_ones_pass() -> None:
     check_answers("d", WANTED, ["a"], {"claim-0": Answer(("a",), ("z",))})
-    check_allocations("d", WANTED, {"claim-0": Allocation((Device("a.example.com/b", "gpu-0"),), {"k": 1})})
+    check_allocations("d", WANTED, {"claim-0": Allocation((Device("a.example.com/b", "gpu-0"),), {"k": 1})}, "a")
 
 
 class Size(Parameters):

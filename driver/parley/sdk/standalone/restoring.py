@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from parley.api.builtin import Node
 from parley.api.models import ResourceClaim
 from parley.kube.cache import Key
-from parley.sdk.driver import Held
+from parley.sdk.driver import Allocation, Held
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import driver_of_record, held_as_recorded, recorded
 from parley.sdk.standalone.holdings import AllocationStage, Holdings, StandaloneHolding
@@ -16,15 +16,20 @@ from parley.sdk.standalone.records import StandaloneRecords
 def held(claim: ResourceClaim, nodes: Iterable[Node]) -> Held:
     """What an allocated claim holds. Its node is the first where it can be used by the record, None if that is
     everywhere. `nodes` are the cluster's, for a record that selects them by labels."""
+    return held_as_recorded(claim.metadata.uid, *_recorded(claim, nodes))
+
+
+def _recorded(claim: ResourceClaim, nodes: Iterable[Node]) -> tuple[str, Allocation]:
     found = recorded(claim, nodes)
     assert found is not None
-    return held_as_recorded(claim.metadata.uid, *found)
+    return found
 
 
 def restore_one(driver: EmbeddedDriver, holdings: Holdings, claim: ResourceClaim, nodes: Iterable[Node]) -> None:
     """The driver counts what the claim's record has."""
-    found, meta = held(claim, nodes), claim.metadata
-    driver.restore(found, f"{meta.namespace}/{meta.name}")
+    (node, allocation), meta = _recorded(claim, nodes), claim.metadata
+    found = held_as_recorded(meta.uid, node, allocation)
+    driver.restore(found, f"{meta.namespace}/{meta.name}", local=allocation.available_on == ())
     holdings.put(meta.uid, StandaloneHolding((meta.namespace, meta.name), found.node, AllocationStage.RECORDED))
 
 

@@ -101,7 +101,7 @@ def test_what_can_be_used_everywhere_or_on_several_nodes_says_so(play: Play) -> 
         assert [(d.pool, d.device) for d in one.handles[0].devices] == [("p", "d")]
         assert two is not None
         assert two.available_on_nodes is not None
-        assert [t.match_fields[0].values for t in two.available_on_nodes.node_selector_terms] == [("a",), ("b",)]
+        assert [t.match_fields[0].values for t in two.available_on_nodes.node_selector_terms] == [("b",), ("a",)]
 
     play(scenario)
 

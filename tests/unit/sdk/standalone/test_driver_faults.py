@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from tests.unit.sdk.standalone.world import DRIVER, NAMESPACE, Array, ArrayDrive
 
 from parley.api.builtin import Node
 from parley.api.resources import CLAIMS
-from parley.sdk import Answer, Held
+from parley.sdk import Allocation, Answer, Held
 
 Play = Callable[[Callable[[World], Any]], None]
 
@@ -108,6 +109,53 @@ def test_an_immediate_claim_says_that_its_driver_failed_and_others_go_on(play: P
         driver.refused = ""
         await asyncio.sleep(100)
         assert await world.node_of("first") == "a"
+
+    play(scenario)
+
+
+class Rack(Shelf):
+    """What it allocates can be used on node b, too."""
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        found = await super().allocate(request, node)
+        return {name: replace(one, available_on=("a", "b")) for name, one in found.items()}
+
+
+def test_beside_what_several_nodes_can_use_and_could_not_be_restored_nothing_is_allocated(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class()
+        await world.add_claim("held")
+        task = world.start(Rack())
+        await world.ask("first", "held", nodes=["a"], selected="a")
+        await world.settle()
+        await world.kill(task)
+
+        await world.add_claim("disk")
+        world.start(Rack("restore"))
+        await world.ask("pod", "disk", nodes=["a", "b"])
+        await world.settle()
+        assert (await world.answer("pod")).viable_nodes == ()
+
+    play(scenario)
+
+
+def test_a_driver_restores_the_node_that_it_allocated_for(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class()
+        await world.add_claim("held")
+        task = world.start(Rack())
+        await world.ask("first", "held", nodes=["b"], selected="b")
+        await world.settle()
+        await world.kill(task)
+
+        driver = Rack()
+        world.start(driver)
+        await world.settle()
+        assert list(driver.held.values()) == [("b", 1)]
 
     play(scenario)
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.unit.sdk.standalone.world import ShelfDriver
 
+from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.standalone.holdings import AllocationStage, Holdings, StandaloneHolding
 from parley.simulate.virtual_time import run
@@ -52,7 +53,7 @@ def test_what_could_not_be_deallocated_is_held_still() -> None:
     async def scenario(driver: Stuck, holdings: Holdings, freed: list[str]) -> None:
         holdings.put("uid-1", HOLDING)
         driver.fault = RuntimeError("array is away")
-        with pytest.raises(RuntimeError, match="array is away"):
+        with pytest.raises(DriverFault, match="failed in deallocate: RuntimeError: array is away"):
             await holdings.release("uid-1")
         assert (holdings.get("uid-1"), freed) == (HOLDING, [])
 
