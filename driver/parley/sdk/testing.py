@@ -16,11 +16,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+import orjson
+
+from parley.api.models import Allocation as Record
 from parley.negotiation.answers import Answers
 from parley.sdk.allocation_checks import check_allocations
 from parley.sdk.checks import check_answers, check_room, check_uses
 from parley.sdk.class_checks import class_fault
 from parley.sdk.driver import Allocation, ClaimRequest, Driver, Held, PodReference, Request
+from parley.sdk.recorded import allocation_record, held_as_recorded, read_allocation
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ async def _exhaust(
 def _copy(wanted: Request[Any, Any], number: int) -> Request[Any, Any]:
     claims = tuple(replace(c, uid=f"{c.uid}-{number}", claim=f"{c.claim}-{number}") for c in wanted.claims)
     pod = PodReference(wanted.pod.namespace, f"{wanted.pod.name}-{number}", f"{wanted.pod.uid}-{number}")
-    return Request(pod, claims)
+    return replace(wanted, pod=pod, claims=claims)
 
 
 async def check_refusal_holds_nothing(scenario: Scenario, wanted: Request[Any, Any]) -> None:
@@ -177,12 +181,16 @@ async def check_deallocation_restores(scenario: Scenario, wanted: Request[Any, A
 
 
 async def check_restore_equals_allocate(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """A new driver that restores what is allocated answers like the one that allocated it."""
+    """A new driver that restores what is allocated answers like the one that allocated it.
+
+    It gets what it would after a restart, read from the record: `data` as JSON has it, and no node if the claim
+    can be used everywhere.
+    """
     driver, successor = scenario.make(), scenario.make()
     for copy, node, allocations in await _exhaust(driver, scenario, wanted):
         for claim in copy.claims:
             allocation = allocations[claim.name]
-            held = Held(claim.uid, node, allocation.devices, allocation.data)
+            held = _recorded(driver.name, claim.uid, allocation, node)
             for _ in range(2):
                 successor.restore(held)
             used = driver.uses(held)
@@ -191,3 +199,8 @@ async def check_restore_equals_allocate(scenario: Scenario, wanted: Request[Any,
     assert _answers(driver, scenario, wanted) == _answers(successor, scenario, wanted), (
         "restore() forgot something"
     )
+
+
+def _recorded(driver: str, uid: str, allocation: Allocation, node: str) -> Held:
+    body = orjson.dumps(allocation_record(driver, allocation, node, shareable=False))
+    return held_as_recorded(uid, *read_allocation(Record.model_validate_json(body), ()))

@@ -1,11 +1,13 @@
 """What the kit for authors of drivers says about a driver that breaks its promises."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from parley.sdk import Allocation, Answer, Driver, NoParameters, Request
+from parley.drivers.tokens import TokensDriver
+from parley.sdk import Allocation, Answer, Driver, Held, NoParameters, Request, SeenPod
 from parley.sdk.testing import Scenario, check_driver, check_viable_means_allocatable, request
 
 
@@ -52,3 +54,45 @@ async def test_it_tells_which_methods_must_not_be_async() -> None:
 
     with pytest.raises(AssertionError, match="restore must not be async: Parley calls it without await"):
         await check_driver(Scenario(Restoring, ("a",), ()))
+
+
+ASKED = request(TokensDriver(), "p", {}, class_parameters={"pool": 2})
+
+
+class Typed(TokensDriver):
+    """Keeps more in its record than JSON can hold: what it reads back is another value."""
+
+    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        found = await super().allocate(request, node)
+        return {name: replace(one, data={**one.data, "where": ("a", 1)}) for name, one in found.items()}
+
+    def restore(self, held: Held) -> None:
+        assert held.data is not None
+        if held.data["where"] == ("a", 1):
+            super().restore(replace(held, data={k: v for k, v in held.data.items() if k != "where"}))
+
+
+async def test_a_driver_restores_from_what_json_makes_of_its_data() -> None:
+    with pytest.raises(AssertionError, match=r"restore\(\) forgot something"):
+        await check_driver(Scenario(Typed, ("a", "b"), (ASKED,)))
+
+
+async def test_what_can_be_used_everywhere_is_restored_without_a_node() -> None:
+    class Placed(TokensDriver):
+        def restore(self, held: Held) -> None:
+            if held.node is not None:
+                super().restore(held)
+
+    with pytest.raises(AssertionError, match=r"restore\(\) forgot something"):
+        await check_driver(Scenario(Placed, ("a", "b"), (ASKED,)))
+
+
+async def test_a_driver_that_sees_pods_sees_those_of_all_requests() -> None:
+    class Labelled(TokensDriver):
+        sees_pods = True
+
+        def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
+            known = request.seen is not None and request.seen.labels.get("team") == "a"
+            return super().viable(request, nodes if known else ())
+
+    await check_driver(Scenario(Labelled, ("a", "b"), (replace(ASKED, seen=SeenPod({"team": "a"})),)))
