@@ -88,11 +88,11 @@ class Request(Generic[P, C]):
     """All pending claims of one pod that this driver serves, at most 128. They are evaluated and allocated
     together: two claims of one token each need two tokens.
 
-    `progress` takes a short sentence about how far an allocation is ("attached, formatting"). Users of an
-    asynchronous or standalone driver read it in the condition `Allocating` of the claims; it is written every 5
-    s at most. `prefer` is "Pack" or "Spread", as the claims' classes say; Parley follows it by itself if the
-    driver has no `score`. `seen` describes the pod, for a driver that `sees_pods`; it is None for a claim that
-    is allocated without a pod.
+    `progress` takes, from any thread, a short sentence about how far an allocation is ("attached, formatting").
+    Users of an asynchronous or standalone driver read it in the condition `Allocating` of the claims; it is
+    written every 5 s at most. `prefer` is "Pack" or "Spread", as the claims' classes say; Parley follows it by
+    itself if the driver has no `score`. `seen` describes the pod, for a driver that `sees_pods`; it is None for a
+    claim that is allocated without a pod.
     """
 
     pod: PodReference
@@ -301,8 +301,8 @@ class Driver(Generic[P, C]):
     async def follow(self, changed: Callable[[], None]) -> None:
         """Watch whatever is not in the API, such as a provider's own events, as long as the driver runs.
 
-        Call `changed` when pods that wait for this driver may now succeed. Starts once everything is restored.
-        If it raises, it is called again after a pause of 1 s to 5 minutes; if it returns, it is not.
+        Call `changed`, from any thread, when pods that wait for this driver may now succeed. Starts once all is
+        restored. If it raises, it is called again after a pause of 1 s to 5 minutes; if it returns, it is not.
         """
 
     def restore(self, held: Held) -> None:

@@ -51,6 +51,7 @@ from parley.sdk.driver import (
 from parley.sdk.parameters import ParameterReader, RawClaim
 from parley.sdk.referenced import NOTHING_READ, NotRead, References
 from parley.sdk.sight import SeenCluster, SeenPod
+from parley.sdk.threads import from_any_thread
 from parley.sdk.undos import Undos
 from parley.sdk.unrestored import NotRestored, barred, check_devices, without_barred
 
@@ -421,7 +422,7 @@ class EmbeddedDriver:
         while True:
             try:
                 with self._uncancelled():
-                    await self.driver.follow(followed)
+                    await self.driver.follow(from_any_thread(followed))
             except Exception as error:
                 failures += 1
                 self._failed("follow", error)

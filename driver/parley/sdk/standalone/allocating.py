@@ -27,6 +27,7 @@ from parley.sdk.standalone.operations import RETRIES, ClaimRef, Operation, cance
 from parley.sdk.standalone.progress import Progress
 from parley.sdk.standalone.records import Gone, StandaloneRecords
 from parley.sdk.standalone.restoring import held
+from parley.sdk.threads import from_any_thread
 
 T = TypeVar("T")
 
@@ -140,7 +141,7 @@ class StandaloneAllocator:
     async def _allocations(self, operation: Operation, work: Assignment) -> Mapping[str, Allocation]:
         """What the driver allocated. Raises Failed or Stopped; then it may hold something."""
         progress = Progress(self._records, work.refs)
-        request = replace(work.request, progress=progress.report)
+        request = replace(work.request, progress=from_any_thread(progress.report))
         reporting = asyncio.ensure_future(progress.run())
         try:
             return await _within(operation, work.seconds, self._driver.allocate(request, operation.node))
