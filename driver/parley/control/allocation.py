@@ -258,8 +258,10 @@ class Allocator:
         return allocations
 
     def _elsewhere(self, allocation: Allocation, node: str) -> str:
-        """Why it can't be used on the node that it was allocated for, if it goes by labels; "" if it can."""
+        """Why it can't be used on the node that it was allocated for; "" if it can."""
         on = allocation.available_on
+        if on and isinstance(on, tuple) and node not in on:
+            return f"available_on has not {node!r}, the node on which the claim was to be allocated: correct the driver"
         if not isinstance(on, NodeLabels) or node in SelectedNodes(self._state.cluster, [on.selector]):
             return ""
         return (

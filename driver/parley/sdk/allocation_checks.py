@@ -5,6 +5,7 @@ The limits are those of `parley.sdk.checks`, and of the fields of a claim's stat
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -30,12 +31,13 @@ def check_allocations(
     driver: str,
     request: Request[Any, Any],
     allocations: Mapping[str, Allocation],
-    node: str,
+    node: str = "",
     *,
     leaves_data: bool = False,
 ) -> None:
-    """Raises DriverFault unless every claim has an allocation on that node that the API will accept, and that can
-    be restored. Where a driver `leaves_data` each node has to be known by its name: it is asked to remove that."""
+    """Raises DriverFault unless every claim has an allocation that the API will accept, and that can be restored, on
+    that node if one is given. Where a driver `leaves_data` each node has to be known by its name: it is asked to
+    remove that."""
     if not isinstance(allocations, Mapping):
         text = "it must be a mapping from the names of the request's claims to an Allocation each"
         raise DriverFault(f"driver {driver} allocated {shown(allocations)}; {text}")
@@ -50,6 +52,13 @@ def check_allocations(
                 f"driver {driver}, claim {claim.name!r}: available_on has labels, and the driver leaves data on "
                 "nodes: it has to name them, so that each is asked to remove it"
             )
+
+
+def as_recorded(request: Request[Any, Any], allocations: Mapping[str, Allocation]) -> dict[str, Allocation]:
+    """Checked allocations of the request's claims, with data of their own, as JSON has it: what is recorded later,
+    and compared with the record, is what was checked, whatever the driver does to its own."""
+    found = {claim.name: allocations[claim.name] for claim in request.claims}
+    return {name: replace(one, data=orjson.loads(orjson.dumps(dict(one.data)))) for name, one in found.items()}
 
 
 def _allocation_fault(allocation: object, node: str) -> str:
@@ -74,7 +83,7 @@ def _place_fault(on: object, node: str) -> str:
     strange = next((name for name in on if not _is_name(name, _SUBDOMAIN, MAX_NAME)), None)
     if strange is not None:
         return f"available_on has {shown(strange)}, which is no name of a node"
-    return f"available_on has not {node!r}, the node that was selected" if on and node not in on else ""
+    return f"available_on has not {node!r}, the node that was selected" if on and node and node not in on else ""
 
 
 def _is_name(name: object, pattern: re.Pattern[str], longest: int) -> bool:

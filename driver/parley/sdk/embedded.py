@@ -20,7 +20,7 @@ from parley.kube.backoff import Backoff
 from parley.negotiation.answers import Answer
 from parley.negotiation.preference import by_room, of_classes
 from parley.negotiation.stranded import Cause
-from parley.sdk.allocation_checks import check_allocations
+from parley.sdk.allocation_checks import as_recorded, check_allocations
 from parley.sdk.checks import (
     BadParameters,
     DriverFault,
@@ -326,8 +326,9 @@ class EmbeddedDriver:
             self._check_async("allocate", begun)
             if self.may_reserve:
                 allocations = self._reserving(request, allocations)
-            check_allocations(self.name, request, allocations, node, leaves_data=self.leaves_data)
+            check_allocations(self.name, request, allocations, leaves_data=self.leaves_data)
             check_devices(self.not_restored.values(), allocations)
+            allocations = as_recorded(request, allocations)
         except Exception as error:
             self._failed("allocate", error)
             await self.undo([claim.uid for claim in request.claims])

@@ -1,15 +1,17 @@
 """Drivers that raise what has no message, or answer what is no answer: their pods are told, all else goes on."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.scheduler.test_driver_faults import BOTH, Failing, with_tokens
 
 from parley.api import reasons
+from parley.control.objects.mirror import allocated
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
-from parley.sdk import Answer
+from parley.sdk import Allocation, Answer
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -112,5 +114,64 @@ def test_what_a_method_without_async_allocated_is_given_back(play: Any) -> None:
         (note,) = {note for reason, note in await world.events_on("p") if reason == reasons.ALLOCATION_FAILED}
         assert note.endswith("which cannot be awaited: allocate must be async def")
         assert not driver._held
+
+    play(scenario)
+
+
+class Sharing(TokensDriver):
+    """Hands out its own dictionary, and writes into it again for the next claim."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared: dict[str, Any] = {}
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        found = await super().allocate(request, node)
+        for one in found.values():
+            self.shared.update(one.data, last=request.pod.name or "none")
+        return {name: replace(one, data=self.shared) for name, one in found.items()}
+
+
+def test_a_record_is_what_was_allocated_whatever_its_driver_writes_into_it_later(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await world.add_class(
+            "seats", driverName=Sharing.name, parameters={"pool": 3}, nodePart="None", shareable=True
+        )
+        await world.add_template("seat", "seats", count=1)
+        await world.add_claim("first", "seats", "Immediate", count=1)
+        world.start_parley(drivers=[Sharing()])
+        await world.settle(quiet=1.0)
+        await world.add_pod("p", "seat", claims=["first"])
+        await world.settle()
+        assert await world.node_of("p") == "a"
+        mirror = await world.mirror("first")
+        assert mirror is not None
+        found = allocated(mirror, Sharing.name)
+        assert found is not None
+        assert found.data["last"] == "none"
+
+    play(scenario)
+
+
+class Elsewhere(TokensDriver):
+    """Names other nodes than the selected one."""
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        found = await super().allocate(request, node)
+        return {name: replace(one, available_on=("y", "z")) for name, one in found.items()}
+
+
+@BOTH
+def test_a_driver_in_the_controller_that_allocates_elsewhere_is_at_fault(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await world.add_class("seats", driverName=Elsewhere.name, parameters={"pool": 3})
+        await world.add_template("seat", "seats", count=1)
+        world.start_parley(drivers=[Elsewhere()])
+        await world.add_pod("p", "seat")
+        await world.settle(quiet=1.0)
+        words = "available_on has not 'a', the node on which the claim was to be allocated: correct the driver"
+        assert (await world.scheduling("p")).status.message.endswith(f"claim 'gpu-0': {words}")
 
     play(scenario)
