@@ -261,7 +261,8 @@ class Allocator:
         """Why it can't be used on the node that it was allocated for; "" if it can."""
         on = allocation.available_on
         if on and isinstance(on, tuple) and node not in on:
-            return f"available_on has not {node!r}, the node on which the claim was to be allocated: correct the driver"
+            text = f"available_on has not {node!r}, the node on which the claim was to be allocated"
+            return f"{text}: correct the driver"
         if not isinstance(on, NodeLabels) or node in SelectedNodes(self._state.cluster, [on.selector]):
             return ""
         return (

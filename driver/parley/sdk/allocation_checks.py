@@ -35,9 +35,9 @@ def check_allocations(
     *,
     leaves_data: bool = False,
 ) -> None:
-    """Raises DriverFault unless every claim has an allocation that the API will accept, and that can be restored, on
-    that node if one is given. Where a driver `leaves_data` each node has to be known by its name: it is asked to
-    remove that."""
+    """Raises DriverFault unless every claim has an allocation that the API will accept, and that can be restored,
+    on that node if one is given. Where a driver `leaves_data` each node has to be known by its name: it is asked
+    to remove that."""
     if not isinstance(allocations, Mapping):
         text = "it must be a mapping from the names of the request's claims to an Allocation each"
         raise DriverFault(f"driver {driver} allocated {shown(allocations)}; {text}")
