@@ -1,17 +1,18 @@
 """How long ago something was, as text. Pure."""
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
+
+from parley.kube import clock
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 _PASSING = re.compile(r"(?<=\bfor )\d+ (?:d|h|min|s)\b|\b\d+ (?:d|h|min|s)(?= ago\b)")
 
 
 def moment(text: str) -> datetime | None:
-    """A time of the API, None if there is none."""
-    if not text:
-        return None
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
+    """A time of the API; None if there is none, or one that Python does not know: whoever makes events, or writes
+    conditions of a claim, may put the year 0 there."""
+    return clock.moment(text)
 
 
 def seconds_since(text: str, now: datetime) -> float | None:

@@ -252,6 +252,12 @@ def test_ago() -> None:
     assert ago("", NOW) == ""
 
 
+@pytest.mark.parametrize("at", ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59-05:00", "2026-01-01t00:00:00z"])
+def test_a_time_that_python_does_not_know_is_none(at: str) -> None:
+    """The API server takes the first in any event, and all of them in a claim's conditions."""
+    assert ago(at, NOW) == ""
+
+
 def test_a_pod_with_all_of_its_claims_waits_for_its_scheduler(play: Play) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("a", 1)

@@ -106,3 +106,10 @@ def test_a_pod_that_the_scheduler_refused() -> None:
     (moment,) = timeline(PodObjects(raw, None, ()), explained())
 
     assert (moment.by, moment.code, moment.text) == ("scheduler", "Unschedulable", "0/3 nodes")
+
+
+def test_an_event_of_the_year_0_is_left_out() -> None:
+    event = TimedEvent(regarding={"uid": "u"}, reason="Old", note="from", event_time="0000-01-01T00:00:00.000000Z")
+    raw = {"metadata": {"uid": "u", "creationTimestamp": time(1)}, "spec": {}, "status": {}}
+
+    assert [one.text for one in timeline(PodObjects(raw, None, (event,)), explained())] == ["the pod was created"]
