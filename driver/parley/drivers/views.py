@@ -39,7 +39,9 @@ class Views:
     """The workspaces that views can show, and who waits for one."""
 
     def __init__(self) -> None:
-        self._there: dict[Named, _Shown] = {}
+        self._there: dict[Named, dict[str, _Shown]] = {}
+        """By name, then UID; the last is shown. Beside it may be an earlier claim of the name that was forced
+        away, and whose data its node has yet to remove."""
         self._names: dict[str, Named] = {}
         self._awaited: dict[Named, None] = {}
         self._changed: Callable[[], None] = _nobody
@@ -49,11 +51,14 @@ class Views:
         self._changed = changed
         await asyncio.Event().wait()
 
-    def hold(self, uid: str, node: str, handle: Mapping[str, Any]) -> None:
-        """The workspace of a claim is on the node. One that was made from a template has no name for others."""
+    def hold(self, uid: str, node: str, handle: Mapping[str, Any], *, restored: bool = False) -> None:
+        """The workspace of a claim is on the node. One that was made from a template has no name for others. Of
+        those that are `restored` the one whose claim is there comes first."""
         if (name := _recorded_name(handle)) is None:
             return
-        self._there[name], self._names[uid] = _Shown(uid, node, handle), name
+        shown, others = {uid: _Shown(uid, node, handle)}, self._there.get(name, {})
+        self._there[name] = {**shown, **others} if restored else {**others, **shown}
+        self._names[uid] = name
         if len(self._awaited) >= _AWAITED:
             self._awaited.clear()
             self._changed()
@@ -63,16 +68,21 @@ class Views:
 
     def release(self, uid: str) -> None:
         """It is gone. Idempotent."""
-        name = self._names.pop(uid, None)
-        there = self._there.get(name) if name is not None else None
-        if name is not None and there is not None and there.uid == uid:  # the name may be another's by now
+        if (name := self._names.pop(uid, None)) is None:
+            return
+        del self._there[name][uid]
+        if not self._there[name]:
             del self._there[name]
+
+    def _named(self, name: Named) -> _Shown | None:
+        """What views of the claim show; None if nothing is there."""
+        return next(reversed(self._there[name].values())) if name in self._there else None
 
     def rules(self, request: _Request) -> Iterator["ViewRule"]:
         """Where the request's views can be: where what they show is, or comes to be with the same request."""
         own = {Named(request.pod.namespace, claim.claim) for claim in request.claims if not claim.generated}
         for name in sources(request):
-            there = self._there.get(name)
+            there = self._named(name)
             if there is None and name not in own and len(self._awaited) < _AWAITED:
                 self._awaited[name] = None
             if there is not None or name not in own:
@@ -80,7 +90,7 @@ class Views:
 
     def shown(self, name: Named) -> Mapping[str, Any]:
         """What the handle of a view of the claim has."""
-        uid, _, handle = self._there[name]
+        uid, _, handle = next(reversed(self._there[name].values()))
         return {**{key: handle[key] for key in _SHOWN if key in handle}, "readOnly": True, _SOURCE: uid}
 
 

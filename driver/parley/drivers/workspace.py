@@ -141,7 +141,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         """Count a workspace that exists."""
         data = held.data or {}
         if held.node is not None and isinstance(data.get("bytes"), int):
-            self._hold(held.uid, held.node, data)
+            self._hold(held.uid, held.node, data, restored=True)
 
     def forget(self, uid: str) -> None:
         """Ordinary DRA took the disk, and gave it back."""
@@ -247,13 +247,13 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         self._hold(claim.uid, node, handle)
         return Allocation((Device(node, DISK),), handle)
 
-    def _hold(self, uid: str, node: str, handle: Mapping[str, Any]) -> None:
+    def _hold(self, uid: str, node: str, handle: Mapping[str, Any], *, restored: bool = False) -> None:
         self._release(uid)
         if source_of(handle) is not None:
             return  # the room is the other's
         promise = self._held[uid] = _Promise(node, handle["bytes"])
         self._disks.promise(node, promise.bytes)
-        self._views.hold(uid, node, handle)
+        self._views.hold(uid, node, handle, restored=restored)
         if (group := recorded(handle)) is not None:
             self._groups.hold(uid, group, node)
 

@@ -9,7 +9,7 @@ from tests.unit.kills import Death, Executioner, at_every_write
 from tests.unit.scheduler.reserving import claim, disks
 
 from parley.api import reasons
-from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES, NODES
 from parley.drivers.workspace import WorkspaceDriver
 from parley.kube.client import Client
 from parley.sdk import Held
@@ -287,3 +287,27 @@ def test_a_kill_at_any_write_changes_nothing_in_the_end(play: Play, after: bool)
         return executioner.writes
 
     at_every_write(play, life, after=after, at_least=21)
+
+
+def test_after_a_restart_views_show_the_claim_that_is_there_not_one_that_was_forced_away(play: Play) -> None:
+    """Its node is silent: what it has of the former claim is known by a ClaimRelease alone, and restored last."""
+
+    async def scenario(world: World) -> None:
+        await prepared(world)
+        former = await runs(world, "former", claims=("work",))
+        world.kubelets.stopped.add(former)
+        await ended(world, "former")
+        await world.force_away("work")
+        await world.client.patch(NODES, former, {"spec": {"unschedulable": True}})
+        await claim(world, "work")
+        node = await runs(world, "writer", claims=("work",))
+        assert node not in ("", former)
+        await world.crash()
+        world.start_parley(drivers=[WorkspaceDriver()])
+        await world.settle()
+        assert await runs(world, "reader", "view") == node
+        world.kubelets.stopped.discard(former)
+        await world.settle()
+        assert await runs(world, "later", "view") == node
+
+    play(scenario)
