@@ -177,6 +177,8 @@ class Controller:
             self._base.queues.claims.add((claim.metadata.namespace, claim.metadata.name))
         for template in self.cluster.templates():
             self._base.queues.templates.add((template.metadata.namespace, template.metadata.name))
+        for left in self.cluster.template_mirrors():
+            self._base.queues.templates.add((left.metadata.namespace, left.metadata.name))
         for mirror in self.cluster.mirrors():
             if is_mirror(mirror) and owner_pod(mirror) is None:
                 self._base.queues.claims.add((mirror.metadata.namespace, mirror.metadata.name))

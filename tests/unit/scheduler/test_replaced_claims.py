@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS, TEMPLATES
 from parley.kube.client import Call, Client, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -115,5 +115,72 @@ def test_what_is_left_of_a_claim_that_was_deleted_without_its_dependents_takes_n
         await world.add_pod("second", claims=["disk"])
         await world.settle()
         assert (await world.pod("second")).status.phase == "Running"
+
+    play(scenario)
+
+
+async def _orphaned(world: World) -> None:
+    """`kubectl delete prtemplate one --cascade=orphan`."""
+    orphaned = {"metadata": {"ownerReferences": None}}
+    await world.client.patch(BUILTIN_TEMPLATES, "one", orphaned, "default")
+    await world.client.delete(TEMPLATES, "one", "default")
+
+
+@pytest.mark.parametrize("led", [True, False], ids=["led", "unled"])
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "later"])
+def test_what_is_left_of_a_template_that_was_deleted_without_its_dependents_takes_no_name(
+    play: Play, at_once: bool, led: bool
+) -> None:
+    """Pods of the new template get what that says, not what the former one did."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=2)
+        await world.add_class()
+        await world.add_template("one", count=1)
+        world.start_parley()
+        await world.settle()
+        if not led:
+            await world.crash()
+        await _orphaned(world)
+        if not at_once:
+            if not led:
+                world.start_parley()
+            await world.settle()
+            assert not (await world.client.list(BUILTIN_TEMPLATES, "default")).items
+        await world.add_template("one", count=2)
+        if at_once and not led:
+            world.start_parley()
+        await world.settle()
+        await world.add_pod("p", "one")
+        await world.settle()
+        assert await world.node_of("p") == "a"
+        assert len(await world.devices()) == 2
+
+    play(scenario)
+
+
+@pytest.mark.scheduling_paths("native", "extender")
+def test_a_pod_is_told_that_its_template_is_gone_also_while_the_built_in_one_goes(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_class()
+        await world.add_node("a", devices=1)
+        await world.add_template("one")
+        world.start_parley()
+        await world.settle()
+        await world.stop_claim_controller()
+        finalizers = {"metadata": {"finalizers": ["example.com/slow"]}}
+        await world.client.patch(BUILTIN_TEMPLATES, "one", finalizers, "default")
+        await world.client.delete(TEMPLATES, "one", "default")
+        await world.add_pod("p", "one")
+        await world.settle()
+        await world.client.patch(BUILTIN_TEMPLATES, "one", {"metadata": {"finalizers": None}}, "default")
+        await world.settle()
+        told = [note for reason, note in await world.events_on("p") if reason == "ClaimNotFound"]
+        (why,) = [note.partition(":")[0] for note in told]
+        assert why == "template default/one of claim 'gpu-0' does not exist"
+        await world.add_template("one")
+        world.start_claim_controller()
+        await world.settle()
+        assert await world.node_of("p") == "a"
 
     play(scenario)

@@ -251,6 +251,9 @@ class ClusterCache:
     def template_mirror(self, key: Key) -> BuiltinTemplate | None:
         return self._template_mirrors.get(*key)
 
+    def template_mirrors(self) -> Iterable[BuiltinTemplate]:
+        return self._template_mirrors.values()
+
     def class_(self, name: str) -> ResourceClass | None:
         return self._classes.get("", name)
 

@@ -17,7 +17,7 @@ from parley.control.claims.generated import GENERATED, TEMPLATED, GeneratedClaim
 from parley.control.claims.named import USABLE, NamedClaim
 from parley.control.claims.on_demand import on_demand, shared_topic
 from parley.control.claims.podclaims import PodClaim, Problem
-from parley.control.objects.mirror import asked, is_mirror, of_spec, owner_pod
+from parley.control.objects.mirror import asked, is_mirror, is_template_mirror, of_spec, owner_pod
 from parley.control.objects.pod import reference
 from parley.control.objects.standin import is_stand_in
 from parley.control.state import State
@@ -133,7 +133,7 @@ def _not_generated(cluster: ClusterCache, pod: Pod, entry: PodResourceClaim) -> 
     key = (pod.metadata.namespace, entry.resource_claim_template_name or "")
     template, mirror = cluster.template(key), cluster.template_mirror(key)
     if template is None:
-        if mirror is not None:
+        if mirror is not None and not is_template_mirror(mirror):
             return None
         message = _create_one(f"template {key[0]}/{key[1]} of claim {entry.name!r}", "ResourceClaimTemplate")
         return PodClaim(entry.name, "", problem=Problem(reasons.CLAIM_NOT_FOUND, message, (("template", *key),)))

@@ -10,7 +10,13 @@ from parley.control.claims.checks import Check
 from parley.control.claims.messages import class_not_found, refused, taken, too_large
 from parley.control.claims.podclaims import Problem
 from parley.control.ledger import Holding
-from parley.control.objects.mirror import ClassRequest, owned_by, parameters_too_large, unreadable
+from parley.control.objects.mirror import (
+    ClassRequest,
+    is_template_mirror,
+    owned_by,
+    parameters_too_large,
+    unreadable,
+)
 from parley.control.objects.standin import being_deallocated, stands_for
 from parley.sdk.checks import parameters_unreadable
 
@@ -38,7 +44,7 @@ class Templated:
 def template_name_taken(facts: Templated) -> Problem | None:
     """The built-in template of its name is somebody else's."""
     meta = facts.template.metadata
-    if facts.mirror is None or owned_by(facts.mirror, meta.uid):
+    if facts.mirror is None or owned_by(facts.mirror, meta.uid) or is_template_mirror(facts.mirror):
         return None
     return facts.blocked(reasons.NAME_TAKEN, taken("ResourceClaimTemplate", meta.namespace, meta.name))
 

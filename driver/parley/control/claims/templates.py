@@ -8,10 +8,10 @@ from parley.api.resources import BUILTIN_TEMPLATES, TEMPLATES
 from parley.control.caches.cluster import ClusterCache
 from parley.control.claims.messages import refused, taken
 from parley.control.claims.mirrored import MadeMirrors
-from parley.control.objects.mirror import owned_by, parameters_too_large, template_mirror
+from parley.control.objects.mirror import is_template_mirror, owned_by, parameters_too_large, template_mirror
 from parley.control.publishing.events import Recorder
 from parley.kube.cache import Key
-from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid
+from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
 
 
 class TemplateReconciler:
@@ -31,6 +31,8 @@ class TemplateReconciler:
             self._cluster.refusals.clear("ResourceClaimTemplate", key)
         if template is None:
             self._mirrors.forget(key)
+            if mirror is not None and is_template_mirror(mirror) and not mirror.metadata.owner_references:
+                await self._delete(mirror)  # the template was deleted with `--cascade=orphan`
         if template is None or template.metadata.deletion_timestamp:
             return
         if mirror is None and not parameters_too_large(template.spec.spec):
@@ -55,11 +57,18 @@ class TemplateReconciler:
     async def _replace(self, template: ResourceClaimTemplate, mirror: BuiltinTemplate) -> None:
         """A mirror of an earlier template of that name goes; what is not ours stays, and an event reports it."""
         meta = template.metadata
-        if any(owner.api_version == API_VERSION for owner in mirror.metadata.owner_references):
-            await self._client.delete(BUILTIN_TEMPLATES, meta.name, meta.namespace, uid=mirror.metadata.uid)
+        if is_template_mirror(mirror):
+            await self._delete(mirror)
             return
         note = taken("ResourceClaimTemplate", meta.namespace, meta.name)
         await self._warn(template, reasons.NAME_TAKEN, note)
+
+    async def _delete(self, mirror: BuiltinTemplate) -> None:
+        meta = mirror.metadata
+        try:
+            await self._client.delete(BUILTIN_TEMPLATES, meta.name, meta.namespace, uid=meta.uid)
+        except NotFound:
+            pass  # gone already
 
     async def _warn(self, template: ResourceClaimTemplate, code: str, note: str) -> None:
         meta = template.metadata

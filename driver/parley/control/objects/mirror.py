@@ -125,6 +125,14 @@ def is_mirror(claim: BuiltinClaim) -> bool:
     return claim.spec.devices.is_negotiated
 
 
+def is_template_mirror(template: BuiltinTemplate) -> bool:
+    """Whether the built-in template is one that Parley made, also if it has lost its owner since."""
+    if any(owner.api_version == API_VERSION for owner in template.metadata.owner_references):
+        return True
+    inner = BuiltinClaim(spec=template.spec.spec)
+    return is_mirror(inner) and asked(inner) is not None
+
+
 def is_shareable(claim: BuiltinClaim) -> bool:
     """Whether several pods may use the mirror at once: never one that belongs to a pod, nor by any other name."""
     return claim.spec.devices.requests[0].name == SHAREABLE_REQUEST and owner_pod(claim) is None
