@@ -231,3 +231,39 @@ async def end(world: World) -> None:
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_kill_at_any_write_makes_one_claim_and_loses_none(play: Play, watcher: Watch, after: bool) -> None:
     killed_at_every_write(play, watcher, story, end, after=after, at_least=15)
+
+
+@pytest.mark.scheduling_paths("native", "extender")
+def test_a_run_that_is_begun_again_does_not_get_the_claim_of_the_former_one(play: Play) -> None:
+    """The garbage collector takes its time: until it has deleted the claim its pods' directory is there still."""
+
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await ready(world)
+        await add_shared(world, owner=OWNER)
+        former = await run_of(world, "7")
+        await add_task(world, "former", "src-7", former)
+        await world.settle()
+        await world.finish_pod("former")
+        claim = await world.claim("src-7")
+        kept = {"apiVersion": "example.com/v1", "kind": "Unknown", "name": "x", "uid": "x"}
+        owners = [kept, *(owner.wire() for owner in claim.metadata.owner_references)]
+        await world.client.patch(CLAIMS, "src-7", {"metadata": {"ownerReferences": owners}}, NAMESPACE)
+        await world.client.delete(CONFIG_MAPS, "7", NAMESPACE)
+        present = await run_of(world, "7")
+        await add_task(world, "one", "src-7", present)
+        await world.settle()
+        assert await world.node_of("one") == ""
+        told = [note for reason, note in await world.events_on("one") if reason == "ClaimBeingDeleted"]
+        assert "belongs to an earlier ConfigMap 7" in told[0]
+        await world.client.delete(CLAIMS, "src-7", NAMESPACE)
+        await world.settle()
+        assert await world.node_of("one")
+        now = await world.claim("src-7")
+        assert now.metadata.uid != claim.metadata.uid
+        assert [owner.uid for owner in now.metadata.owner_references] == [present[UID]]
+        await add_task(world, "unlabelled", "src-7", {})
+        await world.settle()
+        assert await world.node_of("unlabelled")
+
+    play(scenario)

@@ -15,7 +15,7 @@ from parley.control.caches.entries import evaluated, has_too_many, number_of
 from parley.control.claims.checks import first_problem
 from parley.control.claims.generated import GENERATED, TEMPLATED, GeneratedClaim, Templated
 from parley.control.claims.named import USABLE, NamedClaim
-from parley.control.claims.on_demand import on_demand, shared_topic
+from parley.control.claims.on_demand import of_former_owner, on_demand, shared_topic
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.objects.mirror import asked, is_mirror, is_template_mirror, of_spec, owner_pod
 from parley.control.objects.pod import reference
@@ -59,7 +59,7 @@ def _named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
         return _missing(cluster, pod, entry, key) if gone else None
     holding, class_ = state.ledger.get(claim.metadata.uid), cluster.class_(claim.spec.resource_class_name)
     facts = NamedClaim(state, claim, mirror, class_, holding, pod.metadata.uid, pod.spec.node_name)
-    problem = first_problem(USABLE, facts)
+    problem = first_problem(USABLE, facts) or _former_owners(cluster, pod, facts)
     if problem is not None:
         return PodClaim(entry.name, key[1], problem=problem)
     found = PodClaim(
@@ -73,6 +73,14 @@ def _named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
         own_writes=cluster.own_writes,
     )
     return with_class(state, found, facts.class_)
+
+
+def _former_owners(cluster: ClusterCache, pod: Pod, facts: NamedClaim) -> Problem | None:
+    """The claim was made on demand for another run than the pod's. Who uses it goes on."""
+    if facts.is_users or facts.was_let_in:
+        return None
+    why = of_former_owner(cluster.template, pod, facts.claim)
+    return facts.blocked(reasons.CLAIM_BEING_DELETED, why, shared_topic(pod.metadata.namespace)) if why else None
 
 
 def _missing(cluster: ClusterCache, pod: Pod, entry: PodResourceClaim, key: Key) -> PodClaim:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.api.builtin import Pod
-from parley.api.models import ResourceClaimTemplate, SharedBy
+from parley.api.models import ResourceClaim, ResourceClaimTemplate, SharedBy
 from parley.api.names import (
     API_VERSION,
     FINALIZER,
@@ -66,6 +66,27 @@ def on_demand(template: Callable[[Key], ResourceClaimTemplate | None], pod: Pod,
             return OnDemand(found, pod, claim)
         first = first or found
     return OnDemand(first, pod, claim, _fault(first, pod, claim)) if first is not None else None
+
+
+def of_former_owner(
+    template: Callable[[Key], ResourceClaimTemplate | None], pod: Pod, claim: ResourceClaim
+) -> str:
+    """Why the pod must not use the claim, which a template would make for it: it was made for an earlier object of
+    the name of the pod's own, a run that was deleted and begun again. It is about to be garbage-collected, and has
+    the earlier one's data. "" if that is not so."""
+    meta = claim.metadata
+    found = on_demand(template, pod, meta.name) if meta.owner_references else None
+    if found is None or found.fault:
+        return ""
+    for mine in _owners(_shared_by(found.source), pod):
+        same = [one.uid for one in meta.owner_references if (one.kind, one.name) == (mine["kind"], mine["name"])]
+        if same and mine["uid"] not in same:
+            return (
+                f"claim {meta.namespace}/{meta.name} belongs to an earlier {mine['kind']} {mine['name']} (UID "
+                f"{same[0]}) and is deleted with that, and the pod belongs to the one with UID {mine['uid']}: "
+                "wait until the claim is gone, then another one is created"
+            )
+    return ""
 
 
 def _may_make(template: ResourceClaimTemplate, pod: Pod, claim: str) -> bool:
