@@ -157,9 +157,11 @@ class Controller:
         self._parts.reconciler.resume(unconfirmed)
         for scheduling in published.items:
             for owner in scheduling.metadata.owner_references:
-                if not scheduling.status.waiting_for:
-                    meta = scheduling.metadata
-                    user = PodReference(meta.namespace, meta.name, owner.uid)
+                meta = scheduling.metadata
+                user = PodReference(meta.namespace, meta.name, owner.uid)
+                if scheduling.status.waiting_for:
+                    self._parts.publisher.left_waiting(user)
+                else:
                     self._parts.publisher.exists(user, asked=bool(scheduling.spec.claims))
         self.cluster.listen(self._parts.changes)
         log.info("restored", holdings=len(self.ledger), unconfirmed=len(unconfirmed))

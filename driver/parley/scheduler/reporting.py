@@ -63,8 +63,9 @@ class PodReporter:
         return True
 
     async def waits(self, pod: Pod, attempt: Attempt, code: str, message: str) -> None:
-        """The pod waits. One that only names claims which do not exist may not be ours: an event will do."""
-        if attempt.drivers or code != reasons.CLAIM_NOT_FOUND:
+        """The pod waits. One that only names claims which do not exist may not be ours: an event will do, unless
+        it has a PodScheduling already, which says something else."""
+        if attempt.drivers or code != reasons.CLAIM_NOT_FOUND or self._publisher.shows(reference(pod)):
             question = _question(pod, attempt) if attempt.standalone.claims else None
             report = Report(attempt.outcome, attempt.drivers, "", code, message, question)
             self._publisher.want(reference(pod), report)

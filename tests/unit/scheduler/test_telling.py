@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog.testing
 
-from parley.api.resources import BUILTIN_TEMPLATES, PODS
+from parley.api.resources import BUILTIN_TEMPLATES, CLAIMS, POD_SCHEDULINGS, PODS
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import NAMESPACE, World
@@ -176,5 +176,36 @@ def test_a_node_that_the_scheduler_refuses_is_a_line(play: Any) -> None:
         assert [entry["reason"] for entry in entries if entry["event"] == "needs attention"] == [
             "SchedulerRefused"
         ]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["", "restarted"])
+def test_a_podscheduling_says_so_when_the_claim_that_its_pod_waits_for_is_gone(play: Any, restarted: bool) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_claim("disk")
+        await world.add_pod("user", claims=["disk"])
+        await world.settle()
+        await world.add_pod("waits", claims=["disk"])
+        await world.settle()
+        await world.client.delete(CLAIMS, "disk", NAMESPACE)
+        await world.settle()
+        assert (await world.scheduling("waits")).status.waiting_for == "ClaimBeingDeleted"
+        await world.finish_pod("user")
+        await world.settle()
+        if restarted:
+            before = {"status": {"waitingFor": "ClaimBeingDeleted", "message": "of an earlier leader"}}
+            await world.crash()
+            await world.client.patch(POD_SCHEDULINGS, "waits", before, NAMESPACE)
+            world.start_parley()
+            await world.settle()
+        status = (await world.scheduling("waits")).status
+        assert status.waiting_for == "ClaimNotFound"
+        assert status.message.startswith("claim default/disk does not exist: create a ResourceClaim")
+        await world.add_claim("disk")
+        await world.settle()
+        assert await world.node_of("waits") == "a"
+        assert (await world.scheduling("waits")).status.waiting_for == ""
 
     play(scenario)

@@ -151,6 +151,8 @@ class Publisher:
         self._versions: dict[PodReference, int] = {}
         """The resourceVersion of our latest write, where standalone drivers were asked."""
         self._losses: dict[PodReference, int] = {}
+        self._left: set[PodReference] = set()
+        """Pods of which an earlier run wrote that they wait."""
 
     def want(self, pod: PodReference, report: Report) -> None:
         """This is the pod's state now."""
@@ -170,6 +172,15 @@ class Publisher:
         """A PodScheduling of an earlier run is there, and asks standalone drivers, or does not."""
         self._written[pod] = _ASKED if asked else _FINAL
         self._forget_if_gone(pod)
+
+    def left_waiting(self, pod: PodReference) -> None:
+        """A PodScheduling of an earlier run is there, and says that the pod waits."""
+        self._left.add(pod)
+        self._forget_if_gone(pod)
+
+    def shows(self, pod: PodReference) -> bool:
+        """Whether a PodScheduling of the pod is there, or about to be: it has to be kept up to date."""
+        return self.known(pod) or pod in self._left
 
     def bound(self, pod: PodReference, node: str) -> bool:
         """The pod is bound to the node: whether its PodScheduling shows so, and need not be written again."""
@@ -220,6 +231,7 @@ class Publisher:
         self._written.pop(pod, None)
         self._versions.pop(pod, None)
         self._losses.pop(pod, None)
+        self._left.discard(pod)
 
     def _forget_if_gone(self, pod: PodReference) -> bool:
         """It may have gone while its PodScheduling was written, or this may have been closed since."""
