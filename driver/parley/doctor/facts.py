@@ -6,7 +6,7 @@ reports that it could not be made (`Unreadable`), or what it means that the kind
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from parley.api.resources import (
 )
 from parley.doctor import kinds
 from parley.doctor.kinds import Body
+from parley.doctor.leases import as_seen, doubtful
 from parley.kube.client import ApiError, Client, Forbidden, Listing, NotFound, OutcomeUnknown, Unauthorized
 
 T = TypeVar("T")
@@ -59,6 +60,10 @@ EVERYWHERE: tuple[Resource[Any], ...] = (
     kinds.FLOW_SCHEMAS,
     kinds.DAEMON_SETS,
 )
+
+
+RENEWAL_SECONDS = 5.0
+"""Within so long a holder renews its Lease, twice with the usual times."""
 
 
 class Unreadable(Exception):
@@ -118,7 +123,22 @@ async def gather(client: Client, now: datetime, namespace: str, program: str) ->
     wanted = [(kind, namespace) for kind in IN_NAMESPACE] + [(kind, None) for kind in EVERYWHERE]
     found = await asyncio.gather(*(_read(client.list(kind, where), kind) for kind, where in wanted))
     listings = {kind: listing for (kind, _), listing in zip(wanted, found, strict=True)}
+    listings[LEASES] = await _watched(client, namespace, listings[LEASES], now)
     return Facts(now, namespace, program, version, listings)
+
+
+async def _watched(
+    client: Client, namespace: str, leases: Listing[Any] | NotReadable, now: datetime
+) -> Listing[Any] | NotReadable:
+    """The Leases; where the time in one says little, it is seen whether that is renewed."""
+    if isinstance(leases, NotReadable) or not any(doubtful(lease, now) for lease in leases.items):
+        return leases
+    await asyncio.sleep(RENEWAL_SECONDS)
+    later = await _read(client.list(LEASES, namespace), LEASES)
+    if isinstance(later, NotReadable):
+        return later
+    before = {lease.metadata.name: lease for lease in leases.items}
+    return replace(later, items=tuple(as_seen(lease, before, now) for lease in later.items))
 
 
 async def _read(reading: Awaitable[T], resource: Resource[Any]) -> T | NotReadable:

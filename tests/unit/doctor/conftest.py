@@ -8,6 +8,7 @@ import pytest
 from tests.unit.doctor.healthy import NOW, fill
 
 from parley.api.resources import Resource
+from parley.doctor import facts
 from parley.doctor.diagnosing import Diagnosis, diagnose
 from parley.doctor.findings import Finding, Severity
 from parley.kube.client import Client
@@ -53,6 +54,12 @@ def ago(seconds: float) -> str:
 
 
 Later = Callable[[], Awaitable[datetime]]
+
+
+@pytest.fixture(autouse=True)
+def _soon_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases that look old are looked at again at once."""
+    monkeypatch.setattr(facts, "RENEWAL_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ from parley.api.versions import COUNTS_GATED_NOMINATIONS, of_server, written
 from parley.doctor.facts import RAW_PODS, Facts, NotReadable
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DEPLOYMENTS, Body
-from parley.doctor.leases import age, fresh
+from parley.doctor.leases import fresh, renewed
 from parley.doctor.workloads import has_option, is_ready_at, pods_of, runs, stopped, trouble
-from parley.explain.times import span
 
 _WHILE_LEADING = "/leads"
 """Where the second scheduler is a Deployment of its own, pods that don't lead are not ready (docs/extender.md)."""
@@ -104,11 +103,10 @@ def leader(facts: Facts) -> Iterator[Finding]:
         yield error("is missing: no controller has ever led here", remedy, about)
         return
     (lease,) = leases
-    seconds, holder = age(lease, facts.now), lease.spec.holder_identity
+    holder, when = lease.spec.holder_identity, renewed(lease, facts.now)
     if not holder:
         yield error("nobody holds it: no claims are negotiated", remedy, about)
     elif not fresh(lease, facts.now):
-        since = f"{span(seconds)} ago" if seconds is not None else "never"
-        yield error(f"held by {holder}, who renewed it {since}: no claims are negotiated", remedy, about)
+        yield error(f"held by {holder}, who renewed it {when}: no claims are negotiated", remedy, about)
     else:
-        yield ok(f"{holder} leads, and renewed its Lease {span(seconds or 0.0)} ago", about)
+        yield ok(f"{holder} leads, and renewed its Lease {when}", about)

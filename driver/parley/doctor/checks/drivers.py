@@ -11,10 +11,9 @@ from parley.api.wording import listed
 from parley.doctor.facts import Facts
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DEPLOYMENTS
-from parley.doctor.leases import age, fresh
+from parley.doctor.leases import fresh, renewed
 from parley.doctor.workloads import command, containers, runs
 from parley.drivers import BUILT_IN
-from parley.explain.times import span
 
 _PREFIX = driver_lease("")
 _OPTION = "--driver"
@@ -86,7 +85,7 @@ def _both(facts: Facts, driver: str, lease: Lease) -> Finding:
             "options (drivers.embedded of the chart)",
             about,
         )
-    seen = f"{holder} renewed its Lease {span(age(lease, facts.now) or 0.0)} ago"
+    seen = f"{holder} renewed its Lease {renewed(lease, facts.now)}"
     return warning(
         f"driver {driver} runs twice: in the controller, and standalone ({seen}). {_TWICE}",
         f"{_STOP_ONE}, and {delete}",
@@ -119,10 +118,10 @@ def _nobody(driver: str, classes: list[str], others: list[str], namespace: str) 
 
 def _standalone(facts: Facts, driver: str, lease: Lease, classes: list[str]) -> Finding:
     about = f"Lease {facts.namespace}/{lease.metadata.name}"
-    seconds, holder = age(lease, facts.now), lease.spec.holder_identity
+    when, holder = renewed(lease, facts.now), lease.spec.holder_identity
     if fresh(lease, facts.now):
-        return ok(f"driver {driver} runs: {holder} renewed its Lease {span(seconds or 0.0)} ago", about)
-    last = "not held" if seconds is None else f"{holder or 'nobody'} holds it, renewed {span(seconds)} ago"
+        return ok(f"driver {driver} runs: {holder} renewed its Lease {when}", about)
+    last = "not held" if when == "never" else f"{holder or 'nobody'} holds it, renewed {when}"
     remedy = f"start driver {driver}, and see its log; or, if it is gone for good, delete its Lease and classes"
     if classes:
         return error(f"driver {driver} does not run ({last}): class {listed(classes)} waits", remedy, about)
