@@ -90,6 +90,18 @@ def test_a_claim_fails_when_the_time_that_the_driver_gives_it_is_over() -> None:
     played(story, SettlingDriver())
 
 
+def test_a_deadline_beyond_all_dates_is_only_far_away() -> None:
+    """Who may set taints may write any time into them."""
+    taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "9999-12-31T23:59:59Z"}
+
+    async def story(world: World) -> None:
+        claim, stranding = await begun(world, taints=[taint])
+        assert types(stranding, claim) == [("Stranded", "NodeUnreachable")]
+        assert await stranding.sync(KEY) > 86_400
+
+    played(story, SettlingDriver())
+
+
 @pytest.mark.parametrize(("node", "left"), [(LONG_LOST, False), (CORDONED, True)], ids=["lost", "may come back"])
 def test_a_claim_begins_anew_only_where_its_node_has_lost_what_it_had(node: dict[str, Any], left: bool) -> None:
     async def story(world: World) -> None:

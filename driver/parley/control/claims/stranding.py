@@ -9,7 +9,7 @@ with the same deadline. Nothing polls: a change of the node brings the claims on
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from parley.api import reasons
 from parley.api.conditions import ConditionUpdate
@@ -140,8 +140,7 @@ class Stranding:
             return Stranded()
 
     def _seconds_left(self, case: _Case, decided: Stranded) -> float:
-        due = self._since(case) + timedelta(seconds=decided.after_seconds)
-        return (due - self._clock()).total_seconds()
+        return decided.after_seconds - (self._clock() - self._since(case)).total_seconds()
 
     def _since(self, case: _Case) -> datetime:
         """Since when the node takes no pods, as far as anybody noted."""
