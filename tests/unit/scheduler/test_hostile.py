@@ -1,10 +1,10 @@
 """What a user of one namespace changes about claims, where no admission policy keeps it from that: no device that
 a pod may use is handed to another, and nothing is allocated where its class excludes it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-import asyncio
 import pytest
 from tests.unit.scheduler.test_standalone import Disks
 
