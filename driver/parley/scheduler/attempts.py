@@ -12,6 +12,7 @@ from parley.kube.backoff import Backoff, Pauses
 from parley.negotiation.answers import Answers
 from parley.negotiation.rounds import Negotiation, Outcome
 from parley.negotiation.waiting import Place
+from parley.scheduler.in_vain import InVain
 
 REFUSALS = Backoff(first=5.0, longest=300.0)
 """Before what the scheduler refused is offered again."""
@@ -124,7 +125,8 @@ class Attempt:
     until `turn_kept_until` others give way to it while its parameters are read. What others gave up for it on a
     node is kept for it until `kept`. It pauses after `refusals` of everything that was offered, `failures` to
     allocate, `evictions` of others for it, and `creations` of claims for it; without a pause after failures two
-    pods could wake each other for ever by what each releases. Times are on the event loop's clock.
+    pods could wake each other for ever by what each releases. `in_vain` are the searches for somebody to evict for
+    it that found nobody. Times are on the event loop's clock.
     """
 
     place: Place
@@ -147,6 +149,7 @@ class Attempt:
     tried: bool = False
     turn_kept_until: float | None = None
     kept: dict[str, float] = field(default_factory=dict)
+    in_vain: InVain = field(default_factory=InVain)
     refusals: Pauses = field(default_factory=lambda: Pauses(REFUSALS))
     failures: Pauses = field(default_factory=lambda: Pauses(FAILURES))
     evictions: Pauses = field(default_factory=lambda: Pauses(EVICTIONS))

@@ -50,7 +50,7 @@ class CandidateNodes(EligibleNodes):
         delegated = state.cluster.delegated.among(name for name, _ in needs.requests)
         self._needs = replace(needs, delegated=delegated) if delegated else needs
         self._discreet = discreet
-        self._classes = classes
+        self.classes = classes
         self._suitable = [(c.metadata.name, selector) for c in classes if (selector := suitable_nodes(c))]
         self.only = only
 
@@ -98,7 +98,7 @@ class CandidateNodes(EligibleNodes):
 
     def anew(self) -> "CandidateNodes":
         """By the model, as if no node had been looked at yet."""
-        return CandidateNodes(self._state, self._pod, self._classes, self.only, discreet=self._discreet)
+        return CandidateNodes(self._state, self._pod, self.classes, self.only, discreet=self._discreet)
 
     def _names(self) -> Sequence[str]:
         if self._needs.node_name:
@@ -171,7 +171,7 @@ class CandidateNodes(EligibleNodes):
         return plain or self.crowded(name)
 
     def _without_plugin(self, node: str) -> str:
-        found = (self._cluster.plugins.missing(class_, node) for class_ in self._classes)
+        found = (self._cluster.plugins.missing(class_, node) for class_ in self.classes)
         return next(filter(None, found), "")
 
     def _unsuitable(self, node: Node) -> str:
@@ -231,7 +231,7 @@ class PreemptibleNodes(CandidateNodes):
         return iter(sorted(islice(found, NODES_COMPARED), key=self._evictions.__getitem__))
 
     def anew(self) -> "PreemptibleNodes":
-        return PreemptibleNodes(self._state, self._pod, self._classes, self.only)
+        return PreemptibleNodes(self._state, self._pod, self.classes, self.only)
 
     def _filtered(self, node: Node) -> str:
         reason = super()._filtered(node)

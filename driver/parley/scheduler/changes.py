@@ -170,6 +170,8 @@ class Changes:
             self.enqueue(old)
         if not (old.spec.node_name or over(old)) and (same is None or over(same)):
             self._awaits_room_no_more(old)
+        if same is not None and same.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
+            self._pods.leaves(same.spec.node_name)
         if old.spec.node_name and not done(old) and (same is None or done(same)):
             self._pods.wake(NODES, (old.spec.node_name,))  # a scheduler may judge the node differently
 

@@ -38,9 +38,10 @@ from parley.kube.client import (
 from parley.negotiation.requests import requested
 from parley.negotiation.reservations import with_reserved
 from parley.negotiation.waiting import Topic
-from parley.scheduler.claim_victims import ClaimVictims, Exclusions, Plan, Preemptor
+from parley.scheduler.claim_victims import Exclusions, Plan, Preemptor
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
+from parley.scheduler.victim_search import VictimSearch
 
 MOST_EVICTIONS = 60
 """So many pods are evicted within a minute."""
@@ -105,6 +106,7 @@ class ClaimPreemption:
         self._state = state
         self._nominations = state.nominations
         self._pods = pods
+        self._search = VictimSearch(state, pods)
         self._evicting = False
         """One plan at a time is put into effect: where two need the last disruption that a budget allows, one of
         them would have its other pods evicted in vain."""
@@ -126,8 +128,8 @@ class ClaimPreemption:
             return Postponed("", f"claim {departed} is about to be released", DEALLOCATING_SECONDS)
         at_most = inf
         for _ in range(PLANS):
+            plan = await self._plan(preemptor, self._exclusions(pod, self._spared_now()))
             self._check_waits(pod)
-            plan = self._victims(preemptor, self._spared_now()).plan()
             if plan is None or not (plan.victims or plan.leaving):
                 break
             if plan.victims and (postponed := self._postponed(pod, plan)):
@@ -149,7 +151,7 @@ class ClaimPreemption:
         else:
             at_most = NEXT_PLANS_SECONDS
         self._nominations.end(pod.metadata.uid)
-        later = [self._respited(preemptor), self._after_refusals(preemptor)]
+        later = [await self._respited(preemptor), await self._after_refusals(preemptor)]
         soonest = min((one for one in later if one is not None), key=lambda one: one.after, default=None)
         return replace(soonest, after=min(soonest.after, at_most)) if soonest is not None else None
 
@@ -162,18 +164,25 @@ class ClaimPreemption:
                 return holding.path
         return ""
 
-    def _victims(self, preemptor: Preemptor, spared: Collection[str] = ()) -> ClaimVictims:
-        attempt = self._pods.attempt(preemptor.pod)
+    def _exclusions(self, pod: Pod, spared: Collection[str] = ()) -> Exclusions:
+        attempt = self._pods.attempt(pod)
         shunned = attempt.refused.union(attempt.excluded, attempt.extender.shunned)
-        return ClaimVictims(self._state, preemptor, Exclusions(shunned, spared, attempt.stuck(now())))
+        return Exclusions(shunned, spared, attempt.stuck(now()))
 
-    def _after_refusals(self, preemptor: Preemptor) -> Postponed | None:
+    async def _plan(self, preemptor: Preemptor, exclusions: Exclusions) -> Plan | None:
+        """The plan as things stand; to find it gives way to others."""
+        attempt = self._pods.attempt(preemptor.pod)
+        return self._search.plan(
+            preemptor, exclusions, await self._search.promising(preemptor, attempt, exclusions)
+        )
+
+    async def _after_refusals(self, preemptor: Preemptor) -> Postponed | None:
         """What would be if the nodes that the scheduler refused counted: they do after a pause, as ever."""
         attempt = self._pods.attempt(preemptor.pod)
         if not attempt.refused:
             return None
         exclusions = Exclusions(frozenset(attempt.excluded), (), attempt.stuck(now()))
-        plan = ClaimVictims(self._state, preemptor, exclusions).plan()
+        plan = await self._plan(preemptor, exclusions)
         if plan is None or not (plan.victims or plan.leaving):
             return None
         message = f"Pods on node {plan.node} may be evicted for it after a pause: the scheduler refused it there"
@@ -203,10 +212,10 @@ class ClaimPreemption:
         self._spared = {uid: one for uid, one in self._spared.items() if one.until > time - DOUBTED_SECONDS}
         return {uid: one for uid, one in self._spared.items() if one.until > time}
 
-    def _respited(self, preemptor: Preemptor) -> Postponed | None:
+    async def _respited(self, preemptor: Preemptor) -> Postponed | None:
         """What would be, if some pods could be evicted that can't at the moment."""
         spared = self._spared_now()
-        plan = self._victims(preemptor).plan() if spared else None
+        plan = await self._plan(preemptor, self._exclusions(preemptor.pod)) if spared else None
         for victim in plan.victims if plan is not None else ():
             if (respite := spared.get(victim.metadata.uid)) is not None:
                 message = f"{_one(preemptor.pod, victim)} {respite.message}"

@@ -9,13 +9,15 @@ scheduler can evict these for it once its claims are allocated there.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 from parley.api.builtin import Pod
 from parley.control.caches.indexes import named_claims
 from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.decide import Evictable
 from parley.control.decision.demand import Demand
 from parley.control.decision.kept import beside, is_enough
 from parley.control.ledger import Holding
@@ -27,6 +29,7 @@ from parley.control.state import State
 from parley.negotiation.answers import viable_for_all
 from parley.negotiation.victims import Choice, Holder, choose
 from parley.scheduler.candidates import CandidateNodes, common_nodes
+from parley.sdk.checks import DriverFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,16 @@ class _Tenant:
     held: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
+class Promise(NamedTuple):
+    """That a node would do if all left that may be made to; the smaller one is looked at first. `needs_scheduler`:
+    not without its scheduler evicting ordinary pods there. The rest is the order of `ClaimVictims`."""
+
+    needs_scheduler: bool
+    not_own: bool
+    nobody_leaves: bool
+    lowest: int
+
+
 def may_take(state: State, pod: Pod, demand: Demand, claims: Sequence[PodClaim]) -> frozenset[str]:
     """The drivers for whose claims others may be evicted for the pod: their pending claims' classes say so, and
     they can tell what would be viable then. None for a pod that preempts nobody."""
@@ -82,6 +95,10 @@ def may_take(state: State, pod: Pod, demand: Demand, claims: Sequence[PodClaim])
     nominated = state.nominations.of(pod.metadata.uid) is not None
     if not nominated and not state.cluster.usage.any_below(priority(pod)):
         return frozenset()
+    return _takeable(state, demand, claims)
+
+
+def _takeable(state: State, demand: Demand, claims: Sequence[PodClaim]) -> frozenset[str]:
     spared = {
         claim.class_.driver_name
         for claim in claims
@@ -90,10 +107,37 @@ def may_take(state: State, pod: Pod, demand: Demand, claims: Sequence[PodClaim])
     return frozenset(name for name in demand.requests if name not in spared and state.drivers[name].foresees)
 
 
-class ClaimVictims:
-    """The search for one pod's victims; `exclusions` are what its plan may not rely on."""
+def evictable(state: State, preemptor: Preemptor, excluded: Collection[str]) -> Evictable:
+    """Where others may be evicted for the pod, as things are when it is asked: there may be nobody on a node yet.
+    Costs less than to look at the pod once more, and at all nodes."""
+    pod, demand, claims = preemptor.pod, preemptor.demand, preemptor.claims
+    if pod.spec.node_name or pod.spec.preemption_policy == "Never":
+        return lambda _: False
+    drivers = _takeable(state, demand, claims)
+    if not drivers:
+        return lambda _: False
+    asking = replace(preemptor, drivers=drivers, claims=tuple(claims))
 
-    def __init__(self, state: State, preemptor: Preemptor, exclusions: Exclusions | None = None) -> None:
+    def promises(node: str) -> bool:
+        try:
+            return ClaimVictims(state, asking, Exclusions(excluded)).promise(node) is not None
+        except DriverFault:
+            return True
+
+    return promises
+
+
+class ClaimVictims:
+    """The search for one pod's victims; `exclusions` are what its plan may not rely on. `among` are the nodes to
+    look at, None: all."""
+
+    def __init__(
+        self,
+        state: State,
+        preemptor: Preemptor,
+        exclusions: Exclusions | None = None,
+        among: Iterable[str] | None = None,
+    ) -> None:
         pod, claims = preemptor.pod, preemptor.claims
         classes = [claim.class_ for claim in claims if claim.class_]
         self._state = state
@@ -102,8 +146,35 @@ class ClaimVictims:
         self._drivers = preemptor.drivers
         self._scheduler_evicts = preemptor.scheduler_evicts
         self._nodes = CandidateNodes(state, pod, classes, common_nodes(claims))
-        self._tenants = self._all_tenants(exclusions or Exclusions())
+        self._exclusions = exclusions or Exclusions()
+        self._among = among
+        self._known: dict[str, dict[str, _Tenant]] | None = None
         self._viable: dict[tuple[str, str], bool] = {}
+
+    @property
+    def wanted(self) -> Hashable:
+        """Equal for searches that find the same as long as nothing changes, but for the pods that are spared."""
+        shunned, stuck = frozenset(self._exclusions.shunned), frozenset(self._exclusions.stuck)
+        return (
+            self._demand.wanted,
+            self._nodes.alike,
+            frozenset(self._drivers),
+            self._scheduler_evicts,
+            shunned,
+            stuck,
+            bool(self._exclusions.spared),
+        )
+
+    def promise(self, node: str) -> Promise | None:
+        """What the node promises if all left that may be made to; None if that is not enough."""
+        self._known = {node: self._tenants_on(node)}
+        if not self._known[node]:
+            return None
+        everybody = self._holders(node)
+        below = priority(self._pod) if self._scheduler_evicts else None
+        if not self._does(node, everybody, below):
+            return None
+        return Promise(below is not None and not self._does(node, everybody), *self._rank(node))
 
     def plan(self) -> Plan | None:
         """What would do least harm; None if nothing would help. Where others left a node for the pod, that comes
@@ -126,35 +197,39 @@ class ClaimVictims:
     def _order(self) -> list[str]:
         """The nodes to look at: the one that the pod is nominated for, then those where somebody leaves anyway,
         then those with the least important pods."""
-        own = self._own_node()
+        return sorted(sorted(self._tenants), key=self._rank)
 
-        def rank(node: str) -> tuple[bool, bool, int]:
-            tenants = self._tenants[node].values()
-            priorities = [priority(one.pod) for one in tenants if one.pod is not None]
-            return node != own, all(one.pod is not None for one in tenants), min(priorities, default=0)
+    def _rank(self, node: str) -> tuple[bool, bool, int]:
+        tenants = self._tenants[node].values()
+        priorities = [priority(one.pod) for one in tenants if one.pod is not None]
+        return node != self._own_node(), all(one.pod is not None for one in tenants), min(priorities, default=0)
 
-        return sorted(sorted(self._tenants), key=rank)
-
-    def _all_tenants(self, exclusions: Exclusions) -> dict[str, dict[str, _Tenant]]:
+    @property
+    def _tenants(self) -> Mapping[str, Mapping[str, _Tenant]]:
         """Who leaves each node, and who may be made to, by UID."""
-        found: defaultdict[str, dict[str, _Tenant]] = defaultdict(dict)
-        for node, holding in self._takeable(exclusions.shunned):
+        if self._known is None:
+            nodes = self._among if self._among is not None else self._state.ledger.nodes()
+            self._known = {node: found for node in nodes if (found := self._tenants_on(node))}
+        return self._known
+
+    def _tenants_on(self, node: str) -> dict[str, _Tenant]:
+        found: dict[str, _Tenant] = {}
+        for holding in self._takeable(node):
             uid, pod = self._holder(holding)
             if pod is None:
-                counts = node not in exclusions.stuck
+                counts = node not in self._exclusions.stuck
             else:
-                counts = uid not in exclusions.spared and self._may_be_evicted(pod)
+                counts = uid not in self._exclusions.spared and self._may_be_evicted(pod)
             if counts:
-                found[node].setdefault(uid, _Tenant(pod)).held[holding.driver].add(holding.uid)
-        return dict(found)
+                found.setdefault(uid, _Tenant(pod)).held[holding.driver].add(holding.uid)
+        return found
 
-    def _takeable(self, shunned: Collection[str]) -> Iterator[tuple[str, Holding]]:
-        """What its drivers may take, by node: where the pod would fit if the node were empty."""
-        ledger = self._state.ledger
-        for node in ledger.nodes():
-            if node not in shunned and not self._nodes.misfit_beside(node, {}, 0):
-                held = (one for one in ledger.on(node) if one.driver in self._drivers and _is_exclusive(one))
-                yield from ((node, one) for one in held)
+    def _takeable(self, node: str) -> Iterable[Holding]:
+        """What its drivers may take on the node, if the pod would fit there if the node were empty."""
+        if node in self._exclusions.shunned or self._nodes.misfit_beside(node, {}, 0):
+            return ()
+        held = self._state.ledger.on(node)
+        return (one for one in held if one.driver in self._drivers and _is_exclusive(one))
 
     def _holder(self, holding: Holding) -> tuple[str, Pod | None]:
         """The pod that has it, and its UID; None if it leaves, or is gone and its node has yet to confirm that."""

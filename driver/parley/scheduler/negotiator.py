@@ -29,7 +29,7 @@ from parley.negotiation.waiting import Topic
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.claim_preemption import ClaimPreemption
-from parley.scheduler.claim_victims import Preemptor, may_take
+from parley.scheduler.claim_victims import Preemptor, evictable, may_take
 from parley.scheduler.elsewhere import allocated_elsewhere
 from parley.scheduler.placement import NotAllocated, Placement
 from parley.scheduler.pods import TURN_SECONDS, Pods, now
@@ -175,18 +175,20 @@ class Negotiator:
             await self._placement.release_all(pod)
             return Requeue()
         outcome = self._pods.attempt(pod).outcome
-        blocked = none_viable(self._state, claims, demand, search, outcome)
+        evicts = may_preempt(self._state.cluster, pod)
+        known = evicts or pod.spec.preemption_policy == "Never"
+        preemptor = Preemptor(pod, claims, demand, frozenset(), evicts)
+        where = evictable(self._state, preemptor, search.excluded) if own and known else None
+        blocked = none_viable(self._state, claims, demand, search, outcome, evictable=where)
         drivers = may_take(self._state, pod, demand, claims) if own and not demand.standalone else frozenset()
         if not drivers:
             self._state.nominations.end(pod.metadata.uid)
             return wait(blocked, self._sessions.repeats_in(pod))
-        evicts = may_preempt(self._state.cluster, pod)
-        room = await self.preemption.make_room(Preemptor(pod, claims, demand, drivers, evicts))
+        room = await self.preemption.make_room(replace(preemptor, drivers=drivers))
         if isinstance(room, Wait):
             return room
         problem = replace(blocked.problem, topics=(*blocked.problem.topics, PREEMPTION))
-        # A pod that holds something anew may be one that can be evicted.
-        blocked = replace(blocked, problem=problem, helps=None)
+        blocked = replace(blocked, problem=problem)
         if room is None:
             return wait(blocked)
         message = f"{problem.message}. {room.message}"

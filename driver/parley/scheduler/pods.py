@@ -91,7 +91,7 @@ class Pods:
 
         The others are looked at later: what is reported about their nodes may have changed.
         """
-        self._revisions.changed(topic)
+        self._revisions.changed(topic, nodes)
         if topic[0] == "class":
             for attempt in self._attempts.values():  # also of those that pause, and wait in no line
                 attempt.class_changed(topic[1])
@@ -149,6 +149,14 @@ class Pods:
     def revision(self, topics: Sequence[Topic]) -> tuple[int, ...]:
         """Another one whenever any of the topics changed."""
         return self._revisions.of(topics)
+
+    def nodes_since(self, topics: Sequence[Topic], number: int) -> frozenset[str] | None:
+        """The nodes on which anything changed since that change; None if one of the topics may have anywhere."""
+        return self._revisions.nodes_since(topics, number)
+
+    def leaves(self, node: str) -> None:
+        """A pod has begun to leave the node, which wakes nobody: what it holds comes free later."""
+        self._revisions.changed_on(node)
 
     @property
     def latest_change(self) -> int:

@@ -1,7 +1,7 @@
 """Claims of lower priority are taken for a pod where their class says so: by evictions, and never in vain."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,7 +49,11 @@ WATCHING: set[asyncio.Task[None]] = set()
 
 
 async def begin(
-    world: World, preemption: str = "LowerPriority", client: Client | None = None, **devices: int
+    world: World,
+    preemption: str = "LowerPriority",
+    client: Client | None = None,
+    drivers: Sequence[Driver[Any, Any]] | None = None,
+    **devices: int,
 ) -> list[str]:
     """Nodes with so many devices, and a class. Returns the names of the pods that were deleted, as they are."""
     for name, count in devices.items():
@@ -57,7 +61,7 @@ async def begin(
     await world.add_class(**({"preemption": preemption} if preemption else {}))
     await world.add_template("one")
     await world.add_template("two", count=2)
-    world.start_parley(client)
+    world.start_parley(client, drivers)
     evicted: list[str] = []
 
     def changed(old: Pod | None, new: Pod | None) -> None:

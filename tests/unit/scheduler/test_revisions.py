@@ -44,3 +44,24 @@ def test_a_change_is_never_overlooked_however_many_others_there_are(before: int,
     for number in range(after):
         revisions.changed(("another", str(number)))
     assert revisions.of([A]) != seen
+
+
+def test_on_which_nodes_anything_changed_since_a_number_of_then() -> None:
+    revisions = Revisions()
+    revisions.changed(A, ["node-1"])
+    number = revisions.latest
+    revisions.changed(B, ["node-2", "node-3"])
+    revisions.changed_on("node-3")
+    assert revisions.nodes_since([A], number) == {"node-2", "node-3"}
+    revisions.changed(B)
+    assert revisions.nodes_since([A], number) == {"node-2", "node-3"}
+    assert revisions.nodes_since([A, B], number) is None
+
+
+@given(st.lists(st.sampled_from("abcdefghij"), max_size=30), st.integers(0, 30))
+def test_no_node_on_which_something_changed_is_overlooked_though_few_are_remembered(nodes: str, seen: int) -> None:
+    revisions = Revisions(most=4)
+    for node in nodes:
+        revisions.changed(A, [node])
+    found = revisions.nodes_since([A], seen)
+    assert found is None or found == set(nodes[seen:])

@@ -6,7 +6,7 @@ parameters are read and typed and the class's limits checked (`admit`), the driv
 the reason, its message, and the changes that may help. Reads the state, and changes nothing.
 """
 
-from collections.abc import Collection, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from parley.api import reasons
@@ -40,6 +40,10 @@ class Blocked:
     problem: Problem
     line: Hashable
     helps: Helps | None = None
+
+
+Evictable = Callable[[str], bool]
+"""Whether a node may do if pods of lower priority were evicted there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +141,23 @@ def with_room(plain: Ask, nodes: EligibleNodes, demand: Demand) -> Ask:
 
 
 def none_viable(
-    state: State, claims: Sequence[PodClaim], demand: Demand, search: Search, outcome: Outcome
+    state: State,
+    claims: Sequence[PodClaim],
+    demand: Demand,
+    search: Search,
+    outcome: Outcome,
+    *,
+    evictable: Evictable | None = None,
 ) -> Blocked:
-    """Why none of the cluster's nodes will do. `claims` are all of the pod's, allocated ones included."""
+    """Why none of the cluster's nodes will do. `claims` are all of the pod's, allocated ones included. Without
+    `evictable` a change on any node with pods of lower priority may help."""
     held = [claim.holding for claim in claims if claim.holding is not None]
     code, message = _why_nowhere(state, claims, held, search, outcome)
     problem = Problem(code, message, viability_topics(demand, claims))
     alone = search.alone or search.excluded
     alike = (demand.wanted, search.nodes.alike, _claim_topics(demand, claims))
     line: Hashable = search.nodes.uid if alone else alike
-    return Blocked(problem, line, _helps(state, demand, search))
+    return Blocked(problem, line, _helps(state, demand, search, evictable))
 
 
 def viability_topics(demand: Demand, claims: Sequence[PodClaim]) -> tuple[Topic, ...]:
@@ -188,7 +199,7 @@ def _why_nowhere(
     return code, message + "".join(f". Claim {one.path} is {where(one.nodes)}" for one in held)
 
 
-def _helps(state: State, demand: Demand, search: Search) -> Helps | None:
+def _helps(state: State, demand: Demand, search: Search, evictable: Evictable | None) -> Helps | None:
     """Which changes may help: every node was refused, so a change on one helps only if that node is eligible and
     every driver has room there, or if somebody may be evicted there. Of standalone drivers nobody knows: None."""
     if demand.standalone:
@@ -203,7 +214,9 @@ def _helps(state: State, demand: Demand, search: Search) -> Helps | None:
         return not (demand.reserving and nodes.crowded(node, demand.reserving))
 
     def has_lower(node: str) -> bool:
-        return priority is not None and usage.any_below_on(node, priority)
+        if priority is None or not usage.any_below_on(node, priority):
+            return False
+        return evictable is None or evictable(node)
 
     def may_do(node: str) -> bool:
         return node not in excluded and (has_room(node) or has_lower(node))

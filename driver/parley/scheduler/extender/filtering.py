@@ -10,6 +10,7 @@ from parley.control.claims.messages import first_in_line
 from parley.control.claims.podclaims import PREEMPTION, PodClaim, Problem
 from parley.control.decision.decide import (
     Blocked,
+    Evictable,
     Search,
     admit,
     best,
@@ -27,8 +28,8 @@ from parley.kube.cache import Key
 from parley.negotiation.rounds import Outcome, negotiate
 from parley.negotiation.states import ClaimState
 from parley.negotiation.waiting import Topic
-from parley.scheduler.candidates import ProposedNodes, common_nodes
-from parley.scheduler.claim_victims import may_take
+from parley.scheduler.candidates import PreemptibleNodes, ProposedNodes, common_nodes, may_preempt
+from parley.scheduler.claim_victims import Preemptor, evictable, may_take
 from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
 from parley.scheduler.extender.contention import TAKEN, LeastAssumed, beside
 from parley.scheduler.extender.expected import expected_claims
@@ -204,9 +205,13 @@ class CandidateFilter:
         attempt.outcome, attempt.drivers = outcome, demand.drivers
         if not outcome.viable:
             passes = bool(meant) or any(TAKEN in message for message in outcome.refused.values())
-            result = self._nothing(claims, demand, search, outcome, passes=passes)
-            takes = may_take(self._state, pod, demand, claims)
-            return _hearing_of_victims(result) if takes else result
+            if not may_take(self._state, pod, demand, claims):
+                return self._nothing(claims, demand, search, outcome, passes=passes)
+            if may_preempt(self._state.cluster, pod):
+                search = replace(search, wider=PreemptibleNodes(self._state, pod, nodes.classes, nodes.only))
+            where = evictable(self._state, Preemptor(pod, claims, demand, frozenset()), search.excluded)
+            result = self._nothing(claims, demand, search, outcome, passes=passes, evictable=where)
+            return _hearing_of_victims(result)
         viable = tuple(node for node in outcome.viable if node not in attempt.left) or outcome.viable
         viable = self._nominated(pod, viable) or viable
         if only_best:
@@ -223,19 +228,26 @@ class CandidateFilter:
         return found
 
     def _nothing(
-        self, claims: Sequence[PodClaim], demand: Demand, search: Search, outcome: Outcome, *, passes: bool
+        self,
+        claims: Sequence[PodClaim],
+        demand: Demand,
+        search: Search,
+        outcome: Outcome,
+        *,
+        passes: bool,
+        evictable: Evictable | None = None,
     ) -> FilterResult:
         """`passes`: because of assumed pods, which may be bound elsewhere in a moment."""
-        blocked = none_viable(self._state, claims, demand, search, outcome)
+        blocked = none_viable(self._state, claims, demand, search, outcome, evictable=evictable)
         return FilterResult(blocked=soon(blocked, ASSUMED) if passes else blocked, by_nodes=True)
 
 
 def _hearing_of_victims(result: FilterResult) -> FilterResult:
-    """A pod that holds something anew may be one that can be evicted."""
+    """The pod is told, too, when a class lets others be evicted."""
     assert result.blocked is not None
     problem = result.blocked.problem
     problem = replace(problem, topics=(*problem.topics, PREEMPTION))
-    return replace(result, blocked=replace(result.blocked, problem=problem, helps=None))
+    return replace(result, blocked=replace(result.blocked, problem=problem))
 
 
 def _standalone_first(demand: Demand) -> FilterResult:
