@@ -23,7 +23,8 @@ Helps = Callable[[Collection[str] | None], bool]
 can allocate on whatever node."""
 
 UP_TO_DATE_SECONDS = 60.0
-"""Seconds: so old may be a waiting pod's message about nodes on which something changed that does not help it."""
+"""Seconds: so old may be a waiting pod's message about nodes on which something changed that does not help it;
+older where very many pods wait in a large cluster."""
 
 
 class Place(NamedTuple):

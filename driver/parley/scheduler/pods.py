@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, takewhile
+from math import inf
 
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import ClusterCache
@@ -21,6 +22,11 @@ from parley.sdk import PodReference
 
 TURN_SECONDS = 1.0
 """So long pods of lower priority, or that came later, give way to one that can't go on at the moment."""
+
+
+REPORTED_NODES = 25_000
+"""So many nodes are looked at a second only to bring up to date what is reported of waiting pods: each of them may
+have to look at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,9 @@ class Pods:
         self._lines: WaitingLines[Key] = WaitingLines()
         self._precedence = Precedence()
         self._revisions = Revisions()
+        self._up_to_date_at: dict[Key, float] = {}
+        """When waiting pods are looked at because of a change that does not help them."""
+        self._last_report = -inf
         self._arrivals = count()
         self.reporter = reporter
 
@@ -67,6 +76,7 @@ class Pods:
         self._attempts.pop(pod, None)
         self.looking_at((pod.namespace, pod.name))
         self.leave_line((pod.namespace, pod.name))
+        self._up_to_date_at.pop((pod.namespace, pod.name), None)
         self.reporter.gone(pod)
 
     def forget_if_gone(self, pod: PodReference) -> None:
@@ -97,12 +107,22 @@ class Pods:
                 attempt.class_changed(topic[1])
         helped, others = self._lines.sort_out(topic, nodes)
         for key in others:
-            self._queue.add_after(key, UP_TO_DATE_SECONDS)
+            self._bring_up_to_date(key)
         for key in helped:
             if (pod := self._cluster.pod(key)) is not None:
                 self._reconsider(self.attempt(pod), topic)
                 self._precedence.wake(key)
             self._queue.add(key)
+
+    def _bring_up_to_date(self, key: Key) -> None:
+        """The pod is looked at for the sake of what is reported: not at once, and the later the more there are."""
+        time = now()
+        if self._up_to_date_at.get(key, time) > time:
+            return
+        between = len(self._cluster.node_names()) / REPORTED_NODES
+        self._last_report = max(time + UP_TO_DATE_SECONDS, self._last_report + between)
+        self._up_to_date_at[key] = self._last_report
+        self._queue.add_after(key, self._last_report - time)
 
     def looking_at(self, key: Key) -> None:
         """The pod is reconciled now."""

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pytest
+
 from parley.api.resources import NODES
 from parley.drivers.device import DeviceDriver
 from parley.drivers.device.driver import DeviceRequest
@@ -158,6 +160,29 @@ def test_what_a_pod_is_told_about_nodes_comes_up_to_date_after_a_while(play: Pla
         await asyncio.sleep(UP_TO_DATE_SECONDS + 5)
         message = (await world.scheduling("two-more")).status.message
         assert f"node {node}: claim gpu-0: 1 of 2 devices free, 2 wanted" in message
+
+    play(scenario)
+
+
+def test_where_many_pods_wait_for_different_things_they_come_up_to_date_one_after_the_other(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change on any node would have all of them look at all nodes within a minute, for nothing but a message."""
+    monkeypatch.setattr("parley.scheduler.pods.REPORTED_NODES", 0.2)
+
+    async def scenario(world: Any) -> None:
+        driver = await two_nodes(world)  # so there are ten seconds between two looks
+        for number in range(12):
+            await world.add_template(f"wish-{number}", model=f"none-such-{number}")
+            await world.add_pod(f"waits-{number}", f"wish-{number}")
+        await world.settle()
+        driver.count.clear()
+        for minute in range(2):
+            await world.client.patch(NODES, "a", {"metadata": {"labels": {"minute": str(minute)}}})
+            await asyncio.sleep(UP_TO_DATE_SECONDS + 5)
+        assert 0 < driver.count.total() <= 9
+        await asyncio.sleep(120)
+        assert len(driver.count) == 12
 
     play(scenario)
 
