@@ -67,9 +67,9 @@ class Queues:
     may be behind by name, nodes whose reservation pods may have to change."""
 
     pods: WorkQueue[Key]
+    releases: WorkQueue[str]
     claims: WorkQueue[Key] = field(default_factory=lambda: _queue("claim"))
     templates: WorkQueue[Key] = field(default_factory=lambda: _queue("template"))
-    releases: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda uid: {"holding": uid}))
     publications: WorkQueue[PodReference] = field(
         default_factory=lambda: WorkQueue(fields=_pod_fields, flow=lambda pod: pod.namespace)
     )
@@ -90,14 +90,14 @@ class Queues:
         self.reservations.add_after(node, ROOM_SECONDS)
 
     @staticmethod
-    def empty(cluster: ClusterCache) -> "Queues":
-        """For pods of that cluster."""
+    def empty(cluster: ClusterCache, namespace_of: Callable[[str], str]) -> "Queues":
+        """For pods of that cluster. `namespace_of` is that of a holding, by UID; "" of one that is not known."""
 
         def rank(key: Key) -> int:
             pod = cluster.pod(key)
             return -priority(pod) if pod is not None else 0
 
-        return Queues(_queue("pod", rank))
+        return Queues(_queue("pod", rank), WorkQueue(fields=lambda uid: {"holding": uid}, flow=namespace_of))
 
 
 class Changes:

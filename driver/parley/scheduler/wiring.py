@@ -118,7 +118,11 @@ def base(
         for name in nomination.claims.values():
             wakeups.wake(("claim", nomination.pod.namespace, name))
 
-    queues = Queues.empty(cluster)
+    def namespace_of(uid: str) -> str:
+        holding = ledger.get(uid)
+        return holding.namespace if holding is not None else ""
+
+    queues = Queues.empty(cluster, namespace_of)
 
     def users_changed(holding: Holding) -> None:
         if holding.driver in drivers and not holding.standalone:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.scheduler.test_standalone import Disks
 
+from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIMS, PODS, TEMPLATES
+from parley.drivers.device import DeviceDriver
 from parley.kube.client import Call, Client
 
 if TYPE_CHECKING:
@@ -30,9 +32,9 @@ class Slow(Client):
         return await super().request(call)
 
 
-async def theirs(world: World) -> None:
-    """A pod of another namespace, with a claim for a standalone driver."""
-    spec = {"spec": {"resourceClassName": "disk"}}
+async def theirs(world: World, class_name: str = "disk") -> None:
+    """A pod of another namespace, with a claim of the class."""
+    spec = {"spec": {"resourceClassName": class_name}}
     kind = {"apiVersion": TEMPLATES.api_version, "kind": TEMPLATES.kind}
     await world.client.create(TEMPLATES, {**kind, "metadata": {"name": "disk"}, "spec": spec}, "theirs")
     claims = [{"name": "disk", "resourceClaimTemplateName": "disk"}]
@@ -66,5 +68,40 @@ def test_a_claim_that_comes_and_goes_keeps_no_drivers_question_of_others_back(pl
         await asyncio.sleep(2)
         meddler.cancel()
         assert (await world.client.get(PODS, "p", "theirs")).spec.node_name == "a"
+
+    play(scenario)
+
+
+class SlowToFree(DeviceDriver):
+    """To give back a device takes five seconds."""
+
+    async def deallocate(self, uid: str) -> None:
+        await asyncio.sleep(5)
+        await super().deallocate(uid)
+
+
+@pytest.mark.scheduling_paths("native")
+def test_what_a_lost_node_frees_for_one_namespace_keeps_nobody_elses_back(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=41)
+        await world.add_class()
+        await world.add_template("one")
+        world.start_parley(drivers=[SlowToFree()])
+        for number in range(40):
+            await world.add_pod(f"mine-{number}", "one")
+        await world.settle()
+        await theirs(world, "gpu")
+        await world.settle()
+        world.kubelets.stop("a")
+        for number in range(40):
+            await world.force_delete(f"mine-{number}")
+        await world.client.delete(PODS, "p", "theirs", grace_period_seconds=0)
+        await asyncio.sleep(60)
+        assert len(world.ledger) == 41
+        await world.taint("a", OUT_OF_SERVICE_TAINT, "NoExecute")
+        await asyncio.sleep(20)
+        left = [holding.namespace for holding in world.ledger]
+        assert "theirs" not in left
+        assert left.count("default") > 20
 
     play(scenario)
