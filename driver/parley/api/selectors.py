@@ -3,7 +3,8 @@ Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -60,8 +61,91 @@ def _term_holds(term: builtin.NodeSelectorTerm, node: builtin.Node) -> bool:
     )
 
 
-Labels = Mapping[str, str]
+class NodeMatcher:
+    """Says of many nodes whether they match a selector, as `matches` does. What the terms ask for is put in order
+    at the first one: most selectors that are long name one value of a few labels in each term."""
 
+    def __init__(self, selector: builtin.NodeSelector) -> None:
+        self._selector = selector
+        self._names: frozenset[str] | None = None
+        self._values: dict[str, set[str]] = {}
+        """By label: with one of these values nothing else is asked for."""
+        self._terms: list[_Term] = []
+
+    def matches(self, node: builtin.Node) -> bool:
+        """Whether one of the selector's terms holds for the node."""
+        names = self._names if self._names is not None else self._put_in_order()
+        name, labels = node.metadata.name, node.metadata.labels
+        if name in names or any(labels.get(key) in values for key, values in self._values.items()):
+            return True
+        return any(term.holds(name, labels) for term in self._terms)
+
+    def _put_in_order(self) -> frozenset[str]:
+        names = set[str]()
+        number = lru_cache(_REMEMBERED)(_int64)
+        for term in self._selector.node_selector_terms:
+            of_labels, of_fields = term.match_expressions, term.match_fields
+            if len(of_labels) == 1 and not of_fields and of_labels[0].operator == "In":
+                self._values.setdefault(of_labels[0].key, set()).update(of_labels[0].values)
+            elif not of_labels and len(of_fields) == 1 and _names_nodes(of_fields[0]):
+                names.update(of_fields[0].values)
+            elif of_labels or of_fields:
+                self._terms.append(_Term.of(term, number))
+        self._names = frozenset(names)
+        return self._names
+
+
+def _names_nodes(field: builtin.NodeSelectorRequirement) -> bool:
+    return field.key == "metadata.name" and field.operator == "In"
+
+
+Labels = Mapping[str, str]
+Check = Callable[[str | None], bool]
+"""Whether the value of a label will do, None if there is none."""
+
+
+class _Term(NamedTuple):
+    """What all has to hold, by label, and of fields."""
+
+    of_labels: Sequence[tuple[str, Check]]
+    of_fields: Sequence[tuple[str, Check]]
+
+    @staticmethod
+    def of(term: builtin.NodeSelectorTerm, number: Callable[[str], int | None]) -> "_Term":
+        found = ([(r.key, _check(r, number)) for r in of] for of in (term.match_expressions, term.match_fields))
+        return _Term(*found)
+
+    def holds(self, name: str, labels: Labels) -> bool:
+        """Whether it does for the node of that name and these labels."""
+        for key, check in self.of_labels:
+            if not check(labels.get(key)):
+                return False
+        return all(check(name if key == "metadata.name" else None) for key, check in self.of_fields)
+
+
+def _check(requirement: "Requirement", number: Callable[[str], int | None]) -> Check:
+    """Of the requirement; `number` reads an integer, and remembers it for the next term about the same label."""
+    values = frozenset(requirement.values)
+    bound = number(requirement.values[0]) if requirement.values else None
+
+    def compares(value: str | None) -> bool:
+        found = number(value) if value is not None else None
+        if found is None or bound is None:
+            return False
+        return found > bound if requirement.operator == "Gt" else found < bound
+
+    checks: Mapping[str, Check] = {
+        "In": values.__contains__,
+        "NotIn": lambda value: value not in values,
+        "Exists": lambda value: value is not None,
+        "DoesNotExist": lambda value: value is None,
+        "Gt": compares,
+        "Lt": compares,
+    }
+    return checks.get(requirement.operator, lambda _: False)
+
+
+_REMEMBERED = 256
 _MOST_INT64 = 2**63 - 1
 _INTEGER = re.compile(r"[+-]?[0-9]{1,64}")
 _SET_BASED = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^)]*)\)$")

@@ -9,7 +9,7 @@ NodeResourcesFit in Kubernetes 1.37.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from parley.api.builtin import (
@@ -23,7 +23,7 @@ from parley.api.builtin import (
     Volume,
 )
 from parley.api.meta import MAX_COMPARED, MAX_VALUES
-from parley.api.selectors import matches
+from parley.api.selectors import NodeMatcher, matches
 from parley.negotiation.requests import MAX_RESOURCES, Amounts, few_resources, requested, stated
 
 MAX_VOLUMES = 256
@@ -46,6 +46,8 @@ class Needs:
     node_name: str
     excess: str = ""
     delegated: frozenset[str] = frozenset()
+    matcher: NodeMatcher | None = field(default=None, compare=False, repr=False)
+    """Of the affinity, which is compared with each node."""
 
 
 def needs_of(pod: Pod) -> Needs:
@@ -53,10 +55,12 @@ def needs_of(pod: Pod) -> Needs:
     requests = tuple(sorted(few_resources(requested(pod)).items()))
     if excess := excess_of(pod.spec):
         return Needs(requests, (), None, (), pod.spec.node_name, excess)
+    affinity = _required(pod.spec)
     return Needs(
         requests=requests,
         node_selector=tuple(sorted(pod.spec.node_selector.items())),
-        affinity=_required(pod.spec),
+        affinity=affinity,
+        matcher=NodeMatcher(affinity) if affinity is not None else None,
         tolerations=tuple(pod.spec.tolerations),
         node_name=pod.spec.node_name,
     )
@@ -167,6 +171,8 @@ def selected(needs: Needs, node: Node) -> bool:
     labels = node.metadata.labels
     if any(labels.get(key) != value for key, value in needs.node_selector):
         return False
+    if needs.matcher is not None:
+        return needs.matcher.matches(node)
     return needs.affinity is None or matches(needs.affinity, node)
 
 
