@@ -18,6 +18,8 @@ from parley.simulate.virtual_time import VirtualTimeLoop
 T = TypeVar("T")
 
 MOST_READS = 60_000
+WINDOW = 1.0
+"""Seconds in which the clock is read at most so often: also what goes round without an end may let moments pass."""
 
 WHO: ContextVar[str] = ContextVar("WHO", default="user")
 """The process that the running code belongs to."""
@@ -34,7 +36,7 @@ def acting_as(name: str) -> Iterator[None]:
 
 
 class Spinning(Exception):
-    """Raised when the clock was read very often and no time passed: something goes round without an end."""
+    """Raised when the clock was read very often and hardly any time passed: something goes round without an end."""
 
 
 class ProcessLoop(VirtualTimeLoop):
@@ -50,7 +52,7 @@ class ProcessLoop(VirtualTimeLoop):
     def time(self) -> float:
         """Each turn of the loop reads it, too. Raises Spinning."""
         now = super().time()
-        if now != self._now:
+        if now - self._now > WINDOW:
             self._now, self._reads = now, 0
             return now
         self._reads += 1
