@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.soak import limits
 from tests.soak import pods as kinds
+from tests.soak.keeping import has_failed
 from tests.soak.pods import (
     KEPT_POD_KINDS,
     KEPT_TEMPLATE_KINDS,
@@ -185,6 +186,7 @@ class Actions:
             self._tenant.mend()
         for name in NODE_KINDS:
             self._ensure(NODES, kinds.node(name))
+            self._world.kubelets.machine_there(name)
             self._patch(NODES, name, {"spec": {"unschedulable": None}})
             self._patch(NODES, name, {"metadata": {"labels": {kinds.ZONE: NODE_KINDS[name][0]}}})
             self._missing[name] = frozenset()
@@ -200,6 +202,8 @@ class Actions:
             self._ensure(CONFIG_MAPS, kinds.config_map())
             self._patch(CONFIG_MAPS, kinds.PARAMETERS, kinds.config_map())
         await self._world.restart_part(CLAIM_CONTROLLER)  # it may still believe in claims that are gone
+        for found in [found for found in self._all(CLAIMS) if has_failed(found.body)]:
+            self._delete(CLAIMS, found.meta["name"])  # made again below, unless pods use it
         while self._held(PODS) or self._held(CLAIMS):
             self._let_pod_go()
             self._let_claim_go()
@@ -263,10 +267,14 @@ class Actions:
         self._patch(NODES, self._some_node(), {"spec": {"unschedulable": cordoned or None}})
 
     def _remove_node(self, name: str = "") -> None:
-        """The node, its devices, and its pods are gone, as after the removal of a machine."""
+        """The node, its devices, and its pods are gone, as after the removal of a machine; or the pods' objects
+        stay until they are collected, or another machine of the name runs them again."""
         name = name or self._some_node()
         self._delete(NODES, name)
         self._delete(RESOURCE_SLICES, f"{name}-devices")
+        if self._world.plan.lingering:
+            self._world.kubelets.machine_gone(name)
+            return
         for stored in self._all(PODS):
             if stored.body["spec"].get("nodeName") == name:
                 self._delete(PODS, stored.meta["name"], grace=0)
@@ -274,6 +282,7 @@ class Actions:
     def _add_node(self, name: str = "") -> None:
         name = name or self._some_node()
         self._ensure(NODES, kinds.node(name))
+        self._world.kubelets.machine_there(name)
         self._set_slice(name)
 
     def _publish(self) -> None:

@@ -127,6 +127,12 @@ class Invariants:
         for identity in [identity for identity in pod.uses if pod.prepared.get(identity) not in known]:
             self._unuse(pod, identity)
 
+    def prepared(self, uid: str) -> None:
+        """The node has prepared the pod's devices: it uses them from now on, also before it shows that it runs."""
+        pod = self.pods.get(uid)
+        if pod is not None and pod.alive:
+            self._started(pod)
+
     def unprepared(self, uid: str) -> None:
         """The node has nothing prepared for the pod any more."""
         if (pod := self.forced.pop(uid, None)) is not None:
@@ -147,7 +153,7 @@ class Invariants:
             self._names.pop((body["metadata"]["namespace"], body["metadata"]["name"]), None)
             gone = self.pods.pop(uid)
             self._left(gone, step)
-            if gone.running and gone.prepared and gone.node in self._nodes:
+            if gone.prepared and gone.node in self._nodes:
                 shown = {record.uid for record in self.records.values()}
                 self._forget_all_but(gone, shown | set(self._noted.values()))
                 self.forced[uid] = gone
@@ -166,8 +172,6 @@ class Invariants:
             self._ended(now)
         if old is not None and not before.node and now.node and step.who != "scheduler (late)":
             self._bound(now)
-        if not before.running and now.running and now.alive:
-            self._started(now)
 
     def _left(self, pod: PodState, step: Step) -> None:
         if pod.alive:
@@ -239,11 +243,15 @@ class Invariants:
     def _node(self, step: Step) -> None:
         """A machine that is gone has nothing prepared."""
         name = step.change.last.meta["name"]
+        self._keeping.node_changed(step)
         if step.change.new is not None:
             self._nodes.add(name)
             return
         self._nodes.discard(name)
         self.data.machine_gone(name)
+        for living in self.pods.values():
+            if living.node == name:
+                living.prepared.clear()
         for pod in [pod for pod in self.forced.values() if pod.node == name]:
             self.unprepared(pod.uid)
 

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from tests.soak.invariants import Hold, Invariants, Source
-from tests.soak.keeping import allocation, is_immediate, is_kept
+from tests.soak.keeping import allocation, has_failed, is_immediate, is_kept
 from tests.soak.mirrors import Device, Json, is_parleys, read
 from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, TOKEN_CLASS_KINDS, is_on_demand
 from tests.soak.reservations import Room
@@ -220,6 +220,7 @@ class Judge:
             if (
                 claim is None
                 or name not in CLAIM_KINDS
+                or has_failed(claim)
                 or claim["metadata"].get("deletionTimestamp")
                 or record is None
                 or name in self._going

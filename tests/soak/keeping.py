@@ -1,7 +1,7 @@
 """What must hold of claims that stay allocated without users, by `whenUnused` of their class.
 
     freed while kept   a claim that a pod ran with stays allocated as it is for so long after that pod's end as its
-                       class says, unless it is deleted
+                       class says, unless it is deleted, or its node is or was lately
     kept too long      at rest: a claim that no pod uses is not allocated after its deadline
 
 `Invariants` checks that nobody else gets what such a claim holds, as long as it holds it. What counts is what the
@@ -26,6 +26,8 @@ NOWHERE: Allocation = (), (), False
 LATELY = 300.0
 """Seconds: what the class said before is known to every controller."""
 
+FOR_EVER = float("inf")
+
 SLACK = 1.0
 """A deadline is recorded in whole seconds."""
 
@@ -38,12 +40,19 @@ class Keeping:
         """By class: since when it says how many seconds."""
         self._ended: dict[str, tuple[float, str]] = {}
         """When the last pod that ran with a claim ended, and its name; by the claim's UID."""
+        self._gone: dict[str, float] = {}
+        """When nodes were last seen to be gone, or were there again."""
 
     def class_changed(self, step: Step) -> None:
         """Remember what the class says from now on."""
         body = step.change.new.body if step.change.new is not None else {}
         seconds = (body.get("whenUnused") or {}).get("keepSeconds", 0)
         self._keeps[step.change.last.meta["name"]].append((step.seconds, seconds))
+
+    def node_changed(self, step: Step) -> None:
+        """What was on a node that is gone may start over elsewhere."""
+        if step.change.new is None or step.change.old is None:
+            self._gone[step.change.last.meta["name"]] = step.seconds if step.change.old is None else FOR_EVER
 
     def ended(self, pod: str, claims: Iterable[str], seconds: float) -> None:
         """A pod has ended that ran with claims of these UIDs."""
@@ -62,6 +71,8 @@ class Keeping:
         if before is None or before == after:
             return
         ended, pod = self._ended.pop(uid)
+        if any(step.seconds - self._gone.get(node, -FOR_EVER) < LATELY for node in before[0]):
+            return
         until = ended + self._kept_for(new.body["spec"]["resourceClassName"], ended)
         if step.seconds + SLACK < until:
             text = f"at {step.seconds:.0f}: pod {pod} ended at {ended:.0f}, and it is kept until {until:.0f}"
@@ -101,6 +112,12 @@ def is_kept(claim: Json) -> bool:
     """Whether the claim is allocated, with a deadline for when nobody uses it."""
     status = claim.get("status") or {}
     return bool(status.get("allocation") and (status.get("keptUntil") or is_immediate(claim)))
+
+
+def has_failed(claim: Json) -> bool:
+    """Whether no further pod may use it."""
+    conditions = (claim.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Failed" and one["status"] == "True" for one in conditions)
 
 
 def is_immediate(claim: Json) -> bool:

@@ -1,5 +1,5 @@
 """Kubelets whose node plugins prepare no devices of other nodes, as the device driver's node part does not, that
-report when a pod's devices are unprepared, and whose pods may take a while to end.
+report when a pod's devices are prepared and unprepared, and whose pods may take a while to begin and to end.
 
 As a real one they ask nobody about a claim that is prepared already: the next pod gets what the first one got,
 whatever the claim has by now (pkg/kubelet/cm/dra/manager.go, 1.37)."""
@@ -7,6 +7,7 @@ whatever the claim has by now (pkg/kubelet/cm/dra/manager.go, 1.37)."""
 import asyncio
 from collections.abc import Callable, Sequence
 
+from tests.soak.invariants import Invariants
 from tests.soak.priorities import ENDS_AFTER
 
 from parley.api.builtin import BuiltinClaim, Pod
@@ -14,6 +15,7 @@ from parley.control.objects.mirror import allocated
 from parley.control.objects.pod import done
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
+from parley.kube.cache import Key
 from parley.kube.client import Client
 from parley.kube.clock import Clock
 from parley.simulate.kubelet import Kubelets
@@ -23,20 +25,20 @@ INSTANT = 1e-6
 
 
 class DeviceKubelets(Kubelets):
-    """A pod starts where its devices are. `unprepared` is called with the UIDs of pods that have none any more,
-    `fault` when a pod gets other devices than its claim has."""
+    """A pod starts where its devices are. `rules` hear which pods have devices, or have none any more, and when
+    one gets other devices than its claim has. `pause` draws seconds that pass before a pod's devices are prepared,
+    and again before it runs."""
 
     def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        unprepared: Callable[[str], None],
-        fault: Callable[[str, str], None],
-        unprepare_seconds: float,
+        self, client: Client, clock: Clock, rules: Invariants, unprepare_seconds: float, pause: Callable[[], float]
     ) -> None:
         super().__init__(client, clock, unprepare_seconds=unprepare_seconds)
-        self._unprepared = unprepared
-        self._fault = fault
+        self._rules = rules
+        self._pause = pause
+        self._prepares: dict[str, float] = {}
+        """When the pod's devices are prepared, by its UID."""
+        self._runs: dict[str, float] = {}
+        """When it runs, once they are."""
         self._given: dict[tuple[str, str], Sequence[object]] = {}
         """Devices by node and UID of the claim for which they were prepared."""
         self._exits: dict[str, float] = {}
@@ -44,7 +46,33 @@ class DeviceKubelets(Kubelets):
 
     def _unprepare(self, pod: str) -> None:
         super()._unprepare(pod)
-        self._unprepared(pod)
+        self._prepares.pop(pod, None)
+        self._runs.pop(pod, None)
+        self._rules.unprepared(pod)
+
+    def machine_gone(self, node: str) -> None:
+        """With all that was prepared on it; the pods' objects stay."""
+        self.stop(node)
+        for key in [key for key in self.prepared if key[0] == node]:
+            for pod in self.prepared.pop(key):
+                self._runs.pop(pod, None)
+
+    def machine_there(self, node: str) -> None:
+        """It is there, or another one is."""
+        if node in self.stopped:
+            self.start(node)
+
+    async def _sync(self, key: Key) -> None:
+        """A new machine finds pods that ran on the one before it."""
+        pod = self._pods.get(*key)
+        if pod is not None and pod.status.phase == "Running" and pod.spec.node_name not in self.stopped:
+            uid = pod.metadata.uid
+            if uid not in self._runs and not pod.metadata.deletion_timestamp and self._claims_usable(pod):
+                self._prepare(pod)
+        await super()._sync(key)
+
+    def _claims_usable(self, pod: Pod) -> bool:
+        return pod.metadata.uid in self._runs or super()._claims_usable(pod)
 
     def _usable(self, pod: Pod, name: str) -> bool:
         claim = self._claims.get(pod.metadata.namespace, name)
@@ -55,10 +83,24 @@ class DeviceKubelets(Kubelets):
         return there and super()._usable(pod, name)
 
     async def _start(self, pod: Pod) -> None:
+        uid, now = pod.metadata.uid, asyncio.get_running_loop().time()
+        left = self._prepares.setdefault(uid, now + self._pause()) - now
+        if left <= INSTANT and uid not in self._runs:
+            self._prepare(pod)
+            self._runs[uid] = now + self._pause()
+        left = max(left, self._runs.get(uid, 0.0) - now)
+        if left > INSTANT:
+            self._queue.add_after((pod.metadata.namespace, pod.metadata.name), left)
+        else:
+            await self._run(pod)
+
+    def _prepare(self, pod: Pod) -> None:
         for name in claim_names(pod):
             if (claim := self._claims.get(pod.metadata.namespace, name)) is not None:
                 self._give(pod, claim)
-        await super()._start(pod)
+        super()._prepare(pod)
+        self._runs[pod.metadata.uid] = 0.0
+        self._rules.prepared(pod.metadata.uid)
 
     def _give(self, pod: Pod, claim: BuiltinClaim) -> None:
         found = allocated(claim, DeviceDriver.name)
@@ -66,9 +108,8 @@ class DeviceKubelets(Kubelets):
         key = pod.spec.node_name, claim.metadata.uid
         given = self._given.get(key) if key in self.prepared else None
         if given is not None and given != devices:
-            self._fault(
-                "stale devices", f"pod {pod.metadata.name} gets {given}, {claim.metadata.name} has {devices}"
-            )
+            text = f"pod {pod.metadata.name} gets {given}, {claim.metadata.name} has {devices}"
+            self._rules.fault("stale devices", text)
         self._given[key] = devices
 
     async def _remove(self, pod: Pod) -> None:

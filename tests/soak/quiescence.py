@@ -247,6 +247,7 @@ def _disagreeing(body: Json, *, stranded: bool) -> Iterator[str]:
     allocated = bool(status.get("allocation"))
     ends = bool(meta.get("deletionTimestamp") or status.get("deallocationRequested") or "Releasing" in true)
     expected = {"Allocated": allocated, "Ready": allocated and "Accepted" in true and not ends and not stranded}
+    expected["Ready"] = expected["Ready"] and "Failed" not in true
     if not ends and ("Stranded" in true) != stranded:
         yield f"claim {meta['name']} is {found.get('Stranded')}, with status {status}"
     for type_, holds in expected.items():

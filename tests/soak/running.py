@@ -7,12 +7,14 @@ hundred steps. Python's own hashes must not vary (`PYTHONHASHSEED=0`), or sets w
 import asyncio
 import logging
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
 
 import structlog
 from tests.soak.actions import Actions
 from tests.soak.dump import dump
-from tests.soak.priorities import Preemption
 from tests.soak.processes import ProcessLoop, Spinning
 from tests.soak.quiescence import feasible_pods_run, nothing_is_left
 from tests.soak.world import Broken, Plan, World
@@ -49,9 +51,9 @@ def play(
     steps: int = STEPS_PER_WORLD,
     remembered: int = REMEMBERED,
     plan: Plan | None = None,
-    preemption: Preemption | None = None,
+    but: Mapping[str, Any] = MappingProxyType({}),
 ) -> Played:
-    """Play one world, of that plan or of one drawn for it, but for what there is of priorities if that is given.
+    """Play one world, of that plan, or of one drawn for it, in which that is different.
 
     Raises Failed, with the last `remembered` steps.
     """
@@ -61,8 +63,7 @@ def play(
     loop = ProcessLoop()
     loop.set_exception_handler(lambda _, __: None)
     try:
-        drawn = plan or Plan.drawn(chance, number)
-        chosen = drawn if preemption is None else replace(drawn, preemption=preemption)
+        chosen = plan or replace(Plan.drawn(chance, number), **but)
         return loop.run_until_complete(_play(seed, number, chance, steps, remembered, chosen))
     except Spinning:
         raise Failed(f"in circles: no time passes, and nothing is written\n\n{_replay(seed, number)}") from None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.soak.binding_faults import LOST_BINDINGS, BindingClient
+from tests.soak.collector import PodCollector
 from tests.soak.evictions import Evictions, WatchedEvictions
 from tests.soak.invariants import Invariants, Use
 from tests.soak.kubelets import DeviceKubelets
@@ -25,6 +26,7 @@ from tests.soak.priorities import Preemption
 from tests.soak.processes import ProcessLoop, acting_as
 from tests.soak.reservations import Reservations, reserve
 from tests.soak.turns import Turns
+from tests.soak.unruly import Broke, UnrulyDriver
 from tests.soak.views import SOURCE, VIEW, Views
 from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
@@ -36,7 +38,8 @@ from parley.kube.fencing import LeasedClient
 from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
 from parley.scheduler.controller import Controller
 from parley.scheduler.settings import ControllerSettings
-from parley.sdk import Allocation, Answer, Device, Driver, Held, NodeLabels, Reserve
+from parley.sdk import Allocation, Answer, Device, Driver, Held, NodeLabels, Reserve, Stranded
+from parley.sdk.checks import DriverFault
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.extender_calls import ExtenderUnavailable
@@ -102,6 +105,18 @@ class LeavingDriver(CountedDriver):
     leaves_data = True
 
 
+STRANDED: Mapping[str, Stranded] = {
+    "disk": Stranded("Fail", 30),
+    "common": Stranded("Fail", 10),
+    "workspace": Stranded("Fail"),
+    "cache": Stranded("Recreate", 15),
+    "standing": Stranded("Recreate"),
+    "standing-shared": Stranded("Recreate", 40),
+    "run-1": Stranded("Recreate"),
+}
+"""What becomes of named claims whose node takes no pods, where the driver has a say."""
+
+
 class ReservingDriver(CountedDriver):
     """Named claims reserve room on their node."""
 
@@ -117,6 +132,13 @@ class NominatingDriver(ReservingDriver):
     """Reservation pods hold that room."""
 
     hold: Hold = "Nominated"
+
+
+class SettlingDriver(CountedDriver):
+    """Some claims whose node takes no pods fail after a while, or start over."""
+
+    def stranded(self, claim: Any, node: str, cause: Any) -> Stranded:
+        return STRANDED.get(claim.claim, Stranded())
 
 
 class ViewingDriver(CountedDriver):
@@ -176,11 +198,13 @@ class ViewingDriver(CountedDriver):
 
 def driver_kind(plan: "Plan") -> type[CountedDriver]:
     """A driver that does all that the plan says."""
-    kinds: dict[type[CountedDriver], bool] = {
+    kinds: dict[type[Any], bool] = {
+        UnrulyDriver: plan.unruly,
         LeavingDriver: plan.data,
         ReservingDriver: plan.reserving == "Ledger",
         NominatingDriver: plan.reserving == "Nominated",
         ViewingDriver: plan.viewing,
+        SettlingDriver: plan.settling,
     }
     wanted = [kind for kind, is_wanted in kinds.items() if is_wanted]
     return type("PlannedDriver", (*wanted, CountedDriver), {})
@@ -200,7 +224,9 @@ class Plan:
     priorities, whether nodes, classes and claims are replaced by others of their names at once and pods are held
     by finalizers, whether some claims are immediate, whether some are made on demand, whether classes have
     limits, whether some parameters
-    are in an object, and whether pods want tokens of a second driver."""
+    are in an object, whether pods want tokens of a second driver, whether the driver misbehaves, whether
+    kubelets are slow to start pods, whether pods of nodes that are gone stay for a while, and whether claims
+    fail or start over whose node takes no pods."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -221,6 +247,10 @@ class Plan:
     limiting: bool = False
     referring: bool = False
     tokens: bool = False
+    unruly: bool = False
+    slow: bool = False
+    lingering: bool = False
+    settling: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -246,6 +276,10 @@ class Plan:
             limiting=number % 5 == 1 and number % 4 != 2,
             referring=number % 10 in (4, 6),
             tokens=number % 10 in (1, 9),
+            unruly=number % 6 in (3, 4),
+            slow=number % 5 in (2, 4),
+            lingering=number % 3 == 2,
+            settling=number % 4 == 3 or number % 11 == 8,
         )
         return drawn.together(chance) if number % 11 == 8 else drawn
 
@@ -283,12 +317,15 @@ class Process:
         self.name = name
         self.driver = driver_kind(plan)(world.chance)
         self.driver.failing = plan.failing
+        if isinstance(self.driver, UnrulyDriver):
+            self.driver.is_unruly, self.driver.may_go_on = plan.unruly, lambda: self._may_send() and not self.ends
         self.driver.allocating = world.turns.allocating
         if isinstance(self.driver, ReservingDriver) and plan.yielding:
             self.driver.yields_to = (GUEST,)
         self.tokens = ZonedTokens()
         self.controller: Controller | None = None
         self.dead = False
+        self.ends = False
         self.client = TroubleClient(world.server.client(), world.chance, plan.rates)
         self._world = world
         self._requests: dict[asyncio.Task[bytes], None] = {}
@@ -366,8 +403,8 @@ class Process:
         await asyncio.wait({request})
         try:
             return request.result()
-        except (asyncio.CancelledError, LeaseLost):
-            raise ExtenderUnavailable from None
+        except (asyncio.CancelledError, LeaseLost, Broke, DriverFault):
+            raise ExtenderUnavailable from None  # or 500, which is the same to the scheduler
 
     @property
     def leads(self) -> bool:
@@ -376,7 +413,7 @@ class Process:
 
     async def kill(self, *, clean: bool) -> None:
         """End it: at once, or as on SIGTERM, when it may release its lease."""
-        self.dead = not clean
+        self.dead, self.ends = not clean, True
         self._world.loop.continue_process(self.name)
         self.task.cancel()
         await asyncio.wait([self.task])
@@ -446,8 +483,8 @@ class World:
     def start(self) -> None:
         """Kubernetes' parts, and Parley."""
         slow = SLOW_KUBELET if self.plan.tenant else UNPREPARE_SECONDS
-        rules = self.invariants
-        kubelets = DeviceKubelets(self.server.client("kubelets"), self.clock, rules.unprepared, rules.fault, slow)
+        client = self.server.client("kubelets")
+        self.kubelets = kubelets = DeviceKubelets(client, self.clock, self.invariants, slow, self._pause)
         self.bindings = BindingClient(self.server.client("scheduler"), self.chance, self.plan.bindings)
         self._makers = {
             CLAIM_CONTROLLER: lambda: ClaimController(self.server.client(CLAIM_CONTROLLER)).run(),
@@ -455,12 +492,20 @@ class World:
             "kubelets": kubelets.run,
             "node-plugins": NodePlugins(self.server.client("node-plugins"), kubelets).run,
         }
+        if self.plan.lingering:
+            self._makers["pod-collector"] = PodCollector(self.server.client("pod-collector")).run
         if self.plan.extender:
             self._makers["second scheduler"] = self._second_scheduler
         for name in self._makers:
             self._start_part(name)
         for _ in range(2 if self.plan.lease else 1):
             self.start_process()
+
+    def _pause(self) -> float:
+        """Seconds that a kubelet takes for the next step of a pod's start."""
+        if not self.plan.slow or self.calm or self.chance.random() < 0.5:
+            return 0.0
+        return self.chance.uniform(0, 40)
 
     async def _second_scheduler(self) -> None:
         client = self.server.client("second-scheduler")
@@ -500,7 +545,7 @@ class World:
         return process
 
     def _calm_plan(self) -> Plan:
-        return replace(self.plan, rates=CALM, failing=0.0, bindings=CALM)
+        return replace(self.plan, rates=CALM, failing=0.0, bindings=CALM, unruly=False)
 
     async def restart(self, process: Process, seconds: float, *, clean: bool = False) -> None:
         """Kill it, and start another one when nothing of the first can arrive any more, or when its lease has
@@ -541,6 +586,8 @@ class World:
         for process in self.processes:
             process.client.rates = plan.rates
             process.driver.failing = plan.failing
+            if isinstance(process.driver, UnrulyDriver):
+                process.driver.is_unruly = plan.unruly
             if calm:
                 self.loop.continue_process(process.name)
 

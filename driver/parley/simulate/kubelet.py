@@ -136,10 +136,16 @@ class Kubelets:
         return claim.status.allocation is not None and is_reserved(claim, pod)
 
     async def _start(self, pod: Pod) -> None:
-        now = rfc3339(self._clock())
+        self._prepare(pod)
+        await self._run(pod)
+
+    def _prepare(self, pod: Pod) -> None:
         for name in claim_names(pod):
             if (claim := self._claims.get(pod.metadata.namespace, name)) is not None:
                 self.prepared[pod.spec.node_name, claim.metadata.uid].add(pod.metadata.uid)
+
+    async def _run(self, pod: Pod) -> None:
+        now = rfc3339(self._clock())
         conditions = [condition(kind, "True", "", "", now) for kind in ("PodScheduled", "Ready")]
         await patch_pod(self._client, pod, {"phase": "Running", "startTime": now, "conditions": conditions})
 
