@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 MOST_READS = 60_000
 WINDOW = 1.0
-"""Seconds in which the clock is read at most so often: also what goes round without an end may let moments pass."""
+"""Seconds in which the clock is read at most so often: what goes round without an end may let moments pass."""
 
 WHO: ContextVar[str] = ContextVar("WHO", default="user")
 """The process that the running code belongs to."""
@@ -36,7 +36,7 @@ def acting_as(name: str) -> Iterator[None]:
 
 
 class Spinning(Exception):
-    """Raised when the clock was read very often and hardly any time passed: something goes round without an end."""
+    """Raised when the clock was read very often and hardly any time passed: something goes round for ever."""
 
 
 class ProcessLoop(VirtualTimeLoop):
