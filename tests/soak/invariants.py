@@ -16,7 +16,8 @@ Only what a change touches is looked at again, so that a check costs microsecond
     wrote without lease    no controller writes while the Lease names another one
 
 A scheduler's binding that arrives when it was taken for failed, and undone, binds a pod to whatever is there then.
-And one whose binding failed may choose anew among the nodes that were offered if nobody stops it within a second.
+And one whose binding failed may choose anew among the nodes that were offered if nobody stops it within a second;
+so may one that was restarted while it bound a pod, if the node that it had nominated does not fit any more.
 
 Nobody can remember what no object holds. So what a node has prepared is forgotten when its claim was collected
 and then the controller was replaced, or was recreated, so that the node knows it by another UID, unless a
@@ -81,7 +82,8 @@ class Invariants:
         self.forced: dict[str, PodState] = {}
         """Pods that are gone while their nodes have devices prepared for them."""
         self.let_go: set[str] = set()
-        """Pods whose scheduler took back reservations: a binding of theirs failed, or was not heard of."""
+        """Pods whose scheduler took back reservations: a binding of theirs failed, or was not heard of; or which
+        it reserved an offer for, and was restarted."""
         self._names: dict[Name, str] = {}
         self._nodes: set[str] = set()
         self._claims_of: defaultdict[str, set[Name]] = defaultdict(set)
@@ -139,6 +141,11 @@ class Invariants:
             self._ended(pod)
         elif uid in self.pods:
             self.pods[uid].prepared.clear()
+
+    def scheduler_restarted(self) -> None:
+        """It tries the node again that was chosen for a pod, and if that does not fit now, the others offered."""
+        offers = (record for record in self.records.values() if record.offer)
+        self.let_go.update(user for record in offers for user in record.users)
 
     def fault(self, rule: str, text: str) -> None:
         """A rule was broken."""

@@ -50,7 +50,8 @@ from parley.simulate.node_plugins import NodePlugins
 CALM = Rates()
 SECOND_SCHEDULER = "parley"
 CLAIM_CONTROLLER = "claim-controller"
-RESTARTED = frozenset({CLAIM_CONTROLLER, "scheduler", "second scheduler"})
+SCHEDULER = "scheduler"
+RESTARTED = frozenset({CLAIM_CONTROLLER, SCHEDULER, "second scheduler"})
 TIMES = LeaseTimes(lease_seconds=30, renew_deadline=24, retry_seconds=8)
 
 SLOW_KUBELET = 40.0
@@ -488,7 +489,7 @@ class World:
         self.bindings = BindingClient(self.server.client("scheduler"), self.chance, self.plan.bindings)
         self._makers = {
             CLAIM_CONTROLLER: lambda: ClaimController(self.server.client(CLAIM_CONTROLLER)).run(),
-            "scheduler": lambda: KubeScheduler(self.bindings, self.clock, after_failure=AS_UPSTREAM).run(),
+            SCHEDULER: lambda: KubeScheduler(self.bindings, self.clock, after_failure=AS_UPSTREAM).run(),
             "kubelets": kubelets.run,
             "node-plugins": NodePlugins(self.server.client("node-plugins"), kubelets).run,
         }
@@ -526,6 +527,8 @@ class World:
         task = self._parts[name]
         task.cancel()
         await asyncio.wait([task])
+        if name == SCHEDULER:
+            self.invariants.scheduler_restarted()
         self._start_part(name)
 
     async def _ask_leader(self, verb: str, body: bytes) -> bytes:

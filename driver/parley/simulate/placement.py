@@ -2,12 +2,14 @@
 
 The filters that Parley models itself (`parley.negotiation.fit`), then required pod anti-affinity, then the node
 selectors of the pod's claims, as upstream orders them: only a node that passes the others can be refused by a
-claim, and only such a claim is taken back afterwards. The node with the fewest pods is chosen.
+claim, and only such a claim is taken back afterwards. A nominated node that will do is chosen, also if a scheduler
+before this one nominated it; otherwise the node with the fewest pods.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from parley.api.builtin import AllocatedDeviceStatus, BuiltinClaim, Condition, DeviceResult, Node
 from parley.api.selectors import matches
@@ -44,7 +46,8 @@ def place(pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, Occupied
     """Judge the nodes for a pod whose claims are all allocated. A `NodeTable` saves looking at all of them."""
     table = nodes if isinstance(nodes, NodeTable) else NodeTable(nodes)
     needs, forbidden = needs_of(pod), keeping_apart(pod, table)
-    for name in _promising(claims, table):
+    nominated = pod.status.nominated_node_name
+    for name in chain([nominated] if nominated in table else (), _promising(claims, table)):
         occupied = table.judged(name, pod)
         fits = not _misfit(needs, occupied) and not _repelled(occupied.node, forbidden)
         if fits and all(_usable(claim, occupied.node) for claim in claims):

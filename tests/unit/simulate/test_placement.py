@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 
-from parley.api.builtin import BuiltinClaim, Node
+from parley.api.builtin import BuiltinClaim, Node, PodStatus
 from parley.api.resources import BUILTIN_CLAIMS, NODES
 from parley.simulate.anti_affinity import PODS, Pod, kept_apart
 from parley.simulate.placement import Occupied, binding_failed, place, ready_to_bind
@@ -53,6 +54,14 @@ def cluster(**pods: list[Pod]) -> dict[str, Occupied]:
 
 def test_the_node_with_the_fewest_pods_is_taken() -> None:
     assert place(pod("p"), [], cluster(a1=[pod("x")], a2=[], b1=[])).node == "a2"
+
+
+def test_the_nominated_node_is_taken_if_it_does() -> None:
+    nominated = msgspec.structs.replace(pod("p"), status=msgspec.convert({"nominatedNodeName": "a1"}, PodStatus))
+
+    assert place(nominated, [claim("a1", "a2")], cluster(a1=[pod("x")], a2=[])).node == "a1"
+    assert place(nominated, [claim("a1", "a2")], cluster(a1=[pod("x", cpu="4")], a2=[])).node == "a2"
+    assert place(nominated, [claim("a2")], cluster(a1=[], a2=[])).node == "a2"
 
 
 def test_a_claim_draws_the_pod_to_its_node() -> None:
