@@ -1027,7 +1027,7 @@ def test_victims_are_looked_for_where_the_pod_could_be_alone(play: Play, monkeyp
 
     async def scenario(world: World) -> None:
         nodes = {f"n{number}": 2 for number in range(10)}
-        evicted = await begin(world, "LowerPriority", None, **nodes)
+        evicted = await begin(world, "LowerPriority", None, None, **nodes)
         await hold(world, **{f"low-{number}": 1 for number in range(20)})
         monkeypatch.setattr(ClaimVictims, "_holder", counted)
         await world.add_pod("urgent", "one", priority=10, nodeSelector={"kubernetes.io/hostname": "n7"})

@@ -48,7 +48,7 @@ async def full(world: World, driver: Asked, nodes: int, preemption: str = "Lower
     """Nodes with a device each, all held by pods of a low priority. Returns the names of the pods that were
     deleted, as they are."""
     names = [f"node-{number}" for number in range(nodes)]
-    evicted = await begin(world, preemption, drivers=[driver], **dict.fromkeys(names, 1))
+    evicted = await begin(world, preemption, None, [driver], **dict.fromkeys(names, 1))
     await hold(world, **{f"holder-{number}": 1 for number in range(nodes)})
     return evicted
 

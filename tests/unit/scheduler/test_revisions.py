@@ -52,9 +52,9 @@ def test_on_which_nodes_anything_changed_since_a_number_of_then() -> None:
     number = revisions.latest
     revisions.changed(B, ["node-2", "node-3"])
     revisions.changed_on("node-3")
-    assert revisions.nodes_since([A], number) == {"node-2", "node-3"}
+    assert revisions.nodes_since([A], number) == frozenset({"node-2", "node-3"})
     revisions.changed(B)
-    assert revisions.nodes_since([A], number) == {"node-2", "node-3"}
+    assert revisions.nodes_since([A], number) == frozenset({"node-2", "node-3"})
     assert revisions.nodes_since([A, B], number) is None
 
 
