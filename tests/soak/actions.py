@@ -272,8 +272,8 @@ class Actions:
         name = name or self._some_node()
         self._delete(NODES, name)
         self._delete(RESOURCE_SLICES, f"{name}-devices")
+        self._world.kubelets.machine_gone(name)
         if self._world.plan.lingering:
-            self._world.kubelets.machine_gone(name)
             return
         for stored in self._all(PODS):
             if stored.body["spec"].get("nodeName") == name:
