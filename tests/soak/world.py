@@ -101,9 +101,14 @@ class ZonedTokens(TokensDriver):
 
 
 class LeavingDriver(CountedDriver):
-    """Pods with named claims leave something on their node."""
+    """Pods with named claims leave something on their node, under another name for each allocation."""
 
     leaves_data = True
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        found = await super().allocate(request, node)
+        names = {name: {"folder": f"{self._chance.getrandbits(64):x}"} for name in found}
+        return {name: replace(one, data={**one.data, **names[name]}) for name, one in found.items()}
 
 
 STRANDED: Mapping[str, Stranded] = {
