@@ -69,6 +69,7 @@ def caught(bug: str, seed: int, most: int, first: int = 0) -> str:
             limiting=broken.limiting,
             referring=broken.referring,
             tokens=broken.tokens,
+            unruly=broken.unruly,
         )
         for number in sorted(range(most), key=lambda number: number != first):
             try:
