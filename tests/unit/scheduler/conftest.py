@@ -200,6 +200,11 @@ class World:
             if task.done() and not task.cancelled() and task not in self.killed:
                 task.result()
 
+    async def change_pod(self, name: str) -> None:
+        """As kubelets do now and then: only then is a claim of the pod that was deleted made anew."""
+        annotations = {"example.com/changed": str(self.server.resource_version)}
+        await self.client.patch(PODS, name, {"metadata": {"annotations": annotations}}, "default")
+
     async def settle(self, quiet: float = 30.0) -> None:
         """Until nothing is written for that many seconds; a cluster that is never quiet goes in circles."""
         until = asyncio.get_running_loop().time() + 20_000

@@ -59,6 +59,7 @@ async def delete(world: World, uid: str) -> None:
     (name,) = [mirror.metadata.name for mirror in await world.mirrors() if mirror.metadata.uid == uid]
     await world.client.patch(BUILTIN_CLAIMS, name, {"metadata": {"finalizers": None}}, "default")
     await world.client.delete(BUILTIN_CLAIMS, name, "default")
+    await world.change_pod("old")
     await world.settle(5)
 
 

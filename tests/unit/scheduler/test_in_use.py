@@ -163,7 +163,7 @@ def test_without_the_right_to_say_so_claims_are_allocated_as_before(play: Any) -
         await begin(world, FaultClient(world.server.client(), before=refuse))
         for name in ("first", "second"):
             await world.add_pod(name, claims=["common"])
-            await world.settle()
+            await asyncio.sleep(60)
         await world.delete_pod("first")
         await world.settle()
         assert (await world.pod("second")).status.phase == "Running"

@@ -274,14 +274,14 @@ def answers_an_offer(call: Call) -> bool:
 
 
 class AfterIt(Client):
-    """Changes no annotation of a built-in claim before the late write has arrived."""
+    """Changes no label of a built-in claim before the late write has arrived."""
 
     def __init__(self, client: Client, late: LateClient) -> None:
         super().__init__(client)
         self._late = late
 
     async def request(self, call: Call) -> bytes:
-        if call.resource == BUILTIN_CLAIMS and "annotations" in ((call.body or {}).get("metadata") or {}):
+        if call.resource == BUILTIN_CLAIMS and "labels" in ((call.body or {}).get("metadata") or {}):
             assert self._late.arrived is not None
             await asyncio.wait([self._late.arrived])
         return await super().request(call)

@@ -155,7 +155,9 @@ def test_a_built_in_claim_that_is_recreated_keeps_nobody_from_it(play: Play, *, 
             await asyncio.sleep(60)
             (mirror,) = await world.mirrors()
             await world.client.delete(BUILTIN_CLAIMS, mirror.metadata.name, "default")
-            await asyncio.sleep(120)
+            await asyncio.sleep(60)
+            await world.change_pod("one")
+            await asyncio.sleep(60)
             (again,) = await world.mirrors()
             assert again.metadata.uid != mirror.metadata.uid
             assert again.status.allocation is not None

@@ -147,7 +147,7 @@ def test_a_claim_that_was_deleted_is_made_anew_for_the_next_pod(play: Play) -> N
         before = (await world.claim("src-7")).metadata.uid
         await world.client.delete(CLAIMS, "src-7", NAMESPACE)
         await add_task(world, "second", "src-7", {RUN: "7"})
-        await world.settle()
+        await asyncio.sleep(60)
         assert not await world.node_of("second")
         await world.finish_pod("first")
         await world.settle()

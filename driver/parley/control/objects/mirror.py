@@ -126,11 +126,14 @@ def is_mirror(claim: BuiltinClaim) -> bool:
 
 
 def is_template_mirror(template: BuiltinTemplate) -> bool:
-    """Whether the built-in template is one that Parley made, also if it has lost its owner since."""
+    """Whether the built-in template is one that Parley made, also if it has lost its owner since. Who has the verb
+    `allocate` may make others by hand, with requests of other names."""
     if any(owner.api_version == API_VERSION for owner in template.metadata.owner_references):
         return True
     inner = BuiltinClaim(spec=template.spec.spec)
-    return is_mirror(inner) and asked(inner) is not None
+    if not is_mirror(inner) or inner.spec.devices.requests[0].name != EXCLUSIVE_REQUEST:
+        return False
+    return asked(inner) is not None
 
 
 def is_shareable(claim: BuiltinClaim) -> bool:

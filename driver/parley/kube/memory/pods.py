@@ -91,11 +91,11 @@ def why_not_bound(body: Json) -> str:
 
 
 def bound(body: Json, node: str, annotations: Json, now: str) -> Json:
-    """The pod on that node, with the binding's annotations."""
+    """The pod on that node, with the binding's annotations; it is nominated for none any more (from 1.35 on)."""
     meta = body["metadata"]
     if annotations:
         meta = {**meta, "annotations": {**meta.get("annotations", {}), **annotations}}
-    status = body.get("status", {})
+    status = {key: value for key, value in body.get("status", {}).items() if key != "nominatedNodeName"}
     others = [known for known in status.get("conditions", []) if known["type"] != "PodScheduled"]
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
     return {
