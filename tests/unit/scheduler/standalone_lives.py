@@ -506,6 +506,10 @@ class Life:
             await self._set_unschedulable(node, None)
         for _ in range(2):  # an earlier claim may be on its way out
             await self._make_claims()
+            for (
+                pod
+            ) in await self._living():  # as what a scheduler finds after five minutes, which its model leaves out
+                await self._world.change_pod(pod.metadata.name)
             await self._settle()
 
     async def _settle(self) -> None:
