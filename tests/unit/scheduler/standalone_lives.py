@@ -513,8 +513,8 @@ class Life:
             await self._settle()
 
     async def _settle(self) -> None:
-        """Until nothing changes for 1,500 s but what a scheduler says of pods that it tries again and again: it does
-        so without an end where a claim is in use and it is not told."""
+        """Until nothing changes for 1,500 s but what a scheduler says of pods that it tries again and again: it
+        does so without an end where a claim is in use and it is not told."""
         for _ in range(16):
             self._world.raise_failures()
             before = await self._state()
