@@ -7,8 +7,7 @@ was called for: it is raised as a DriverFault, or, where nobody waits for an ans
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,7 +21,6 @@ from parley.negotiation.preference import by_room, of_classes
 from parley.negotiation.stranded import Cause
 from parley.sdk.allocation_checks import as_recorded, check_allocations
 from parley.sdk.checks import (
-    BadParameters,
     DriverFault,
     check_answers,
     check_capacity,
@@ -34,7 +32,6 @@ from parley.sdk.checks import (
     check_units,
     check_uses,
     fault_text,
-    shown,
 )
 from parley.sdk.driver import (
     Allocation,
@@ -48,17 +45,15 @@ from parley.sdk.driver import (
     Reserve,
     Stranded,
 )
+from parley.sdk.guard import RAISED, Guard
 from parley.sdk.parameters import ParameterReader, RawClaim
-from parley.sdk.referenced import NOTHING_READ, NotRead, References
+from parley.sdk.referenced import NOTHING_READ, References
 from parley.sdk.sight import SeenCluster, SeenPod
 from parley.sdk.threads import from_any_thread
 from parley.sdk.undos import Undos
 from parley.sdk.unrestored import NotRestored, barred, check_devices, without_barred
 
 _FOLLOW_AGAIN = Backoff(first=1.0, longest=300.0)
-
-_RAISED = (Exception, asyncio.CancelledError)
-"""What a method of a driver may raise that is called without await: nobody cancels it, so that is its own, too."""
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +67,8 @@ class EmbeddedDriver:
         self.name = driver.name
         self.not_restored: dict[str, NotRestored] = {}
         """By the claim's UID; until the claim is released."""
-        self._undos = Undos(self._give_back, partial(self._failed, "deallocate"))
+        self._guard = Guard(driver.name)
+        self._undos = Undos(self._give_back, partial(self._guard.failed, "deallocate"))
         self.revision = 0
         """Rises with all that may change what the driver has, or what of it is free."""
 
@@ -111,14 +107,14 @@ class EmbeddedDriver:
         """Whether giving this back changes the answers about its node alone; in doubt it does not."""
         try:
             return self.driver.is_local(held)
-        except _RAISED as error:
-            self._failed("is_local", error)
+        except RAISED as error:
+            self._guard.failed("is_local", error)
             return False
 
     def alike(self, request: Request[Any, Any]) -> Hashable:
         """What requests with the same classes and parameters must have in common to be answered alike. Raises
         DriverFault."""
-        with self._contained("alike"):
+        with self._guard.contained("alike"):
             found = self.driver.alike(request)
             hash(found)
         return found
@@ -137,15 +133,15 @@ class EmbeddedDriver:
         """Show the driver the cluster. What it raises is logged."""
         try:
             self.driver.see(cluster)
-        except _RAISED as error:
-            self._failed("see", error)
+        except RAISED as error:
+            self._guard.failed("see", error)
 
     def users_changed(self, uid: str) -> None:
         """Tell the driver that other pods use what it allocated for that claim. What it raises is logged."""
         try:
             self.driver.users_changed(uid)
-        except _RAISED as error:
-            self._failed("users_changed", error)
+        except RAISED as error:
+            self._guard.failed("users_changed", error)
 
     def request(
         self, pod: PodReference, claims: Sequence[RawClaim], since: float = 0.0, seen: SeenPod | None = None
@@ -155,7 +151,7 @@ class EmbeddedDriver:
 
         Raises BadParameters, with claim or class, field and value; NotRead if such an object is not read.
         """
-        with self._contained("parameters"):
+        with self._guard.contained("parameters"):
             prefer = of_classes((claim.prefer for claim in claims), tells_room=self.tells_room)
             typed = tuple(self._reader.claim(claim, since) for claim in claims)
             return Request(pod, typed, prefer=prefer, seen=seen if self.driver.sees_pods else None)
@@ -164,7 +160,7 @@ class EmbeddedDriver:
         """The driver's answers by claim entry. Raises DriverFault if it fails or they break the contract."""
         left_out = self._barred(nodes)
         asked = [node for node in nodes if node not in left_out]
-        with self._contained("viable"):
+        with self._guard.contained("viable"):
             answers = self.driver.viable(request, asked)
             check_answers(self.name, request, asked, answers)
         return without_barred(self.not_restored.values(), answers, left_out)
@@ -173,12 +169,12 @@ class EmbeddedDriver:
         """Whether the node would be viable for all of the request's claims without those. Raises DriverFault."""
         if self._barred([node]):
             return False
-        with self._contained("viable_without"):
+        with self._guard.contained("viable_without"):
             return self.driver.viable_without(request, node, uids)
 
     def stranded(self, claim: ClaimRequest[Any, Any], node: str, cause: Cause) -> Stranded:
         """What becomes of a claim on a node that takes no pods. Raises DriverFault."""
-        with self._contained("stranded"):
+        with self._guard.contained("stranded"):
             found = self.driver.stranded(claim, node, cause)
             check_stranded(self.name, found)
         return found
@@ -187,7 +183,7 @@ class EmbeddedDriver:
         """As `viable`, of an asynchronous driver."""
         left_out = self._barred(nodes)
         asked = [node for node in nodes if node not in left_out]
-        with self._contained("consider"):
+        with self._guard.contained("consider"):
             answers = await self.driver.consider(request, asked)
             check_answers(self.name, request, asked, answers)
         return without_barred(self.not_restored.values(), answers, left_out)
@@ -200,16 +196,16 @@ class EmbeddedDriver:
         """Whether the node may be viable for all of the request's claims; true if the driver fails over it."""
         try:
             return self.driver.has_room(request, node)
-        except _RAISED as error:
-            self._failed("has_room", error)
+        except RAISED as error:
+            self._guard.failed("has_room", error)
             return True
 
     def has_room_anywhere(self, request: Request[Any, Any]) -> bool:
         """Whether any node may be viable for all of the request's claims; true if the driver fails over it."""
         try:
             return self.driver.has_room_anywhere(request)
-        except _RAISED as error:
-            self._failed("has_room_anywhere", error)
+        except RAISED as error:
+            self._guard.failed("has_room_anywhere", error)
             return True
 
     def score(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
@@ -219,14 +215,14 @@ class EmbeddedDriver:
         """
         if self.tells_room:
             return by_room(request.prefer, self.room_left(request, nodes))
-        with self._contained("score"):
+        with self._guard.contained("score"):
             scores = self.driver.score(request, nodes)
             check_scores(self.name, scores)
         return scores
 
     def room_left(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
         """What is left on each of the nodes. Raises DriverFault if the driver fails, or it is not 0 or more."""
-        with self._contained("room_left"):
+        with self._guard.contained("room_left"):
             left = self.driver.room_left(request, nodes)
             check_room(self.name, left)
         return left
@@ -235,12 +231,12 @@ class EmbeddedDriver:
         """The nodes to begin with, if the claims are to be packed and the driver keeps an order. Iterating raises
         DriverFault if it fails."""
         if self.tells_room and request.prefer == "Pack":
-            with self._contained("fullest"):
+            with self._guard.contained("fullest"):
                 yield from self.driver.fullest(request)
 
     def units(self, claim: ClaimRequest[Any, Any]) -> int:
         """How much of a class's limit in units the claim takes up. Raises DriverFault."""
-        with self._contained("units"):
+        with self._guard.contained("units"):
             units = self.driver.units(claim)
             check_units(self.name, claim.name, units)
         return units
@@ -257,14 +253,14 @@ class EmbeddedDriver:
         """
         if claim.generated or not self.may_reserve:
             return None
-        with self._contained("reserves"):
+        with self._guard.contained("reserves"):
             found = self.driver.reserves(claim)
             check_reserve(self.name, claim.claim, found)
         return found if found is not None and found.thousandths() else None
 
     def uses(self, held: Held) -> Sequence[str]:
         """UIDs of the claims that an allocation needs to be there. Raises DriverFault."""
-        with self._contained("uses"):
+        with self._guard.contained("uses"):
             found = self.driver.uses(held)
             check_uses(self.name, found)
         return tuple(found)
@@ -276,40 +272,11 @@ class EmbeddedDriver:
         are in is not known, and DriverFault.
         """
         name = class_.metadata.name
-        with self._contained("capacity"):
+        with self._guard.contained("capacity"):
             typed = self._reader.class_(name, class_.parameters, class_.parameters_ref, 0.0)
             found = self.driver.capacity(ClassOnNodes(name, typed, nodes))
             check_capacity(self.name, found)
         return found
-
-    @contextmanager
-    def _contained(self, call: str) -> Iterator[None]:
-        try:
-            with self._uncancelled():
-                yield
-        except (BadParameters, NotRead):
-            raise
-        except DriverFault as fault:
-            self._failed(call, fault)
-            raise
-        except Exception as error:
-            self._failed(call, error)
-            raise DriverFault(f"driver {self.name} failed in {call}: {fault_text(error)}") from error
-
-    @contextmanager
-    def _uncancelled(self) -> Iterator[None]:
-        """What the driver awaits, or looks at, may be cancelled, by itself or a library: its failure, like any
-        other. As a cancellation it would end its caller's task, and nobody would hear of it."""
-        try:
-            yield
-        except asyncio.CancelledError as error:
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                raise  # the caller's: a time limit, or the program stops
-            raise DriverFault(f"driver {self.name} cancelled its own work") from error
-
-    def _failed(self, call: str, error: BaseException) -> None:
-        """The driver broke its contract: whoever can mend it needs the stack."""
-        log.error("driver failed", driver=self.name, call=call, error=fault_text(error), exc_info=error)
 
     async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
         """Allocate all claims of the request. Raises what the driver raises, or DriverFault, with nothing held."""
@@ -318,28 +285,22 @@ class EmbeddedDriver:
         self.revision += 1
         for claim in request.claims:
             await self._undos.finish(claim.uid)
-        with self._uncancelled():
+        with self._guard.uncancelled():
             begun: Any = self.driver.allocate(request, node)
             allocations = await begun if isinstance(begun, Awaitable) else {}
         self.revision += 1
         try:
-            self._check_async("allocate", begun)
+            self._guard.check_async("allocate", begun)
             if self.may_reserve:
                 allocations = self._reserving(request, allocations)
             check_allocations(self.name, request, allocations, leaves_data=self.leaves_data)
             check_devices(self.not_restored.values(), allocations)
             allocations = as_recorded(request, allocations)
         except Exception as error:
-            self._failed("allocate", error)
+            self._guard.failed("allocate", error)
             await self.undo([claim.uid for claim in request.claims])
             raise
         return allocations
-
-    def _check_async(self, call: str, result: object) -> None:
-        """A method without async has done its work when it returns what nobody can await. Raises DriverFault."""
-        if not isinstance(result, Awaitable):
-            text = f"driver {self.name} returned {shown(result)} from {call}"
-            raise DriverFault(f"{text}, which cannot be awaited: {call} must be async def")
 
     def _reserving(
         self, request: Request[Any, Any], allocations: Mapping[str, Allocation]
@@ -370,9 +331,9 @@ class EmbeddedDriver:
 
     async def _give_back(self, uid: str) -> None:
         self.revision += 1
-        with self._uncancelled():
+        with self._guard.uncancelled():
             begun: Any = self.driver.deallocate(uid)
-            self._check_async("deallocate", begun)
+            self._guard.check_async("deallocate", begun)
             await begun
 
     def restore(self, held: Held, claim: str = "", *, local: bool = True) -> None:
@@ -381,8 +342,8 @@ class EmbeddedDriver:
         self.revision += 1
         try:
             self.driver.restore(held)
-        except _RAISED as error:
-            self._failed("restore", error)
+        except RAISED as error:
+            self._guard.failed("restore", error)
             message = (
                 f"driver {self.name} could not restore what claim {claim or held.uid} holds "
                 f"({fault_text(error)}), and leaves it alone until that claim is released"
@@ -397,8 +358,8 @@ class EmbeddedDriver:
         self.revision += 1
         try:
             self.driver.forget(uid)
-        except _RAISED as error:
-            self._failed("forget", error)
+        except RAISED as error:
+            self._guard.failed("forget", error)
 
     def observe(self, old: Any | None, new: Any | None) -> bool | Collection[str]:
         """Hand the driver a change of what it watches; whether waiting pods may succeed, or on which nodes. If it
@@ -407,8 +368,8 @@ class EmbeddedDriver:
         try:
             found = self.driver.observe(old, new)
             check_observed(self.name, found)
-        except _RAISED as error:
-            self._failed("observe", error)
+        except RAISED as error:
+            self._guard.failed("observe", error)
             return True
         return found
 
@@ -422,11 +383,11 @@ class EmbeddedDriver:
 
         while True:
             try:
-                with self._uncancelled():
+                with self._guard.uncancelled():
                     await self.driver.follow(from_any_thread(followed))
             except Exception as error:
                 failures += 1
-                self._failed("follow", error)
+                self._guard.failed("follow", error)
                 await asyncio.sleep(_FOLLOW_AGAIN.delay(failures))
                 changed()
             else:

@@ -1,0 +1,58 @@
+"""Keeps what a driver raises from whom it does not concern: it is a DriverFault, and in the log with its stack."""
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from parley.sdk.checks import BadParameters, DriverFault, fault_text, shown
+from parley.sdk.referenced import NotRead
+
+RAISED = (Exception, asyncio.CancelledError)
+"""What a method of a driver may raise that is called without await: nobody cancels it, so that is its own, too."""
+
+log = structlog.get_logger(__name__)
+
+
+class Guard:
+    """Around the calls of the driver of that name."""
+
+    def __init__(self, driver: str) -> None:
+        self._driver = driver
+
+    @contextmanager
+    def contained(self, call: str) -> Iterator[None]:
+        """What the block raises is a DriverFault; what concerns parameters passes as it is."""
+        try:
+            with self.uncancelled():
+                yield
+        except (BadParameters, NotRead):
+            raise
+        except DriverFault as fault:
+            self.failed(call, fault)
+            raise
+        except Exception as error:
+            self.failed(call, error)
+            raise DriverFault(f"driver {self._driver} failed in {call}: {fault_text(error)}") from error
+
+    @contextmanager
+    def uncancelled(self) -> Iterator[None]:
+        """What the driver awaits, or looks at, may be cancelled, by itself or a library: its failure, like any
+        other. As a cancellation it would end its caller's task, and nobody would hear of it."""
+        try:
+            yield
+        except asyncio.CancelledError as error:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise  # the caller's: a time limit, or the program stops
+            raise DriverFault(f"driver {self._driver} cancelled its own work") from error
+
+    def failed(self, call: str, error: BaseException) -> None:
+        """The driver broke its contract: whoever can mend it needs the stack."""
+        log.error("driver failed", driver=self._driver, call=call, error=fault_text(error), exc_info=error)
+
+    def check_async(self, call: str, result: object) -> None:
+        """A method without async has done its work when it returns what nobody can await. Raises DriverFault."""
+        if not isinstance(result, Awaitable):
+            text = f"driver {self._driver} returned {shown(result)} from {call}"
+            raise DriverFault(f"{text}, which cannot be awaited: {call} must be async def")
