@@ -18,7 +18,15 @@ from tests.soak.quiescence import remembered
 from tests.unit.scheduler.conftest import World
 
 from parley.api.builtin import Pod
-from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, PODS
+from parley.api.resources import (
+    BUILTIN_CLAIMS,
+    CLAIM_RELEASES,
+    CLAIMS,
+    CLASSES,
+    NODES,
+    POD_SCHEDULINGS,
+    PODS,
+)
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.kube.client import ApiError, Call, Client, OutcomeUnknown, RawEvent
@@ -525,8 +533,12 @@ class Life:
 
     async def _state(self) -> list[object]:
         client = self._world.client
-        kinds = (CLAIMS, BUILTIN_CLAIMS, POD_SCHEDULINGS, CLAIM_RELEASES)
-        objects = [one for kind in kinds for one in (await client.list(kind)).items]
+        objects = [
+            *(await client.list(CLAIMS)).items,
+            *(await client.list(BUILTIN_CLAIMS)).items,
+            *(await client.list(POD_SCHEDULINGS)).items,
+            *(await client.list(CLAIM_RELEASES)).items,
+        ]
         versions: list[object] = [(type(one), one.metadata.name, one.metadata.resource_version) for one in objects]
         pods = (await client.list(PODS)).items
         return versions + [(one.metadata.uid, one.spec.node_name, one.status.phase) for one in pods]
