@@ -533,7 +533,7 @@ class Life:
 
     async def _state(self) -> list[object]:
         client = self._world.client
-        objects = [
+        objects: list[Any] = [
             *(await client.list(CLAIMS)).items,
             *(await client.list(BUILTIN_CLAIMS)).items,
             *(await client.list(POD_SCHEDULINGS)).items,
