@@ -21,6 +21,9 @@ SHAREABLE_REQUEST: Final = "shareable"
 MIRROR_LABEL: Final = "parley.dev/mirror"
 """Label of every mirror: claims, and the templates that the claim controller makes claims from."""
 
+TEMPLATE_MIRROR: Final = "template"
+"""Its value on templates."""
+
 FINALIZER: Final = "parley.dev/in-use"
 """On a named mirror and its Parley claim: no deletion while a pod uses what was allocated."""
 

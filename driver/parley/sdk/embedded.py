@@ -67,8 +67,8 @@ class EmbeddedDriver:
         self.name = driver.name
         self.not_restored: dict[str, NotRestored] = {}
         """By the claim's UID; until the claim is released."""
-        self._guard = Guard(driver.name)
-        self._undos = Undos(self._give_back, partial(self._guard.failed, "deallocate"))
+        self._guard = Guard(driver.name, self._failed)
+        self._undos = Undos(self._give_back, partial(self._failed, "deallocate"))
         self.revision = 0
         """Rises with all that may change what the driver has, or what of it is free."""
 
@@ -108,7 +108,7 @@ class EmbeddedDriver:
         try:
             return self.driver.is_local(held)
         except RAISED as error:
-            self._guard.failed("is_local", error)
+            self._failed("is_local", error)
             return False
 
     def alike(self, request: Request[Any, Any]) -> Hashable:
@@ -134,14 +134,14 @@ class EmbeddedDriver:
         try:
             self.driver.see(cluster)
         except RAISED as error:
-            self._guard.failed("see", error)
+            self._failed("see", error)
 
     def users_changed(self, uid: str) -> None:
         """Tell the driver that other pods use what it allocated for that claim. What it raises is logged."""
         try:
             self.driver.users_changed(uid)
         except RAISED as error:
-            self._guard.failed("users_changed", error)
+            self._failed("users_changed", error)
 
     def request(
         self, pod: PodReference, claims: Sequence[RawClaim], since: float = 0.0, seen: SeenPod | None = None
@@ -197,7 +197,7 @@ class EmbeddedDriver:
         try:
             return self.driver.has_room(request, node)
         except RAISED as error:
-            self._guard.failed("has_room", error)
+            self._failed("has_room", error)
             return True
 
     def has_room_anywhere(self, request: Request[Any, Any]) -> bool:
@@ -205,7 +205,7 @@ class EmbeddedDriver:
         try:
             return self.driver.has_room_anywhere(request)
         except RAISED as error:
-            self._guard.failed("has_room_anywhere", error)
+            self._failed("has_room_anywhere", error)
             return True
 
     def score(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
@@ -278,6 +278,10 @@ class EmbeddedDriver:
             check_capacity(self.name, found)
         return found
 
+    def _failed(self, call: str, error: BaseException) -> None:
+        """The driver broke its contract: whoever can mend it needs the stack."""
+        log.error("driver failed", driver=self.name, call=call, error=fault_text(error), exc_info=error)
+
     async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
         """Allocate all claims of the request. Raises what the driver raises, or DriverFault, with nothing held."""
         if reasons := self._barred([node]):
@@ -297,7 +301,7 @@ class EmbeddedDriver:
             check_devices(self.not_restored.values(), allocations)
             allocations = as_recorded(request, allocations)
         except Exception as error:
-            self._guard.failed("allocate", error)
+            self._failed("allocate", error)
             await self.undo([claim.uid for claim in request.claims])
             raise
         return allocations
@@ -343,7 +347,7 @@ class EmbeddedDriver:
         try:
             self.driver.restore(held)
         except RAISED as error:
-            self._guard.failed("restore", error)
+            self._failed("restore", error)
             message = (
                 f"driver {self.name} could not restore what claim {claim or held.uid} holds "
                 f"({fault_text(error)}), and leaves it alone until that claim is released"
@@ -359,7 +363,7 @@ class EmbeddedDriver:
         try:
             self.driver.forget(uid)
         except RAISED as error:
-            self._guard.failed("forget", error)
+            self._failed("forget", error)
 
     def observe(self, old: Any | None, new: Any | None) -> bool | Collection[str]:
         """Hand the driver a change of what it watches; whether waiting pods may succeed, or on which nodes. If it
@@ -369,7 +373,7 @@ class EmbeddedDriver:
             found = self.driver.observe(old, new)
             check_observed(self.name, found)
         except RAISED as error:
-            self._guard.failed("observe", error)
+            self._failed("observe", error)
             return True
         return found
 
@@ -387,7 +391,7 @@ class EmbeddedDriver:
                     await self.driver.follow(from_any_thread(followed))
             except Exception as error:
                 failures += 1
-                self._guard.failed("follow", error)
+                self._failed("follow", error)
                 await asyncio.sleep(_FOLLOW_AGAIN.delay(failures))
                 changed()
             else:

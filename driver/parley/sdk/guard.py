@@ -1,10 +1,8 @@
-"""Keeps what a driver raises from whom it does not concern: it is a DriverFault, and in the log with its stack."""
+"""Keeps what a driver raises from whom it does not concern: it is a DriverFault, and is reported."""
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-
-import structlog
 
 from parley.sdk.checks import BadParameters, DriverFault, fault_text, shown
 from parley.sdk.referenced import NotRead
@@ -12,14 +10,13 @@ from parley.sdk.referenced import NotRead
 RAISED = (Exception, asyncio.CancelledError)
 """What a method of a driver may raise that is called without await: nobody cancels it, so that is its own, too."""
 
-log = structlog.get_logger(__name__)
-
 
 class Guard:
-    """Around the calls of the driver of that name."""
+    """Around the calls of the driver of that name. `failed` hears of each failure, with the call's name."""
 
-    def __init__(self, driver: str) -> None:
+    def __init__(self, driver: str, failed: Callable[[str, BaseException], None]) -> None:
         self._driver = driver
+        self._failed = failed
 
     @contextmanager
     def contained(self, call: str) -> Iterator[None]:
@@ -30,10 +27,10 @@ class Guard:
         except (BadParameters, NotRead):
             raise
         except DriverFault as fault:
-            self.failed(call, fault)
+            self._failed(call, fault)
             raise
         except Exception as error:
-            self.failed(call, error)
+            self._failed(call, error)
             raise DriverFault(f"driver {self._driver} failed in {call}: {fault_text(error)}") from error
 
     @contextmanager
@@ -46,10 +43,6 @@ class Guard:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise  # the caller's: a time limit, or the program stops
             raise DriverFault(f"driver {self._driver} cancelled its own work") from error
-
-    def failed(self, call: str, error: BaseException) -> None:
-        """The driver broke its contract: whoever can mend it needs the stack."""
-        log.error("driver failed", driver=self._driver, call=call, error=fault_text(error), exc_info=error)
 
     def check_async(self, call: str, result: object) -> None:
         """A method without async has done its work when it returns what nobody can await. Raises DriverFault."""

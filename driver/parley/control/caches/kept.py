@@ -46,7 +46,7 @@ from parley.api.builtin import (
     Volume,
 )
 from parley.api.models import ResourceClaim, ResourceClaimTemplate
-from parley.api.names import DEVICE_CLASS, GROUP, POD_CLAIM_NAME_ANNOTATION
+from parley.api.names import DEVICE_CLASS, GROUP, MIRROR_LABEL, POD_CLAIM_NAME_ANNOTATION, TEMPLATE_MIRROR
 from parley.api.opaque import NOTHING
 from parley.api.owners import few_owners
 from parley.api.volumes import PersistentVolume, PersistentVolumeClaim
@@ -317,11 +317,18 @@ def _config(driver: str, source: str, requests: tuple[str, ...], parameters: byt
     return DeviceConfig(requests=list(requests), source=source, opaque=opaque)
 
 
+_TEMPLATE = {MIRROR_LABEL: TEMPLATE_MIRROR}
+"""The label of the built-in templates that Parley makes."""
+
+
 def template_mirror(whole: BuiltinTemplate) -> BuiltinTemplate:
     """What Parley reads of a built-in template: as `mirror`, for the claims that will be made from it."""
     ours = is_mirror(BuiltinClaim(spec=whole.spec.spec))
     spec = BuiltinTemplateSpec(spec=_asked(whole.spec.spec) if ours else _NO_SPEC)
-    return BuiltinTemplate(metadata=_claim_metadata(whole.metadata), spec=spec)
+    meta = _claim_metadata(whole.metadata)
+    if ours and whole.metadata.labels.get(MIRROR_LABEL) == _TEMPLATE[MIRROR_LABEL]:
+        meta = replace(meta, labels=_TEMPLATE)
+    return BuiltinTemplate(metadata=meta, spec=spec)
 
 
 def claim(whole: ResourceClaim) -> ResourceClaim:

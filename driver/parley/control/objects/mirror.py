@@ -24,6 +24,7 @@ from parley.api.names import (
     GROUP,
     MIRROR_LABEL,
     SHAREABLE_REQUEST,
+    TEMPLATE_MIRROR,
 )
 from parley.api.opaque import read, why_unreadable
 from parley.api.selectors import named_by, node_selector
@@ -86,7 +87,7 @@ def template_mirror(template: ResourceClaimTemplate) -> dict[str, Any]:
         "metadata": {
             "name": meta.name,
             "namespace": meta.namespace,
-            "labels": {MIRROR_LABEL: "template"},
+            "labels": {MIRROR_LABEL: TEMPLATE_MIRROR},
             "ownerReferences": [_owner("ResourceClaimTemplate", meta.name, meta.uid)],
         },
         "spec": {
@@ -126,14 +127,12 @@ def is_mirror(claim: BuiltinClaim) -> bool:
 
 
 def is_template_mirror(template: BuiltinTemplate) -> bool:
-    """Whether the built-in template is one that Parley made, also if it has lost its owner since. Who has the verb
-    `allocate` may make others by hand, with requests of other names."""
-    if any(owner.api_version == API_VERSION for owner in template.metadata.owner_references):
+    """Whether the built-in template is one that Parley made, also if it has lost its owner since; not one that
+    somebody made by hand, which has no label of Parley's."""
+    meta = template.metadata
+    if any(owner.api_version == API_VERSION for owner in meta.owner_references):
         return True
-    inner = BuiltinClaim(spec=template.spec.spec)
-    if not is_mirror(inner) or inner.spec.devices.requests[0].name != EXCLUSIVE_REQUEST:
-        return False
-    return asked(inner) is not None
+    return meta.labels.get(MIRROR_LABEL) == TEMPLATE_MIRROR and is_mirror(BuiltinClaim(spec=template.spec.spec))
 
 
 def is_shareable(claim: BuiltinClaim) -> bool:
