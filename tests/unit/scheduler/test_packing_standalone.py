@@ -41,11 +41,11 @@ def test_a_pod_for_one_device_leaves_the_pair_to_the_pod_for_two(play: Any) -> N
     play(scenario)
 
 
-@pytest.mark.parametrize(("prefer", "nodes"), [("Pack", {10, 11}), ("Spread", {20})])
+@pytest.mark.parametrize(("prefer", "nodes"), [("Pack", {10, 11, 12}), ("Spread", {20})])
 def test_pods_of_a_burst_are_answered_as_if_those_before_had_been_served(
     play: Any, prefer: str, nodes: set[int]
 ) -> None:
-    """An answer may count a pod twice, as selected and as allocated: then another node is begun."""
+    """An answer may count a pod twice, as selected and as allocated: then another node is begun, or two."""
 
     async def scenario(world: World) -> None:
         await begin(world, {f"n{i:02}": 4 for i in range(20)}, prefer=prefer)
