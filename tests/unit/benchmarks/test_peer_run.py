@@ -1,6 +1,7 @@
 """How scheduler_perf is run and watched; a script stands in for it, and for its etcd."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,10 @@ def test_its_etcd_is_started_like_ours_and_does_not_outlive_it(tmp_path: Path, s
 
     pid, option = (tmp_path / "etcd-was").read_text().split()
     assert option == "--unsafe-no-fsync"
+    for _ in range(100):  # killed, and on a busy machine not gone at once
+        if identify(int(pid)) is None:
+            break
+        time.sleep(0.1)
     assert identify(int(pid)) is None
 
 
