@@ -15,7 +15,7 @@ from parley.api import reasons
 from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.ledger import Phase
-from parley.control.objects.mirror import is_mirror, owner_pod
+from parley.control.objects.mirror import is_mirror, is_template_mirror, owner_pod
 from parley.control.objects.pod import arrival
 from parley.control.release.receipts import of_lost_nodes
 from parley.control.restoring import count_unbound, restore
@@ -179,7 +179,7 @@ class Controller:
             self._base.queues.claims.add((claim.metadata.namespace, claim.metadata.name))
         for template in self.cluster.templates():
             self._base.queues.templates.add((template.metadata.namespace, template.metadata.name))
-        for left in self.cluster.template_mirrors():
+        for left in filter(is_template_mirror, self.cluster.template_mirrors()):
             self._base.queues.templates.add((left.metadata.namespace, left.metadata.name))
         for mirror in self.cluster.mirrors():
             if is_mirror(mirror) and owner_pod(mirror) is None:
