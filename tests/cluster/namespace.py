@@ -169,11 +169,19 @@ class Namespace:
         return waiting.status.message
 
     async def told(self, name: str, code: str, kind: str = "Pod", *, within: float = LIMIT) -> str:
-        """The note of the event with that reason about the object, as soon as there is one."""
+        """The note of the event with that reason about the object, as soon as there is one.
+
+        What the kubelet says that asked before the node authorizer had heard of the binding does not count: it
+        asks again.
+        """
 
         def about(event: Event) -> bool:
             regarding = event.regarding or {}
-            return event.reason == code and (regarding.get("kind"), regarding.get("name")) == (kind, name)
+            return (
+                event.reason == code
+                and (regarding.get("kind"), regarding.get("name")) == (kind, name)
+                and "no relationship found between node" not in event.note
+            )
 
         events = await until(
             self.client,

@@ -76,6 +76,9 @@ async def team(cluster: Cluster, admin: Client) -> AsyncIterator[Namespace]:
 
 @pytest.fixture
 def places(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
-    """A folder for each node, with `root` and `state` of a plugin that serves workspaces."""
+    """A folder for each node, with `root` and `state` of a plugin that serves workspaces.
+
+    Ask for it before `team`, whose pods need the plugins until they are gone.
+    """
     with workspace_plugins(cluster, tmp_path):
         yield tmp_path

@@ -71,7 +71,7 @@ async def emptied(cluster: Cluster, places: Path, mounts: set[Path]) -> None:
 
 
 async def test_links_devices_and_giants_lead_nowhere_also_when_they_are_swapped_while_pods_come_and_go(
-    cluster: Cluster, team: Namespace, places: Path, canary: Path
+    cluster: Cluster, places: Path, team: Namespace, canary: Path
 ) -> None:
     """The process that swaps them keeps the directory open, as one can that was handed its descriptor."""
     mounts, draw = set(machine.mounts_below(cluster.directory)), Random(SEED)
@@ -103,7 +103,7 @@ async def test_links_devices_and_giants_lead_nowhere_also_when_they_are_swapped_
 
 
 async def test_no_call_waits_until_a_great_many_files_are_removed(
-    cluster: Cluster, team: Namespace, places: Path
+    cluster: Cluster, places: Path, team: Namespace
 ) -> None:
     mounts = set(machine.mounts_below(cluster.directory))
     await team.create(template("many", await kept_workspaces(cluster, team, shareable=True), size="1Mi"))
@@ -119,7 +119,7 @@ async def test_no_call_waits_until_a_great_many_files_are_removed(
 
 
 async def test_a_workspace_of_another_namespace_is_reached_neither_by_name_nor_by_its_directory(
-    cluster: Cluster, team: Namespace, places: Path
+    cluster: Cluster, places: Path, team: Namespace
 ) -> None:
     """Its directory's name is known to the thief, who may create any object of ordinary DRA."""
     kind = await kept_workspaces(cluster, team, shareable=True)

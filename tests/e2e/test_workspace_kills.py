@@ -116,7 +116,7 @@ async def pipeline(cluster: Cluster, team: Namespace, draw: Random, *, settled: 
 
 
 async def test_pipelines_find_their_files_while_everything_is_killed_and_leave_nothing(
-    cluster: Cluster, team: Namespace, places: Path
+    cluster: Cluster, places: Path, team: Namespace
 ) -> None:
     for node in cluster.nodes:
         await offered(team.client, node.name, [DISK], WorkspaceDriver.name)

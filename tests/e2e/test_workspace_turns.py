@@ -42,7 +42,7 @@ async def restart(cluster: Cluster, node: str) -> None:
 
 @pytest.mark.parametrize("scheduler", ["default-scheduler", SCHEDULER_NAME])
 async def test_tasks_have_it_one_after_the_other_in_the_order_in_which_they_came_over_a_restart_of_everything(
-    cluster: Cluster, team: Namespace, places: Path, scheduler: str
+    cluster: Cluster, places: Path, team: Namespace, scheduler: str
 ) -> None:
     draw = Random(SEED)
     tasks = [f"task-{number}" for number in draw.sample(range(100), 5)]
@@ -78,7 +78,7 @@ def _time(cluster: Cluster, team: Namespace, file: str) -> float:
 
 
 async def test_when_its_owner_is_deleted_in_the_middle_nothing_is_left_of_it(
-    cluster: Cluster, team: Namespace, places: Path
+    cluster: Cluster, places: Path, team: Namespace
 ) -> None:
     """Its tasks belong to the owner, too, as those of a workflow do."""
     mounts = set(machine.mounts_below(cluster.directory))

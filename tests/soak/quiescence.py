@@ -27,6 +27,7 @@ from parley.control.objects.pod import reference
 from parley.scheduler.controller import Controller
 from parley.scheduler.pods import Pods
 from parley.simulate.anti_affinity import Pod
+from parley.simulate.binding_cycle import BINDING_TIMEOUT
 
 QUIET = 320.0
 """Seconds: longer than anything waits before it is tried again."""
@@ -50,10 +51,24 @@ async def feasible_pods_run(world: World) -> None:
         writes = world.server.controllers_steps - before
         if writes > MOST_WRITES * waiting:
             raise Broken(f"never quiet: {writes} writes in {QUIET:.0f} s for {waiting} pods")
+    await _binding_cycles_end(world)
     await _nothing_is_kept_any_more(world)
     await world.check()
     if faults := list(_faults(world)):
         raise Broken("\n".join(faults))
+
+
+async def _binding_cycles_end(world: World) -> None:
+    """kube-scheduler waits for ten minutes in a pod's binding cycle when somebody else took the offer back that it
+    had reserved: it looks at the claim's conditions, not at who reserves it."""
+    if any(_is_being_bound(pod) for pod in bodies(world.server, PODS)):
+        await world.let_pass(BINDING_TIMEOUT - QUIET)
+        await world.settle(QUIET, LONGEST)
+
+
+def _is_being_bound(pod: Json) -> bool:
+    spec, nominated = pod["spec"], (pod.get("status") or {}).get("nominatedNodeName")
+    return bool(nominated) and not spec.get("nodeName") and spec.get("schedulerName") != SECOND_SCHEDULER
 
 
 async def _nothing_is_kept_any_more(world: World) -> None:
