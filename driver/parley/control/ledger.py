@@ -27,9 +27,10 @@ class Phase(Enum):
                                                        the driver's node part has data of the claim to remove
     HELD -> LEAVING -> RELEASING -> HELD               the same of a claim that stays allocated without users
 
-    A write that fails on the way leads back to where it began. But if the answer to the request to deallocate is
-    lost, the holding stays LEAVING: its driver may have begun. A new leader begins with LEAVING where records say
-    that nodes owe receipts and no pod uses the holding.
+    A write that fails on the way leads back to where it began. But if a driver fails to deallocate, it may have
+    done so: the holding is ENDING until the driver says that it has. And if the answer to the request to a
+    standalone driver is lost, the holding stays LEAVING: the driver may have begun. A new leader begins with
+    LEAVING where records say that nodes owe receipts and no pod uses the holding.
     """
 
     HELD = "held"
@@ -38,6 +39,8 @@ class Phase(Enum):
     """Its users are being removed from the API; none may come to use it."""
     RELEASING = "releasing"
     """No pod uses it, none may come to, and nodes may still have it prepared, or have data of it."""
+    ENDING = "ending"
+    """No pod uses it, none may come to, and its driver is asked again to deallocate it."""
 
 
 class Written(Enum):
@@ -193,12 +196,13 @@ class Holding:
 
     @contextmanager
     def entering(self, phase: Phase) -> Iterator[None]:
-        """The holding is in the phase, and stays there unless the work of getting there fails."""
+        """The holding is in the phase, and stays there unless the work of getting there fails before the next."""
         before, self.phase = self.phase, phase
         try:
             yield
         except BaseException:
-            self.phase = before
+            if self.phase is phase:
+                self.phase = before
             raise
 
     @property

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.faults import FaultClient
 
 from parley.api import reasons
 from parley.api.builtin import ResourceSlice
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
+from parley.kube.client import Call, Invalid
 from parley.negotiation.answers import Answer
 from parley.sdk import Allocation, Held
 
@@ -60,6 +62,14 @@ class Failing(TokensDriver):
     def restore(self, held: Held) -> None:
         self._maybe("restore")
         super().restore(held)
+
+
+class Unsure(Failing):
+    """Gives back what a claim holds, and may not get to say so."""
+
+    async def deallocate(self, uid: str) -> None:
+        await TokensDriver.deallocate(self, uid)
+        self._maybe("deallocate")
 
 
 class Cancelling(Failing):
@@ -214,6 +224,69 @@ def test_a_driver_that_fails_to_give_back_is_asked_again_and_hands_nothing_out_t
         driver.failing.clear()
         await world.settle(quiet=400.0)
         assert await world.node_of("q")
+
+    play(scenario)
+
+
+@BOTH
+def test_nobody_comes_to_use_what_a_driver_may_have_given_back(play: Any, scheduling_path: str) -> None:
+    async def scenario(world: World) -> None:
+        driver = Unsure()
+        await with_tokens(world, driver)
+        await world.client.patch(CLASSES, "seats", {"shareable": True})
+        await world.add_claim("team", "seats", count=3)
+        await world.add_pod("p", claims=["team"])
+        await world.settle()
+        driver.failing.add("deallocate")
+        await world.delete_pod("p")
+        await asyncio.sleep(2)
+        await world.add_pod("q", claims=["team"])
+        await world.settle(quiet=1.0)
+        assert not await world.node_of("q")
+        await world.add_pod("r", "seat")
+        await world.settle(quiet=1.0)
+        assert await world.node_of("r")
+
+        driver.failing.clear()
+        await world.settle(quiet=400.0)
+        assert not await world.node_of("q")
+        await world.delete_pod("r")
+        await world.settle(quiet=400.0)
+        assert await world.node_of("q")
+
+    play(scenario)
+
+
+@BOTH
+def test_a_pod_whose_own_allocation_the_driver_fails_to_give_back_is_told_and_gets_another(
+    play: Any, scheduling_path: str
+) -> None:
+    async def scenario(world: World) -> None:
+        driver, refused = Unsure("deallocate"), asyncio.Event()
+
+        def refuse(call: Call) -> None:
+            recording = call.resource is BUILTIN_CLAIMS and call.verb == "patch" and "status" in (call.body or {})
+            if recording and call.body and call.body["status"].get("allocation") and not refused.is_set():
+                refused.set()
+                raise Invalid(422, "Invalid", "injected")
+
+        for node in ("a", "b"):
+            await world.add_node(node)
+        await world.add_class("seats", driverName=driver.name, parameters={"pool": 3})
+        await world.add_template("seat", "seats", count=3)
+        world.start_parley(FaultClient(world.server.client(), before=refuse), drivers=[driver])
+        await world.add_pod("p", "seat")
+        await world.settle(quiet=1.0)
+        (mirror,) = await world.mirrors()
+        assert (await world.scheduling("p")).status.message == (
+            f"claim default/{mirror.metadata.name} is not free yet: "
+            "driver tokens.parley.dev failed in deallocate and is asked again"
+        )
+        assert not await world.node_of("p")
+
+        driver.failing.clear()
+        await world.settle(quiet=400.0)
+        assert await world.node_of("p")
 
     play(scenario)
 

@@ -7,9 +7,9 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Pod
 from parley.api.models import ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.control.claims.checks import Check
-from parley.control.claims.messages import class_not_found, refused, taken, too_large
+from parley.control.claims.messages import class_not_found, not_given_back, refused, taken, too_large
 from parley.control.claims.podclaims import Problem
-from parley.control.ledger import Holding
+from parley.control.ledger import Holding, Phase
 from parley.control.objects.mirror import (
     ClassRequest,
     is_template_mirror,
@@ -124,6 +124,9 @@ def generated_deleted(facts: GeneratedClaim) -> Problem | None:
 def generated_leaving(facts: GeneratedClaim) -> Problem | None:
     """What was allocated under its name is being released, or the stand-in that it needs is one that goes."""
     stand_in = facts.stand_in
+    if facts.former is not None and facts.former.phase is Phase.ENDING:
+        message = not_given_back(f"claim {facts.path}", facts.former.driver)
+        return facts.blocked(reasons.DRIVER_FAILED, message)
     former = facts.former is not None and not facts.former.joinable
     going = stand_in is not None and being_deallocated(stand_in) and not facts.embedded
     if not former and not (facts.holding is None and going):

@@ -35,3 +35,8 @@ def too_large(whose: str, size: int) -> str:
 def class_not_found(class_name: str, whose: str) -> str:
     """The message about a missing class."""
     return f"{whose}: spec.resourceClassName={class_name!r} does not exist: create that ResourceClass"
+
+
+def not_given_back(whose: str, driver: str) -> str:
+    """The message about what a driver in the controller fails to deallocate."""
+    return f"{whose} is not free yet: driver {driver} failed in deallocate and is asked again"

@@ -12,7 +12,7 @@ from parley.api.meta import Condition
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING, CONDITION_FAILED, CONDITION_RELEASING
 from parley.control.claims.checks import Check
-from parley.control.claims.messages import class_not_found, refused, taken, too_large
+from parley.control.claims.messages import class_not_found, not_given_back, refused, taken, too_large
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding, Phase
@@ -107,8 +107,11 @@ def mirror_missing(facts: NamedClaim) -> Problem | None:
 
 
 def releasing(facts: NamedClaim) -> Problem | None:
-    """Nodes may still have it prepared for pods that were deleted by force, or have data to remove."""
+    """Nodes may still have it prepared for pods that were deleted by force, or have data to remove; or its driver
+    fails to deallocate it."""
     claim, holding = facts.claim, facts.holding
+    if holding is not None and holding.phase is Phase.ENDING:
+        return facts.blocked(reasons.DRIVER_FAILED, not_given_back(f"claim {facts.path}", holding.driver))
     if holding is None or holding.phase is not Phase.RELEASING:
         return None
     if facts.state.cluster.own_writes.unseen(claim.metadata):

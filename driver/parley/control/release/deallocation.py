@@ -101,7 +101,7 @@ class Deallocator:
             self._wakeups.wake(("driver", holding.driver), _nodes_of(holding) if local else None)
         if holding.allocation.reserve is not None:
             self._wakeups.wake(ROOM, holding.nodes)
-        if holding.named or self._is_of_claim(holding):
+        if holding.named or holding.phase is Phase.ENDING or self._is_of_claim(holding):
             self._wakeups.wake(("claim", holding.namespace, holding.claim))
 
     def _is_of_claim(self, holding: Holding) -> bool:
@@ -191,6 +191,11 @@ class Deallocator:
         async with holding.lock:
             if not self._is_there(holding):
                 return False
+            if holding.phase is Phase.ENDING:
+                await self._deallocate(holding)
+                self._drop(holding)
+                self._released(holding)
+                return True
             begins = holding.phase is Phase.LEAVING and not holding.standalone
             if begins:
                 # An earlier leader did not get that far, or an attempt failed.
@@ -239,13 +244,17 @@ class Deallocator:
         self._released(holding)
 
     async def _end(self, holding: Holding, *, departed: bool) -> None:
-        """Clear it in the API, then deallocate, then drop it. If that fails the holding is as good as before."""
+        """Clear it in the API, then deallocate, then drop it. If clearing fails the holding is as it was."""
         with holding.entering(Phase.LEAVING):
             if holding.named or not departed or not self._vanishes(holding):
                 await self._records.clear_mirror(holding)
             if holding.standalone:
                 gone = await self._request_deallocation(holding, departed=departed)
             else:
+                if self._drivers[holding.driver].is_saturated:
+                    raise Saturated
+                if holding.named:
+                    await self._records.clear_claim(holding)
                 await self._deallocate(holding)
                 gone = True
         if gone:
@@ -286,12 +295,19 @@ class Deallocator:
             adopt_record(self._state, claim)
 
     async def _deallocate(self, holding: Holding) -> None:
+        """It is cleared in the API, and its driver gives it back. If the driver fails, it may have done so: nobody
+        may use it any more, and the driver is asked again after a pause."""
         driver = self._drivers[holding.driver]
         if driver.is_saturated:
             raise Saturated
-        if holding.named:
-            await self._records.clear_claim(holding)
-        await driver.deallocate(holding.uid)
+        try:
+            await driver.deallocate(holding.uid)
+        except BaseException:
+            if holding.phase is not Phase.ENDING:
+                holding.phase = Phase.ENDING
+                self._ledger.release(holding)
+                self.releases.look_again(holding)
+            raise
 
     async def _request_deallocation(self, holding: Holding, *, departed: bool) -> bool:
         """Ask the standalone driver to deallocate; whether nobody needs to wait until it did.
