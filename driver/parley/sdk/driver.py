@@ -457,7 +457,7 @@ class Driver(Generic[P, C]):
 
     async def deallocate(self, uid: str) -> None:
         """Release what the claim with that UID holds, or abort its allocation. Must be safe to repeat, and
-        for a claim that holds nothing. If it raises, the claim keeps what it holds, and the call is repeated
-        after a pause. A driver in the controller has 30 s, unless it is `asynchronous`; then the call is
-        cancelled, and repeated, too."""
+        for a claim that holds nothing. If it raises, nobody may use what the claim holds, and the call is
+        repeated after a pause until it returns. A driver in the controller has 30 s, unless it is
+        `asynchronous`; then the call is cancelled, and repeated, too."""
         raise NotImplementedError
