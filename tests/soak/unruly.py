@@ -1,7 +1,7 @@
 """A driver that breaks off, hangs, is cancelled, answers late or answers nonsense, where the plan says so.
 
-It holds what it should nevertheless: what it raises in `allocate` it raises with nothing held, and what it raises
-in `deallocate` it has not released, or has. A call that is cancelled because it takes too long may go on for a
+What it raises in `allocate` it raises with nothing held, or with everything, and what it raises in `deallocate` it
+has not released, or has. A call that is cancelled because it takes too long may go on for a
 moment, and then end as if nothing had happened.
 """
 
@@ -65,6 +65,7 @@ class UnrulyDriver(Driver[Any, Any]):
         found = dict(await super().allocate(request, node))
         if self._fails(OFTEN):
             await self._hang()
+        self._breaks("the answer was lost", OFTEN)
         if self._fails(OFTEN):
             del found[next(iter(found))]
         return found

@@ -446,7 +446,8 @@ class Driver(Generic[P, C]):
 
         Another pod may have been faster since `viable`, so check again, and hold what you allocate before the
         first await. Raise PermanentError if this node will never do. After any other exception Parley tries
-        other nodes, and this one again later. Users read the message.
+        other nodes, and this one again later. Users read the message. `deallocate` follows in either case, in
+        case that you were cut off and something is held after all.
 
         A driver in the controller has 30 s, unless it is `asynchronous`; otherwise the class's
         `allocationTimeoutSeconds` are the limit. Then, and when the pod is gone, the call is cancelled and

@@ -289,10 +289,16 @@ class EmbeddedDriver:
         self.revision += 1
         for claim in request.claims:
             await self._undos.finish(claim.uid)
-        with self._guard.uncancelled():
-            begun: Any = self.driver.allocate(request, node)
-            allocations = await begun if isinstance(begun, Awaitable) else {}
-        self.revision += 1
+        uids = [claim.uid for claim in request.claims]
+        try:
+            with self._guard.uncancelled():
+                begun: Any = self.driver.allocate(request, node)
+                allocations = await begun if isinstance(begun, Awaitable) else {}
+        except Exception:
+            await self.undo(uids)  # what it was cut off from may hold something
+            raise
+        finally:
+            self.revision += 1
         try:
             self._guard.check_async("allocate", begun)
             if self.may_reserve:
@@ -302,7 +308,7 @@ class EmbeddedDriver:
             allocations = as_recorded(request, allocations)
         except Exception as error:
             self._failed("allocate", error)
-            await self.undo([claim.uid for claim in request.claims])
+            await self.undo(uids)
             raise
         return allocations
 
