@@ -33,14 +33,15 @@ devices:
 - {glob: '/dev/ze[r]o', model: zero}
 """
 
-READY = {
-    "extender": [("rollout", "status", f"deployment/{CONTROLLER}")],
+WORKLOADS = {
+    "extender": [f"deployment/{CONTROLLER}", f"daemonset/{NODE_PLUGIN}"],
     "extender-service": [
-        ("rollout", "status", f"deployment/{SECOND_SCHEDULER}"),
-        ("wait", "--for=jsonpath={.status.readyReplicas}=1", f"deployment/{CONTROLLER}"),
+        f"deployment/{CONTROLLER}",
+        f"deployment/{SECOND_SCHEDULER}",
+        f"daemonset/{NODE_PLUGIN}",
     ],
 }
-"""By the folder below deploy/, what to wait for beside the node plugin; in the second only what leads is ready."""
+"""By the folder below deploy/, what is rolled out."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield started
 
 
-@pytest.fixture(scope="module", params=READY)
+@pytest.fixture(scope="module", params=WORKLOADS)
 def deployed(
     cluster: Cluster, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
@@ -61,8 +62,8 @@ def deployed(
         cluster.kubectl("apply", "--server-side", "-f", "-", stdin=wanted)
         if request.param == "extender-service":
             make_certificates(cluster, scratch)
-        for command in (*READY[request.param], ("rollout", "status", f"daemonset/{NODE_PLUGIN}")):
-            cluster.kubectl("-n", NAMESPACE, *command, "--timeout=180s")
+        for workload in WORKLOADS[request.param]:
+            cluster.kubectl("-n", NAMESPACE, "rollout", "status", workload, "--timeout=180s")
         yield cluster
     finally:
         said = logs(cluster)

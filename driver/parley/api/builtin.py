@@ -2,7 +2,8 @@
 
 For decoding only: never send one of these back, what is not listed here would be lost. Writes are patches.
 Opaque parameters and data stay bytes, a part of the answer that they came in: `parley.api.opaque` reads them.
-Source of the shapes: Kubernetes 1.37 API reference (core/v1, resource.k8s.io/v1, coordination.k8s.io/v1).
+Source of the shapes: Kubernetes 1.37 API reference (core/v1, resource.k8s.io/v1, coordination.k8s.io/v1 and
+others).
 """
 
 from typing import Any
@@ -373,6 +374,33 @@ class LeaseSpec(Struct, frozen=True):
 class Lease(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()
+
+
+class Service(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class EndpointConditions(Struct, frozen=True):
+    ready: bool | None = None
+
+
+class Endpoint(Struct, frozen=True):
+    addresses: list[str] = []
+    conditions: EndpointConditions = EndpointConditions()
+
+
+class EndpointPort(Struct, frozen=True):
+    name: str = ""
+    port: int | None = None
+
+
+class EndpointSlice(Struct, frozen=True):
+    """A `discovery.k8s.io/v1` EndpointSlice."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    address_type: str = ""
+    endpoints: list[Endpoint] = []
+    ports: list[EndpointPort] = []
 
 
 class Event(Struct, frozen=True):

@@ -169,6 +169,10 @@ VOLUME_CLAIMS = Resource(
 )
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True, builtin.ConfigMap)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, builtin.Event)
+SERVICES = Resource("", "v1", "services", "Service", True, builtin.Service)
+ENDPOINT_SLICES = Resource(
+    "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True, builtin.EndpointSlice
+)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, builtin.Lease)
 
 BUILTIN_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, builtin.BuiltinClaim)

@@ -88,6 +88,8 @@ def controller(
     extender_tls_cert: extender.Certificate = None,
     extender_tls_key: extender.PrivateKey = None,
     extender_client_ca: extender.ClientCa = None,
+    extender_service: extender.ServiceName = "",
+    pod_ip: extender.PodIp = "",
     candidates: Candidates = DEFAULT_CANDIDATES,
     web_address: web.OfController = "",
     web_host: web.Names = None,
@@ -114,6 +116,7 @@ def controller(
         namespace=namespace,
         reservation_schedulers=tuple(reservation_pods_for or ()),
         reservation_priority=reservation_priority,
+        endpoint=extender.endpoint(entry, extender_service, pod_ip),
     )
     made: list[Controller] = []
 

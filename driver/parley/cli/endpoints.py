@@ -1,5 +1,5 @@
-"""What a controller serves over HTTP: `/metrics`, `/healthz` (the process works), `/readyz` (it can take over, or
-leads and hears of all changes) and `/leads` (it has taken over)."""
+"""What a controller serves over HTTP: `/metrics`, `/healthz` (the process works) and `/readyz` (it can take
+over, or leads and hears of all changes)."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -23,9 +23,7 @@ def process_figures() -> CollectorRegistry:
     return registry
 
 
-def application(
-    unready: Unready, registry: CollectorRegistry, leads: Callable[[], bool] = lambda: False
-) -> web.Application:
+def application(unready: Unready, registry: CollectorRegistry) -> web.Application:
     """The routes. An event loop that is stuck answers none of them, which is what `/healthz` is for."""
 
     exposition = Exposition(registry, time.monotonic)
@@ -40,14 +38,10 @@ def application(
         why = unready()
         return web.Response(text=f"not ready: {why}", status=503) if why else web.Response(text="ok")
 
-    async def leading(_request: web.Request) -> web.Response:
-        return web.Response(text="ok") if leads() else web.Response(text="not leading", status=503)
-
     app = web.Application()
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
-    app.router.add_get("/leads", leading)
     return app
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from parley.scheduler.extender.certificates import Certificates
+from parley.scheduler.extender.endpoint import ServiceAddress
 from parley.scheduler.extender.server import Leading, serving
 
 PARLEY = "parley"
@@ -43,6 +44,18 @@ PrivateKey = Annotated[Path | None, typer.Option(help="PEM file.", show_default=
 ClientCa = Annotated[
     Path | None,
     typer.Option(help="PEM file: the CA for the client certificates of schedulers.", show_default=False),
+]
+ServiceName = Annotated[
+    str,
+    typer.Option(
+        "--extender-service",
+        help="A Service of the controller's namespace, without a selector, by which schedulers reach the "
+        "controller that leads: it keeps its --pod-ip in the Service's EndpointSlice.",
+        show_default=False,
+    ),
+]
+PodIp = Annotated[
+    str, typer.Option("--pod-ip", help="This pod's address, for --extender-service.", show_default=False)
 ]
 
 
@@ -91,6 +104,21 @@ def entry(
             "pods: use 127.0.0.1, or give --extender-tls-cert, --extender-tls-key and --extender-client-ca"
         )
     return ExtenderEntry(host, int(port), certificates)
+
+
+def endpoint(entry: ExtenderEntry | None, service: str, pod_ip: str) -> ServiceAddress | None:
+    """Where schedulers reach this process by that Service; None without one. Raises typer.BadParameter."""
+    if not service and not pod_ip:
+        return None
+    if entry is None or not service or not pod_ip:
+        raise typer.BadParameter(
+            "--extender-service needs --extender-address and --pod-ip: give all three, or none"
+        )
+    try:
+        ip_address(pod_ip)
+    except ValueError:
+        raise typer.BadParameter(f"--pod-ip {pod_ip!r} is not an IP address: give that of this pod") from None
+    return ServiceAddress(service, pod_ip, entry.port)
 
 
 def _usable(certificates: Certificates) -> None:

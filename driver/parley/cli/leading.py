@@ -86,9 +86,7 @@ FollowLease = Annotated[
 ]
 MetricsPort = Annotated[
     int | None,
-    typer.Option(
-        min=1, max=65535, help="Serve /metrics, /healthz, /readyz and /leads at this port.", show_default=False
-    ),
+    typer.Option(min=1, max=65535, help="Serve /metrics, /healthz and /readyz at this port.", show_default=False),
 ]
 Format = Annotated[LogFormat, typer.Option(help="Format of the log on stderr.")]
 Level = Annotated[LogLevel, typer.Option(help="The lowest level that is logged.")]
@@ -221,13 +219,10 @@ async def serve(
         finally:
             await leased.close()
 
-    def leads() -> bool:
-        return bool(leading) and all(leader.ready.is_set() for leader in leading) and elector.held()
-
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(loop_lag.watched(metrics.loop_was_late))
         if options.metrics_port is not None:
-            routes = application(lambda: unready(leading), metrics.registry, leads)
+            routes = application(lambda: unready(leading), metrics.registry)
             await stack.enter_async_context(served(routes, options.metrics_port))
         for context in beside:
             await stack.enter_async_context(context())

@@ -72,12 +72,6 @@ def trouble(pod: Body) -> str:
     """Why the pod is not ready, in the words of Kubernetes; "" if it is."""
     if ready(pod):
         return ""
-    message = _condition(pod, "Ready").get("message") or "is not ready yet"
-    return stopped(pod) or f"pod {pod['metadata']['name']}: {message}"
-
-
-def stopped(pod: Body) -> str:
-    """Why a container of the pod does not run; "" if all do, whether the pod is ready or not."""
     name = pod["metadata"]["name"]
     for state in _states(pod):
         waiting = state.get("waiting") or state.get("terminated") or {}
@@ -87,13 +81,7 @@ def stopped(pod: Body) -> str:
     scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         return f"pod {name}: {scheduled.get('reason')}: {scheduled.get('message', '')}"
-    return ""
-
-
-def is_ready_at(workload: Body, path: str) -> bool:
-    """Whether that path decides if a container is ready."""
-    probes = [(one.get("readinessProbe") or {}).get("httpGet") or {} for one in containers(workload)]
-    return any(probe.get("path") == path for probe in probes)
+    return f"pod {name}: {_condition(pod, 'Ready').get('message') or 'is not ready yet'}"
 
 
 def _states(pod: Body) -> Iterator[dict[str, Any]]:

@@ -26,6 +26,7 @@ from parley.kube.client import Client
 from parley.kube.clock import Clock, utc
 from parley.kube.informer import Informer
 from parley.kube.queue import run_workers
+from parley.scheduler.extender.endpoint import LeaderEndpoint
 from parley.scheduler.settings import DEFAULTS, ControllerSettings
 from parley.scheduler.wiring import base, parts
 from parley.sdk import Driver, PodReference
@@ -135,6 +136,8 @@ class Controller:
         tasks.create_task(run_workers(queues.classes, parts_.classes.sync, 1))
         tasks.create_task(run_workers(queues.reservations, parts_.reservation_pods.sync, settings.claim_workers))
         tasks.create_task(parts_.classes.run())
+        if settings.endpoint is not None:
+            tasks.create_task(LeaderEndpoint(self._client, settings.namespace, settings.endpoint).run())
         publish = self._parts.publisher.publish
         tasks.create_task(run_workers(queues.publications, publish, settings.publish_workers))
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from parley.control.reservation_pods import ReservationPodSettings
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
+from parley.scheduler.extender.endpoint import ServiceAddress
 from parley.scheduler.reporting import PodSchedulings
 
 
@@ -17,6 +18,7 @@ class ControllerSettings:
     `pod_schedulings`: whether there is a PodScheduling for every pod, or only for those that had to wait.
     `namespace` is where standalone drivers have their Leases, and where reservation pods are made: they keep out
     pods of `reservation_schedulers`, and have the PriorityClass `reservation_priority`, or the cluster's default.
+    `endpoint` is where schedulers reach this process by a Service of `namespace`; None if they reach it otherwise.
     """
 
     candidates: int = DEFAULT_CANDIDATES
@@ -30,6 +32,7 @@ class ControllerSettings:
     namespace: str = "parley-system"
     reservation_schedulers: tuple[str, ...] = ()
     reservation_priority: str = ""
+    endpoint: ServiceAddress | None = None
 
     @property
     def reservation_pods(self) -> ReservationPodSettings:

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from parley.cli.main import app
 from parley.scheduler.extender.binding import BIND_SECONDS
+from parley.scheduler.extender.endpoint import PORT_NAME
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 VARIANTS = ("extender", "extender-service")
@@ -41,7 +42,7 @@ def controller(variant: str) -> dict[str, Any]:
 def arguments(variant: str) -> dict[str, str]:
     """The options that the controller gets for the extender."""
     given = (argument.removeprefix("--").partition("=") for argument in controller(variant)["args"])
-    options = ("extender-", "scheduler-name", "follow-lease")
+    options = ("extender-", "pod-ip", "scheduler-name", "follow-lease")
     return {name: value for name, _, value in given if name.startswith(options)}
 
 
@@ -57,7 +58,7 @@ def seconds(duration: str) -> float:
 def test_the_controller_takes_its_options(variant: str) -> None:
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    given = [f"--{name}={value}" for name, value in arguments(variant).items()]
+    given = [f"--{name}={value.replace('$(POD_IP)', '10.0.0.1')}" for name, value in arguments(variant).items()]
 
     command = group.get_command(typer.Context(group), "controller")
     assert command is not None
@@ -139,19 +140,19 @@ def test_elsewhere_the_scheduler_calls_the_service_over_tls_with_a_certificate_o
         assert entry["enableHTTPS"] is True
         assert set(entry["tlsConfig"]) == {"caFile", "certFile", "keyFile"}
         assert entry["urlPrefix"] == f"https://{service['metadata']['name']}.parley-system.svc:{port['port']}"
-    assert port["targetPort"] == listening["name"]
+    assert port["port"] == listening["containerPort"]
     assert given["extender-address"].endswith(f":{listening['containerPort']}")
     assert {"extender-tls-cert", "extender-tls-key", "extender-client-ca"} <= given.keys()
 
 
-def test_only_the_leader_is_ready_behind_the_service_and_nobody_waits_for_the_others() -> None:
-    deployment, budget = yaml.safe_load_all((DEPLOY / "extender-service" / "controller.yaml").read_text())
-    if deployment["kind"] != "Deployment":
-        deployment, budget = budget, deployment
+def test_the_service_leads_where_the_leader_says() -> None:
+    given = arguments("extender-service")
+    documents = list(yaml.safe_load_all((DEPLOY / "extender-service" / "deployment.yaml").read_text()))
+    (service,) = (document for document in documents if document["kind"] == "Service")
 
-    assert controller("extender-service")["readinessProbe"]["httpGet"] == {"path": "/leads", "port": "http"}
-    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": "100%"}
-    assert budget["spec"]["maxUnavailable"] == "100%"
+    assert "selector" not in service["spec"]
+    assert [port["name"] for port in service["spec"]["ports"]] == [PORT_NAME]
+    assert (given["extender-service"], given["pod-ip"]) == (service["metadata"]["name"], "$(POD_IP)")
 
 
 def test_on_loopback_the_controller_follows_the_schedulers_lease() -> None:

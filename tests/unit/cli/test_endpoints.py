@@ -34,13 +34,6 @@ async def test_a_ready_controller() -> None:
         assert await answer(port, "/readyz") == (200, "ok")
 
 
-async def test_who_is_ready_to_take_over_does_not_lead_yet() -> None:
-    async with served(application(str, CollectorRegistry()), 0, "127.0.0.1") as port:
-        assert await answer(port, "/leads") == (503, "not leading")
-    async with served(application(str, CollectorRegistry(), lambda: True), 0, "127.0.0.1") as port:
-        assert await answer(port, "/leads") == (200, "ok")
-
-
 async def test_figures_of_the_process_and_of_its_work_are_served_together() -> None:
     metrics = Metrics(process_figures())
     metrics.leader.of(lambda: {("parley-controller",): False})

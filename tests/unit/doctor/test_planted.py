@@ -670,23 +670,6 @@ async def test_policies_name_the_namespace_that_parley_is_in(cluster: Sick) -> N
     assert await found(SYSTEM) == [f"ValidatingAdmissionPolicy {name}"]
 
 
-async def test_where_only_the_leader_is_ready_the_others_are_well_as_long_as_they_run(cluster: Sick) -> None:
-    """As with `secondScheduler.mode: Service` of the chart."""
-    probe = {"readinessProbe": {"httpGet": {"path": "/leads", "port": "http"}}}
-    container = {"name": "controller", "command": ["parley", "controller"], **probe}
-    at = ("spec", "template", "spec", "containers")
-    await changed(kinds.DEPLOYMENTS, "parley-controller", *at, to=[container])(cluster)
-    await changed(kinds.DEPLOYMENTS, "parley-controller", "status", "readyReplicas", to=1)(cluster)
-    await changed(PODS, "parley-controller-b", "status", "conditions", 0, "status", to="False")(cluster)
-
-    assert await cluster.found("controller") == []
-
-    await waiting("parley-controller-b", "CrashLoopBackOff", "back-off 40s")(cluster)
-
-    (found,) = await cluster.found("controller")
-    assert found.text == "1 of 2 pods are ready: pod parley-controller-b: CrashLoopBackOff: back-off 40s"
-
-
 async def test_a_release_candidate_is_the_version_that_the_chart_names_in_its_own_way(cluster: Sick) -> None:
     label = {"app.kubernetes.io/version": "0.2.0-rc.1"}
     await changed(kinds.DEPLOYMENTS, "parley-controller", "metadata", "labels", to=label)(cluster)

@@ -10,10 +10,7 @@ from parley.doctor.facts import RAW_PODS, Facts, NotReadable
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DEPLOYMENTS, Body
 from parley.doctor.leases import fresh, renewed
-from parley.doctor.workloads import has_option, is_ready_at, pods_of, runs, stopped, trouble
-
-_WHILE_LEADING = "/leads"
-"""Where the second scheduler is a Deployment of its own, pods that don't lead are not ready (docs/extender.md)."""
+from parley.doctor.workloads import has_option, pods_of, runs, trouble
 
 _VERSION_LABEL = "app.kubernetes.io/version"
 
@@ -42,12 +39,9 @@ def _deployment(facts: Facts, deployment: Body, pods: Sequence[Body]) -> Iterato
         yield error("is scaled to 0: no claims are negotiated", scale, about)
         return
     own, unknown = pods_of(deployment, pods), "the conditions of the pods do not say why"
-    leads = ready >= 1 and is_ready_at(deployment, _WHILE_LEADING)
-    why = next(filter(None, map(stopped if leads else trouble, own)), "" if leads else unknown)
+    why = next(filter(None, map(trouble, own)), unknown)
     if ready >= wanted:
         yield ok(f"{ready} of {wanted} pods are ready", about)
-    elif not why:
-        yield ok(f"{ready} of {wanted} pods are ready, as only the one that leads is", about)
     else:
         text, remedy = f"{ready} of {wanted} pods are ready: {why}", _see(facts.namespace, deployment)
         yield warning(text, remedy, about) if ready else error(text, remedy, about)
