@@ -55,7 +55,8 @@ def test_the_api_server_takes_it(cluster: Cluster, variant: str) -> None:
 def test_the_lease_keeps_its_name_whatever_the_configurations_name_becomes(cluster: Cluster, variant: str) -> None:
     roles = [document for document in built(cluster, variant) if document["kind"] == "Role"]
 
-    names = {name for role in roles for rule in role["rules"] for name in rule.get("resourceNames", ())}
+    rules = [rule for role in roles for rule in role["rules"] if rule["resources"] == ["leases"]]
+    names = {name for rule in rules for name in rule.get("resourceNames", ())}
     assert names == {SCHEDULER, CONTROLLER}
 
 
@@ -96,12 +97,16 @@ ALLOWED = [
     (CONTROLLER, "patch", "pods", "", "default"),
     (CONTROLLER, "watch", "deviceclasses.resource.k8s.io", "", ""),
     (CONTROLLER, "watch", "leases.coordination.k8s.io", SCHEDULER, SYSTEM),
+    (CONTROLLER, "patch", "endpointslices.discovery.k8s.io", "parley-extender-leader", SYSTEM),
     (SCHEDULER, "watch", "pods", "", ""),
     (SCHEDULER, "patch", "pods/status", "", "default"),
     (SCHEDULER, "patch", "persistentvolumeclaims", "", "default"),
     (SCHEDULER, "update", "leases.coordination.k8s.io", SCHEDULER, SYSTEM),
 ]
 DENIED = [
+    (CONTROLLER, "patch", "endpointslices.discovery.k8s.io", "kubernetes", SYSTEM),
+    (CONTROLLER, "create", "endpointslices.discovery.k8s.io", "", "default"),
+    (CONTROLLER, "patch", "services", "parley-extender", SYSTEM),
     (CONTROLLER, "delete", "pods", "", "default"),
     (CONTROLLER, "create", "pods", "", "default"),
     (CONTROLLER, "create", "deviceclasses.resource.k8s.io", "", ""),
