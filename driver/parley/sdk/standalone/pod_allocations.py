@@ -54,6 +54,7 @@ class PodAllocations:
         self._queue = queue
         self._failures: dict[Key, _Failure] = {}
         self._allocating: dict[Key, tuple[Operation, str]] = {}
+        """The latest operation for each PodScheduling, with its UID. It may pause after a failure, or be over."""
 
     def restore(self) -> None:
         """At start: what failed by the entries is not tried again."""
@@ -71,6 +72,7 @@ class PodAllocations:
             operation, uid = self._allocating[key]
             if new is None or new.metadata.uid != uid or not self._wanted(operation, new):
                 operation.stop.set()
+                del self._allocating[key]
 
     def _wanted(self, operation: Operation, scheduling: PodScheduling) -> bool:
         asked = self._informers.claim_keys(scheduling)
@@ -117,9 +119,6 @@ class PodAllocations:
             scheduling = self._informers.scheduling(key)
             if scheduling is not None and not operation.stop.is_set():
                 self._fail(key, scheduling, failure)
-        finally:
-            if self._allocating.get(key, (None,))[0] is operation:
-                del self._allocating[key]
 
     async def _still_selected(self, key: Key, operation: Operation) -> bool:
         """Watches of claims and PodSchedulings are not in step: that a claim was deallocated may be known before

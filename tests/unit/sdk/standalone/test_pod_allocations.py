@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.sdk.standalone.world import (
     DRIVER,
     Array,
@@ -16,7 +17,8 @@ from tests.unit.sdk.standalone.world import (
 )
 
 from parley.api.names import driver_finalizer
-from parley.api.resources import CLASSES
+from parley.api.resources import CLAIMS, CLASSES
+from parley.kube.client import ServerError
 from parley.sdk import PermanentError
 
 Play = Callable[[Callable[[World], Any]], None]
@@ -167,6 +169,32 @@ def test_what_is_not_wanted_any_more_is_aborted(play: Play, array: Array, how: s
         assert (await world.claim("two")).metadata.finalizers == (
             (driver_finalizer(DRIVER),) if how in ("reselect", "delete") else ()
         )
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("how", ["reselect", "end"])
+def test_the_pause_after_a_failed_write_ends_when_the_selection_does(play: Play, array: Array, how: str) -> None:
+    async def scenario(world: World) -> None:
+        down = True
+
+        def fail(call: NumberedCall) -> None:
+            if down and call.writes and call.resource == CLAIMS:
+                raise ServerError(503, "ServiceUnavailable", "no leader")
+
+        await prepare(world, "disk")
+        world.start(ArrayDriver(array), FaultClient(world.server.client(), before=fail))
+        await world.ask("pod", "disk", nodes=["a", "b"], selected="a")
+        await asyncio.sleep(150)
+        down = False
+        if how == "reselect":
+            await world.select("pod", "b")
+        else:
+            await world.end("pod")
+            await world.ask("next", "disk", nodes=["a", "b"], selected="b")
+        await asyncio.sleep(array.seconds + 1)
+
+        assert await world.node_of("disk") == "b"
 
     play(scenario)
 
