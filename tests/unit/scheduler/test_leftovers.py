@@ -144,6 +144,21 @@ def test_a_node_that_was_deleted_has_a_day_to_come_back(play: Play) -> None:
     play(scenario)
 
 
+def test_so_has_one_that_was_out_of_service_before_it_was_deleted(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        _, first = await begin(world)
+        await lose(world, first)
+        await world.client.delete(CLAIMS, "disk", "default")
+        await asyncio.sleep(2 * FORGOTTEN)
+        await delete(world, first)
+        await asyncio.sleep(FORGOTTEN / 2)
+        assert len(await releases(world)) == 1
+        await asyncio.sleep(FORGOTTEN)
+        assert await releases(world) == []
+
+    play(scenario)
+
+
 def test_one_that_is_back_within_the_day_removes_it_whenever_its_plugin_comes_to_that(play: Play) -> None:
     async def scenario(world: World) -> None:
         removals, first = await begin(world)

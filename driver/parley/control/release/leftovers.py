@@ -8,6 +8,7 @@ removes the data, whenever it comes to that, by the handle in the ClaimRelease: 
 The ClaimRelease of a node that does not exist goes after a day: a node that was deleted mostly never comes back.
 """
 
+from datetime import datetime
 from typing import Final
 
 import structlog
@@ -38,6 +39,15 @@ class LostNodesData:
         self._ledger = ledger
         self._queue = queue
         self._clock = clock
+        self._lost: dict[str, datetime] = {}
+        """When nodes that have such data were last seen to be lost, by name."""
+
+    def node_lost(self, node: str) -> None:
+        """The node is out of service, or gone altogether: then its time begins."""
+        for release in of_lost_nodes(self._cluster.releases()):
+            if release.spec.node_name == node:
+                self._lost[node] = self._clock()
+                self._queue.add(release.spec.holding_uid)
 
     async def record(self, holding: Holding, node: str) -> None:
         """The holding is about to end, and the node is lost. Safe to repeat."""
@@ -69,8 +79,10 @@ class LostNodesData:
             await set_allocation_cleared(self._client, release)
 
     def _seconds_left(self, release: ClaimRelease) -> float:
-        made = moment(release.metadata.creation_timestamp) or self._clock()
-        return FORGOTTEN - (self._clock() - made).total_seconds()
+        now = self._clock()
+        made = moment(release.metadata.creation_timestamp) or now
+        since = max(made, self._lost.get(release.spec.node_name, made))
+        return FORGOTTEN - (now - since).total_seconds()
 
     async def _forget(self, release: ClaimRelease) -> None:
         log.info("the node never came back", release=release.metadata.name, node=release.spec.node_name)

@@ -223,6 +223,7 @@ class Releases:
 
     def node_lost(self, node: str) -> None:
         """Nothing is prepared on the node any more: what waits for it need not."""
+        self._leftovers.node_lost(node)
         for holding in self._ledger:
             if node in holding.owing_nodes:
                 self._queue.add(holding.uid)
