@@ -17,7 +17,6 @@ from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.ledger import Phase
 from parley.control.objects.mirror import is_mirror, is_template_mirror, owner_pod
 from parley.control.objects.pod import arrival
-from parley.control.release.receipts import of_lost_nodes
 from parley.control.restoring import count_unbound, restore
 from parley.control.takeover import persist, shut_out_former_leaders
 from parley.control.telemetry.measured import MeasuredDriver
@@ -174,7 +173,7 @@ class Controller:
                 self._base.queues.claims.add((holding.namespace, holding.claim))
             if holding.phase is not Phase.HELD or holding.owed:
                 self._base.queues.releases.add(holding.uid)
-        for release in of_lost_nodes(self.cluster.releases()):
+        for release in self.cluster.releases():
             self._base.queues.releases.add(release.spec.holding_uid)
         for pod in sorted(self.cluster.pods(), key=arrival):
             self._parts.changes.enqueue(pod)

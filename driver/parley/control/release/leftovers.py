@@ -44,10 +44,8 @@ class LostNodesData:
 
     def node_lost(self, node: str) -> None:
         """The node is out of service, or gone altogether: then its time begins."""
-        for release in of_lost_nodes(self._cluster.releases()):
-            if release.spec.node_name == node:
-                self._lost[node] = self._clock()
-                self._queue.add(release.spec.holding_uid)
+        if any(release.spec.node_name == node for release in of_lost_nodes(self._cluster.releases())):
+            self._lost[node] = self._clock()
 
     async def record(self, holding: Holding, node: str) -> None:
         """The holding is about to end, and the node is lost. Safe to repeat."""

@@ -177,8 +177,12 @@ class Releases:
             return None
 
     async def follow_lost_nodes(self, uid: str) -> None:
-        """See what is to be done about data on lost nodes, by that UID."""
+        """See what is to be done about lost nodes, by that UID: about their data, and about what they owe for a
+        driver that runs here no more, of which nothing is in memory."""
         await self._leftovers.follow(uid)
+        for release in owed(self._cluster.releases_of(uid)):
+            if release.spec.driver_name not in self._drivers and self._lost(release.spec.node_name):
+                await self._waive(release)
 
     def ended(self, uid: str) -> None:
         """The holding is gone: what it left on lost nodes may be removed."""
@@ -224,6 +228,9 @@ class Releases:
     def node_lost(self, node: str) -> None:
         """Nothing is prepared on the node any more: what waits for it need not."""
         self._leftovers.node_lost(node)
+        for release in self._cluster.releases():
+            if release.spec.node_name == node:
+                self._queue.add(release.spec.holding_uid)
         for holding in self._ledger:
             if node in holding.owing_nodes:
                 self._queue.add(holding.uid)

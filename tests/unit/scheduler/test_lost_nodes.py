@@ -1,0 +1,62 @@
+"""ClaimReleases of nodes that are lost when nothing in memory belongs to them: nobody will ever answer them."""
+
+import pytest
+from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.killed import Play
+
+from parley.api.models import ClaimRelease
+from parley.api.names import OUT_OF_SERVICE_TAINT
+from parley.api.resources import CLAIM_RELEASES, NODES
+from parley.drivers.device import DeviceDriver
+from parley.drivers.tokens import TokensDriver
+
+
+async def released_by_force(world: World, claims: tuple[str, ...]) -> None:
+    """A pod on node a was deleted by force while its kubelet did nothing."""
+    world.start_parley()
+    await world.add_node("a", devices=1)
+    await world.add_class()
+    await world.add_template()
+    for claim in claims:
+        await world.add_claim(claim)
+    await world.add_pod("old", *([] if claims else ["one"]), claims=claims)
+    await world.settle()
+    world.kubelets.stop("a")
+    await world.force_delete("old")
+    await world.settle()
+
+
+async def records(world: World) -> list[ClaimRelease]:
+    return list((await world.client.list(CLAIM_RELEASES)).items)
+
+
+async def lose(world: World, how: str) -> None:
+    """Node a is gone, or out of service."""
+    if how == "gone":
+        await world.client.delete(NODES, "a")
+    else:
+        await world.taint("a", OUT_OF_SERVICE_TAINT, "NoExecute")
+
+
+@pytest.mark.parametrize("how", ["gone", "out of service"])
+@pytest.mark.parametrize("claims", [(), ("disk",)], ids=["generated", "named"])
+@pytest.mark.parametrize("led", [True, False], ids=["while it leads", "while nobody leads"])
+def test_the_record_of_a_driver_that_left_the_controller_goes_with_its_node(
+    play: Play, how: str, claims: tuple[str, ...], *, led: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        await released_by_force(world, claims)
+        await world.crash()
+        if led:
+            world.start_parley(drivers=[TokensDriver()])
+            await world.settle()
+        (record,) = await records(world)
+        assert record.spec.driver_name == DeviceDriver.name
+        await lose(world, how)
+        if not led:
+            world.start_parley(drivers=[TokensDriver()])
+        await world.settle()
+
+        assert await records(world) == []
+
+    play(scenario)
