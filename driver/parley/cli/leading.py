@@ -1,7 +1,7 @@
 """What processes that lead by a lease have in common: options, election, metrics, a clean end on SIGTERM.
 
 Everything that leads is recreated when the lease is acquired. A process that lost the lease ends with an error,
-and whoever started it starts it again.
+and whoever started it starts it again. It ends before others may lead, even if a driver ignores its cancellation.
 """
 
 import asyncio
@@ -9,9 +9,11 @@ import gc
 import os
 import signal
 import socket
+import sys
+import threading
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -40,6 +42,10 @@ log = structlog.get_logger(__name__)
 
 LONG_OUTAGE = 60.0
 """Seconds without news of a kind after which a leader is not ready."""
+
+_LOOKS = 4
+"""So many times in a row the lease has to be gone, within the time that a write may take: a process that was
+stopped may need a moment to notice."""
 
 _COLLECT_AFTER = (10_000, 10, 10)
 """New objects, and rounds of the younger generation, before garbage is looked for."""
@@ -187,9 +193,19 @@ async def _run(client: HttpClient, options: Options, make: Make, beside: Sequenc
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     try:
         async with client:
-            await serve(client, options, client.fenced, make, beside)
+            await serve(client, options, client.fenced, make, beside, _end_by_force)
     except asyncio.CancelledError:
         log.info("stopped", identity=options.identity)
+
+
+def _end_by_force() -> None:
+    """Whatever still runs."""
+    log.error(
+        "ended by force: the work went on without a lease although it was cancelled",
+        remedy="let no driver catch asyncio.CancelledError, or block the event loop",
+    )
+    sys.stderr.flush()
+    os._exit(Exit.FAILED)
 
 
 async def serve(
@@ -198,10 +214,12 @@ async def serve(
     fenced: Callable[[Callable[[], bool]], Client],
     make: Make,
     beside: Sequence[Beside] = (),
+    overdue: Callable[[], None] = lambda: None,
 ) -> None:
     """Lead whenever the lease allows it, until cancelled. Raises LeaseLost when another may lead.
 
     `fenced` makes the client of the leader: it asks before the bytes of a write leave. `beside` is entered first.
+    `overdue` is called, in a thread of its own, if the leader's work has not ended and others are about to lead.
     """
     times = LeaseTimes.lasting(options.lease_duration)
     elector = LeaseElector(
@@ -215,7 +233,8 @@ async def serve(
         leased = LeasedClient(fenced(elector.held), elector)
         try:
             leading.append(make(MeasuredClient(leased, metrics), metrics))
-            await leading[0].run()
+            with _overseen(elector, overdue):
+                await leading[0].run()
         finally:
             await leased.close()
 
@@ -232,3 +251,23 @@ async def serve(
             await followed.run(elector, lead)
         else:
             await elector.run(lead)
+
+
+@contextmanager
+def _overseen(elector: LeaseElector, overdue: Callable[[], None]) -> Iterator[None]:
+    """The block needs the lease. Another thread looks whether it ends without, since it may not give way."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        gone = 0
+        while not ended.wait(elector.times.write_seconds / _LOOKS):
+            gone = 0 if elector.held() else gone + 1
+            if gone == _LOOKS:
+                overdue()
+                return
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()

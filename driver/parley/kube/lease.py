@@ -252,9 +252,10 @@ class LeaseElector:
 
     def _remaining(self) -> float:
         """Seconds for which the lease may still be relied on without renewal; 0 and less when not."""
-        if self._renewed_at is None:
+        renewed_at = self._renewed_at  # read once: other threads ask, too
+        if renewed_at is None:
             return 0
-        return self._renewed_at + self.times.renew_deadline - self._clock.monotonic()
+        return renewed_at + self.times.renew_deadline - self._clock.monotonic()
 
     def _wait_for(self, holder: str) -> float:
         """How long the holder has without renewal, by the longer of its and our settings; if it has ended, how

@@ -6,9 +6,11 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -22,6 +24,7 @@ from parley.cli.main import app
 from parley.control.telemetry.metrics import Metrics
 from parley.drivers import built_in
 from parley.kube.client import Client
+from parley.kube.informer import Informer
 from parley.kube.lease import LeaseLost
 from parley.kube.memory import MemoryServer
 from parley.scheduler.controller import Controller
@@ -113,6 +116,54 @@ def test_with_a_lease_to_follow_it_leads_when_that_is_held_on_this_host() -> Non
             await following
 
     run(story())
+
+
+class Stubborn:
+    """Work that goes on when it is cancelled, as with a driver that catches everything; `ends` ends it."""
+
+    caches: tuple[Informer[Any], ...] = ()
+
+    def __init__(self) -> None:
+        self.ready = asyncio.Event()
+        self.ends = asyncio.Event()
+
+    async def run(self) -> None:
+        self.ready.set()
+        while not self.ends.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.ends.wait()
+
+
+@pytest.mark.parametrize("how", ["stopped", "lease lost"])
+async def test_work_that_ignores_its_cancellation_is_ended_by_force_before_others_may_lead(how: str) -> None:
+    client, work, forced = MemoryServer().client(), Stubborn(), threading.Event()
+    serving = asyncio.create_task(
+        serve(client, Options("a", lease_duration=2), lambda _: client, lambda *_: work, overdue=forced.set)
+    )
+    await work.ready.wait()
+    if how == "stopped":
+        serving.cancel()
+    else:
+        taken = {"spec": {"holderIdentity": "b", "leaseDurationSeconds": 15}}
+        await client.patch(LEASES, LEASE, taken, NAMESPACE)
+    assert await asyncio.to_thread(forced.wait, 2.0)
+
+    work.ends.set()
+    with pytest.raises(asyncio.CancelledError if how == "stopped" else LeaseLost):
+        await serving
+
+
+async def test_work_that_ends_is_not_ended_by_force() -> None:
+    client, work, forced = MemoryServer().client(), Stubborn(), threading.Event()
+    serving = asyncio.create_task(
+        serve(client, Options("a", lease_duration=1), lambda _: client, lambda *_: work, overdue=forced.set)
+    )
+    await work.ready.wait()
+    serving.cancel()
+    work.ends.set()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert not await asyncio.to_thread(forced.wait, 1.0)
 
 
 def test_identities_are_never_used_twice() -> None:
