@@ -176,13 +176,14 @@ class Client:
         *,
         subresource: str = "",
         field_manager: str = "",
+        dry_run: bool = False,
     ) -> T:
         """Change the object by a merge patch. A `metadata.resourceVersion` in it is a precondition (Conflict).
 
         A `metadata.uid` that differs is refused as Invalid ("field is immutable"); in the status of a custom
-        resource it is ignored.
+        resource it is ignored. With `dry_run` nothing is stored: returns what would be.
         """
-        query = _given(fieldManager=field_manager)
+        query = _given(fieldManager=field_manager, dryRun="All" if dry_run else "")
         call = Call("patch", resource, namespace, name, subresource, query, body, MERGE_PATCH)
         return await self._object(resource, call)
 

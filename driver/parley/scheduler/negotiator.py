@@ -164,7 +164,7 @@ class Negotiator:
         if pod.spec.node_name or len(pending) < len(claims) or any(claim.claim is not None for claim in claims):
             return False
         classes = [claim.class_ for claim in pending if claim.class_ is not None]
-        if any(class_.node_part == "None" for class_ in classes):
+        if not self._placement.can_offer or any(class_.node_part == "None" for class_ in classes):
             return False
         return attempt.exact or any(class_.placement == "Exact" for class_ in classes)
 
@@ -215,8 +215,7 @@ class Negotiator:
             fresh = viable
         if exact:
             untried = [node for node in fresh if node not in attempt.left] or fresh
-            await self._placement.offer(key, pod, claims, demand, untried[:MAX_CANDIDATES])
-            return None
+            return await self._placement.offer(key, pod, claims, demand, untried[:MAX_CANDIDATES])
         standalone = self._sessions.scores(pod, attempt.outcome, demand) if demand.standalone else {}
         if isinstance(search.nodes, PreemptibleNodes):
             selected = next((node for node in fresh or viable if node not in attempt.left), viable[0])

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from parley.api import reasons
-from parley.api.builtin import Pod
-from parley.api.resources import PODS
+from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
@@ -13,7 +15,7 @@ from parley.control.decision.demand import Demand
 from parley.control.decision.kept import kept_nodes
 from parley.control.ledger import Holding
 from parley.control.live import live_pod
-from parley.control.objects.mirror import is_offer
+from parley.control.objects.mirror import is_offer, offer_body
 from parley.control.objects.pod import done, priority, reference
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator, Departure
@@ -26,6 +28,8 @@ from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import AT_ONCE, Result
 from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk import PermanentError
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,9 @@ class Placement:
         self._deallocator = deallocator
         self._pods = pods
         self._sessions = sessions
+        self.can_offer = True
+        """Whether the API server is not known to drop what makes an allocation an offer."""
+        self._offered_before = False
 
     async def allocate(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, node: str, *, offered: bool
@@ -165,20 +172,44 @@ class Placement:
 
     async def offer(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, nodes: Sequence[str]
-    ) -> None:
-        """Let the scheduler choose among the nodes."""
+    ) -> Result:
+        """Let the scheduler choose among the nodes. Returns what is next."""
         attempt = self._pods.attempt(pod)
+        if not self._offered_before and not await self._would_offer(claims[0], demand, nodes):
+            return self._offers_no_more()
         written = await self._records.offer(claims, demand.drivers, nodes)
-        if not all(m.status.allocation is not None and is_offer(m.status.allocation) for m in written):
+        if not all(map(_is_offered, written)):
             for mirror in written:
                 await self._records.clear(mirror)
-            raise RuntimeError(
-                "the API server dropped bindingConditions from an allocation: "
-                "enable the feature gate DRADeviceBindingConditions (on by default since Kubernetes 1.36)"
-            )
+            return self._offers_no_more()
+        self._offered_before = True
         attempt.offer(nodes)
         self._pods.reporter.chooses(pod, attempt)
         self._pods.leave_line(key)
+        return None
+
+    async def _would_offer(self, claim: PodClaim, demand: Demand, nodes: Sequence[str]) -> bool:
+        """Whether the API server would keep what makes an allocation an offer. Without it a scheduler would bind
+        the pod at once, with nothing allocated."""
+        assert claim.mirror is not None
+        meta, driver = claim.mirror.metadata, demand.drivers[claim.entry]
+        at = meta.creation_timestamp or ""  # whenever: nothing is stored
+        body = {"status": {"allocation": offer_body(claim.mirror, driver, nodes, at)}}
+        try:
+            shown = await self._client.patch(
+                BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status", dry_run=True
+            )
+        except BadRequest:
+            return True  # a webhook may not take part in a dry run: it is seen from the write itself
+        return _is_offered(shown)
+
+    def _offers_no_more(self) -> Requeue:
+        log.warning(
+            "the API server drops bindingConditions: nothing is offered to schedulers, whatever `placement` says",
+            remedy="enable its feature gate DRADeviceBindingConditions (on by default), and restart Parley",
+        )
+        self.can_offer = False
+        return AT_ONCE
 
     async def follow_offer(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         """See whether the scheduler chose one of the nodes offered, and allocate there."""
@@ -242,3 +273,7 @@ def chosen_node(pod: Pod, offered: Sequence[PodClaim]) -> str:
 def nothing_allocated(node: str) -> str:
     """The message for the scheduler that chose the node; the driver's own is in an event of the pod."""
     return f"nothing could be allocated on node {node}, see the pod's events"
+
+
+def _is_offered(mirror: BuiltinClaim) -> bool:
+    return mirror.status.allocation is not None and is_offer(mirror.status.allocation)

@@ -48,6 +48,15 @@ async def test_a_patch_can_insist_on_the_state_it_was_made_for(client: Client, n
         await client.patch(CONFIG_MAPS, "a", {"metadata": {"uid": "another"}, "data": {"key": "2"}}, namespace)
 
 
+async def test_a_dry_run_shows_what_would_be_and_stores_nothing(client: Client, namespace: str) -> None:
+    made = await client.create(CONFIG_MAPS, config_map("a", {"kept": "1"}), namespace)
+
+    shown = await client.patch(CONFIG_MAPS, "a", {"data": {"added": "2"}}, namespace, dry_run=True)
+
+    assert shown["data"] == {"kept": "1", "added": "2"}
+    assert (await client.get(CONFIG_MAPS, "a", namespace)) == made
+
+
 async def test_a_patch_that_changes_nothing_is_no_write(client: Client, namespace: str) -> None:
     made = await client.create(CONFIG_MAPS, config_map("a", {"key": "1"}), namespace)
 

@@ -117,9 +117,17 @@ class MemoryServer:
         return about, self._initial(resource, about, body, name, namespace)
 
     def patch(
-        self, resource: Resource[Any], name: str, patch: Any, namespace: str | None, manager: Manager
+        self,
+        resource: Resource[Any],
+        name: str,
+        patch: Any,
+        namespace: str | None,
+        manager: Manager,
+        *,
+        dry: bool = False,
     ) -> Stored:
-        """Change an object, or its subresource that the manager writes, by a merge patch."""
+        """Change an object, or its subresource that the manager writes, by a merge patch; not if it is a `dry`
+        run."""
         about = _patchable(resource, namespace, manager.subresource)
         stored = self.get(resource, name, namespace)
         if not isinstance(patch, dict):
@@ -130,6 +138,9 @@ class MemoryServer:
             resource, stored.body, asked.get("metadata"), uid_counts=not (manager.subresource and about.custom)
         )
         new = conformed(about, stored.body, asked, manager.subresource)
+        if dry:
+            check(resource, about, stored.body, new)
+            return Stored(new, orjson.dumps(new), stored.owners)
         owners = managed_fields.after_update(stored.owners, manager, stored.body, new, about)
         return self._change(resource, about, stored, new, owners)
 

@@ -82,7 +82,8 @@ class MemoryTransport:
         if call.content_type == APPLY_PATCH:
             force = call.query.get("force") == "true"
             return server.apply(call.resource, call.name, body, call.namespace, manager, force=force)
-        return server.patch(call.resource, call.name, body, call.namespace, manager)
+        dry = bool(call.query.get("dryRun"))
+        return server.patch(call.resource, call.name, body, call.namespace, manager, dry=dry)
 
     def _delete(self, call: Call, options: Json) -> bytes:
         required = options.get("preconditions") or {}
