@@ -103,6 +103,7 @@ class Holding:
     `unseen` are pods, by UID, that a scheduler reserved it for and that may have been bound without being seen.
     `used`: a pod may have run with it. `kept_until`: so long it stays allocated without users, by its class.
     `records_units`: what it was allocated by may be gone or another by now, so that `units` are recorded with it.
+    Not `counted`: it was taken over, and what it counts for is not known yet.
     `uses` are UIDs of claims that stay allocated as long as this one is.
     `known` are the cluster's nodes, for an allocation that goes by their labels.
     `owed` is what may still be prepared for pods that were deleted by force: for each there is a ClaimRelease, or
@@ -120,6 +121,7 @@ class Holding:
     pods: dict[str, PodReference]
     class_name: str = ""
     units: int = 1
+    counted: bool = True
     records_units: bool = False
     shareable: bool = False
     immediate: bool = False

@@ -305,8 +305,13 @@ def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: Resour
 
 def _take_over(state: State, holding: Holding) -> None:
     holding.records_units = _recorded_units(state.cluster, holding) is not None
-    holding.units = _units(state.cluster, state.drivers, holding)
+    _count(state, holding)
     _remember(state, holding)
+
+
+def _count(state: State, holding: Holding) -> None:
+    units = _units(state.cluster, state.drivers, holding)
+    holding.counted, holding.units = units is not None, holding.units if units is None else units
 
 
 def _remember(state: State, holding: Holding) -> None:
@@ -327,16 +332,15 @@ def _uses(driver: EmbeddedDriver, held: Held) -> tuple[str, ...]:
 
 
 def count_again(state: State, class_name: str) -> None:
-    """A class is there that was not when its claims were taken over: only now their units can be counted."""
+    """The class, or the object with its parameters, is known: what could not be counted before may be now."""
     for holding in state.ledger:
-        if holding.class_name == class_name:
-            holding.units = _units(state.cluster, state.drivers, holding)
+        if holding.class_name == class_name and not holding.counted:
+            _count(state, holding)
             state.ledger.limits.count(holding.uid, class_name, holding.namespace, holding.units)
 
 
-def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int:
-    """What the holding's driver counts for what was asked for; as before, at first 1, if that is not known any
-    more, or the driver can't be asked or doesn't understand."""
+def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int | None:
+    """What the driver counts for what was asked for; None if that is not known, or it does not understand that."""
     key = (holding.namespace, holding.claim)
     class_, claim, mirror = cluster.class_(holding.class_name), _claim_of(cluster, holding), cluster.mirror(key)
     by_mirror = asked(mirror) if mirror is not None and (claim is None or not holding.named) else None
@@ -345,7 +349,7 @@ def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int:
     if recorded is not None:
         return recorded
     if driver is None or class_ is None or asks is None:
-        return holding.units
+        return None
     raw = RawClaim(
         name=holding.entry,
         uid=holding.uid,
@@ -361,7 +365,7 @@ def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int:
         (claim_request,) = driver.request(no_pod(holding.namespace), (raw,)).claims
         return driver.units(claim_request)
     except (BadParameters, NotRead, DriverFault):
-        return holding.units
+        return None
 
 
 def _recorded_units(cluster: ClusterCache, holding: Holding) -> int | None:

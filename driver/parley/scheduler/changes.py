@@ -288,8 +288,7 @@ class Changes:
             return
         if old is not None and new is not None and old.revision == new.revision:
             return  # its status, which decides nothing
-        if old is None:
-            count_again(self._state, class_.metadata.name)
+        count_again(self._state, class_.metadata.name)
         self._wakeups.wake(("class", class_.metadata.name))
         if old is None or new is None or old.preemption != new.preemption:
             self._wakeups.wake(PREEMPTION)
@@ -327,6 +326,8 @@ class Changes:
         for claim in self._cluster.claims_referring(topic):
             self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
         if classes := self._cluster.classes_referring(topic):
+            for name in classes:
+                count_again(self._state, name)
             self._look_at_claims_of(classes)
 
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:

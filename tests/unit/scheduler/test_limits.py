@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart, slow
 
-from parley.api.resources import BUILTIN_CLAIMS, CLASSES, NAMESPACES, PODS, TEMPLATES
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES, CONFIG_MAPS, NAMESPACES, PODS, TEMPLATES
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -254,6 +254,52 @@ def test_units_count_also_if_the_class_was_away_during_the_restart(play: Any) ->
         await world.add_template("two", "shelf", count=2)
         await world.add_pod("q", "two")
         await world.settle()
+        assert (await waiting_for(world, "q"))[0] == "LimitReached"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("kind", ["generated", "named"])
+def test_units_count_also_if_the_class_got_its_parameters_from_an_object_before_the_restart(
+    play: Any, kind: str
+) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, [{"units": 5}])
+        await world.add_template("four", "shelf", count=4)
+        await world.add_claim("four", "shelf", count=4)
+        await world.add_pod(
+            "p", *(["four"] if kind == "generated" else []), claims=["four"][kind == "generated" :]
+        )
+        await world.settle()
+        await world.client.create(
+            CONFIG_MAPS, {"metadata": {"name": "m"}, "data": {"parameters": "{}"}}, "default"
+        )
+        reference = {"kind": "ConfigMap", "namespace": "default", "name": "m"}
+        await world.client.patch(CLASSES, "shelf", {"parameters": None, "parametersRef": reference})
+        await restart(world, [ShelfDriver(behaviour)])
+        await world.add_template("two", "shelf", count=2)
+        await world.add_pod("q", "two")
+        await world.settle(70)
+        assert (await waiting_for(world, "q"))[1].startswith(
+            "namespace default holds 4 of 5 units that class shelf allows it, 2 more wanted: "
+        )
+
+    play(scenario)
+
+
+def test_units_count_also_if_the_class_was_not_understood_during_the_restart(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, [{"units": 5}])
+        await world.add_template("four", "shelf", count=4)
+        await world.add_pod("p", "four")
+        await world.settle()
+        await world.client.patch(CLASSES, "shelf", {"parameters": {"odd": 1}})
+        await restart(world, [ShelfDriver(behaviour)])
+        await world.settle()
+        await world.client.patch(CLASSES, "shelf", {"parameters": {"odd": None}})
+        await world.add_template("two", "shelf", count=2)
+        await world.add_pod("q", "two")
+        await world.settle(70)
         assert (await waiting_for(world, "q"))[0] == "LimitReached"
 
     play(scenario)
