@@ -22,6 +22,7 @@ from parley.control.objects.mirror import (
 )
 from parley.control.objects.pod import done
 from parley.control.room import reserved
+from parley.control.state import State
 from parley.explain.model import ClaimDetails
 from parley.explain.snapshot import Snapshot
 from parley.kube.clock import rfc3339
@@ -54,8 +55,7 @@ def _details(snapshot: Snapshot, pod: Pod, entry: PodResourceClaim, claim: PodCl
     namespace = pod.metadata.namespace
     mirror = claim.mirror or snapshot.mirrors.get((namespace, claim.name))
     record = claim.written or snapshot.state.cluster.claim((namespace, claim.name))
-    wanted = asked(mirror) if mirror is not None and is_mirror(mirror) else None
-    class_name = claim.class_name or (wanted.class_name if wanted else "") or _class_of(record)
+    class_name = class_name_of(snapshot.state, pod, claim)
     class_ = claim.class_ or snapshot.state.cluster.class_(class_name)
     state, message = _state(snapshot, pod, claim, mirror, record)
     allocation = mirror.status.allocation if mirror is not None else None
@@ -80,7 +80,20 @@ def _source(entry: PodResourceClaim) -> str:
     return f"claim {entry.resource_claim_name}"
 
 
-def _class_of(record: ResourceClaim | None) -> str:
+def class_name_of(state: State, pod: Pod, claim: PodClaim) -> str:
+    """The class that the pod's claim asks for, whatever stands in its way, or that of the template from which
+    Kubernetes has not made it yet; "" if that is not known."""
+    namespace, cluster = pod.metadata.namespace, state.cluster
+    if claim.class_name:
+        return claim.class_name
+    if not claim.name:
+        entry = next(entry for entry in pod.spec.resource_claims if entry.name == claim.entry)
+        template = cluster.template((namespace, entry.resource_claim_template_name or ""))
+        return template.spec.spec.resource_class_name if template is not None else ""
+    mirror, record = cluster.mirror((namespace, claim.name)), cluster.claim((namespace, claim.name))
+    wanted = asked(mirror) if mirror is not None and is_mirror(mirror) else None
+    if wanted is not None and wanted.class_name:
+        return wanted.class_name
     return record.spec.resource_class_name if record is not None else ""
 
 

@@ -43,7 +43,7 @@ class PodObjects:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that waits, the classes of its claims that hold nothing yet, and why it waits, as far as is known."""
+    """A pod that waits, the classes of the claims that it waits for, and why it waits, as far as is known."""
 
     created: str
     uid: str
@@ -126,9 +126,8 @@ def waiting(snapshot: Snapshot) -> list[Waiting]:
         feasibility = PodFeasibility(snapshot, pod)
         if ours(snapshot, pod, feasibility.claims):
             why = _why(snapshot, feasibility, _of(pod, snapshot.schedulings.get(key)))
-            classes = frozenset(claim.class_name for claim in feasibility.pending)
             created = pod.metadata.creation_timestamp or ""
-            found.append(Waiting(created, pod.metadata.uid, "/".join(key), classes, *why))
+            found.append(Waiting(created, pod.metadata.uid, "/".join(key), feasibility.wanted, *why))
     return sorted(found, key=lambda one: (one.created, one.uid))
 
 
@@ -290,6 +289,6 @@ def _allocating(scheduling: PodScheduling) -> str:
 
 def _ahead(pod: Pod, feasibility: PodFeasibility, line: Sequence[Waiting]) -> tuple[str, ...]:
     """Other pods that wait for claims of one of the same classes, and were made earlier."""
-    classes = {claim.class_name for claim in feasibility.pending}
+    classes = feasibility.wanted
     mine = (pod.metadata.creation_timestamp or "", pod.metadata.uid)
     return tuple(other.title for other in line if (other.created, other.uid) < mine and classes & other.classes)

@@ -18,6 +18,7 @@ from parley.control.decision.demand import Demand, demand_of
 from parley.control.decision.stranded import stranded
 from parley.control.ledger import Holding
 from parley.control.objects.pod import arrival, over, priority, reference
+from parley.explain.claims import class_name_of
 from parley.explain.snapshot import Snapshot
 from parley.kube.cache import Key
 from parley.negotiation.answers import Answer, Answers
@@ -70,6 +71,14 @@ class PodFeasibility:
     def namespace(self) -> str:
         """The pod's."""
         return self.pod.metadata.namespace
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The classes of the claims that the pod waits for: pending ones, and those that something stands in the
+        way of, such as another pod that uses them."""
+        claims = [*self.pending, *(claim for claim in self.claims if claim.problem is not None)]
+        names = (class_name_of(self._snapshot.state, self.pod, claim) for claim in claims)
+        return frozenset(filter(None, names))
 
     @property
     def allocated(self) -> bool:

@@ -8,7 +8,7 @@ from tests.unit.scheduler.conftest import World
 
 from parley.api.resources import CLASSES
 from parley.drivers import built_in
-from parley.explain.overview import classes
+from parley.explain.overview import classes, line
 from parley.explain.snapshot import read
 
 ON_B = {
@@ -40,5 +40,43 @@ def test_what_is_held_on_one_node_takes_nothing_from_another(
 
         status = (await world.client.get(CLASSES, "slots")).status
         assert (row.total, row.free) == (status.total, status.free) == total_and_free
+
+    play(scenario)
+
+
+def test_a_pod_counts_for_the_class_of_the_claim_that_another_pod_uses(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 2)
+        await world.add_class()
+        await world.add_claim("shared")
+        await world.add_pod("uses", claims=["shared"])
+        await world.settle()
+        await world.add_pod("waits", claims=["shared"])
+        await world.add_pod("waits-longer", claims=["shared"])
+        await world.settle()
+
+        snapshot = await read(world.client, world.clock(), "default")
+
+        assert [row.waiting for row in classes(snapshot)] == [2]
+        assert [(row.code, row.classes) for row in line(snapshot, None)] == [("ClaimInUse", ("gpu",))] * 2
+        assert sorted(row.ahead for row in line(snapshot, None)) == [0, 1]
+
+    play(scenario)
+
+
+def test_a_pod_counts_for_the_class_of_a_template_that_no_claim_was_made_from(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.stop_claim_controller()
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_pod("waits", "one")
+        await world.settle()
+
+        snapshot = await read(world.client, world.clock(), "default")
+
+        assert [row.waiting for row in classes(snapshot)] == [1]
+        assert [row.classes for row in line(snapshot, None)] == [("gpu",)]
 
     play(scenario)
