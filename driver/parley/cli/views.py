@@ -63,7 +63,8 @@ def _use(row: UseRow, now: str, wide: bool) -> tuple[str, ...]:
 def _wait(row: WaitRow, now: str, wide: bool) -> tuple[str, ...]:
     message = row.message if wide or len(row.message) <= _SHOWN else f"{row.message[:_SHOWN]}..."
     classes, since = ",".join(row.classes) or "-", ago(row.since, now)
-    return (row.namespace, row.pod, row.code or "-", since, classes, str(row.ahead), message)
+    more = (row.node or "-",) if wide else ()
+    return (row.namespace, row.pod, row.code or "-", since, classes, str(row.ahead), message, *more)
 
 
 def _class_labels(world: Snapshot, row: ClassRow) -> Labels:
@@ -103,7 +104,7 @@ USES = View(
 WAITING = View(
     kind="WaitOverview",
     rows=overview.line,
-    columns=Columns(("NAMESPACE", "POD", "WAITING-FOR", "SINCE", "CLASSES", "AHEAD", "MESSAGE"), (), _wait),
+    columns=Columns(("NAMESPACE", "POD", "WAITING-FOR", "SINCE", "CLASSES", "AHEAD", "MESSAGE"), ("NODE",), _wait),
     name=lambda row: f"pod/{row.pod}",
     labels=_pod_labels,
     nothing="No pod waits",

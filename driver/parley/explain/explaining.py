@@ -16,6 +16,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
 from parley.api.resources import POD_SCHEDULINGS, PODS, Undecodable
+from parley.api.wording import listed, noun_for
 from parley.control.objects.pod import done
 from parley.explain import matrix
 from parley.explain.claims import details, ours
@@ -27,6 +28,7 @@ from parley.explain.remedies import remedies
 from parley.explain.snapshot import Snapshot, read
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.clock import rfc3339
+from parley.negotiation.states import ClaimState
 from parley.scheduler.reporting import not_bound
 
 
@@ -43,11 +45,13 @@ class PodObjects:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that waits, the classes of the claims that it waits for, and why it waits, as far as is known."""
+    """A pod that waits, if it is bound already on its `node`, the classes of the claims that it waits for, and why
+    it waits, as far as is known."""
 
     created: str
     uid: str
     title: str
+    node: str
     classes: frozenset[str]
     code: str
     message: str
@@ -104,12 +108,17 @@ async def explain_waiting(
     namespace: str | None,
     selects: Callable[[Mapping[str, str]], bool] = lambda _: True,
 ) -> list[Explanation]:
-    """Every pod with claims of Parley's that is not bound, of the namespace or of all, the oldest first; of those
-    whose labels are selected."""
-    chosen = [pod for pod in snapshot.pods.values() if namespace in (None, pod.metadata.namespace)]
-    unbound = [pod for pod in chosen if not pod.spec.node_name and not done(pod) and pod.spec.resource_claims]
+    """Every pod with claims of Parley's that is not bound, or lacks some on its node, of the namespace or of all,
+    the oldest first; of those whose labels are selected."""
+    chosen = [
+        pod
+        for pod in snapshot.pods.values()
+        if namespace in (None, pod.metadata.namespace) and not done(pod) and pod.spec.resource_claims
+    ]
     objects = PodObjects({}, None, *await _events(client, namespace))
     line = waiting(snapshot)
+    lacking = {one.uid for one in line if one.node}
+    unbound = [pod for pod in chosen if not pod.spec.node_name or pod.metadata.uid in lacking]
     return [
         _explained(snapshot, pod, objects, line)
         for pod in sorted(unbound, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
@@ -118,16 +127,20 @@ async def explain_waiting(
 
 
 def waiting(snapshot: Snapshot) -> list[Waiting]:
-    """The pods that wait, the oldest first; those that the controller has not reported on, too."""
+    """The pods that wait, the oldest first; those that the controller has not reported on, too, and those that
+    wait on their nodes for what was not allocated before they were bound."""
     found = []
     for key, pod in snapshot.pods.items():
-        if not pod.spec.resource_claims or state_of(pod) != "waits":
+        if not pod.spec.resource_claims or not (state_of(pod) == "waits" or _may_lack_on_node(pod)):
             continue
         feasibility = PodFeasibility(snapshot, pod)
+        if pod.spec.node_name and not _lacks_on_node(snapshot, feasibility):
+            continue
         if ours(snapshot, pod, feasibility.claims):
             why = _why(snapshot, feasibility, _of(pod, snapshot.schedulings.get(key)))
-            created = pod.metadata.creation_timestamp or ""
-            found.append(Waiting(created, pod.metadata.uid, "/".join(key), feasibility.wanted, *why))
+            meta, wanted = pod.metadata, feasibility.wanted
+            created = meta.creation_timestamp or ""
+            found.append(Waiting(created, meta.uid, "/".join(key), pod.spec.node_name, wanted, *why))
     return sorted(found, key=lambda one: (one.created, one.uid))
 
 
@@ -173,7 +186,7 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
             "(`kubectl describe pod` shows their events)"
         )
     state = state_of(pod)
-    lacks = state == "waits" or (state == "bound" and _may_lack_claims(pod) and not feasibility.allocated)
+    lacks = state == "waits" or _lacks_on_node(snapshot, feasibility)
     code, message = _why(snapshot, feasibility, scheduling) if lacks else ("", "")
     waits, status = state == "waits", scheduling.status if scheduling is not None else None
     return Explanation(
@@ -203,7 +216,7 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
             objects.events,
         ),
         remedies=remedies(snapshot, feasibility, code, scheduling) if lacks else (),
-        ahead=_ahead(pod, feasibility, line) if waits else (),
+        ahead=_ahead(pod, feasibility, line) if lacks else (),
         unread=(*snapshot.unread, *objects.unread),
         now=rfc3339(snapshot.now),
     )
@@ -232,6 +245,15 @@ def _may_lack_claims(pod: Pod) -> bool:
     return (not pod.spec.node_name and not done(pod)) or pod.status.phase in ("", "Pending")
 
 
+def _may_lack_on_node(pod: Pod) -> bool:
+    return state_of(pod) == "bound" and _may_lack_claims(pod)
+
+
+def _lacks_on_node(snapshot: Snapshot, feasibility: PodFeasibility) -> bool:
+    """Whether the pod is bound, and its containers wait for claims that are not allocated for it there."""
+    return _may_lack_on_node(feasibility.pod) and snapshot.knows_claims and not feasibility.allocated
+
+
 def _since(pod: Pod, state: str) -> str:
     if state == "bound":
         for condition in pod.status.conditions:
@@ -256,9 +278,23 @@ def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodSchedul
     stranded = feasibility.stranded() if snapshot.complete else None
     if stranded is not None:
         return reasons.CLAIM_STRANDED, stranded.message
-    if feasibility.problem or scheduling is not None:
+    if feasibility.problem:
         return "", feasibility.problem
-    return "", _unreported(snapshot, feasibility.pod)
+    pod = feasibility.pod
+    if pod.spec.node_name and not snapshot.hides_scheduling((pod.metadata.namespace, pod.metadata.name)):
+        return "", _not_allocated_there(feasibility)
+    return "", "" if scheduling is not None else _unreported(snapshot, pod)
+
+
+def _not_allocated_there(feasibility: PodFeasibility) -> str:
+    """What a bound pod lacks, if the controller has not said why: as when somebody cleared its claim."""
+    pod = feasibility.pod
+    lacking = [c.entry for c in feasibility.claims if c.problem or c.state(pod) is not ClaimState.ALLOCATED]
+    claims = f"{noun_for(len(lacking), 'claim')} {listed(lacking)} {'is' if len(lacking) == 1 else 'are'}"
+    return (
+        f"the pod is bound to node {pod.spec.node_name}, and {claims} not allocated for it there yet: the "
+        "controller does that within seconds; if it does not, run `parley doctor`"
+    )
 
 
 def _unreported(snapshot: Snapshot, pod: Pod) -> str:

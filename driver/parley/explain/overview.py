@@ -51,7 +51,8 @@ class UseRow:
 
 @dataclass(frozen=True, slots=True)
 class WaitRow:
-    """A pod that waits, since when, and how many wait longer for one of the same classes."""
+    """A pod that waits, since when, and how many wait longer for one of the same classes. `node` is where it waits
+    if it is bound already, else ""."""
 
     namespace: str
     pod: str
@@ -60,6 +61,7 @@ class WaitRow:
     since: str
     classes: tuple[str, ...]
     ahead: int
+    node: str = ""
 
 
 def classes(snapshot: Snapshot) -> list[ClassRow]:
@@ -122,7 +124,7 @@ def line(snapshot: Snapshot, namespace: str | None) -> list[WaitRow]:
         if namespace in (None, key[0]):
             ahead = sum(count for classes, count in before.items() if one.classes & classes)
             classes_ = tuple(sorted(one.classes))
-            rows.append(WaitRow(*key, one.code, one.message, one.created, classes_, ahead))
+            rows.append(WaitRow(*key, one.code, one.message, one.created, classes_, ahead, one.node))
         before[one.classes] += 1
     return rows
 

@@ -3,13 +3,16 @@
 from typing import Any
 
 import pytest
-from tests.unit.explain.conftest import Play
+from tests.unit.explain.conftest import Play, text_of
+from tests.unit.explain.test_snapshot import Refusing
 from tests.unit.scheduler.conftest import World
 
-from parley.api.resources import CLASSES
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES
 from parley.drivers import built_in
+from parley.explain.explaining import explain_waiting
 from parley.explain.overview import classes, line
 from parley.explain.snapshot import read
+from parley.kube.client import Call, Forbidden
 
 ON_B = {
     "nodeSelectorTerms": [
@@ -78,5 +81,84 @@ def test_a_pod_counts_for_the_class_of_a_template_that_no_claim_was_made_from(pl
 
         assert [row.waiting for row in classes(snapshot)] == [1]
         assert [row.classes for row in line(snapshot, None)] == [("gpu",)]
+
+    play(scenario)
+
+
+def test_a_bound_pod_without_its_claim_waits_on_its_node(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_claim("named")
+        await world.add_pod("uses", claims=["named"])
+        await world.settle()
+        await world.add_pod("put", "one", nodeName="a")
+        await world.settle()
+        await world.add_pod("put-later", claims=["named"], nodeName="a")
+        await world.settle()
+
+        snapshot = await read(world.client, world.clock(), "default")
+
+        assert [row.waiting for row in classes(snapshot)] == [2]
+        rows = [(row.pod, row.node, row.code, row.classes, row.ahead) for row in line(snapshot, None)]
+        assert rows == [
+            ("put", "a", "NothingViable", ("gpu",), 0),
+            ("put-later", "a", "ClaimInUse", ("gpu",), 1),
+        ]
+        told = await explain_waiting(world.client, snapshot, "default")
+        assert [(one.name, one.state, one.ahead) for one in told] == [
+            ("put", "bound", ()),
+            ("put-later", "bound", ("default/put",)),
+        ]
+        assert "NothingViable" in text_of(told[0]).partition("\n")[0]
+
+    play(scenario)
+
+
+def test_a_bound_pod_whose_claim_was_cleared_waits_on_its_node(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        world.kubelets.stop("a")
+        await world.add_pod("has", "one")
+        await world.settle()
+        await world.crash()
+        (mirror,) = await world.mirrors()
+        name = mirror.metadata.name
+        cleared = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+        await world.client.patch(BUILTIN_CLAIMS, name, cleared, "default", subresource="status")
+
+        (row,) = line(await read(world.client, world.clock(), "default"), None)
+
+        assert (row.pod, row.node, row.classes) == ("has", "a", ("gpu",))
+        assert row.message == (
+            "the pod is bound to node a, and claim gpu-0 is not allocated for it there yet: the controller does "
+            "that within seconds; if it does not, run `parley doctor`"
+        )
+
+    play(scenario)
+
+
+def test_nothing_is_concluded_about_a_bound_pod_whose_claims_are_not_read(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        world.kubelets.stop("a")
+        await world.add_pod("has", "one")
+        await world.settle()
+        assert (await world.pod("has")).status.phase in ("", "Pending")
+
+        def refuse(call: Call) -> Forbidden | None:
+            return Forbidden(403, "Forbidden", "refused") if call.resource.plural == "resourceclaims" else None
+
+        snapshot = await read(Refusing(world.client, refuse), world.clock(), "default")
+
+        assert line(snapshot, None) == []
 
     play(scenario)

@@ -48,7 +48,7 @@ def _pod(pod: PodRow, now: str, links: Links) -> list[Node]:
         since(pod.since, now),
         link(pod.node, links.node(pod.node)) if pod.node else "-",
         classes or "-",
-        str(pod.ahead) if pod.state == "waits" else "-",
+        str(pod.ahead) if pod.state == "waits" or pod.message else "-",
         short(pod.message, _MESSAGE) or "-",
     ]
 
