@@ -43,7 +43,7 @@ def details(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> tuple[C
 
 def code_of(problem: Problem) -> str:
     """The code of what keeps a claim from being negotiated; of what passes within moments, that it is pending."""
-    return "pending" if problem.transient else problem.code
+    return "pending" if problem.passes else problem.code
 
 
 def ours(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> bool:

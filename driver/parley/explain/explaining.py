@@ -274,7 +274,7 @@ def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodSchedul
         return reasons.ALLOCATING, _allocating(scheduling)
     problem = next((claim.problem for claim in feasibility.claims if claim.problem is not None), None)
     if problem is not None and snapshot.knows_claims:
-        return "" if problem.transient else problem.code, problem.message
+        return "" if problem.passes else problem.code, problem.message
     stranded = feasibility.stranded() if snapshot.complete else None
     if stranded is not None:
         return reasons.CLAIM_STRANDED, stranded.message

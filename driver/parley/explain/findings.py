@@ -71,7 +71,7 @@ def findings(
     return (
         *_unused(pod, claims),
         *_controller(snapshot, pod, scheduling, claims, events),
-        *_unanswered(snapshot, scheduling, asked_at),
+        *_unanswered(snapshot, scheduling, claims, asked_at),
         *_failures(scheduling),
         *_scheduler(pod),
         *_devices(mirrors),
@@ -110,11 +110,13 @@ def _controller(
     yield PodFinding("controller", "", text)
 
 
-def _unanswered(snapshot: Snapshot, scheduling: PodScheduling | None, asked_at: str) -> Iterator[PodFinding]:
-    """Drivers that were asked and have not answered this round."""
+def _unanswered(
+    snapshot: Snapshot, scheduling: PodScheduling | None, claims: Sequence[PodClaim], asked_at: str
+) -> Iterator[PodFinding]:
+    """Drivers that were asked and have not answered this round, about claims that still wait for the answer."""
     if scheduling is None or scheduling.spec.selected_node:
         return
-    round_, heard = scheduling.spec.round, answered(scheduling)
+    round_, heard = scheduling.spec.round, {*answered(scheduling), *(c.entry for c in claims if c.problem)}
     late = scheduling.status.waiting_for == reasons.DRIVER_NOT_ANSWERING
     for asked in scheduling.spec.claims:
         if asked.name not in heard:

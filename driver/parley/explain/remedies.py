@@ -68,9 +68,15 @@ def remedies(
         if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, ""):
             found += by_trying(snapshot, feasibility, answered(scheduling))
     found += _proposals(snapshot, feasibility, scheduling)
-    if code in ADVICE and not (code == reasons.CLAIM_STRANDED and stranded):
+    if code in ADVICE and not (code == reasons.CLAIM_STRANDED and stranded) and not _is_lost(feasibility, code):
         found.append(Remedy("advice", ADVICE[code]))
     return tuple(found)
+
+
+def _is_lost(feasibility: PodFeasibility, code: str) -> bool:
+    """Whether somebody deleted a claim that was made for the pod: its message says what to do."""
+    lost = any(claim.problem is not None and claim.problem.reported_after for claim in feasibility.claims)
+    return lost and code == reasons.CLAIM_NOT_FOUND
 
 
 def _in_use(snapshot: Snapshot, feasibility: PodFeasibility) -> Iterator[Remedy]:

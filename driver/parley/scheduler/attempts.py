@@ -122,7 +122,8 @@ class Attempt:
     and names none. Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the
     pod has all its claims; `unplaced` is how often they were taken back because it was not bound, `gave_way` how
     often it gave way to others in a row; `tried`: its scheduler tries it though a claim that it needs is in use;
-    until `turn_kept_until` others give way to it while its parameters are read. What others gave up for it on a
+    until `turn_kept_until` others give way to it while its parameters are read. `lasting` is the message of what
+    was to end by itself, and since when it is in the pod's way. What others gave up for it on a
     node is kept for it until `kept`. It pauses after `refusals` of everything that was offered, `failures` to
     allocate, `evictions` of others for it, and `creations` of claims for it; without a pause after failures two
     pods could wake each other for ever by what each releases. `in_vain` are the searches for somebody to evict for
@@ -148,6 +149,7 @@ class Attempt:
     gave_way: int = 0
     tried: bool = False
     turn_kept_until: float | None = None
+    lasting: tuple[str, float] = ("", 0.0)
     kept: dict[str, float] = field(default_factory=dict)
     in_vain: InVain = field(default_factory=InVain)
     refusals: Pauses = field(default_factory=lambda: Pauses(REFUSALS))
@@ -216,6 +218,12 @@ class Attempt:
         """The scheduler did not bind the pod in time."""
         self.complete_since = None
         self.unplaced += 1
+
+    def lasts_for(self, message: str, now: float) -> float:
+        """Something that should end by itself is in the pod's way: for how many seconds by now."""
+        if self.lasting[0] != message:
+            self.lasting = message, now
+        return now - self.lasting[1]
 
     def kept_until(self, node: str, now: float, *, anew: bool) -> float:
         """How long the node's claims are kept for it, counted from when pods were evicted there `anew`."""

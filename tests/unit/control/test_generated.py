@@ -16,8 +16,10 @@ from tests.unit.control.builders import (
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.names import DEVICE_CLASS, FINALIZER
-from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS
 from parley.control.claims.gathering import gather
+from parley.control.claims.generated import LOST_SECONDS
+from parley.control.claims.podclaims import Problem
 from parley.control.objects.mirror import ClassRequest
 from parley.control.objects.standin import stand_in
 from parley.negotiation.waiting import Topic
@@ -191,5 +193,31 @@ def test_what_is_in_the_way_of_a_generated_claim(case: Case) -> None:
         assert problem is not None
         assert (problem.code, problem.message) == (case.code, case.message)
         assert (problem.topics, problem.transient) == (case.topics, case.passes)
+
+    played(story)
+
+
+@pytest.mark.parametrize(("phase", "seconds"), [("Pending", LOST_SECONDS), ("Running", 0.0)])
+def test_one_that_the_pods_status_names_and_that_is_not_there_was_deleted(phase: str, seconds: float) -> None:
+    """It is reported only after a while: it may be that only the watch of claims is behind."""
+
+    async def story(world: World) -> None:
+        await world.class_()
+        await world.template()
+        await world.pod(templates=["licence"])
+        named = [{"name": "licence", "resourceClaimName": "p-licence"}]
+        pod = await world.patch_status(PODS, "p", {"phase": phase, "resourceClaimStatuses": named})
+
+        (claim,) = gather(world.state, pod)
+
+        assert claim.problem == Problem(
+            reasons.CLAIM_NOT_FOUND,
+            "claim team/p-licence, which Kubernetes made for 'licence' from template team/licence, was deleted, "
+            "and is made again when the pod changes: recreate the pod, or change it "
+            "(kubectl annotate pod p -n team example.com/changed=1)",
+            (TEMPLATE,),
+            transient=True,
+            reported_after=seconds,
+        )
 
     played(story)

@@ -25,6 +25,10 @@ class GeneratedClaims:
                 return claim
         return self._by_pod.get((pod.metadata.namespace, pod.metadata.uid), {}).get(entry)
 
+    def listed(self, pod: Pod, entry: str) -> str:
+        """The name of the claim that the pod's status names for the entry, there or not; "" if it names none."""
+        return self._names.of(pod).get(entry) or ""
+
     def changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         """A built-in claim is there, has changed or is gone."""
         for claim, present in ((old, False), (new, True)):

@@ -146,7 +146,9 @@ def _not_generated(cluster: ClusterCache, pod: Pod, entry: PodResourceClaim) -> 
         message = _create_one(f"template {key[0]}/{key[1]} of claim {entry.name!r}", "ResourceClaimTemplate")
         return PodClaim(entry.name, "", problem=Problem(reasons.CLAIM_NOT_FOUND, message, (("template", *key),)))
     refusal = cluster.refusals.of("ResourceClaimTemplate", key)
-    problem = first_problem(TEMPLATED, Templated(template, mirror, refusal, entry.name))
+    listed = cluster.generated.listed(pod, entry.name)
+    lost = listed if cluster.mirror((key[0], listed)) is None else ""
+    problem = first_problem(TEMPLATED, Templated(pod, template, mirror, refusal, entry.name, lost))
     return PodClaim(entry.name, "", problem=problem)
 
 

@@ -1,7 +1,7 @@
 """Claims from templates: what keeps one from being made, or from being negotiated once it is there. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Pod
@@ -20,15 +20,21 @@ from parley.control.objects.mirror import (
 from parley.control.objects.standin import being_deallocated, stands_for
 from parley.sdk.checks import parameters_unreadable
 
+LOST_SECONDS = 10.0
+"""So long a claim that a pod's status names may be missing: the watch of pods may be ahead of that of claims."""
+
 
 @dataclass(frozen=True, slots=True)
 class Templated:
-    """A template that a pod names for the claim `entry`, which Kubernetes has not made from it yet."""
+    """A template that a pod names for the claim `entry`, which Kubernetes has not made from it yet. `lost` is the
+    name of one that it made, by the pod's status, and that is not there; "" if there is none."""
 
+    pod: Pod
     template: ResourceClaimTemplate
     mirror: BuiltinTemplate | None
     refusal: str
     entry: str
+    lost: str = ""
 
     @property
     def path(self) -> str:
@@ -64,6 +70,20 @@ def template_refused(facts: Templated) -> Problem | None:
     return facts.blocked(reasons.WRITE_REFUSED, message)
 
 
+def generated_lost(facts: Templated) -> Problem | None:
+    """Somebody deleted it, unless only our watch of claims is behind that of pods. A pod that runs goes on."""
+    if not facts.lost:
+        return None
+    pod = facts.pod.metadata
+    message = (
+        f"claim {pod.namespace}/{facts.lost}, which Kubernetes made for {facts.entry!r} from template "
+        f"{facts.path}, was deleted, and is made again when the pod changes: recreate the pod, or change it "
+        f"(kubectl annotate pod {pod.name} -n {pod.namespace} example.com/changed=1)"
+    )
+    problem = facts.blocked(reasons.CLAIM_NOT_FOUND, message, transient=True)
+    return replace(problem, reported_after=0.0 if facts.pod.status.phase == "Running" else LOST_SECONDS)
+
+
 def not_generated(facts: Templated) -> Problem:
     """Nothing is wrong, but the claim is not there yet."""
     message = f"the claim for {facts.entry!r} is being created from template {facts.path}"
@@ -74,6 +94,7 @@ TEMPLATED: Sequence[Check[Templated]] = (
     template_name_taken,
     template_oversized,
     template_refused,
+    generated_lost,
     not_generated,
 )
 """Why there is no claim from a template yet: the last one always has an answer."""

@@ -44,8 +44,15 @@ class Problem:
     topics: tuple[Topic, ...]
     transient: bool = False
     """Whether it ends by itself within moments, so that it is not reported."""
+    reported_after: float = 0.0
+    """Of a transient one that may last all the same: after so many seconds it is reported. 0 if never."""
     fails_pod: bool = False
     """Whether it never ends, and the claim's class asks to fail pods then."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is sure to end by itself."""
+        return self.transient and not self.reported_after
 
 
 @dataclass(frozen=True, slots=True)

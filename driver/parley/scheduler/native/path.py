@@ -4,6 +4,7 @@ Everything is decided at once from caches and ledger: there is no await between 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod
@@ -181,8 +182,17 @@ class NativePath:
                 return await self._placement.fail(pod, problem.code, problem.message, unchanged=True)
         if problem.code == reasons.CLAIM_IN_USE:
             self._ask_to_mark(pod)
+        left = self._until_reported(pod, problem)
+        if left == 0:
+            problem = replace(problem, transient=False)
         line = KeptOut(problem.message) if problem.transient else KeptOut((problem.code, *problem.topics))
-        return wait(Blocked(problem, line))
+        return wait(Blocked(problem, line), after=left or None)
+
+    def _until_reported(self, pod: Pod, problem: Problem) -> float | None:
+        """In how many seconds the user has to know of what should end by itself; None if never."""
+        if not problem.reported_after:
+            return None
+        return max(0.0, problem.reported_after - self._pods.attempt(pod).lasts_for(problem.message, now()))
 
     def _settled(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """Everything is recorded; report it once the binding is there."""
