@@ -11,7 +11,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 
 from parley.api.builtin import Pod
 from parley.api.names import CONDITION_IN_USE
-from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.kube.client import Client, Forbidden
 from parley.kube.informer import Informer
 
@@ -168,5 +168,24 @@ def test_without_the_right_to_say_so_claims_are_allocated_as_before(play: Any) -
         await world.settle()
         assert (await world.pod("second")).status.phase == "Running"
         assert asked == [True, False, False]
+
+    play(scenario)
+
+
+def test_a_scheduler_does_not_try_for_a_claim_that_is_being_deleted(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.add_pod("has", claims=["common"])
+        await world.settle()
+        await world.client.delete(CLAIMS, "common", "default")
+        await world.settle()
+        await world.add_pod("late", claims=["common"])
+        await asyncio.sleep(60)
+        before = world.server.resource_version
+        await asyncio.sleep(60)
+
+        assert world.server.resource_version == before
+        assert (await world.scheduling("late")).status.waiting_for == "ClaimBeingDeleted"
+        assert (await world.pod("has")).status.phase == "Running"
 
     play(scenario)

@@ -31,6 +31,9 @@ from parley.scheduler.result import AT_ONCE, Result, Wait, wait
 from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk import PodReference
 
+_USED_BY_OTHERS = frozenset({reasons.CLAIM_IN_USE, reasons.CLAIM_BEING_DELETED, reasons.CLAIM_FAILED})
+"""Why a pod does not get an exclusive claim that its scheduler sees allocated, and so may try again and again."""
+
 
 class NativePath:
     """Negotiates for pods that no other path owns, and puts right what bound pods of all paths hold."""
@@ -180,7 +183,7 @@ class NativePath:
             await self._placement.release_all(pod)
             if problem.fails_pod:
                 return await self._placement.fail(pod, problem.code, problem.message, unchanged=True)
-        if problem.code == reasons.CLAIM_IN_USE:
+        if problem.code in _USED_BY_OTHERS:
             self._ask_to_mark(pod)
         left = self._until_reported(pod, problem)
         if left == 0:
