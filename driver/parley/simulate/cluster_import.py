@@ -2,15 +2,17 @@
 
 Pods that are bound keep their nodes and claims, so that a controller that starts finds them as after a restart.
 Everything else is as its user made it: pods that wait are new, and what was generated for them is made again.
+Claims that are being deleted are being deleted again, and gone if nobody uses them.
 Objects get new UIDs; what refers to a UID follows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from parley.api.names import MIRROR_LABEL
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIM_RELEASES, CLAIMS, NODES, PODS
-from parley.kube.client import Client
+from parley.kube.client import Client, NotFound
 from parley.simulate.cluster import ALLOCATABLE
 from parley.simulate.objects import Manifest
 
@@ -41,7 +43,9 @@ async def import_objects(client: Client, manifests: Sequence[Manifest]) -> list[
         for manifest in manifests:
             if manifest.resource == kind:
                 await taking.take(manifest)
-    return [await taking.take_release(one) for one in manifests if one.resource == CLAIM_RELEASES]
+    releases = [await taking.take_release(one) for one in manifests if one.resource == CLAIM_RELEASES]
+    await taking.delete_again()
+    return releases
 
 
 def _ended(pod: Body) -> bool:
@@ -56,6 +60,8 @@ class _Import:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._uids: dict[str, str] = {}
+        self._deleted: list[tuple[Manifest, str]] = []
+        """Claims that were being deleted, each with its name."""
 
     async def take(self, manifest: Manifest) -> None:
         """Create the object, unless it is made again by itself."""
@@ -64,10 +70,19 @@ class _Import:
             return
         status = self._status(manifest)
         made = await self._create(manifest, _equipped(body) if manifest.resource == NODES else body)
-        if manifest.resource in (CLAIMS, BUILTIN_CLAIMS) and status:
-            untyped, name = manifest.resource.untyped(), made["metadata"]["name"]
-            body = {"status": status}
-            await self._client.patch(untyped, name, body, manifest.namespace, subresource="status")
+        if manifest.resource not in (CLAIMS, BUILTIN_CLAIMS):
+            return
+        untyped, name = manifest.resource.untyped(), made["metadata"]["name"]
+        if status:
+            await self._client.patch(untyped, name, {"status": status}, manifest.namespace, subresource="status")
+        if body["metadata"].get("deletionTimestamp"):
+            self._deleted.append((manifest, name))
+
+    async def delete_again(self) -> None:
+        """Claims that were being deleted are, again: those that pods use stay until these have ended."""
+        for manifest, name in self._deleted:
+            with suppress(NotFound):  # its owner is gone, and so is it
+                await self._client.delete(manifest.resource.untyped(), name, manifest.namespace)
 
     async def take_pod(self, manifest: Manifest) -> None:
         """A bound pod as it is, another one without anything that was found for it."""
