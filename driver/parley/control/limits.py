@@ -65,6 +65,11 @@ class Limits:
                 del self._held[place]
         return place
 
+    def never_allow(self, class_: ResourceClass, namespace: str, wanted: Mapping[str, int]) -> bool:
+        """Whether claims of the class that are `wanted` at a time are too many, even if the namespace has none."""
+        nothing_held = Limits(labels=self._labels)
+        return bool(nothing_held.excess(class_, namespace, wanted))
+
     def excess(self, class_: ResourceClass, namespace: str, wanted: Mapping[str, int]) -> str:
         """What a pod's pending claims of the class would exceed; "" if there is room.
 
@@ -87,6 +92,12 @@ class Limits:
             ("units", limit.units, sum(held), sum(wanted.values())),
         )
         for what, most, used, more in counts:
+            if most is not None and more > most:
+                return (
+                    f"namespace {namespace} wants {more} {what} of class {class_.metadata.name} at a time, which "
+                    f"allows {_whom(limit)} {f'{most} in all: request less, or' if most else 'none:'} raise the "
+                    f"class's limits[{index}].{what}"
+                )
             if most is not None and used + more > most:
                 return (
                     f"namespace {namespace} holds {used} of {most} {what} that class {class_.metadata.name} "

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from parley.api.builtin import Pod
+from parley.api.models import ResourceClass
 from parley.api.names import DEVICE_CLASS, EXTENDER_SAYS
 from parley.control.caches.usage import Share
 from parley.control.claims.gathering import gather, with_class
@@ -127,18 +128,27 @@ class PodFeasibility:
     def limited(self) -> frozenset[str]:
         """The classes of pending claims whose limits leave too little; if that is not known here, as with limits
         that go by the namespace's labels, those that have limits."""
+        limits, classes = self._snapshot.state.ledger.limits, self._units_by_class()
+        found = {c.metadata.name for c, wanted in classes if limits.excess(c, self.namespace, wanted)}
+        return frozenset(found or (class_.metadata.name for class_, _ in classes if class_.limits))
+
+    @property
+    def wants_too_much(self) -> bool:
+        """Whether the limits of a pending claim's class leave too little even if nobody holds anything."""
         limits = self._snapshot.state.ledger.limits
+        return any(limits.never_allow(c, self.namespace, wanted) for c, wanted in self._units_by_class())
+
+    def _units_by_class(self) -> list[tuple[ResourceClass, dict[str, int]]]:
+        """The classes of pending claims, and how much these want, by the claims' UIDs."""
         try:
             counts = self._demand.units()
         except DriverFault:
             counts = {}
         classes = {claim.class_name: claim.class_ for claim in self.pending if claim.class_ is not None}
-        found = set()
-        for name, class_ in classes.items():
-            wanted = {c.uid: counts.get(c.entry, 1) for c in self.pending if c.class_name == name}
-            if limits.excess(class_, self.namespace, wanted):
-                found.add(name)
-        return frozenset(found or (name for name, class_ in classes.items() if class_.limits))
+        return [
+            (class_, {c.uid: counts.get(c.entry, 1) for c in self.pending if c.class_name == name})
+            for name, class_ in classes.items()
+        ]
 
     def answers(self, nodes: Sequence[str]) -> Answers:
         """By claim entry, of the drivers that can be asked. One that fails has no node, and its error as the

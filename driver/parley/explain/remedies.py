@@ -68,9 +68,15 @@ def remedies(
         if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, ""):
             found += by_trying(snapshot, feasibility, answered(scheduling))
     found += _proposals(snapshot, feasibility, scheduling)
-    if code in ADVICE and not (code == reasons.CLAIM_STRANDED and stranded) and not _is_lost(feasibility, code):
+    if code in ADVICE and not (code == reasons.CLAIM_STRANDED and stranded) and not _says_it(feasibility, code):
         found.append(Remedy("advice", ADVICE[code]))
     return tuple(found)
+
+
+def _says_it(feasibility: PodFeasibility, code: str) -> bool:
+    """Whether the message has a remedy that is another one than that of most who have the code."""
+    too_much = code == reasons.LIMIT_REACHED and feasibility.wants_too_much
+    return too_much or _is_lost(feasibility, code)
 
 
 def _is_lost(feasibility: PodFeasibility, code: str) -> bool:
@@ -98,7 +104,7 @@ def _in_use(snapshot: Snapshot, feasibility: PodFeasibility) -> Iterator[Remedy]
 
 def _within_limit(snapshot: Snapshot, feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
     """What the namespace holds of the classes whose limits are reached, and when that is released."""
-    if code != reasons.LIMIT_REACHED:
+    if code != reasons.LIMIT_REACHED or feasibility.wants_too_much:
         return
     classes, namespace = feasibility.limited, feasibility.namespace
     counted_ = [h for h in snapshot.state.ledger if h.class_name in classes and h.namespace == namespace]

@@ -157,7 +157,7 @@ class CandidateNodes(EligibleNodes):
         if found is None:
             return "does not exist"
         if self.only is not None and node not in self.only:
-            return "another claim of the pod is allocated elsewhere"
+            return "a claim of the pod is allocated elsewhere"
         return self._unsuitable(found) or self._elsewhere(found) or filtered(found) or self._without_plugin(node)
 
     def _elsewhere(self, node: Node) -> str:

@@ -58,8 +58,8 @@ def test_without_a_limit_there_is_always_room() -> None:
             {"claims": 0},
             {},
             {"a": 1},
-            "namespace team holds 0 of 0 claims that class licence allows it, 1 more wanted: "
-            "delete pods that hold some, or raise the class's limits[0].claims",
+            "namespace team wants 1 claims of class licence at a time, which allows it none: raise the class's "
+            "limits[0].claims",
         ),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) and len(value) < 50 else "",
@@ -161,6 +161,23 @@ def test_the_message_names_the_limit_that_holds() -> None:
         "tier in (silver, bronze),!suspended, 1 more wanted: delete pods that hold some, or raise the class's "
         "limits[0].claims"
     )
+
+
+def test_what_is_more_than_the_limit_needs_another_remedy_than_to_end_others() -> None:
+    limits = Limits()
+    class_ = limited({"claims": 2, "units": 4})
+    limits.count("a", "licence", "team", 1)
+
+    assert limits.excess(class_, "team", {"b": 1, "c": 1, "d": 1}) == (
+        "namespace team wants 3 claims of class licence at a time, which allows it 2 in all: request less, or "
+        "raise the class's limits[0].claims"
+    )
+    assert limits.excess(class_, "team", {"b": 5}) == (
+        "namespace team wants 5 units of class licence at a time, which allows it 4 in all: request less, or "
+        "raise the class's limits[0].units"
+    )
+    assert limits.never_allow(class_, "team", {"b": 5})
+    assert not limits.never_allow(class_, "team", {"b": 4})
 
 
 def test_whoever_waits_hears_once_when_a_namespace_holds_less() -> None:

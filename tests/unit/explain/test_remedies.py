@@ -177,6 +177,21 @@ def test_a_limit_names_who_holds_what_it_counts(play: Play) -> None:
     play(scenario)
 
 
+def test_nobodys_end_helps_a_pod_that_wants_more_than_the_limit(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await two_small_ones_on(world, "a")
+        await world.client.patch(CLASSES, "gpu", {"limits": [{"claims": 1}]})
+        await world.add_pod("wants", "one", "one")
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert (told.code, helps(told)) == (reasons.LIMIT_REACHED, [])
+        assert told.message.endswith("allows it 1 in all: request less, or raise the class's limits[0].claims")
+
+    play(scenario)
+
+
 def test_a_cluster_without_nodes_needs_one(play: Play) -> None:
     async def scenario(world: World) -> None:
         world.start_parley()

@@ -516,7 +516,7 @@ def test_a_pod_waits_for_a_delayed_claim_where_its_immediate_claim_is(play: Any)
         assert waits.waiting_for == "NothingViable"
         assert waits.message == (
             "0 of 2 nodes are available: node a: claim gpu-0: 0 of 2 devices free, 1 wanted; "
-            "node b: another claim of the pod is allocated elsewhere. "
+            "node b: a claim of the pod is allocated elsewhere. "
             "Remedy: free resources, request less, or add nodes that have what is requested. "
             "Claim default/now is allocated on node a"
         )

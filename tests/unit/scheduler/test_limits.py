@@ -102,7 +102,7 @@ def test_a_pod_whose_own_claims_exceed_the_limit_holds_none_of_them(play: Any) -
         behaviour = await begin(world, TWO_CLAIMS)
         await world.add_pod("p", "shelf", "shelf", "shelf")
         await world.settle()
-        assert (await waiting_for(world, "p"))[1].startswith("namespace default holds 0 of 2 claims")
+        assert (await waiting_for(world, "p"))[1].startswith("namespace default wants 3 claims of class shelf")
         assert behaviour.calls["allocate"] == 0
         await world.add_pod("q", "shelf", "shelf")
         await world.settle()

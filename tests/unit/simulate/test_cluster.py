@@ -156,7 +156,7 @@ def test_a_pod_is_asked_about_where_its_other_claim_is(play: Play) -> None:
 
     first, later = records["first"], records["later"]
     (elsewhere,) = {"n1", "n2"} - {first.node}
-    assert later.left_out == {elsewhere: "another claim of the pod is allocated elsewhere"}
+    assert later.left_out == {elsewhere: "a claim of the pod is allocated elsewhere"}
 
 
 def test_a_pod_without_claims_is_just_scheduled(play: Play) -> None:
