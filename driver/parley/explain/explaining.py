@@ -214,6 +214,7 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
             written_at(objects.scheduling),
             feasibility.claims,
             objects.events,
+            code,
         ),
         remedies=remedies(snapshot, feasibility, code, scheduling) if lacks else (),
         ahead=_ahead(pod, feasibility, line) if lacks else (),

@@ -11,16 +11,21 @@ from parley.api.builtin import BuiltinClaim, Pod, Struct
 from parley.api.models import PodScheduling
 from parley.api.names import BINDING_CONDITIONS, DEVICE_CLASS, FIELD_MANAGER
 from parley.api.resources import Resource
+from parley.api.wording import listed, noun_for
 from parley.control.claims import unused
 from parley.control.claims.podclaims import PodClaim
 from parley.explain.feasibility import is_unasked
 from parley.explain.matrix import answered
 from parley.explain.model import PodFinding
+from parley.explain.remedies import ADVICE
 from parley.explain.snapshot import Snapshot
 from parley.explain.times import span
 
 _PATIENCE = 30.0
 """Seconds after which the controller reports that a driver does not answer."""
+
+_WAITS = frozenset({*ADVICE, reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE})
+"""Codes of which a pod has one at a time."""
 
 _KUBELET = "kubelet"
 _DEFAULT = "default-scheduler"
@@ -65,18 +70,21 @@ def findings(
     asked_at: str,
     claims: Sequence[PodClaim],
     events: Sequence[TimedEvent],
+    code: str,
 ) -> tuple[PodFinding, ...]:
-    """`raw` is the pod with every field, `asked_at` when the controller last wrote its PodScheduling."""
+    """`raw` is the pod with every field, `asked_at` when the controller last wrote its PodScheduling, `code` why
+    it waits now."""
     mirrors = [claim.mirror for claim in claims if claim.mirror is not None]
     return (
         *_unused(pod, claims),
+        *_not_made(snapshot, pod, claims),
         *_controller(snapshot, pod, scheduling, claims, events),
         *_unanswered(snapshot, scheduling, claims, asked_at),
         *_failures(scheduling),
         *_scheduler(pod),
         *_devices(mirrors),
         *_health(raw),
-        *_events(pod, events, reported=scheduling.status.message if scheduling is not None else ""),
+        *_events(pod, events, code),
     )
 
 
@@ -98,6 +106,8 @@ def _controller(
         return
     if any(_is_about(pod, event) and _by(event) == "controller" for event in events):
         return
+    if any(_awaits_kubernetes(snapshot, pod, claim) for claim in claims):
+        return
     if any(claim.holding is not None and pod.metadata.uid in claim.holding.pods for claim in claims):
         return
     if pod.spec.node_name or pod.spec.scheduling_gates or is_unasked(pod):
@@ -108,6 +118,28 @@ def _controller(
     who = "it runs" if name in ("", _DEFAULT) else f"it and scheduler {name}, which may have to ask it first, run"
     text = f"has not reported on the pod{since}: check whether {who} (kubectl -n parley-system get pods,leases)"
     yield PodFinding("controller", "", text)
+
+
+def _awaits_kubernetes(snapshot: Snapshot, pod: Pod, claim: PodClaim) -> bool:
+    """Whether only the kube-controller-manager is to make the claim: there is all that it needs."""
+    if claim.name or claim.problem is None or not claim.problem.passes:
+        return False
+    entry = next(entry for entry in pod.spec.resource_claims if entry.name == claim.entry)
+    template = pod.metadata.namespace, entry.resource_claim_template_name or ""
+    return snapshot.state.cluster.template_mirror(template) is not None
+
+
+def _not_made(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> Iterator[PodFinding]:
+    """Claims of templates, which Kubernetes makes and not Parley."""
+    waiting = [claim.entry for claim in claims if _awaits_kubernetes(snapshot, pod, claim)]
+    seconds = snapshot.seconds_since(pod.metadata.creation_timestamp or "")
+    if not waiting or seconds is None:
+        return
+    text = (
+        f"has not made the pod's {noun_for(len(waiting), 'claim')} {listed(waiting)} for {span(seconds)}: see the "
+        "pod's events for what keeps it from that, such as a quota, or check whether it runs"
+    )
+    yield PodFinding("kube-controller-manager", "", text)
 
 
 def _unanswered(
@@ -177,15 +209,17 @@ def _health(raw: Mapping[str, Any]) -> Iterator[PodFinding]:
                     yield PodFinding("node plugin", str(one.get("health", "Unknown")), text)
 
 
-def _events(pod: Pod, events: Sequence[TimedEvent], reported: str) -> Iterator[PodFinding]:
-    """Warnings about this very pod, latest first, without what is reported above."""
+def _events(pod: Pod, events: Sequence[TimedEvent], code: str) -> Iterator[PodFinding]:
+    """Warnings about this very pod, latest first, without what is reported above, if not in the same words."""
     mine = [event for event in events if _is_about(pod, event)]
     for event in sorted(mine, key=lambda event: event.at, reverse=True):
-        known = event.note == reported or (_is_scheduler(event) and not pod.spec.node_name)
-        known = known or event.reason == reasons.CLAIM_UNUSED
+        by = _by(event)
+        known = event.reason == reasons.CLAIM_UNUSED or (_is_scheduler(event) and not pod.spec.node_name)
+        known = known or (by == "controller" and event.reason == code)
         if event.type != "Warning" or known or _is_settled(pod, event):
             continue
-        yield PodFinding(_by(event), event.reason, event.note, event.at)
+        earlier = "(earlier) " if by == "controller" and code and event.reason in _WAITS else ""
+        yield PodFinding(by, event.reason, earlier + event.note, event.at)
 
 
 def _is_about(pod: Pod, event: TimedEvent) -> bool:

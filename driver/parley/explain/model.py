@@ -52,8 +52,8 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class PodFinding:
-    """A report about the pod, or that one is missing: `by` is controller, scheduler, kubelet, node plugin or
-    "driver NAME"; `code` is the reason code, if there is one."""
+    """A report about the pod, or that one is missing: `by` is controller, scheduler, kubelet, node plugin,
+    kube-controller-manager or "driver NAME"; `code` is the reason code, if there is one."""
 
     by: str
     code: str

@@ -18,13 +18,15 @@ from parley.kube.clock import rfc3339
 from parley.negotiation.answers import by_reason, refusals
 
 ADVICE: Mapping[str, str] = {
-    reasons.CLASS_NOT_FOUND: "create the ResourceClass, or recreate the claim or template with the right name",
+    reasons.CLASS_NOT_FOUND: "create the ResourceClass, or recreate the claim, or the template and then the pod, "
+    "with the right name",
     reasons.WAITING_FOR_DRIVERS: "nothing to do for 30 s: standalone drivers are being asked",
     reasons.DRIVER_NOT_ANSWERING: "start the driver, or correct driverName of the class",
     reasons.DRIVER_MOVED: "wait for the pods that use what it allocated there, or delete them",
     reasons.OTHER_SCHEDULER: "recreate the pod without schedulerName, for the cluster's own scheduler",
     reasons.LIMIT_REACHED: "delete pods or claims that hold some, or raise `limits` of the class",
-    reasons.PARAMETERS_INVALID: "correct the class or what parametersRef names, or recreate the claim or template",
+    reasons.PARAMETERS_INVALID: "correct the class or what parametersRef names, or recreate the claim, or the "
+    "template and then the pod",
     reasons.PARAMETERS_NOT_FOUND: "create the object that parametersRef names; Parley finds it within a minute",
     reasons.PARAMETERS_FORBIDDEN: "grant what the message names: value `parameters` of the chart, or a Role",
     reasons.PARAMETERS_NOT_READ: "nothing to do: Parley tries again, after pauses of up to a minute",
@@ -40,7 +42,7 @@ ADVICE: Mapping[str, str] = {
     reasons.RELEASING: "bring the node back; if it is shut down, taint it node.kubernetes.io/out-of-service",
     reasons.CLAIM_STRANDED: "bring the claim's node back, or delete the claim to start over elsewhere",
     reasons.CLAIM_FAILED: "delete the claim and create it again: it has failed with its node",
-    reasons.CLAIM_BEING_DELETED: "name another claim, or recreate it once it is gone",
+    reasons.CLAIM_BEING_DELETED: "recreate the claim once it is gone, or the pod with another claim",
     reasons.ALLOCATING: "nothing to do: drivers are allocating on the selected node",
     reasons.ALLOCATION_FAILED: "see the driver's message; the allocation is retried with a backoff",
     reasons.PERMANENTLY_FAILED: "see the driver's message, and recreate the pod once the cause is gone",
@@ -52,6 +54,12 @@ ADVICE: Mapping[str, str] = {
     reasons.BINDING: "if it takes longer, see the pod's condition PodScheduled",
 }
 """For codes whose remedy does not depend on nodes; as in docs/reasons.md."""
+
+
+_PATIENCE = 30.0
+"""Seconds in which a scheduler that runs has said something about a pod."""
+
+_UNTIL_OTHERS_END = frozenset({reasons.CLAIM_IN_USE, reasons.CLAIM_FULL, reasons.CLAIM_BEING_DELETED})
 
 
 def remedies(
@@ -68,15 +76,38 @@ def remedies(
         if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, ""):
             found += by_trying(snapshot, feasibility, answered(scheduling))
     found += _proposals(snapshot, feasibility, scheduling)
-    if code in ADVICE and not (code == reasons.CLAIM_STRANDED and stranded) and not _says_it(feasibility, code):
+    found += _idle_scheduler(snapshot, feasibility, code)
+    if (
+        code in ADVICE
+        and not (code == reasons.CLAIM_STRANDED and stranded)
+        and not _says_it(snapshot, feasibility, code)
+    ):
         found.append(Remedy("advice", ADVICE[code]))
     return tuple(found)
 
 
-def _says_it(feasibility: PodFeasibility, code: str) -> bool:
-    """Whether the message has a remedy that is another one than that of most who have the code."""
+def _says_it(snapshot: Snapshot, feasibility: PodFeasibility, code: str) -> bool:
+    """Whether the message, or another remedy, says what helps instead of what helps most who have the code."""
     too_much = code == reasons.LIMIT_REACHED and feasibility.wants_too_much
-    return too_much or _is_lost(feasibility, code)
+    return too_much or _is_lost(feasibility, code) or _has_idle_scheduler(snapshot, feasibility, code)
+
+
+def _idle_scheduler(snapshot: Snapshot, feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
+    """A scheduler that has to bind the pod, and may not be there."""
+    if _has_idle_scheduler(snapshot, feasibility, code):
+        name = feasibility.pod.spec.scheduler_name
+        text = (
+            f"scheduler {name} has not said anything about the pod: check whether a scheduler of that name "
+            "(spec.schedulerName) runs, and recreate the pod if the name is wrong"
+        )
+        yield Remedy("advice", text)
+
+
+def _has_idle_scheduler(snapshot: Snapshot, feasibility: PodFeasibility, code: str) -> bool:
+    pod = feasibility.pod
+    silent = all(condition.type != "PodScheduled" for condition in pod.status.conditions)
+    age = snapshot.seconds_since(pod.metadata.creation_timestamp or "")
+    return code == reasons.BINDING and silent and age is not None and age > _PATIENCE
 
 
 def _is_lost(feasibility: PodFeasibility, code: str) -> bool:
@@ -88,17 +119,20 @@ def _is_lost(feasibility: PodFeasibility, code: str) -> bool:
 def _in_use(snapshot: Snapshot, feasibility: PodFeasibility) -> Iterator[Remedy]:
     """Named claims that other pods use."""
     for claim in feasibility.claims:
-        if claim.problem is None or claim.problem.code not in (reasons.CLAIM_IN_USE, reasons.CLAIM_FULL):
+        if claim.problem is None or claim.problem.code not in _UNTIL_OTHERS_END:
             continue
+        going = claim.problem.code == reasons.CLAIM_BEING_DELETED
         namespace = claim.problem.topics[0][1]
         holding = snapshot.state.ledger.of_claim(namespace, claim.name)
         first = feasibility.before((namespace, claim.name))
         who = f"{noun_for(len(first), 'pod')} {listed(list(map(name_pod, first)), MOST)}"
         verbs = ("waits", "is") if len(first) == 1 else ("wait", "are")
-        then = f"; {who} {verbs[0]} for it, too, and {verbs[1]} served first" if first else ""
+        then = f"; {who} {verbs[0]} for it, too, and {verbs[1]} served first" if first and not going else ""
         for pod in list(holding.pods.values())[:MOST] if holding is not None else ():
             yield Remedy(
-                "podEnds", f"claim {claim.name} is free when pod {name_pod(pod)} ends{then}", (name_pod(pod),)
+                "podEnds",
+                f"claim {claim.name} is {'gone' if going else 'free'} when pod {name_pod(pod)} ends{then}",
+                (name_pod(pod),),
             )
 
 

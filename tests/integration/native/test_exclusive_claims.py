@@ -140,7 +140,7 @@ async def test_a_claim_in_use_is_deleted_only_after_its_pod(team: Namespace, dev
     await team.create(pod("late", claims={"gpu": "mine"}))
 
     assert await team.waits("late", reasons.CLAIM_BEING_DELETED) == (
-        f"claim {team.name}/mine is being deleted: name another one"
+        f"claim {team.name}/mine is being deleted: recreate it once it is gone, or the pod with another claim"
     )
     assert users(await team.client.get(BUILTIN_CLAIMS, "mine", team.name)) == ["first"]
     await team.delete(PODS, "first")

@@ -37,7 +37,11 @@ async def a_cluster(*, used: bool) -> Objects:
 @pytest.mark.parametrize(
     ("used", "nodes", "reason"),
     [
-        (True, {"runs": "a", "late": None}, "claim default/data is being deleted: name another one"),
+        (
+            True,
+            {"runs": "a", "late": None},
+            "claim default/data is being deleted: recreate it once it is gone, or the pod with another claim",
+        ),
         (False, {"late": None}, "claim default/data does not exist: create a ResourceClaim of parley.dev"),
     ],
 )

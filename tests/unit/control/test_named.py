@@ -176,7 +176,11 @@ CASES = [
         "a resource.k8s.io ResourceClaim team/c exists that Parley did not create: "
         "delete it, or give the parley.dev ResourceClaim another name",
     ),
-    Case(being_deleted, reasons.CLAIM_BEING_DELETED, "claim team/c is being deleted: name another one"),
+    Case(
+        being_deleted,
+        reasons.CLAIM_BEING_DELETED,
+        "claim team/c is being deleted: recreate it once it is gone, or the pod with another claim",
+    ),
     Case(
         mirror_being_deleted,
         reasons.CLAIM_NOT_FOUND,

@@ -11,7 +11,7 @@ from tests.unit.scheduler.conftest import AWAY, SECOND_SCHEDULER, World
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
 from parley.api.models import ClaimScheduling
-from parley.api.resources import BUILTIN_CLAIMS, CLASSES, EVENTS, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES, EVENTS, NODES, PODS
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.explain.findings import written_at
 from parley.explain.matrix import reasons_by_node
@@ -272,8 +272,9 @@ def test_a_pod_with_all_of_its_claims_waits_for_its_scheduler(play: Play) -> Non
             "everything is allocated, and scheduler nobody has not bound the pod yet",
         )
         assert not said(told, "controller")
-        assert [remedy.text for remedy in told.remedies] == [
-            "if it takes longer, see the pod's condition PodScheduled"
+        assert helps(told) == [
+            "scheduler nobody has not said anything about the pod: check whether a scheduler of that name "
+            "(spec.schedulerName) runs, and recreate the pod if the name is wrong"
         ]
 
     play(scenario)
@@ -295,6 +296,48 @@ def test_a_claim_that_is_being_created_is_pending_and_nobody_has_to_create_it(pl
         assert "create the claim or template in the pod's namespace" not in helps(told)
         (missing,) = said(told, "controller")
         assert missing.startswith("has not reported on the pod for 60 s")
+
+    play(scenario)
+
+
+def test_a_claim_that_kubernetes_does_not_make_is_not_parleys_to_report_on(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.stop_claim_controller()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_pod("p", "one", "one")
+        await world.settle()
+        told = await explained(world, "p")
+        assert not said(told, "controller")
+        assert said(told, "kube-controller-manager") == [
+            "has not made the pod's claims gpu-0, gpu-1 for 60 s: see the pod's events for what keeps it from "
+            "that, such as a quota, or check whether it runs"
+        ]
+
+    play(scenario)
+
+
+def test_what_the_controller_said_before_is_not_why_the_pod_waits(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class(whenUnused={"keepSeconds": 3600})
+        await world.add_claim("c")
+        await world.add_pod("has", claims=["c"])
+        await world.settle()
+        await world.add_pod("waits", claims=["c"])
+        await world.settle()
+        assert said(await explained(world, "waits"), "controller") == []
+
+        await world.client.patch(NODES, "a", {"spec": {"unschedulable": True}})
+        await world.delete_pod("has")
+        await world.settle()
+        told = await explained(world, "waits")
+        assert told.code == "ClaimStranded"
+        (earlier,) = said(told, "controller")
+        assert earlier.startswith("(earlier) claim default/c is not shareable and pod default/has uses it")
 
     play(scenario)
 
@@ -323,8 +366,9 @@ def test_a_controller_that_has_written_an_event_has_reported(play: Play) -> None
         await world.add_claim("c")
         await world.add_pod("q", claims=["c", "nope"])
         await world.settle()
-        (note,) = said(await explained(world, "q"), "controller")
-        assert note.startswith("claim default/nope does not exist")
+        told = await explained(world, "q")
+        assert told.message.startswith("claim default/nope does not exist")
+        assert not said(told, "controller"), "the event has the same words"
 
     play(scenario)
 

@@ -7,7 +7,7 @@ from tests.unit.explain.conftest import Play, explained, helps
 from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
 
 from parley.api import reasons
-from parley.api.resources import CLASSES, NODES, PODS, TEMPLATES
+from parley.api.resources import CLAIMS, CLASSES, NODES, PODS, TEMPLATES
 from parley.control.decision.kept import KEPT
 from parley.drivers import built_in
 from parley.explain.remedies import ADVICE
@@ -172,6 +172,26 @@ def test_a_limit_names_who_holds_what_it_counts(play: Play) -> None:
             "pod default/left holds 1 of class gpu, released when it ends",
             "pod default/right holds 1 of class gpu, released when it ends",
             ADVICE[reasons.LIMIT_REACHED],
+        ]
+
+    play(scenario)
+
+
+def test_a_claim_that_is_being_deleted_is_gone_when_its_pod_ends(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_claim("c")
+        await world.add_pod("has", claims=["c"])
+        await world.settle()
+        await world.client.delete(CLAIMS, "c", "default")
+        await world.add_pod("wants", claims=["c"])
+        await world.settle()
+
+        assert helps(await explained(world, "wants")) == [
+            "claim c is gone when pod default/has ends",
+            ADVICE[reasons.CLAIM_BEING_DELETED],
         ]
 
     play(scenario)

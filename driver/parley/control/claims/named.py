@@ -87,7 +87,7 @@ def being_deleted(facts: NamedClaim) -> Problem | None:
     stays = facts.mirror is not None and (facts.is_users or facts.was_let_in)
     if not facts.claim.metadata.deletion_timestamp or stays:
         return None
-    message = f"claim {facts.path} is being deleted: name another one"
+    message = f"claim {facts.path} is being deleted: recreate it once it is gone, or the pod with another claim"
     return facts.blocked(reasons.CLAIM_BEING_DELETED, message)
 
 
