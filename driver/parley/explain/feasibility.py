@@ -75,9 +75,10 @@ class PodFeasibility:
 
     @property
     def wanted(self) -> frozenset[str]:
-        """The classes of the claims that the pod waits for: pending ones, and those that something stands in the
-        way of, such as another pod that uses them."""
-        claims = [*self.pending, *(claim for claim in self.claims if claim.problem is not None)]
+        """The classes of the claims that the pod waits for: pending ones, those that nodes are offered for, and
+        those that something stands in the way of, such as another pod that uses them."""
+        nothing = (ClaimState.PENDING, ClaimState.OFFERED)
+        claims = (claim for claim in self.claims if claim.problem or claim.state(self.pod) in nothing)
         names = (class_name_of(self._snapshot.state, self.pod, claim) for claim in claims)
         return frozenset(filter(None, names))
 

@@ -48,7 +48,7 @@ ADVICE: Mapping[str, str] = {
     reasons.PERMANENTLY_FAILED: "see the driver's message, and recreate the pod once the cause is gone",
     reasons.SCHEDULER_REFUSED: "see the scheduler's message: it checks more than Parley does, such as "
     "anti-affinity",
-    reasons.SCHEDULER_CHOOSES: "nothing to do: the scheduler checks every 5 s",
+    reasons.SCHEDULER_CHOOSES: "nothing to do: the scheduler checks every 5 s; if it goes on, see its message",
     reasons.PREEMPTING: "nothing to do, if the terminating pods end within their grace periods",
     reasons.EVICTION_FORBIDDEN: "install the chart with preemption.enabled=true, or change the class",
     reasons.BINDING: "if it takes longer, see the pod's condition PodScheduled",

@@ -8,6 +8,7 @@ import structlog
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.api.wording import listed, noun_for
 from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
@@ -37,6 +38,12 @@ class NotAllocated:
     """A driver could not allocate; `result` is what is next."""
 
     result: Result
+
+
+def _not_again(classes: Sequence[str]) -> str:
+    """The remedy where a driver failed permanently."""
+    which = f"{noun_for(len(classes), 'class', 'classes')} {listed(classes)}"
+    return f"the pod does not try it again: recreate the pod, or change {which}, once the cause is gone"
 
 
 class Placement:
@@ -102,7 +109,8 @@ class Placement:
         attempt.left.add(node)
         self._pods.leave_line(key)
         if permanent:
-            attempt.exclude(node, message, (claim.class_name for claim in permanent))
+            classes = sorted({claim.class_name for claim in permanent})
+            attempt.exclude(node, f"{message} ({_not_again(classes)})", classes)
         if any(c.class_ is not None and c.class_.on_permanent_error == "FailPod" for c in permanent):
             return await self.fail(pod, reasons.PERMANENTLY_FAILED, message)
         reporter, code = self._pods.reporter, reasons.ALLOCATION_FAILED

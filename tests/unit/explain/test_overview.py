@@ -1,11 +1,13 @@
 """What each class has and what is free: as the driver itself counts, and so as the class's status says."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from tests.unit.explain.conftest import Play, text_of
 from tests.unit.explain.test_snapshot import Refusing
 from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
 from parley.api.resources import BUILTIN_CLAIMS, CLASSES
 from parley.drivers import built_in
@@ -160,5 +162,25 @@ def test_nothing_is_concluded_about_a_bound_pod_whose_claims_are_not_read(play: 
         snapshot = await read(Refusing(world.client, refuse), world.clock(), "default")
 
         assert line(snapshot, None) == []
+
+    play(scenario)
+
+
+def test_a_pod_that_nodes_are_offered_for_waits_for_the_class(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await add_shelf_class(world)
+        world.start_parley(drivers=[ShelfDriver(Behaviour(other=1))])
+        await world.add_pod("there", nodeName="a")
+        same = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "test"}}}
+        apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [same]}}
+        await world.add_pod("waits", "shelf", affinity=apart)
+        await asyncio.sleep(400)
+
+        snapshot = await read(world.client, world.clock(), "default")
+
+        (row,) = line(snapshot, None)
+        assert (row.code, row.classes) == ("SchedulerChooses", ("shelf",))
+        assert [row.waiting for row in classes(snapshot)] == [1]
 
     play(scenario)

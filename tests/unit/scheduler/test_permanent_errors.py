@@ -23,6 +23,7 @@ pytestmark = pytest.mark.scheduling_paths("native", "extender")
 ROOT = Path(__file__).parents[3]
 BROKEN = PermanentError("the firmware is too old")
 FAILED = "driver shelf.example.com could not allocate on node {}: the firmware is too old"
+NOT_AGAIN = "(the pod does not try it again: recreate the pod, or change class shelf, once the cause is gone)"
 
 
 async def begin(world: World, *nodes: str, **class_: Any) -> Behaviour:
@@ -62,8 +63,8 @@ def test_a_pod_that_no_node_is_left_for_says_why_for_each(play: Any) -> None:
         status = (await world.scheduling("p")).status
         assert (status.waiting_for, status.message) == (
             "NothingViable",
-            f"0 of 2 nodes are available: node a: claim gpu-0: {FAILED.format('a')}; "
-            f"node b: claim gpu-0: {FAILED.format('b')}. "
+            f"0 of 2 nodes are available: node a: claim gpu-0: {FAILED.format('a')} {NOT_AGAIN}; "
+            f"node b: claim gpu-0: {FAILED.format('b')} {NOT_AGAIN}. "
             "Remedy: free resources, request less, or add nodes that have what is requested",
         )
         assert held(world) == 0

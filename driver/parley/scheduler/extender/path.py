@@ -177,7 +177,8 @@ class ExtenderPath:
         line = (line, nodes, frozenset(self._backed.of(pod))) if result.by_nodes else line
         if not result.standalone and not self._unknown.is_another(pod):
             self._pods.line_up(_key(pod), line, problem.topics, result.blocked.helps)
-        reported_in = "podscheduling" if pod.spec.resource_claims else "events"
+        shown = pod.spec.resource_claims and problem.code != reasons.CLAIM_NOT_FOUND
+        reported_in = "podscheduling" if shown else "events"
         answer = self._sets.refusal(nodes, _message(problem, reported_in))
         revision = self._pods.revision(problem.topics)
         flags = result.undo, result.standalone, result.by_nodes

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from parley.api.resources import BUILTIN_CLAIMS, DEVICE_CLASSES, NODES
+from parley.api.resources import BUILTIN_CLAIMS, DEVICE_CLASSES, NODES, POD_SCHEDULINGS
 from parley.drivers.device import DeviceDriver
 
 if TYPE_CHECKING:
@@ -115,5 +115,24 @@ def test_what_is_told_is_told_once(play: Any) -> None:
             await world.settle()
         assert len(await world.events_on("p")) == 1
         assert DeviceDriver.name not in str(await world.events_on("p"))
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("claim", "where"), [("nope", "Parley: ClaimNotFound, see the pod's events"), ("full", "podscheduling")]
+)
+def test_the_scheduler_names_what_is_there_to_be_seen(play: Any, claim: str, where: str) -> None:
+    """A pod that only names claims which do not exist has no PodScheduling."""
+
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.add_claim("full", count=9)
+        await world.add_pod("p", claims=[claim])
+        await world.settle()
+        _, message = condition(await world.pod("p"))
+        assert where in message
+        shown = (await world.client.list(POD_SCHEDULINGS, "default")).items
+        assert bool(shown) == ("podscheduling" in message)
 
     play(scenario)
