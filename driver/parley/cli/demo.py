@@ -82,7 +82,7 @@ def finish(outcome: SimulationOutcome, *, fail_on_waiting: bool) -> None:
     gone, and that counts as a failure."""
     if not outcome.pods:
         typer.echo(_NO_PODS, err=True)
-    if fail_on_waiting and not all(record.node for record in outcome.pods):
+    if fail_on_waiting and not all(record.runs for record in outcome.pods):
         raise typer.Exit(Exit.WAITING)
 
 

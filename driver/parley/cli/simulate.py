@@ -155,7 +155,7 @@ def _show(outcome: SimulationOutcome) -> None:
     out.print(summary(outcome))
     whys: dict[str, list[str]] = {}
     for record in outcome.pods:
-        if not record.node:
+        if not record.runs:
             whys.setdefault(record.reason or "waits", []).append(f"{record.namespace}/{record.name}")
     for why, names in list(whys.items())[:_WHYS]:
         shown = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -20,7 +20,7 @@ def story(record: PodRecord) -> Text:
     """One pod's negotiation, then what happened when."""
     text = Text()
     text.append(f"{record.namespace}/{record.name}", style="bold")
-    text.append(_verdict(record), style="green" if record.node else "yellow")
+    text.append(_verdict(record), style="green" if record.runs else "yellow")
     text.append("\n")
     negotiation = list(_negotiation(record))
     width = max([len(label) for label, _ in negotiation] + [_LABEL])
@@ -34,7 +34,9 @@ def story(record: PodRecord) -> Text:
 
 
 def _verdict(record: PodRecord) -> str:
-    return f" is bound to {record.node}" if record.node else " is gone" if record.gone else " waits"
+    if record.node:
+        return f" is bound to {record.node}{'' if record.runs else ', and waits there'}"
+    return " is gone" if record.gone else " waits"
 
 
 def _negotiation(record: PodRecord) -> Iterator[tuple[str, str]]:
@@ -85,7 +87,7 @@ def _viable(scheduling: PodScheduling, *, other_than: str) -> list[str]:
 
 
 def summary(outcome: SimulationOutcome) -> Text:
-    """One line for each pod: where it is and with what, or the code for why it is nowhere. Then one for each claim
+    """One line for each pod: where it is and with what, or the code for why it waits. Then one for each claim
     that no pod names: where it is allocated and with what, or why not."""
     text = _pods(outcome.pods)
     if outcome.unnamed:
@@ -95,7 +97,7 @@ def summary(outcome: SimulationOutcome) -> Text:
 
 
 def _pods(records: Sequence[PodRecord]) -> Text:
-    bound, gone = sum(1 for record in records if record.node), sum(1 for record in records if record.gone)
+    bound, gone = sum(1 for record in records if record.runs), sum(1 for record in records if record.gone)
     found = f"{bound} bound, {len(records) - bound - gone} waiting{f', {gone} gone' if gone else ''}"
     text = Text(f"{counted(len(records), 'pod')}: {found}\n", style="bold")
     width = max((len(f"{r.namespace}/{r.name}") for r in records), default=0)
@@ -108,7 +110,7 @@ def _pods(records: Sequence[PodRecord]) -> Text:
 
 
 def _in_short(record: PodRecord) -> str:
-    if not record.node:
+    if not record.runs:
         return record.reason.partition(":")[0] or "waits"
     return "; ".join(": ".join(filter(None, (c.entry, ", ".join(c.devices)))) for c in record.claims.values())
 

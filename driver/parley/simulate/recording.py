@@ -44,8 +44,8 @@ class ClaimRecord:
 
 @dataclass(slots=True)
 class PodRecord:
-    """One pod. `waits` is why it is not bound ("NothingViable: ..."), "" if it is; `round` is the last
-    negotiation in which drivers answered, `left_out` are the nodes that were no candidates then, with the reason.
+    """One pod. `waits` is why it is not bound ("NothingViable: ..."), or what it lacks on its node; `round` is the
+    last negotiation in which drivers answered, `left_out` are the nodes that were no candidates then, with why.
     `gone`: it was deleted, as by preemption."""
 
     namespace: str
@@ -64,12 +64,17 @@ class PodRecord:
         return "" if self.gone else self.pod.spec.node_name
 
     @property
+    def runs(self) -> bool:
+        """Whether the pod was bound and has what it needs there."""
+        return bool(self.node) and not self.reason
+
+    @property
     def reason(self) -> str:
-        """Why the pod is on no node: Parley's message, or else the scheduler's."""
+        """Why the pod does not run: Parley's message, or else the scheduler's."""
         if self.gone and self.pod.spec.node_name:
             return f"Gone: it was deleted on node {self.pod.spec.node_name}, as by preemption"
         if self.node:
-            return ""
+            return self.waits if self.pod.status.phase in ("", "Pending") else ""
         conditions = [c for c in self.pod.status.conditions if c.type == "PodScheduled" and c.status == "False"]
         found = self.waits or (f"{conditions[0].reason}: {conditions[0].message}" if conditions else "")
         return found or (GATED if self.pod.spec.scheduling_gates else "")
@@ -166,6 +171,8 @@ class Recording:
         if status.waiting_for:
             record.waits = f"{status.waiting_for}: {status.message}"
             self._step(record, f"waits: {record.waits}")
+        elif record.pod.spec.node_name:
+            record.waits = ""
 
     def _event(self, _old: Event | None, new: Event | None) -> None:
         if new is None or not isinstance(new.regarding, dict) or new.regarding.get("kind") != "Pod":
