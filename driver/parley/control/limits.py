@@ -101,8 +101,8 @@ class Limits:
             if most is not None and used + more > most:
                 return (
                     f"namespace {namespace} holds {used} of {most} {what} that class {class_.metadata.name} "
-                    f"allows {_whom(limit)}, {more} more wanted: delete pods that hold some, or raise the class's "
-                    f"limits[{index}].{what}"
+                    f"allows {_whom(limit)}, {more} more wanted: delete pods or claims that hold some, or raise "
+                    f"the class's limits[{index}].{what}"
                 )
         return ""
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClass
 from parley.api.names import DEVICE_CLASS, EXTENDER_SAYS
+from parley.api.resources import RESOURCE_SLICES
 from parley.control.caches.usage import Share
 from parley.control.claims.gathering import gather, with_class
 from parley.control.claims.podclaims import PodClaim
@@ -119,6 +120,18 @@ class PodFeasibility:
     def drivers(self) -> frozenset[str]:
         """The drivers of pending claims that can be asked here."""
         return frozenset(self._demand.requests)
+
+    @property
+    def unpublished(self) -> list[str]:
+        """Those of these drivers that hand out what node plugins publish, where none publishes anything."""
+        publishing, drivers = {one.spec.driver for one in self._snapshot.slices}, self._snapshot.state.drivers
+        needed = {
+            claim.class_.driver_name
+            for claim in self.pending
+            if claim.class_ and claim.class_.node_part == "Required"
+        }
+        reading = {name for name in self.drivers if RESOURCE_SLICES in drivers[name].driver.watches}
+        return sorted((needed & reading) - publishing) if self._snapshot.nodes else []
 
     @property
     def standalone(self) -> Mapping[str, str]:

@@ -74,6 +74,7 @@ def remedies(
         stranded = list(_stranded(snapshot, feasibility))
         found += stranded
         if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, ""):
+            found += _without_plugins(feasibility)
             found += by_trying(snapshot, feasibility, answered(scheduling))
     found += _proposals(snapshot, feasibility, scheduling)
     found += _idle_scheduler(snapshot, feasibility, code)
@@ -114,6 +115,16 @@ def _is_lost(feasibility: PodFeasibility, code: str) -> bool:
     """Whether somebody deleted a claim that was made for the pod: its message says what to do."""
     lost = any(claim.problem is not None and claim.problem.reported_after for claim in feasibility.claims)
     return lost and code == reasons.CLAIM_NOT_FOUND
+
+
+def _without_plugins(feasibility: PodFeasibility) -> Iterator[Remedy]:
+    """Drivers whose node plugins run nowhere, as far as they show."""
+    for driver in feasibility.unpublished:
+        text = (
+            f"no node has a ResourceSlice of driver {driver}: check whether its node plugin runs "
+            "(kubectl -n parley-system get pods -o wide)"
+        )
+        yield Remedy("advice", text)
 
 
 def _in_use(snapshot: Snapshot, feasibility: PodFeasibility) -> Iterator[Remedy]:

@@ -80,7 +80,7 @@ class TestAdmit:
             assert problem.code == reasons.LIMIT_REACHED
             assert problem.message == (
                 f"namespace {NAMESPACE} holds 3 of 4 units that class licence allows it, 2 more wanted: "
-                "delete pods that hold some, or raise the class's limits[0].units"
+                "delete pods or claims that hold some, or raise the class's limits[0].units"
             )
             assert problem.topics == (("limit", "licence", NAMESPACE), ("class", "licence"))
 

@@ -33,7 +33,7 @@ def test_without_a_limit_there_is_always_room() -> None:
             {"a": 5},
             {"b": 5},
             "namespace team holds 1 of 1 claims that class licence allows it, 1 more wanted: "
-            "delete pods that hold some, or raise the class's limits[0].claims",
+            "delete pods or claims that hold some, or raise the class's limits[0].claims",
         ),
         ("the last units", {"units": 10}, {"a": 5}, {"b": 5}, ""),
         (
@@ -42,7 +42,7 @@ def test_without_a_limit_there_is_always_room() -> None:
             {"a": 5},
             {"b": 3, "c": 3},
             "namespace team holds 5 of 10 units that class licence allows it, 6 more wanted: "
-            "delete pods that hold some, or raise the class's limits[0].units",
+            "delete pods or claims that hold some, or raise the class's limits[0].units",
         ),
         ("a claim that is counted already", {"units": 5, "claims": 1}, {"a": 5}, {"a": 5}, ""),
         (
@@ -51,7 +51,7 @@ def test_without_a_limit_there_is_always_room() -> None:
             {"a": 1, "b": 1},
             {"c": 0},
             "namespace team holds 2 of 1 claims that class licence allows it, 1 more wanted: "
-            "delete pods that hold some, or raise the class's limits[0].claims",
+            "delete pods or claims that hold some, or raise the class's limits[0].claims",
         ),
         (
             "nothing allowed",
@@ -158,8 +158,8 @@ def test_the_message_names_the_limit_that_holds() -> None:
     class_ = limited(*(limit.wire() for limit in BY_LABELS.limits[3:4]))
     assert limits.excess(class_, "team", {"d": 1}) == (
         "namespace team holds 3 of 3 claims that class licence allows each namespace with the labels "
-        "tier in (silver, bronze),!suspended, 1 more wanted: delete pods that hold some, or raise the class's "
-        "limits[0].claims"
+        "tier in (silver, bronze),!suspended, 1 more wanted: delete pods or claims that hold some, or raise the "
+        "class's limits[0].claims"
     )
 
 

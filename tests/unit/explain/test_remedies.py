@@ -177,6 +177,28 @@ def test_a_limit_names_who_holds_what_it_counts(play: Play) -> None:
     play(scenario)
 
 
+def test_node_plugins_that_run_nowhere_are_named_first(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        await world.settle()
+        await world.plugin_gone("a")
+        await world.add_pod("wants", "one")
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert "the node plugin of driver device.parley.dev does not run there" in told.message
+        assert helps(told)[0] == (
+            "no node has a ResourceSlice of driver device.parley.dev: check whether its node plugin runs "
+            "(kubectl -n parley-system get pods -o wide)"
+        )
+
+    play(scenario)
+
+
 def test_a_claim_that_is_being_deleted_is_gone_when_its_pod_ends(play: Play) -> None:
     async def scenario(world: World) -> None:
         world.start_parley()

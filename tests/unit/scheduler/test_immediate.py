@@ -284,7 +284,7 @@ def test_a_claim_over_the_limit_waits_until_there_is_room(play: Any) -> None:
         await world.settle()
         words = (
             "namespace default holds 4 of 5 units that class shelf allows it, 2 more wanted: "
-            "delete pods that hold some, or raise the class's limits[0].units"
+            "delete pods or claims that hold some, or raise the class's limits[0].units"
         )
         assert await says(world) == await says(world, "later") == ("False", "LimitReached", words)
         await world.delete_pod("p")

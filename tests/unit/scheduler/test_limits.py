@@ -51,7 +51,7 @@ def test_the_pod_over_the_limit_waits_and_its_words_say_what_to_do(play: Any) ->
         assert await running(world) == ["p", "q"]
         message = (
             "namespace default holds 2 of 2 claims that class shelf allows it, 1 more wanted: "
-            "delete pods that hold some, or raise the class's limits[0].claims"
+            "delete pods or claims that hold some, or raise the class's limits[0].claims"
         )
         assert await waiting_for(world, "r") == ("LimitReached", message)
         assert await world.events_on("r") == [("LimitReached", message)]
@@ -327,7 +327,7 @@ def test_a_namespace_whose_labels_change_is_judged_by_another_limit(play: Any) -
         assert await running(world) == ["p", "q"]
         message = (
             "namespace default holds 2 of 2 claims that class shelf allows each namespace with the labels "
-            "tier=gold, 1 more wanted: delete pods that hold some, or raise the class's limits[1].claims"
+            "tier=gold, 1 more wanted: delete pods or claims that hold some, or raise the class's limits[1].claims"
         )
         assert await waiting_for(world, "r") == ("LimitReached", message)
         await label(world, tier=None)
