@@ -19,7 +19,7 @@ from tests.soak.mirrors import Device, Json, is_parleys, read
 from tests.soak.observed import Step
 from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, NAMESPACE, TOKENS
 
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.simulate.anti_affinity import Pod
 
 ELSEWHERE = "other"

@@ -27,8 +27,9 @@ from parley.control.claims import gathering, named
 from parley.control.claims.mirrored import MadeMirrors
 from parley.control.claims.podclaims import PodClaim
 from parley.control.claims.reconciler import ClaimReconciler
+from parley.control.holding import Holding
 from parley.control.immediate import ImmediateClaims
-from parley.control.ledger import Holding, Ledger
+from parley.control.ledger import Ledger
 from parley.control.limits import Limits
 from parley.control.objects import mirror as mirrors
 from parley.control.publishing import podscheduling

@@ -9,7 +9,7 @@ from tests.soak.bug import Bug
 
 from parley.api.builtin import Pod
 from parley.control.claims.podclaims import PodClaim
-from parley.control.ledger import Holding, Phase
+from parley.control.holding import Holding, Phase
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator
 from parley.drivers.device.inventory import Inventory

@@ -22,7 +22,7 @@ from parley.api.resources import (
     POD_SCHEDULINGS,
     PODS,
 )
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.objects.pod import reference
 from parley.scheduler.controller import Controller
 from parley.scheduler.pods import Pods

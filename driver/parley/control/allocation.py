@@ -13,7 +13,7 @@ from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand, Requests, Reserving
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.limited_driver import CALL_SECONDS
 from parley.control.objects import mirror as mirrors
 from parley.control.objects.pod import reference

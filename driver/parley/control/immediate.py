@@ -21,7 +21,7 @@ from parley.control.allocation import AllocationFailed, Allocator, Busy
 from parley.control.claims.named import without_pod
 from parley.control.decision.decide import Blocked, Search, admit, none_viable, survey
 from parley.control.decision.eligible import SuitableNodes
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.records import Records, allocation_status
 from parley.control.release.deallocation import Deallocator
 from parley.control.state import State

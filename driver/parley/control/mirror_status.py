@@ -3,7 +3,7 @@
 from typing import Any
 
 from parley.api.builtin import BuiltinClaim
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.objects import in_use
 from parley.control.objects.mirror import allocation_body, consumer, found_body
 from parley.sdk import PodReference

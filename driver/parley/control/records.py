@@ -17,7 +17,7 @@ from parley.api.names import CONDITION_RELEASING, CONDITION_STRANDED
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS, PODS
 from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
-from parley.control.ledger import Holding, Written
+from parley.control.holding import Holding, Written
 from parley.control.mirror_status import others, recorded, users
 from parley.control.objects import in_use, standin
 from parley.control.objects import mirror as mirrors

@@ -20,7 +20,7 @@ from parley.api.builtin import Pod
 from parley.api.names import API_VERSION
 from parley.api.resources import PODS, SERVER_VERSION
 from parley.api.versions import COUNTS_GATED_NOMINATIONS, of_server
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.live import live_pod
 from parley.control.objects.pod import priority, reference
 from parley.control.objects.reservation_pod import ReservationPod, reservation_pods

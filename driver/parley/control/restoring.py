@@ -13,7 +13,7 @@ from parley.api.models import ClaimRelease, ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_RELEASING, GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
 from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.entries import number_of
-from parley.control.ledger import Holding, Phase, PreparedOn, Written
+from parley.control.holding import Holding, Phase, PreparedOn, Written
 from parley.control.objects.mirror import (
     asked,
     counted,

@@ -26,7 +26,7 @@ from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.wording import listed
 from parley.control.caches.entries import claims_named, evaluated
 from parley.control.decision.demand import Reserving
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.objects.mirror import asked as asked_by
 from parley.control.objects.pod import reference
 from parley.control.state import State

@@ -13,7 +13,7 @@ from parley.api.names import GROUP
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import ClusterCache
-from parley.control.ledger import Holding, Written
+from parley.control.holding import Holding, Written
 from parley.kube.client import Client, NotFound, OutcomeUnknown
 
 T = TypeVar("T", bound=BuiltinClaim | ResourceClaim)

@@ -10,7 +10,7 @@ from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING
 from parley.api.wording import listed
 from parley.control.claims.podclaims import PodClaim, Problem
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.objects.mirror import (
     allocated,
     asked,

@@ -18,7 +18,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import with_room
 from parley.control.decision.demand import Demand, demand_of
 from parley.control.decision.stranded import stranded
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.objects.pod import arrival, over, priority, reference
 from parley.explain.claims import class_name_of
 from parley.explain.snapshot import Snapshot

@@ -9,7 +9,7 @@ from itertools import islice
 
 from parley.api.wording import counted, listed, noun_for
 from parley.control.decision.kept import KEPT
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.release.receipts import waits_for
 from parley.explain.claims import held
 from parley.explain.feasibility import PodFeasibility, is_unasked

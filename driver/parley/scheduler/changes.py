@@ -22,7 +22,7 @@ from parley.control.caches.indexes import named_claims
 from parley.control.claims.named import failure_of
 from parley.control.claims.on_demand import shared_topic
 from parley.control.claims.podclaims import NODES, PREEMPTION, ROOM
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
 from parley.control.objects.pod import done, over, priority

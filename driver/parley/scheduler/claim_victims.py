@@ -20,7 +20,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Evictable
 from parley.control.decision.demand import Demand
 from parley.control.decision.kept import beside, is_enough
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.nominations import Nomination
 from parley.control.objects.mirror import is_mirror
 from parley.control.objects.pod import done, priority, reference

@@ -14,7 +14,7 @@ import structlog
 from parley.api import reasons
 from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS, Resource
-from parley.control.ledger import Phase
+from parley.control.holding import Phase
 from parley.control.objects.mirror import is_mirror, is_template_mirror, owner_pod
 from parley.control.objects.pod import arrival
 from parley.control.restoring import count_unbound, restore

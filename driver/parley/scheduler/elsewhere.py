@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from parley.api.builtin import Pod
 from parley.control.claims.podclaims import PodClaim
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.negotiation.nowhere import where
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.standalone import Failure

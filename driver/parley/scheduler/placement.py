@@ -14,7 +14,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
 from parley.control.decision.demand import Demand
 from parley.control.decision.kept import kept_nodes
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.live import live_pod
 from parley.control.objects.mirror import is_offer, offer_body
 from parley.control.objects.pod import done, priority, reference

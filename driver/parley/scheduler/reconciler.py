@@ -14,7 +14,7 @@ from parley.control.allocation import Allocator, Busy
 from parley.control.caches.indexes import named_claims
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.live import live_pod
 from parley.control.objects.pod import done, over, reference
 from parley.control.release.deallocation import Deallocator, Departure

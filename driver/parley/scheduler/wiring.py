@@ -14,8 +14,9 @@ from parley.control.claims.stranding import Stranding
 from parley.control.claims.templates import TemplateReconciler
 from parley.control.class_statuses import ClassStatuses
 from parley.control.decision.sight import pods_are_seen, show_cluster
+from parley.control.holding import Holding
 from parley.control.immediate import ImmediateClaims
-from parley.control.ledger import Holding, Ledger
+from parley.control.ledger import Ledger
 from parley.control.limits import Limits
 from parley.control.nominations import Nomination, Nominations
 from parley.control.presence import DriverPresence

@@ -11,7 +11,7 @@ from parley.api.builtin import Pod, Taint
 from parley.api.models import Limit, ResourceClass
 from parley.api.wording import counted
 from parley.control.claims.gathering import gather
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.objects.mirror import is_mirror
 from parley.explain import overview
 from parley.explain.explaining import state_of

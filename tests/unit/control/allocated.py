@@ -8,7 +8,7 @@ from tests.unit.control.builders import NAMESPACE, World, a_holding
 from parley.api.builtin import Pod
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.objects.pod import reference
 
 Given = Callable[[World, Pod], Awaitable[None]]

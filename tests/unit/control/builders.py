@@ -21,8 +21,9 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.claims.stranding import Stranding
 from parley.control.decision.sight import pods_are_seen
+from parley.control.holding import Holding, Phase
 from parley.control.immediate import ImmediateClaims
-from parley.control.ledger import Holding, Ledger, Phase
+from parley.control.ledger import Ledger
 from parley.control.limits import Limits
 from parley.control.objects.mirror import ClassRequest, claim_mirror, claim_spec
 from parley.control.publishing.events import Recorder

@@ -20,7 +20,7 @@ from tests.unit.control.builders import (
 from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import demand_of
-from parley.control.ledger import Written
+from parley.control.holding import Written
 from parley.control.limited_driver import CALL_SECONDS
 from parley.control.objects.mirror import MAX_USERS
 from parley.drivers.tokens import Pool, TokensDriver, Wanted

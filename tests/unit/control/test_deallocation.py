@@ -24,7 +24,7 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import demand_of
-from parley.control.ledger import Holding, Phase, PreparedOn
+from parley.control.holding import Holding, Phase, PreparedOn
 from parley.control.objects.mirror import asked, consumer
 from parley.control.objects.pod import reference
 from parley.control.records import Records

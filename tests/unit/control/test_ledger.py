@@ -1,16 +1,14 @@
 """The ledger finds every holding by its claim and by its pods, and counts it as long as it is there."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.unit.control.builders import NAMESPACE, a_class, a_holding, user
 
-from parley.api.builtin import Node, ObjectMeta
-from parley.control.ledger import Holding, Ledger, Phase, Written
+from parley.control.holding import Holding, Phase
+from parley.control.ledger import Ledger
 from parley.control.limits import Limits
 from parley.negotiation.availability import AvailableOn
 from parley.sdk import Allocation, NodeLabels, PodReference
@@ -107,41 +105,6 @@ def test_what_was_allocated_meanwhile_stays_counted() -> None:
     assert ledger.limits.excess(class_, NAMESPACE, {"uid-other": 1})
 
 
-def test_a_claim_reaches_the_nodes_that_its_allocation_names() -> None:
-    here = a_holding(node="node-1")
-    both = a_holding(allocation=Allocation(available_on=("node-1", "node-2")))
-    everywhere = a_holding(allocation=Allocation(available_on=None))
-    reached = [[h.reaches(node) for node in ("node-1", "node-2", "node-3")] for h in (here, both, everywhere)]
-    assert reached == [[True, False, False], [True, True, False], [True, True, True]]
-    assert (here.nodes, everywhere.nodes) == (("node-1",), None)
-
-
-@dataclass(frozen=True)
-class Known:
-    """The cluster's nodes, which a test changes."""
-
-    nodes: Mapping[str, Node]
-
-    def node(self, name: str, /) -> Node | None:
-        return self.nodes.get(name)
-
-    def node_names(self) -> Sequence[str]:
-        return sorted(self.nodes)
-
-
-def test_a_claim_that_goes_by_labels_reaches_the_nodes_that_have_them_now() -> None:
-    nodes = {name: Node(metadata=ObjectMeta(name=name, labels={"zone": "a"})) for name in ("node-1", "node-2")}
-    zone = a_holding(allocation=Allocation(available_on=NodeLabels({"zone": "a"})), known=Known(nodes))
-    assert (zone.reaches("node-1"), zone.reaches("node-3"), zone.only_node) == (True, False, None)
-
-    nodes["node-3"] = nodes.pop("node-1")
-    nodes["node-1"] = Node(metadata=ObjectMeta(name="node-1", labels={"zone": "b"}))
-
-    assert [zone.reaches(node) for node in ("node-1", "node-2", "node-3")] == [False, True, True]
-    assert zone.may_run_on("node-1")  # its user there is none of a new one's business
-    assert not a_holding(node="node-1").may_run_on("node-2")
-
-
 ZONE = NodeLabels({"zone": "a"})
 CLAIMS = st.sampled_from(["a", "b", "c"])
 PODS = st.sampled_from([user("p"), user("q"), PodReference(NAMESPACE, "p", "uid-of-the-next")])
@@ -219,21 +182,3 @@ class Lives(RuleBasedStateMachine):
 
 TestLives = Lives.TestCase
 TestLives.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
-
-
-@pytest.mark.parametrize(
-    ("before", "lost", "overtaken"),
-    [
-        (Written.NO, Written.MAYBE, Written.NO),
-        (Written.MAYBE, Written.MAYBE, Written.NO),
-        (Written.YES, Written.UNSETTLED, Written.YES),
-        (Written.UNSETTLED, Written.UNSETTLED, Written.YES),
-    ],
-)
-def test_a_write_of_unknown_outcome_leaves_open_what_the_object_shows(
-    before: Written, lost: Written, overtaken: Written
-) -> None:
-    assert (before.outcome_unknown(), before.settled()) == (lost, overtaken)
-    assert not before.outcome_unknown().is_settled
-    assert before.settled().is_settled
-    assert before.outcome_unknown().is_known == before.settled().is_known == before.is_known

@@ -9,7 +9,7 @@ from tests.unit.control.test_releases import releases
 
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import NODES
-from parley.control.ledger import Holding, PreparedOn, Written
+from parley.control.holding import Holding, PreparedOn, Written
 from parley.sdk import Allocation
 
 

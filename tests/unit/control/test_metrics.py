@@ -8,7 +8,8 @@ from tests.support.faults import FaultClient, kill_at
 
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
-from parley.control.ledger import Holding, Ledger, Phase, PreparedOn
+from parley.control.holding import Holding, Phase, PreparedOn
+from parley.control.ledger import Ledger
 from parley.control.telemetry.measured import MeasuredClient, MeasuredDriver
 from parley.control.telemetry.metrics import Metrics, label
 from parley.kube.client import Conflict, NotFound, OutcomeUnknown

@@ -22,7 +22,7 @@ from tests.unit.control.builders import (
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.control.caches.own_writes import OwnWrites
 from parley.control.claims.podclaims import PodClaim
-from parley.control.ledger import Holding, Written
+from parley.control.holding import Holding, Written
 from parley.control.objects.mirror import (
     allocation_body,
     consumer,

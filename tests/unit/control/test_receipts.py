@@ -5,7 +5,7 @@ from tests.unit.control.builders import NAMESPACE, TOKENS, a_holding, read
 
 from parley.api.names import CONDITION_RELEASING
 from parley.api.resources import CLAIM_RELEASES
-from parley.control.ledger import PreparedOn
+from parley.control.holding import PreparedOn
 from parley.control.release.receipts import prepared_by, record, record_name, releasing_condition, waits_for
 
 HERE = PreparedOn("uid-mirror", "node-1")

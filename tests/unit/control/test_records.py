@@ -13,7 +13,7 @@ from parley.api.conditions import ConditionUpdate
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
-from parley.control.ledger import Written
+from parley.control.holding import Written
 from parley.control.objects.mirror import ClassRequest, consumer, nodes_of
 from parley.control.objects.pod import reference
 from parley.control.records import together

@@ -7,7 +7,7 @@ from tests.unit.control.builders import Acting, World, a_holding, played, user
 from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES, NODES
-from parley.control.ledger import Holding, PreparedOn, Written
+from parley.control.holding import Holding, PreparedOn, Written
 from parley.control.release.receipts import record_name
 
 HERE = PreparedOn("uid-mirror", "node-1")

@@ -9,7 +9,7 @@ from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS, RESOURCE_SLICES
 from parley.control.claims.gathering import gather
 from parley.control.decision.demand import demand_of
-from parley.control.ledger import Holding, Written
+from parley.control.holding import Holding, Written
 from parley.control.objects.pod import reference
 from parley.control.restoring import adopt, count_again, count_foreign, restore
 from parley.control.state import State

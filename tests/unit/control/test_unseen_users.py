@@ -10,7 +10,7 @@ from tests.unit.control.builders import NAMESPACE, World, a_holding, a_pod, play
 from parley.api.builtin import BuiltinClaim, ConsumerReference, Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Busy
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.objects.mirror import MAX_USERS
 from parley.control.objects.pod import reference
 from parley.control.release.unseen_users import UnseenUsers

@@ -8,7 +8,7 @@ from tests.unit.control.builders import NAMESPACE, World, played
 from parley.api.conditions import ConditionUpdate
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.claims.podclaims import PodClaim
-from parley.control.ledger import Holding, Written
+from parley.control.holding import Holding, Written
 from parley.kube.client import Conflict, NotFound, OutcomeUnknown
 
 

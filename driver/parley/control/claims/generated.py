@@ -9,7 +9,7 @@ from parley.api.models import ResourceClaim, ResourceClaimTemplate, ResourceClas
 from parley.control.claims.checks import Check
 from parley.control.claims.messages import class_not_found, not_given_back, refused, taken, too_large
 from parley.control.claims.podclaims import Problem
-from parley.control.ledger import Holding, Phase
+from parley.control.holding import Holding, Phase
 from parley.control.objects.mirror import (
     ClassRequest,
     is_template_mirror,

@@ -15,7 +15,7 @@ from parley.control.claims.checks import Check
 from parley.control.claims.messages import class_not_found, not_given_back, refused, taken, too_large
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.demand import demand_of
-from parley.control.ledger import Holding, Phase
+from parley.control.holding import Holding, Phase
 from parley.control.objects.mirror import (
     MAX_USERS,
     is_mirror,

@@ -11,7 +11,7 @@ from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATED
 from parley.control.caches.own_writes import OwnWrites
 from parley.control.claims.on_demand import OnDemand
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.objects.mirror import (
     ClassRequest,
     driver_of,

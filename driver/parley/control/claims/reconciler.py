@@ -36,8 +36,8 @@ from parley.control.claims.named import (
     mirrors,
 )
 from parley.control.claims.stranding import Stranding
+from parley.control.holding import Holding
 from parley.control.immediate import ImmediateClaims
-from parley.control.ledger import Holding
 from parley.control.objects.mirror import claim_mirror, is_mirror, owner_pod
 from parley.control.objects.standin import is_stand_in
 from parley.control.records import Records

@@ -18,7 +18,7 @@ from parley.api.names import API_VERSION, CONDITION_FAILED, CONDITION_STRANDED
 from parley.control.allocation import Busy, Saturated
 from parley.control.claims.named import failure_of, without_pod
 from parley.control.decision.demand import demand_of
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.publishing.events import Recorder
 from parley.control.release.deallocation import Deallocator
 from parley.control.release.releases import out_of_service

@@ -16,7 +16,7 @@ from parley.control.decision.eligible import EligibleNodes
 from parley.control.decision.kept import kept_nodes
 from parley.control.decision.sight import seen_pod
 from parley.control.decision.stranded import stranded
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.state import State
 from parley.negotiation.answers import Answers, viable_for_all, without

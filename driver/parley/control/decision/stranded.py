@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.eligible import EligibleNodes
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.negotiation.nowhere import in_common
 from parley.negotiation.stranded import StrandedClaims
 

@@ -17,7 +17,7 @@ from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.names import GENERATED_LABEL
 from parley.control.allocation import Busy, Saturated
 from parley.control.claims.podclaims import ROOM
-from parley.control.ledger import Holding, Phase, Written
+from parley.control.holding import Holding, Phase, Written
 from parley.control.objects.mirror import owner_pod, owner_pod_uid
 from parley.control.objects.pod import over, reference
 from parley.control.objects.standin import is_stand_in

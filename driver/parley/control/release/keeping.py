@@ -9,7 +9,7 @@ what was allocated for it alone is released with it.
 from datetime import datetime, timedelta
 
 from parley.control.caches.cluster import ClusterCache
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.kube.clock import Clock
 
 

@@ -16,7 +16,8 @@ import structlog
 from parley.api.models import ClaimRelease
 from parley.api.resources import CLAIM_RELEASES
 from parley.control.caches.cluster import ClusterCache
-from parley.control.ledger import Holding, Ledger
+from parley.control.holding import Holding
+from parley.control.ledger import Ledger
 from parley.control.release.receipts import left_behind, of_lost_nodes
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, moment

@@ -13,7 +13,7 @@ import orjson
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ClaimRelease
 from parley.api.names import API_VERSION, CONDITION_RELEASING, OUT_OF_SERVICE_TAINT
-from parley.control.ledger import Holding, PreparedOn
+from parley.control.holding import Holding, PreparedOn
 from parley.sdk.recorded import allocation_record
 
 Body = dict[str, object]

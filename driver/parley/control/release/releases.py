@@ -33,7 +33,7 @@ from parley.api.builtin import BuiltinClaim, Node
 from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES
-from parley.control.ledger import Holding, PreparedOn, Written
+from parley.control.holding import Holding, PreparedOn, Written
 from parley.control.live import live_pod
 from parley.control.objects.pod import done
 from parley.control.release.keeping import Keeping

@@ -12,7 +12,8 @@ from parley.api.builtin import BuiltinClaim, Pod
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.indexes import named_claims
-from parley.control.ledger import Holding, Ledger
+from parley.control.holding import Holding
+from parley.control.ledger import Ledger
 from parley.control.live import live_pod
 from parley.control.objects.mirror import MAX_USERS, is_older, is_shut_out, stands_for_another
 from parley.control.objects.pod import over, reference

@@ -16,7 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from parley.api.resources import Resource
-from parley.control.ledger import Ledger, PreparedOn
+from parley.control.holding import PreparedOn
+from parley.control.ledger import Ledger
 from parley.kube import loop_lag
 from parley.kube.freshness import Outage
 from parley.kube.informer import Informer

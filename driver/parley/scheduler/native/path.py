@@ -12,7 +12,7 @@ from parley.control.allocation import Allocator
 from parley.control.caches.indexes import named_claims
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
-from parley.control.ledger import Holding
+from parley.control.holding import Holding
 from parley.control.objects import in_use
 from parley.control.objects.pod import done, reference
 from parley.control.records import Records
