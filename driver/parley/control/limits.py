@@ -6,6 +6,7 @@ A claim allocated before a limit was lowered stays; nothing new is allocated unt
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from parley.api.models import Limit, ResourceClass
 from parley.api.selectors import selects
@@ -70,10 +71,16 @@ class Limits:
         nothing_held = Limits(labels=self._labels)
         return bool(nothing_held.excess(class_, namespace, wanted))
 
-    def excess(self, class_: ResourceClass, namespace: str, wanted: Mapping[str, int]) -> str:
+    def excess(
+        self,
+        class_: ResourceClass,
+        namespace: str,
+        wanted: Mapping[str, int],
+        kept: Mapping[str, int] = MappingProxyType({}),
+    ) -> str:
         """What a pod's pending claims of the class would exceed; "" if there is room.
 
-        `wanted` has the units by the claims' UIDs.
+        `wanted` has the units by the claims' UIDs, `kept` those of claims that are to come before.
         """
         labels = self._labels(namespace) if class_.selects_namespaces else {}
         if labels is None:
@@ -87,22 +94,24 @@ class Limits:
         index, limit = applies
         all_held = self._held.get((class_.metadata.name, namespace), {})
         held = [units for uid, units in all_held.items() if uid not in wanted]
+        coming = [units for uid, units in kept.items() if uid not in all_held and uid not in wanted]
         counts = (
-            ("claims", limit.claims, len(held), len(wanted)),
-            ("units", limit.units, sum(held), sum(wanted.values())),
+            ("claims", limit.claims, len(held), len(coming), len(wanted)),
+            ("units", limit.units, sum(held), sum(coming), sum(wanted.values())),
         )
-        for what, most, used, more in counts:
+        for what, most, used, left, more in counts:
             if most is not None and more > most:
                 return (
                     f"namespace {namespace} wants {more} {what} of class {class_.metadata.name} at a time, which "
                     f"allows {_whom(limit)} {f'{most} in all: request less, or' if most else 'none:'} raise the "
                     f"class's limits[{index}].{what}"
                 )
-            if most is not None and used + more > most:
+            if most is not None and used + left + more > most:
+                kept_for = f", {left} of them kept for pods that others are evicted for" if left else ""
                 return (
-                    f"namespace {namespace} holds {used} of {most} {what} that class {class_.metadata.name} "
-                    f"allows {_whom(limit)}, {more} more wanted: delete pods or claims that hold some, or raise "
-                    f"the class's limits[{index}].{what}"
+                    f"namespace {namespace} holds {used + left} of {most} {what} that class "
+                    f"{class_.metadata.name} allows {_whom(limit)}{kept_for}, {more} more wanted: delete pods "
+                    f"or claims that hold some, or raise the class's limits[{index}].{what}"
                 )
         return ""
 

@@ -100,6 +100,11 @@ class Nominations:
             if one.node == node and one.pod.uid != pod_uid and one.priority >= priority
         ]
 
+    def in_namespace(self, namespace: str, pod_uid: str, priority: int) -> list[Nomination]:
+        """Others' of that namespace that a pod of that priority has to leave the namespace's limits for."""
+        others = (one for one in self._by_pod.values() if one.pod.uid != pod_uid and one.priority >= priority)
+        return [one for one in others if one.pod.namespace == namespace]
+
     def shared(self, uid: str, priority: int | None, drivers: Collection[str]) -> dict[str, int]:
         """The nodes where these drivers have to leave others enough when they allocate for the pod, or the claim
         without a pod, of that UID; each with the priority from which on others count."""

@@ -18,6 +18,7 @@ from parley.control.holding import Holding
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Ledger
 from parley.control.limits import Limits
+from parley.control.limits import topic as limit_topic
 from parley.control.nominations import Nomination, Nominations
 from parley.control.presence import DriverPresence
 from parley.control.publishing.events import Recorder
@@ -118,6 +119,8 @@ def base(
             wakeups.wake(("driver", driver), (nomination.node,))
         for name in nomination.claims.values():
             wakeups.wake(("claim", nomination.pod.namespace, name))
+        for class_name in {claim.class_name for one in nomination.requests.values() for claim in one.claims}:
+            wakeups.wake(limit_topic(class_name, nomination.pod.namespace))
 
     def namespace_of(uid: str) -> str:
         holding = ledger.get(uid)

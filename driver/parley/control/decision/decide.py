@@ -13,7 +13,7 @@ from parley.api import reasons
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem
 from parley.control.decision.demand import Demand, demand_of
 from parley.control.decision.eligible import EligibleNodes
-from parley.control.decision.kept import kept_nodes
+from parley.control.decision.kept import kept_nodes, kept_units
 from parley.control.decision.sight import seen_pod
 from parley.control.decision.stranded import stranded
 from parley.control.holding import Holding
@@ -91,7 +91,8 @@ def admit(state: State, pod: PodReference, pending: Sequence[PodClaim], since: f
     for class_ in {claim.class_name: claim.class_ for claim in pending}.values():
         assert class_ is not None
         wanted = {c.uid: counts.get(c.entry, 1) for c in pending if c.class_name == class_.metadata.name}
-        if message := state.ledger.limits.excess(class_, pod.namespace, wanted):
+        kept = kept_units(state, pod, class_.metadata.name) if class_.limits else {}
+        if message := state.ledger.limits.excess(class_, pod.namespace, wanted, kept):
             topics = (limit_topic(class_.metadata.name, pod.namespace), ("class", class_.metadata.name))
             line = (reasons.LIMIT_REACHED, *topics, tuple(sorted(wanted.values())))
             return Blocked(Problem(reasons.LIMIT_REACHED, message, topics), line)

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from parley.control.decision.demand import Demand
-from parley.control.nominations import Nomination
+from parley.control.nominations import LEAST, Nomination
+from parley.control.objects.pod import priority
 from parley.control.state import State
 from parley.sdk import ClaimRequest, PodReference, Request
 from parley.sdk.together import together
@@ -23,6 +24,20 @@ def kept_nodes(state: State, uid: str, priority: int | None, demand: Demand) -> 
     """
     shared = state.nominations.shared(uid, priority, frozenset(demand.drivers.values()))
     return {node: KEPT for node, least in shared.items() if not _enough(state, uid, least, node, demand)}
+
+
+def kept_units(state: State, pod: PodReference, class_name: str) -> dict[str, int]:
+    """What others of at least the pod's priority, that are nominated, will take of its namespace's limit of the
+    class: units by the claims' UIDs. Whoever is no pod comes after all pods. Raises DriverFault."""
+    known = state.cluster.pod((pod.namespace, pod.name))
+    least = priority(known) if known is not None and known.metadata.uid == pod.uid else LEAST
+    return {
+        claim.uid: state.drivers[name].units(claim)
+        for one in state.nominations.in_namespace(pod.namespace, pod.uid, least)
+        for name, request in one.requests.items()
+        for claim in request.claims
+        if claim.class_name == class_name
+    }
 
 
 def _enough(state: State, uid: str, least: int, node: str, demand: Demand) -> bool:
