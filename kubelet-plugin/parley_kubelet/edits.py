@@ -72,14 +72,14 @@ class ContainerHook(Model):
     hook_name: Literal["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
     path: Path
     args: tuple[Text, ...] = ()
-    env: Variables = {}
+    env: Variables = Field(default_factory=dict)
     timeout: Annotated[int, Field(ge=1, lt=2**31)] | None = None
 
 
 class Edits(Model):
     """All that is added to the containers of one claim."""
 
-    env: Variables = {}
+    env: Variables = Field(default_factory=dict)
     device_nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
     hooks: tuple[ContainerHook, ...] = ()

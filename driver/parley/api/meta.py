@@ -48,8 +48,9 @@ class ObjectMeta(Model):
     generation: int = 0
     creation_timestamp: str = ""
     deletion_timestamp: str | None = None
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    # A default of {} would be copied deeply for each object that is read: that took longer than the rest of it.
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
     finalizers: tuple[str, ...] = ()
     owner_references: tuple[OwnerReference, ...] = ()
 
@@ -103,7 +104,7 @@ class LabelSelector(Model):
         dict[str, Annotated[str, Field(max_length=63)]],
         Field(max_length=16),
         Rule("self.all(name, size(name) <= 317)", "the name of a label has at most 317 characters."),
-    ] = {}
+    ] = Field(default_factory=dict)
     match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], Field(max_length=16)] = ()
 
     def __str__(self) -> str:

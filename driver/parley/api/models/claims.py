@@ -65,7 +65,7 @@ class Reserve(Model):
     amounts: Annotated[
         dict[ShortText, Annotated[str, Field(max_length=64)]],
         Field(max_length=16, description="How much of the node's resources, by name."),
-    ] = {}
+    ] = Field(default_factory=dict)
     pods: Annotated[int, Field(ge=0, le=10_000, description="How many of the node's pod slots.")] = 0
     hold: Annotated[
         Hold,

@@ -89,7 +89,7 @@ class ClaimScheduling(Model):
             max_length=128,
             description="Preference among the viable nodes; 100 is best. Nodes that are left out have 0.",
         ),
-    ] = {}
+    ] = Field(default_factory=dict)
     capacity: Annotated[
         dict[NodeName, Annotated[int, Field(ge=1, le=1000)]],
         Field(
@@ -97,7 +97,7 @@ class ClaimScheduling(Model):
             description="For how many pods with the same claims there is enough on a viable node, this pod "
             "included. For so many of them the node may be selected without a question.",
         ),
-    ] = {}
+    ] = Field(default_factory=dict)
     reason: Annotated[str, Field(max_length=4096, description="Why the other candidates are not viable.")] = ""
     failure: Annotated[
         AllocationFailure | None, Field(description="Why the claim could not be allocated on the selected node.")

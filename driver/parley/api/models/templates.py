@@ -21,12 +21,12 @@ class TemplateMeta(Model):
             "self.all(name, size(name) <= 317 && size(self[name]) <= 63)",
             "the name of a label has at most 317 characters (63 after its prefix), its value at most 63.",
         ),
-    ] = {}
+    ] = Field(default_factory=dict)
     annotations: Annotated[
         dict[str, Annotated[str, Field(max_length=262144)]],
         Field(max_length=128),
         Rule("self.all(name, size(name) <= 317)", "the name of an annotation has at most 317 characters."),
-    ] = {}
+    ] = Field(default_factory=dict)
 
 
 class SharingOwner(Model):
