@@ -23,7 +23,7 @@ WORLDS = 40
 FOUND_BY = {
     "a restart forgets generated claims": 2,
     "a leader never gives up": 1,
-    "a restart forgets what nodes owe": 6,
+    "a restart forgets what nodes owe": 23,
     "exclusive claims are shared": 2,
     "failed work is not repeated": 1,
     "a binding may land after its claims are released": 11,
