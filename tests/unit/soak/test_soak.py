@@ -29,7 +29,7 @@ FOUND_BY = {
     "a binding may land after its claims are released": 11,
     "a scheduler is not notified that it may retry": 2,
     "a reservation that a scheduler dropped is not made again": 20,
-    "nobody looks at claims whose node takes no pods any more, or does so again": 10,
+    "nobody looks at claims whose node takes no pods any more, or does so again": 17,
     "mirrors are written blindly": 10,
     "victims' classes are not looked at": 1,
     "neither the preemptor's policy nor its class is looked at": 1,
