@@ -251,10 +251,6 @@ class Deallocator:
             if holding.standalone:
                 gone = await self._request_deallocation(holding, departed=departed)
             else:
-                if self._drivers[holding.driver].is_saturated:
-                    raise Saturated
-                if holding.named:
-                    await self._records.clear_claim(holding)
                 await self._deallocate(holding)
                 gone = True
         if gone:
@@ -295,11 +291,13 @@ class Deallocator:
             adopt_record(self._state, claim)
 
     async def _deallocate(self, holding: Holding) -> None:
-        """It is cleared in the API, and its driver gives it back. If the driver fails, it may have done so: nobody
+        """Its record is cleared, and its driver gives it back. If the driver fails, it may have done so: nobody
         may use it any more, and the driver is asked again after a pause."""
         driver = self._drivers[holding.driver]
         if driver.is_saturated:
             raise Saturated
+        if holding.named and holding.phase is not Phase.ENDING:
+            await self._records.clear_claim(holding)
         try:
             await driver.deallocate(holding.uid)
         except BaseException:
