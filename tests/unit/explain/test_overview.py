@@ -119,15 +119,20 @@ def test_a_bound_pod_without_its_claim_waits_on_its_node(play: Play) -> None:
     play(scenario)
 
 
+async def bound_where_no_kubelet_is(world: World) -> None:
+    """The pod `has` is bound to node a and has its claim, and no kubelet starts it."""
+    world.start_parley()
+    await world.add_node("a", 1)
+    await world.add_class()
+    await world.add_template("one")
+    world.kubelets.stop("a")
+    await world.add_pod("has", "one")
+    await world.settle()
+
+
 def test_a_bound_pod_whose_claim_was_cleared_waits_on_its_node(play: Play) -> None:
     async def scenario(world: World) -> None:
-        world.start_parley()
-        await world.add_node("a", 1)
-        await world.add_class()
-        await world.add_template("one")
-        world.kubelets.stop("a")
-        await world.add_pod("has", "one")
-        await world.settle()
+        await bound_where_no_kubelet_is(world)
         await world.crash()
         (mirror,) = await world.mirrors()
         name = mirror.metadata.name
@@ -147,13 +152,7 @@ def test_a_bound_pod_whose_claim_was_cleared_waits_on_its_node(play: Play) -> No
 
 def test_nothing_is_concluded_about_a_bound_pod_whose_claims_are_not_read(play: Play) -> None:
     async def scenario(world: World) -> None:
-        world.start_parley()
-        await world.add_node("a", 1)
-        await world.add_class()
-        await world.add_template("one")
-        world.kubelets.stop("a")
-        await world.add_pod("has", "one")
-        await world.settle()
+        await bound_where_no_kubelet_is(world)
         assert (await world.pod("has")).status.phase in ("", "Pending")
 
         def refuse(call: Call) -> Forbidden | None:

@@ -241,12 +241,18 @@ def test_what_was_held_before_a_restart_counts_with_class_and_units(play: Any, k
     play(scenario)
 
 
+async def begin_with_four_of_five(world: World) -> Behaviour:
+    """A pod holds four of the five units that its namespace may have."""
+    behaviour = await begin(world, [{"units": 5}])
+    await world.add_template("four", "shelf", count=4)
+    await world.add_pod("p", "four")
+    await world.settle()
+    return behaviour
+
+
 def test_units_count_also_if_the_class_was_away_during_the_restart(play: Any) -> None:
     async def scenario(world: World) -> None:
-        behaviour = await begin(world, [{"units": 5}])
-        await world.add_template("four", "shelf", count=4)
-        await world.add_pod("p", "four")
-        await world.settle()
+        behaviour = await begin_with_four_of_five(world)
         await world.client.delete(CLASSES, "shelf")
         await restart(world, [ShelfDriver(behaviour)])
         await world.settle()
@@ -289,10 +295,7 @@ def test_units_count_also_if_the_class_got_its_parameters_from_an_object_before_
 
 def test_units_count_also_if_the_class_was_not_understood_during_the_restart(play: Any) -> None:
     async def scenario(world: World) -> None:
-        behaviour = await begin(world, [{"units": 5}])
-        await world.add_template("four", "shelf", count=4)
-        await world.add_pod("p", "four")
-        await world.settle()
+        behaviour = await begin_with_four_of_five(world)
         await world.client.patch(CLASSES, "shelf", {"parameters": {"odd": 1}})
         await restart(world, [ShelfDriver(behaviour)])
         await world.settle()
