@@ -23,11 +23,13 @@ POINT = 10
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """Where to bind; or, if `node` is "", the message of the pod's condition, and where an eviction might help."""
+    """Where to bind; or, if `node` is "", the message of the pod's condition, where an eviction might help, and
+    whether the extender rejected any node."""
 
     node: str
     message: str = ""
     preemptible: tuple[str, ...] = ()
+    by_extender: bool = False
 
 
 @dataclass(slots=True)
@@ -36,6 +38,7 @@ class _Refusals:
 
     reasons: dict[str, str] = field(default_factory=dict)
     resolvable: dict[str, None] = field(default_factory=dict)
+    by_extender: bool = False
 
     def add(self, nodes: Mapping[str, str], *, resolvable: bool) -> None:
         self.reasons.update(nodes)
@@ -46,19 +49,20 @@ class _Refusals:
 async def schedule(pod: Pod, table: NodeTable, calls: ExtenderCalls) -> Cycle:
     """Find a node for the pod. Raises ExtenderFailed."""
     nominated = pod.status.nominated_node_name
+    alone = _Refusals()
     if nominated in table:
         try:
-            if passed := await _passing(pod, table, [nominated], calls, _Refusals()):
+            if passed := await _passing(pod, table, [nominated], calls, alone):
                 return Cycle(passed[0])
         except ExtenderFailed:
             pass  # upstream logs it and goes on with all nodes
-    refusals = _Refusals()
+    refusals = _Refusals(by_extender=alone.by_extender)
     passed = await _passing(pod, table, list(table), calls, refusals)
     if passed:
         return Cycle(await _best(pod, table, passed, calls))
     counts = Counter(reason for reason in refusals.reasons.values() if reason)
     reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    return Cycle("", unschedulable(len(table), reasons), tuple(refusals.resolvable))
+    return Cycle("", unschedulable(len(table), reasons), tuple(refusals.resolvable), refusals.by_extender)
 
 
 async def _passing(
@@ -75,6 +79,7 @@ async def _passing(
     if not left:
         return ()
     filtered = await calls.filter(pod, left)
+    refusals.by_extender |= len(filtered.nodes) < len(left)
     refusals.add(filtered.unresolvable, resolvable=False)
     refusals.add(filtered.failed, resolvable=True)
     return filtered.nodes

@@ -28,6 +28,7 @@ from parley.simulate.placement import place, unschedulable
 from parley.simulate.pod_claims import MOST_USERS, is_reserved, may_use, reserved_by_others
 from parley.simulate.preemption import preempt
 from parley.simulate.scheduler_cache import SchedulerCache
+from parley.simulate.scheduling_queue import RequeueFilter
 from parley.simulate.status_writes import condition, has_condition, patch_claim, patch_pod_named_so
 
 UNSCHEDULABLE = "Unschedulable"
@@ -59,7 +60,8 @@ class KubeScheduler:
         self._after_failure = after_failure
         self._failures: Counter[str] = Counter()
         self._tired: dict[str, float] = {}
-        self._cache = SchedulerCache(client, name, self._queue.add, extended=extender is not None, older=older)
+        self._requeue = RequeueFilter(self._queue.add)
+        self._cache = SchedulerCache(client, name, self._requeue, extended=extender is not None, older=older)
         self._calls = ExtenderCalls(extender) if extender is not None else None
 
     async def run(self) -> None:
@@ -69,6 +71,10 @@ class KubeScheduler:
             await run_workers(self._queue, self._attempt, 1)
 
     async def _attempt(self, key: Key) -> None:
+        with self._requeue.attempt(key):
+            await self._try(key)
+
+    async def _try(self, key: Key) -> None:
         pod = self._cache.pending(key)
         if pod is None or pod.spec.scheduling_gates:
             return
@@ -112,6 +118,7 @@ class KubeScheduler:
         if found.node:
             self._begin(pod, found.node, _bound_by(calls, pod, found.node))
             return
+        self._requeue.rejected((pod.metadata.namespace, pod.metadata.name), by_extender=found.by_extender)
         await self._preempt(pod, found.preemptible)
         await self._tell(pod, UNSCHEDULABLE, found.message)
 
@@ -124,7 +131,7 @@ class KubeScheduler:
         if failure := await binding:
             self._cache.forget(pod)
             if self._calls is not None:
-                self._cache.retry_all()
+                self._cache.pods_left()
             await self._failed(pod, failure)
         else:
             self._failures.pop(pod.metadata.uid, None)

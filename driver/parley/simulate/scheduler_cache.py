@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from parley.api.builtin import BuiltinClaim, Node
@@ -14,14 +14,15 @@ from parley.kube.informer import Informer
 from parley.simulate.anti_affinity import PODS, Pod
 from parley.simulate.node_table import NodeTable
 from parley.simulate.pod_claims import claim_names
+from parley.simulate.scheduling_queue import RequeueFilter
 
 
 class SchedulerCache:
-    """The caches of one scheduler. `retry` is called for every pod that is worth an attempt.
+    """The caches of one scheduler. `requeue` hears of the pods that wait, and of the events that concern them.
 
-    `extended`: as with an extender and without the DynamicResources plugin. Claims are not looked at then, and all
-    pods that wait are worth an attempt at every event of pods and nodes: it is not known what matters to the
-    extender. Upstream also at events of claims, which Parley's extender must not count on.
+    `extended`: as with an extender and without the DynamicResources plugin. Claims are not looked at then, and
+    every event of pods and nodes concerns all pods that wait. Upstream also events of claims, which Parley's
+    extender must not count on.
     `older`: as Kubernetes 1.36 does, gated pods that are listed do not count for the nodes that they are nominated
     for, until they change.
     """
@@ -30,18 +31,18 @@ class SchedulerCache:
         self,
         client: Client,
         name: str,
-        retry: Callable[[Key], None],
+        requeue: RequeueFilter,
         *,
         extended: bool = False,
         older: bool = False,
     ) -> None:
         self._name = name
-        self._retry = retry
+        self._requeue = requeue
         self._extended = extended
         self._older = older
         self._assumed: set[str] = set()
         self._table = NodeTable()
-        self._waiting: dict[Key, None] = {}
+        self._waiting: dict[Key, Pod] = {}
         self._by_claim: defaultdict[Key, dict[Key, None]] = defaultdict(dict)
         self._pods = Informer(client, PODS, on_change=self._pod)
         self._nodes = Informer(client, NODES, on_change=self._node)
@@ -97,33 +98,40 @@ class SchedulerCache:
             self._assumed.discard(pod.metadata.uid)
             self._table.remove(pod.metadata.uid)
 
-    def retry_all(self) -> None:
-        """Every pod that waits is worth an attempt."""
-        for key in list(self._waiting):
-            self._retry(key)
+    def pods_left(self) -> None:
+        """What a pod had is free."""
+        self._concerns_all(in_tree=True)
+
+    def _concerns_all(self, *, in_tree: bool, priority: float = inf) -> None:
+        for key, pod in list(self._waiting.items()):
+            if (pod.spec.priority or 0) <= priority:
+                self._requeue.event(key, in_tree=in_tree)
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         self._nominate(old, new)
         if new is not None and self._mine(new):
-            if old is None or self._extended or _asks(old) != _asks(new):
-                self._await_claims(old, new)
-                self._retry(_key(new))
+            self._await_claims(old, new)
+            if old is None or old.metadata.uid != new.metadata.uid:
+                self._requeue.came(_key(new))
+            elif (asks := _asks(old) != _asks(new)) or self._extended:
+                self._requeue.event(_key(new), in_tree=asks)
             return
         counted = old is not None and old.metadata.uid in self._assumed
         self._placed(old, new)
         ended = old is not None and not done(old) and (new is None or done(new))
         on_node = any(pod is not None and pod.spec.node_name for pod in (old, new))
         if (counted or on_node) if self._extended else ended:
-            self.retry_all()
+            self._concerns_all(in_tree=ended)
 
     def _nominate(self, old: Pod | None, new: Pod | None) -> None:
-        """Note where pods that wait are nominated. Whoever waits, too, is tried again when one gives that up."""
+        """Note where pods that wait are nominated. When one gives that up, those of no higher priority hear of it,
+        and so does the pod itself."""
         before = old.status.nominated_node_name if old is not None and self._mine(old) else ""
         after = new.status.nominated_node_name if new is not None and self._mine(new) else ""
         if old is not None and before and (new is None or new.metadata.uid != old.metadata.uid or before != after):
             self._table.nominate(old, "")
             if new is None or not new.spec.node_name:
-                self.retry_all()
+                self._concerns_all(in_tree=True, priority=old.spec.priority or 0)
         overlooked = self._older and old is None and new is not None and bool(new.spec.scheduling_gates)
         if new is not None and after and not overlooked:
             self._table.nominate(new, after)
@@ -135,8 +143,9 @@ class SchedulerCache:
                 self._by_claim[old.metadata.namespace, name].pop(_key(old), None)
             if new is None:
                 self._waiting.pop(_key(old), None)
+                self._requeue.forget(_key(old))
         if new is not None:
-            self._waiting[_key(new)] = None
+            self._waiting[_key(new)] = new
             for name in claim_names(new):
                 self._by_claim[new.metadata.namespace, name][_key(new)] = None
 
@@ -158,15 +167,16 @@ class SchedulerCache:
             self._table.put(new)
         elif old is not None:
             self._table.drop(old.metadata.name)
-        relevant = _queueing_fields if self._extended else _offers
-        if old is None or new is None or relevant(old) != relevant(new):
-            self.retry_all()
+        if old is None or new is None or _offers(old) != _offers(new):
+            self._concerns_all(in_tree=True)
+        elif self._extended and _queueing_fields(old) != _queueing_fields(new):
+            self._concerns_all(in_tree=False)
 
     def _claim(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         claim = new or old
         if claim is not None and _status(old) != _status(new):
             for key in list(self._by_claim.get((claim.metadata.namespace, claim.metadata.name), ())):
-                self._retry(key)
+                self._requeue.event(key, in_tree=True)
 
 
 def _key(pod: Pod) -> Key:

@@ -74,6 +74,24 @@ async def test_a_pod_evicts_only_where_it_is_viable(
     assert [await lives(team, name) for name in crowd if name != evicted] == [True, True]
 
 
+async def test_a_pod_that_was_viable_nowhere_evicts_once_it_is(
+    team: Namespace, devices: Devices, crowd: list[str], urgent: str
+) -> None:
+    """Its scheduler's own filters reject all nodes: it asks where it may evict others, and then no more, whatever
+    changes of the pod's annotations."""
+    where = {name: (await team.bound(name)).spec.node_name for name in crowd}
+    await team.create(template("one"))
+    await team.create(parley_pod("vip", cpu=MOST, templates={"gpu": "one"}, priorityClassName=urgent))
+    await team.pod("vip", lambda pod: "preemption:" in told(pod), "was tried, preemption too")
+
+    await devices(node_1=1)
+
+    (evicted,) = (name for name, node in where.items() if node == "node-1")
+    await team.pod(evicted, lambda pod: pod.metadata.deletion_timestamp is not None, "is evicted")
+    await team.delete(PODS, evicted)
+    assert (await team.bound("vip")).spec.node_name == "node-1"
+
+
 def holder(name: str, **more: Any) -> Manifest:
     return parley_pod(name, templates={"gpu": "one"}, labels={"app": name}, **more)
 

@@ -72,8 +72,15 @@ class ExtenderPath:
         self._binder = Binder(state, placement, pods, self._assumed, self._notifications, self._posting)
         self._negotiator = negotiator
         self._preemptors = Preemptors(state, pods, self._filtering, negotiator)
+        preemptors = self._preemptors
         self._rejections = Rejections(
-            pods, self._posting, self._free, self._ask_standalone, self._preemptors.make_room
+            pods,
+            self._posting,
+            self._free,
+            self._ask_standalone,
+            preemptors.make_room,
+            preemptors.where_it_evicts,
+            self._reject_anew,
         )
         self._turns = Turns(state, pods, self._rejections)
         self._unknown = UnknownPods(state.cluster, self._never_there)
@@ -235,17 +242,29 @@ class ExtenderPath:
         if pod.spec.resource_claims:
             self._preemptors.preemptible(pod, nodes)
             viable = self._filtering.viable(pod, nodes)
-            nodes = [node for node in nodes if node in viable] or self._of_no_use(pod, nodes)
+            in_tree = not self._rejections.asked_before_preemption(pod.metadata.uid)
+            nodes = [node for node in nodes if node in viable]
+            if not nodes:
+                self._of_no_use(pod, in_tree=in_tree)
         else:
             nodes = self._filtering.unreserved(nodes)
         return wire.victims({node: victims[node] for node in nodes})
 
-    def _of_no_use(self, pod: Pod, nodes: Sequence[str]) -> Sequence[str]:
+    def _of_no_use(self, pod: Pod, *, in_tree: bool) -> None:
         """Evicting others would not help the pod now; once it would, its scheduler is made to try it again."""
-        result = self._filtering.filter(pod, nodes, choosy=False)
-        if result.blocked is not None:
+        nodes = sorted(self._pods.attempt(pod).extender.preemptible)
+        try:
+            result = self._filtering.filter(pod, nodes, choosy=False)
+        except DriverFault as fault:
+            self._driver_failed(pod, nodes, fault)
+        else:
+            if result.blocked is None:
+                return
             self._reject(pod, nodes, result)
-        return ()
+        self._rejections.before_preemption(pod.metadata.uid, in_tree=in_tree)
+
+    def _reject_anew(self, pod: Pod) -> None:
+        self._of_no_use(pod, in_tree=True)
 
     async def _bind(self, body: bytes) -> bytes:
         asked = wire.bind(body)

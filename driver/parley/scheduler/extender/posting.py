@@ -105,7 +105,7 @@ class Posting:
             self._settled.add(pod.uid)
 
     async def touch(self, pod: PodReference) -> None:
-        """Change the pod, which makes its scheduler try it again."""
+        """Change the pod, which makes its scheduler try it again, if Parley rejected any node when it did."""
         self._touched += 1  # a second change within one tick of the clock has to be one, too
         marked = {LOOK_AGAIN: f"{rfc3339_micro(self._clock())} {self._touched}"}
         body = {"metadata": {"uid": pod.uid, "annotations": marked}}
@@ -113,6 +113,42 @@ class Posting:
             await self._client.patch(PODS, pod.name, body, pod.namespace)
         except (NotFound, Invalid):
             pass  # it is gone, or another pod has its name: nothing can be bound any more
+
+    async def nominate_briefly(self, pod: PodReference, node: str) -> None:
+        """Nominate the pod for the node and take that back, which makes its scheduler try it again, whatever
+        rejected it: to a kube-scheduler it is as if a pod had left the node (`hasNominatedNodeNameChanged`).
+
+        If the end of it does not arrive, the scheduler ends it itself the next time that it finds no node.
+        """
+        version = await self._nominate(pod, node, "")
+        for _ in range(_CHANGED):
+            try:
+                await self._nominate(pod, None, version)
+            except Conflict:
+                version = await self._version_if_nominated(pod, node)
+            else:
+                return
+            if not version:
+                return
+
+    async def _nominate(self, pod: PodReference, node: str | None, version: str) -> str:
+        """Returns the pod's resourceVersion, or "" if it is gone. Raises Conflict if `version` is another one."""
+        metadata = {"uid": pod.uid, **({"resourceVersion": version} if version else {})}
+        body = {"metadata": metadata, "status": {"nominatedNodeName": node}}
+        try:
+            live = await self._client.patch(PODS, pod.name, body, pod.namespace, subresource="status")
+        except (NotFound, Invalid):
+            return ""
+        return live.metadata.resource_version
+
+    async def _version_if_nominated(self, pod: PodReference, node: str) -> str:
+        """The pod's resourceVersion if it is nominated for the node, else ""."""
+        try:
+            live = await self._client.get(PODS, pod.name, pod.namespace)
+        except NotFound:
+            return ""
+        same = live.metadata.uid == pod.uid and live.status.nominated_node_name == node
+        return live.metadata.resource_version if same else ""
 
     def forget(self, uid: str) -> None:
         """The pod is gone, or it is known to be bound."""

@@ -5,7 +5,8 @@ of unmodified schedulers (`scheduler.claim_preemption`), when a rejected pod is 
 scheduler proposed is viable by then, and where the scheduler can't evict pods for the rest of what the pod needs.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
+from itertools import islice
 
 from parley.api import reasons
 from parley.api.builtin import Pod
@@ -52,6 +53,15 @@ class Preemptors:
     def preemptible(self, pod: Pod, nodes: Sequence[str]) -> None:
         """On these nodes the scheduler could evict pods for what its own filters look at."""
         self._pods.attempt(pod).extender.preemptible = frozenset(nodes)
+
+    def where_it_evicts(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
+        """A node on which the pod's scheduler could evict pods for what its own filters look at, and that would be
+        viable then; "" if there is none. Nodes that it did not name yet are found by Parley's model of it."""
+        if not may_preempt(self._state.cluster, pod) or pod.status.nominated_node_name:
+            return ""
+        named: Iterable[str] = self._pods.attempt(pod).extender.preemptible
+        nodes = named or islice(PreemptibleNodes(self._state, pod, *_limits(claims)), self._negotiator.candidates)
+        return min(self._filtering.viable(pod, sorted(nodes)), default="")
 
     async def make_room(
         self, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection

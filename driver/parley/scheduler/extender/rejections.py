@@ -1,7 +1,9 @@
 """Rejected pods: what filter answered about them, and what is done about it afterwards.
 
 A scheduler asks again at every event of any kind. As long as nothing has changed that was decided on, the answer
-is the same bytes. When something has, the scheduler may not know: then its pod is changed, which makes it ask.
+is the same bytes. When something has, the scheduler may not know: then its pod is changed, which makes it ask. If
+its own filters rejected the pod everywhere, so that it asked only where it may evict others, a nomination is
+needed for that (`Posting.nominate_briefly`).
 Standalone drivers are asked here, in the background, about the nodes that the scheduler proposed.
 """
 
@@ -33,6 +35,12 @@ the leader before may have refused."""
 Negotiate = Callable[[Key, Pod, Sequence[PodClaim], Nodes], Awaitable[Result]]
 """Goes on with asking standalone drivers about some nodes, and lets them allocate on one."""
 
+WhereItEvicts = Callable[[Pod, Sequence[PodClaim]], str]
+"""A node on which the pod's scheduler could evict others for it, and that would be viable then, or ""."""
+
+RejectAnew = Callable[[Pod], None]
+"""Judges the nodes anew on which the pod's scheduler could evict others."""
+
 MakeRoom = Callable[[Pod, Sequence[PodClaim], "Rejection"], Awaitable[Wait | Postponed | None]]
 """Has others evicted for a rejected pod, if they may be."""
 
@@ -45,8 +53,9 @@ class Rejection:
     holds has to be released before another answer is possible. `standalone`: standalone drivers are asked about
     the nodes. `nowhere`: claims could be allocated on none of the nodes, or there is no room. `until`: before that
     time of the event loop's clock no other answer is given, and nobody is made to ask. When it `lapses` another
-    answer may follow though nothing has changed. `reported` is the problem
-    that the pod's user knows of.
+    answer may follow though nothing has changed. `in_tree`: its scheduler's own filters left no node to ask
+    about but those on which it may evict others. `asked`: it has asked for nodes since it last asked about those.
+    `reported` is the problem that the pod's user knows of.
     """
 
     nodes: Nodes
@@ -59,6 +68,8 @@ class Rejection:
     line: Hashable = None
     until: float = 0.0
     lapses: float | None = None
+    in_tree: bool = False
+    asked: bool = True
     reported: Problem | None = None
     outdated_at: float | None = None
     nudged: tuple[int, ...] | None = None
@@ -119,12 +130,16 @@ class Rejections:
         release: Callable[[PodReference], Awaitable[None]],
         negotiate: Negotiate,
         make_room: MakeRoom,
+        where_it_evicts: WhereItEvicts,
+        reject_anew: RejectAnew,
     ) -> None:
         self._pods = pods
         self._posting = posting
         self._release = release
         self._negotiate = negotiate
         self._make_room = make_room
+        self._where_it_evicts = where_it_evicts
+        self._reject_anew = reject_anew
         self._rejected: dict[str, Rejection] = {}
         self._unasked: dict[str, tuple[Key, float]] = {}
 
@@ -139,7 +154,25 @@ class Rejections:
     def asked(self, uid: str) -> Rejection | None:
         """The scheduler asks about the pod: the latest rejection, if there is one."""
         self._unasked.pop(uid, None)
-        return self._rejected.get(uid)
+        rejection = self._rejected.get(uid)
+        if rejection is not None:
+            rejection.asked = True
+        return rejection
+
+    def asked_before_preemption(self, uid: str) -> bool:
+        """The scheduler found no node for the pod, and asks where it may evict others: whether it has asked for
+        nodes in the same attempt."""
+        rejection = self._rejected.get(uid)
+        if rejection is None:
+            return False
+        asked, rejection.asked = rejection.asked, False
+        return asked
+
+    def before_preemption(self, uid: str, *, in_tree: bool) -> None:
+        """What was added last was answered to the question where others may be evicted; `in_tree`: after the
+        scheduler's own filters had rejected all nodes."""
+        rejection = self._rejected[uid]
+        rejection.in_tree, rejection.asked = in_tree, False
 
     def unasked_in(self, namespace: str) -> Iterator[Key]:
         """The namespace's pods that were there before this process led, and about which it may be asked still."""
@@ -180,7 +213,7 @@ class Rejections:
             if rejection is not None:
                 rejection.undo = False
         if rejection is None:
-            return await self._remind(pod)
+            return await self._remind(pod, claims)
         if rejection.standalone:
             return await self._ask_standalone(key, pod, claims, rejection)
         room = await self._make_room(pod, claims, rejection) if not undo else None
@@ -195,18 +228,18 @@ class Rejections:
         if complete or PREEMPTION not in rejection.problem.topics:
             await self._report(pod, rejection, _with_room(rejection.problem, room))
         clear = complete and not rejection.undo
-        nudge = await self._nudge(pod, rejection, clear=clear)
+        nudge = await self._nudge(pod, claims, rejection, clear=clear)
         after = (nudge, self._let_pass(key, pod, rejection), room.after if room is not None else None)
         soonest = min((seconds for seconds in after if seconds is not None), default=None)
         return Requeue(soonest) if soonest is not None else None
 
-    async def _remind(self, pod: Pod) -> Requeue | None:
+    async def _remind(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         if pod.metadata.uid not in self._unasked:
             return None
         _, due = self._unasked[pod.metadata.uid]
         if (left := due - now()) > 0:
             return Requeue(left)
-        await self._posting.touch(reference(pod))
+        await self._wake(pod, self._where_it_evicts(pod, claims))
         self._unasked.pop(pod.metadata.uid, None)
         return None
 
@@ -219,7 +252,7 @@ class Rejections:
         if not problems and any(c.standalone and c.state(pod) is ClaimState.PENDING for c in claims):
             return await self._negotiate(key, pod, claims, rejection.nodes)
         if rejection.nudged is None:
-            await self._make_ask(pod, rejection, rejection.revision)
+            await self._make_ask(pod, claims, rejection, rejection.revision)
         return None
 
     async def _report(self, pod: Pod, rejection: Rejection, problem: Problem) -> None:
@@ -228,12 +261,14 @@ class Rejections:
             attempt = self._pods.attempt(pod)
             await self._pods.reporter.waits(pod, attempt, problem.code, problem.message)
 
-    async def _nudge(self, pod: Pod, rejection: Rejection, *, clear: bool) -> float | None:
+    async def _nudge(
+        self, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection, *, clear: bool
+    ) -> float | None:
         """Make the scheduler ask again, if it is time; or in how many seconds that is to be done."""
         seconds = rejection.nudge_in(self._pods, clear=clear)
         if seconds is None or seconds > 0:
             return seconds
-        await self._make_ask(pod, rejection, self._pods.revision(rejection.problem.topics))
+        await self._make_ask(pod, claims, rejection, self._pods.revision(rejection.problem.topics))
         return None
 
     def _let_pass(self, key: Key, pod: Pod, rejection: Rejection) -> float | None:
@@ -246,14 +281,27 @@ class Rejections:
         self._pods.line_up(key, pod.metadata.uid, rejection.problem.topics)
         return None
 
-    async def _make_ask(self, pod: Pod, rejection: Rejection, revision: tuple[int, ...]) -> None:
+    async def _make_ask(
+        self, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection, revision: tuple[int, ...]
+    ) -> None:
         """The scheduler asks again, and gets another answer. Tried again if the API server does not take it."""
+        where = self._where_it_evicts(pod, claims) if rejection.in_tree else ""
+        if rejection.in_tree and not where:
+            rejection.nudged = revision
+            self._reject_anew(pod)
+            return
         before, rejection.nudged = rejection.nudged, revision
         try:
-            await self._posting.touch(reference(pod))
+            await self._wake(pod, where)
         except BaseException:
             rejection.nudged = before
             raise
+
+    async def _wake(self, pod: Pod, where: str) -> None:
+        if where:
+            await self._posting.nominate_briefly(reference(pod), where)
+        else:
+            await self._posting.touch(reference(pod))
 
 
 def _with_room(problem: Problem, room: Postponed | None) -> Problem:
