@@ -216,6 +216,8 @@ class Changes:
             self._queues.look_at_room(names[0])
         if old is not None and out_of_service(new):
             self._releases.node_lost(old.metadata.name)
+        elif new is not None and out_of_service(old):
+            self._releases.node_back(new.metadata.name)
         if (node := new or old) is not None and unavailable(old) != unavailable(new):
             self._look_at_claims_on(node.metadata.name)
 

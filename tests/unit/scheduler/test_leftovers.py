@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from tests.support.faults import FaultClient
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.killed import Play
 from tests.unit.scheduler.test_removing_data import Removals
@@ -13,6 +14,7 @@ from tests.unit.scheduler.test_stranded_ways import AFTER, KEEP, RECREATE, Settl
 from parley.api.models import ClaimRelease
 from parley.api.resources import CLAIM_RELEASES, CLAIMS
 from parley.control.release.leftovers import FORGOTTEN
+from parley.kube.client import Call, Client, OutcomeUnknown
 
 
 class Leaving(Settling):
@@ -21,12 +23,12 @@ class Leaving(Settling):
     leaves_data = True
 
 
-async def begin(world: World) -> tuple[Removals, str]:
+async def begin(world: World, client: Client | None = None) -> tuple[Removals, str]:
     """A claim is kept; returns its node."""
     for node in ("a", "b"):
         await world.add_node(node, devices=1)
     await world.add_class(whenUnused={"keepSeconds": KEEP})
-    world.start_parley(drivers=[Leaving(RECREATE)])
+    world.start_parley(client, drivers=[Leaving(RECREATE)])
     await world.add_claim("disk")
     await world.add_pod("first", claims=["disk"])
     await world.settle(10)
@@ -49,6 +51,48 @@ async def lose(world: World, node: str) -> None:
 
 async def releases(world: World) -> Sequence[ClaimRelease]:
     return list((await world.client.list(CLAIM_RELEASES)).items)
+
+
+class Unanswered(FaultClient):
+    """While `broken`, the controller's writes that clear claims are lost."""
+
+    broken = False
+
+    async def request(self, call: Call) -> bytes:
+        status = call.body.get("status", {}) if isinstance(call.body, dict) else {}
+        if self.broken and call.resource == CLAIMS and status.get("allocation", "") is None:
+            raise OutcomeUnknown("connection lost")
+        return await super().request(call)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_nothing_is_left_behind_by_a_claim_whose_end_failed_until_its_node_was_back(
+    play: Play, restarted: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        client = Unanswered(world.server.client())
+        removals, first = await begin(world, client)
+        client.broken = True
+        await lose(world, first)
+        assert [release.spec.node_lost for release in await releases(world)] == [True]
+        client.broken = False
+        if restarted:
+            await world.crash()
+        await untaint(world, first)
+        if restarted:
+            world.start_parley(drivers=[Leaving(RECREATE)])
+        world.kubelets.start(first)
+        await world.settle(120)
+        assert await releases(world) == []
+        assert [holding.node for holding in world.ledger] == [first]
+
+        removals.done.clear()
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle(30)
+        assert removals.done == [("disk", first)]
+        assert len(world.ledger) == 0
+
+    play(scenario)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

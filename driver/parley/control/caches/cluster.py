@@ -125,6 +125,7 @@ class ClusterCache:
         self._claims.index("parameters", parameters_of_claim)
         self._classes.index("parameters", parameters_of_class)
         self._releases.index("holding", lambda release: [release.spec.holding_uid])
+        self._releases.index("node", lambda release: [release.spec.node_name])
         self._pods.index("claim", indexed_claims)
         self._pods.index("awaited claim", awaiting_node)
         self._pods.index("more claims", naming_more)
@@ -292,6 +293,10 @@ class ClusterCache:
     def releases_of(self, holding: str) -> Sequence[ClaimRelease]:
         """The releases of what a driver knows by that UID."""
         return self._releases.by_index("holding", holding)
+
+    def releases_on(self, node: str) -> Sequence[ClaimRelease]:
+        """The releases that the node is to answer."""
+        return self._releases.by_index("node", node)
 
     def scheduling(self, key: Key) -> PodScheduling | None:
         """The PodScheduling of that name, if standalone drivers were asked with it."""

@@ -3,11 +3,13 @@
 Nothing waits for it. So it is not owed (`Releases`): the claim ends, or is allocated anew elsewhere, at once.
 Before its record loses the allocation, there is a ClaimRelease with `spec.nodeLost` for each lost node. When the
 claim is not allocated any more as it was, `status.allocationCleared` is set, and from then on the node's plugin
-removes the data, whenever it comes to that, by the handle in the ClaimRelease: a later allocation has another.
+removes the data, whenever it comes to that, by the handle in the ClaimRelease: a later allocation has another. If
+the claim's end failed, and its node is back before it is tried again, the ClaimRelease goes.
 
 The ClaimRelease of a node that does not exist goes after a day: a node that was deleted mostly never comes back.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -45,7 +47,7 @@ class LostNodesData:
 
     def node_lost(self, node: str) -> None:
         """The node is out of service, or gone altogether: then its time begins."""
-        if any(release.spec.node_name == node for release in of_lost_nodes(self._cluster.releases())):
+        if any(of_lost_nodes(self._cluster.releases_on(node))):
             self._lost[node] = self._clock()
 
     async def record(self, holding: Holding, node: str) -> None:
@@ -60,6 +62,15 @@ class LostNodesData:
         """The holding is gone: its nodes may remove the data from now on."""
         if any(of_lost_nodes(self._cluster.releases_of(uid))):
             self._queue.add(uid)
+
+    async def retract(self, holding: Holding, is_lost: Callable[[str], bool]) -> None:
+        """The holding's end failed, and has not begun anew: its data on nodes that are back stays. Whoever calls
+        has its lock."""
+        for release in of_lost_nodes(self._cluster.releases_of(holding.uid)):
+            back = not is_lost(release.spec.node_name)
+            if back and not release.status.allocation_cleared and _is_of(release, holding):
+                log.info("the node is back in time", claim=holding.path, node=release.spec.node_name)
+                await delete_release(self._client, release)
 
     async def follow(self, uid: str) -> None:
         """See what is to be done about what was left behind by that UID."""

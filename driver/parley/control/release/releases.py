@@ -38,7 +38,7 @@ from parley.control.live import live_pod
 from parley.control.objects.pod import done
 from parley.control.release.keeping import Keeping
 from parley.control.release.leftovers import LostNodesData, delete_release, set_allocation_cleared
-from parley.control.release.receipts import is_owed, owed, prepared_by, record, record_name
+from parley.control.release.receipts import is_owed, of_lost_nodes, owed, prepared_by, record, record_name
 from parley.control.state import State
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.queue import WorkQueue
@@ -188,6 +188,15 @@ class Releases:
         """The holding is gone: what it left on lost nodes may be removed."""
         self._leftovers.ended(uid)
 
+    def node_back(self, node: str) -> None:
+        """The node is in service: what was to be left behind there may be in use."""
+        for release in of_lost_nodes(self._cluster.releases_on(node)):
+            self._queue.add(release.spec.holding_uid)
+
+    async def retract_lost_nodes(self, holding: Holding) -> None:
+        """The holding is in use, or may come to be: nothing of it is left behind on nodes that are in service."""
+        await self._leftovers.retract(holding, self._lost)
+
     async def waive_needless(self, uid: str) -> None:
         """No node needs to answer for what is not held any more by that UID."""
         for release in owed(self._cluster.releases_of(uid)):
@@ -228,9 +237,8 @@ class Releases:
     def node_lost(self, node: str) -> None:
         """Nothing is prepared on the node any more: what waits for it need not."""
         self._leftovers.node_lost(node)
-        for release in self._cluster.releases():
-            if release.spec.node_name == node:
-                self._queue.add(release.spec.holding_uid)
+        for release in self._cluster.releases_on(node):
+            self._queue.add(release.spec.holding_uid)
         for holding in self._ledger:
             if node in holding.owing_nodes:
                 self._queue.add(holding.uid)

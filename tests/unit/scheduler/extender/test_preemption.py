@@ -1,12 +1,14 @@
 """Nobody is evicted for a pod that could not run on the node afterwards."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.containers import requesting
-from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, Shelves, Wanted, add_shelf_class
 
 from parley.api.resources import NODES, PODS
+from parley.sdk import Answer, Request
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -169,5 +171,85 @@ def test_a_bind_gets_nothing_that_others_were_evicted_for(play: Any) -> None:
         world.kubelets.start("a")
         await world.settle()
         assert await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
+async def waits_where_nothing_is_viable(world: World, behaviour: Behaviour) -> None:
+    """The pod's scheduler has asked where it may evict others for it, and will not by itself ask again."""
+    for node in ("a", "b"):
+        await world.add_node(node)
+        await world.add_pod(f"weak-{node}", nodeName=node, priority=1, containers=requesting(cpu="8"))
+    await add_shelf_class(world)
+    world.start_parley(drivers=[ShelfDriver(behaviour)])
+    await world.settle()
+    await world.add_pod("important", "shelf", priority=1000, containers=requesting(cpu="4"))
+    await world.settle()
+    assert await there(world) == ["important", "weak-a", "weak-b"]
+    assert world.calls.count["filter"] == 0
+
+
+def test_what_a_new_leader_finds_viable_is_evicted_for_though_its_predecessor_found_nothing(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await waits_where_nothing_is_viable(world, Behaviour())
+        await world.crash()
+        world.start_parley(drivers=[ShelfDriver(Behaviour(places={"b": 1}))])
+        await world.settle()
+        assert await there(world) == ["important", "weak-a"]
+        assert await world.node_of("important") == "b"
+
+    play(scenario)
+
+
+class Failing(ShelfDriver):
+    """Cannot answer while `broken`."""
+
+    broken = True
+
+    def viable(self, request: Request[Wanted, Shelves], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        if self.broken:
+            raise RuntimeError("no connection to the shelves")
+        return super().viable(request, nodes)
+
+
+def test_a_driver_that_failed_when_it_was_asked_where_to_evict_is_asked_again(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 0, "b": 1})
+        await world.crash()
+        driver = Failing(Behaviour(places={"b": 1}))
+        world.start_parley(drivers=[driver])
+        await world.add_pod("important", "shelf", priority=1000, containers=requesting(cpu="4"))
+        await world.settle(20)
+        assert await there(world) == ["important", "weak-a", "weak-b"]
+        assert (await world.scheduling("important")).status.waiting_for == "DriverFailed"
+
+        driver.broken = False
+        await world.settle(600)
+        assert await there(world) == ["important", "weak-a"]
+        assert await world.node_of("important") == "b"
+
+    play(scenario)
+
+
+def test_what_is_reported_of_a_pod_follows_where_others_could_be_evicted(play: Any) -> None:
+    """Without its scheduler, which has no reason to ask."""
+
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node)
+            await world.add_pod(f"weak-{node}", nodeName=node, priority=1, containers=requesting(cpu="8"))
+        await world.add_class()
+        await world.add_template("two", count=2)
+        world.start_parley()
+        await world.add_pod("important", "two", priority=1000, containers=requesting(cpu="4"))
+        await world.settle()
+        assert "has no devices" in (await world.scheduling("important")).status.message
+        asked = world.calls.count["preempt"]
+
+        await world.publish("b", ["gpu-0"])
+        await world.settle()
+        assert "1 device" in (await world.scheduling("important")).status.message
+        assert await there(world) == ["important", "weak-a", "weak-b"]
+        assert world.calls.count["preempt"] == asked
 
     play(scenario)
