@@ -107,7 +107,7 @@ class WaitingLines(Generic[K]):
         return (pod for _, pod in self._lines[line].pods) if line in self._lines else iter(())
 
     def hears_of(self, pod: K, topics: Iterable[Topic]) -> bool:
-        """Whether the pod waits in a line that a change of any of the topics wakes."""
+        """Whether the pod waits in a line that each of the topics wakes when it changes."""
         return pod in self._place_of and set(topics) <= set(self._place_of[pod][0].topics)
 
     def leave(self, pod: K) -> K | None:

@@ -74,6 +74,9 @@ class LeaderEndpoint:
         if found is not None and self._shows_us(found):
             return None
         try:
+            if found is not None and found.address_type != self._address.family:
+                await self._delete(found)
+                return None  # that it is gone comes as a change
             await self._write(name, found)
         except (AlreadyExists, Conflict):
             return Requeue()  # the cache was behind: look again
@@ -84,13 +87,14 @@ class LeaderEndpoint:
         log.info("schedulers are led here", service=f"{self._namespace}/{self._address.service}")
         return None
 
+    async def _delete(self, found: EndpointSlice) -> None:
+        """Its family of addresses cannot be changed."""
+        meta = found.metadata
+        await self._client.delete(
+            ENDPOINT_SLICES, meta.name, self._namespace, uid=meta.uid, resource_version=meta.resource_version
+        )
+
     async def _write(self, name: str, found: EndpointSlice | None) -> None:
-        if found is not None and found.address_type != self._address.family:
-            meta = found.metadata
-            await self._client.delete(
-                ENDPOINT_SLICES, name, self._namespace, uid=meta.uid, resource_version=meta.resource_version
-            )
-            return  # its end comes and calls again
         if found is not None:
             body = {"metadata": {"resourceVersion": found.metadata.resource_version}, **self._content()}
             await self._client.patch(ENDPOINT_SLICES, name, body, self._namespace)
