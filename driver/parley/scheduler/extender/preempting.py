@@ -56,9 +56,14 @@ class Preemptors:
 
     def where_it_evicts(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
         """A node on which the pod's scheduler could evict pods for what its own filters look at, and that would be
-        viable then; "" if there is none. Nodes that it did not name yet are found by Parley's model of it."""
-        if not may_preempt(self._state.cluster, pod) or pod.status.nominated_node_name:
+        viable then; "" if there is none. Nodes that it did not name yet are found by Parley's model of it.
+
+        Where the pod is nominated and nobody is leaving, an earlier try to have it evict others was interrupted.
+        """
+        if not may_preempt(self._state.cluster, pod):
             return ""
+        if pod.status.nominated_node_name:
+            return pod.status.nominated_node_name
         named: Iterable[str] = self._pods.attempt(pod).extender.preemptible
         nodes = named or islice(PreemptibleNodes(self._state, pod, *_limits(claims)), self._negotiator.candidates)
         return min(self._filtering.viable(pod, sorted(nodes)), default="")

@@ -1,13 +1,16 @@
 """Nobody is evicted for a pod that could not run on the node afterwards."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.containers import requesting
+from tests.support.faults import FaultClient
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, Shelves, Wanted, add_shelf_class
 
 from parley.api.resources import NODES, PODS
+from parley.kube.client import Call, OutcomeUnknown
 from parley.sdk import Answer, Request
 
 if TYPE_CHECKING:
@@ -253,3 +256,46 @@ def test_what_is_reported_of_a_pod_follows_where_others_could_be_evicted(play: A
         assert world.calls.count["preempt"] == asked
 
     play(scenario)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_nomination_whose_end_was_lost_is_ended_all_the_same(play: Any, restarted: bool) -> None:
+    async def scenario(world: World) -> None:
+        client = LosesEnds(world.server.client())
+        for node in ("a", "b"):
+            await world.add_node(node)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(client)
+        for node in ("a", "b"):
+            await world.add_pod(f"weak-{node}", nodeName=node, priority=1, containers=requesting(cpu="8"))
+        await world.settle()
+        await world.add_pod("important", "one", priority=1000, containers=requesting(cpu="4"))
+        await world.settle()
+        await world.publish("b", ["gpu-0"])
+        await asyncio.sleep(1)
+        assert (await world.pod("important")).status.nominated_node_name == "b"
+        assert client.lost > 0
+        if restarted:
+            await world.crash()
+            world.start_parley()
+        client.broken = False
+        await world.settle()
+        assert await there(world) == ["important", "weak-a"]
+        assert await world.node_of("important") == "b"
+
+    play(scenario)
+
+
+class LosesEnds(FaultClient):
+    """While `broken`, nominations cannot be ended."""
+
+    broken = True
+    lost = 0
+
+    async def request(self, call: Call) -> bytes:
+        status = call.body.get("status", {}) if isinstance(call.body, dict) else {}
+        if self.broken and call.resource == PODS and status.get("nominatedNodeName", "") is None:
+            self.lost += 1
+            raise OutcomeUnknown("connection lost")
+        return await super().request(call)
