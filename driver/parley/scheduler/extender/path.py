@@ -4,7 +4,7 @@ Filter, prioritize and preempt answer from memory at once. A pod that passes fil
 filter refuses is reported to the pod's user afterwards; once that has changed, the scheduler is made to ask again.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 
 from parley.api import reasons
@@ -239,22 +239,25 @@ class ExtenderPath:
         pod, victims = wire.preemption(body)
         self._unknown.asked(pod)
         nodes = self._with_extended_resources(pod, list(victims))
-        if pod.spec.resource_claims:
+        in_tree = not self._rejections.asked_before_preemption(pod.metadata.uid)
+        viable = set(self._viable(pod, nodes))
+        if pod.spec.resource_claims or len(viable) < len(nodes):
             self._preemptors.preemptible(pod, nodes)
-            viable = self._filtering.viable(pod, nodes)
-            in_tree = not self._rejections.asked_before_preemption(pod.metadata.uid)
-            nodes = [node for node in nodes if node in viable]
-            if not nodes:
+            if not viable:
                 self._of_no_use(pod, in_tree=in_tree)
-        else:
-            nodes = self._filtering.unreserved(nodes)
-        return wire.victims({node: victims[node] for node in nodes})
+        return wire.victims({node: victims[node] for node in nodes if node in viable})
+
+    def _viable(self, pod: Pod, nodes: Sequence[str]) -> Collection[str]:
+        """The nodes on which evicting others would help the pod."""
+        if pod.spec.resource_claims:
+            return self._filtering.viable(pod, nodes)
+        return self._filtering.unreserved(nodes)
 
     def _of_no_use(self, pod: Pod, *, in_tree: bool) -> None:
         """Evicting others would not help the pod now; once it would, its scheduler is made to try it again."""
         nodes = sorted(self._pods.attempt(pod).extender.preemptible)
         try:
-            result = self._filtering.filter(pod, nodes, choosy=False)
+            result = self._result(pod, nodes)
         except DriverFault as fault:
             self._driver_failed(pod, nodes, fault)
         else:
@@ -262,6 +265,11 @@ class ExtenderPath:
                 return
             self._reject(pod, nodes, result)
         self._rejections.before_preemption(pod.metadata.uid, in_tree=in_tree)
+
+    def _result(self, pod: Pod, nodes: Sequence[str]) -> FilterResult:
+        if pod.spec.resource_claims:
+            return self._filtering.filter(pod, nodes, choosy=False)
+        return self._filtering.plain(pod, nodes)
 
     def _reject_anew(self, pod: Pod) -> None:
         self._of_no_use(pod, in_tree=True)

@@ -35,3 +35,26 @@ def test_a_plain_pod_comes_when_the_room_is_free(play: Any, restarts: bool) -> N
         assert await world.node_of("plain") == "a"
 
     play(scenario)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_plain_pod_evicts_others_once_what_kept_it_from_that_is_not_reserved_any_more(
+    play: Any, restarts: bool
+) -> None:
+    """Its scheduler's own filters reject the node, and no pod leaves it."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await claim(world, "disk", {"cpu": "4"}, "Immediate")
+        await world.settle()
+        assert await task(world, "weak", cpu="4", priority=1, schedulerName=SECOND_SCHEDULER) == "a"
+        assert await task(world, "important", cpu="6", priority=10, schedulerName=SECOND_SCHEDULER) == ""
+        if restarts:
+            await world.crash()
+        await world.client.delete(CLAIMS, "disk", "default")
+        if restarts:
+            world.start_parley(drivers=[WorkspaceDriver()])
+        await world.settle()
+        assert await world.node_of("important") == "a"
+
+    play(scenario)
