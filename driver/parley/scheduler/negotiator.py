@@ -76,8 +76,7 @@ class Negotiator:
         if own and not pod.spec.node_name and not self._state.cluster.knows_where(pod):
             return Requeue(READING_SECONDS)
         if nodes is None:
-            classes = [claim.class_ for claim in claims if claim.class_]
-            nodes = CandidateNodes(self._state, pod, classes, common_nodes(claims))
+            nodes = self._candidates_of(pod, claims, demand)
         exact = not demand.standalone and self._offers(attempt, pod, claims, pending)
         search = self._search(attempt, nodes, exact=exact)
         if demand.standalone:
@@ -93,6 +92,15 @@ class Negotiator:
         if outcome.viable:
             return await self._proceed(key, pod, claims, demand, search, exact=exact)
         return await self._nothing_viable(pod, claims, demand, search, own=own)
+
+    def _candidates_of(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand) -> CandidateNodes:
+        """The nodes where the pod fits; for standalone drivers, if there are none, those where it would fit if the
+        scheduler evicted pods of lower priority: they are not asked about both."""
+        classes, only = [claim.class_ for claim in claims if claim.class_], common_nodes(claims)
+        nodes = CandidateNodes(self._state, pod, classes, only)
+        if demand.standalone and may_preempt(self._state.cluster, pod) and not any(True for _ in nodes.anew()):
+            return PreemptibleNodes(self._state, pod, classes, only)
+        return nodes
 
     def _not_admitted(self, pod: Pod, attempt: Attempt, blocked: Blocked) -> Wait:
         """While its parameters are being read again the pod keeps what others leave it, and its turn, though not

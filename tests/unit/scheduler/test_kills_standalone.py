@@ -8,12 +8,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.containers import requesting
 from tests.unit.kills import Death, Executioner, at_every_write
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.endings import nothing_is_left
 from tests.unit.scheduler.killed import Play, Watch
 
-from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS
+from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, PODS
 from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Client
 
@@ -108,13 +109,43 @@ async def check_burst(world: World, processes: Processes) -> None:
     await the_driver_is_free(world, processes)
 
 
+async def evicting(world: World) -> None:
+    """The nodes are full of ordinary pods, one of which goes for a pod of a higher priority."""
+    for node in "ab":
+        await world.add_node(node, devices=1)
+        await world.add_pod(f"weak-{node}", nodeName=node, priority=1, containers=requesting(cpu="8"))
+    await world.add_class()
+    await world.add_template()
+    await world.add_class("seat", nodePart="None", parameters={"pool": 1, "scope": "Node"})
+    await world.client.patch(CLASSES, "seat", {"driverName": TokensDriver.name})
+    await world.add_template("seat", "seat")
+    await world.settle(2)
+    await world.add_pod("important", "seat", "one", priority=10, containers=requesting(cpu="4"))
+    await world.settle(60)
+
+
+async def check_evicting(world: World, processes: Processes) -> None:
+    pods = [pod.metadata.name for pod in (await world.client.list(PODS)).items]
+    assert len(pods) == 2
+    assert await world.node_of("important")
+    assert len(processes.driver.held) == 1
+    for name in pods:
+        await world.delete_pod(name)
+    await world.settle()
+    await the_driver_is_free(world, processes)
+
+
 async def the_driver_is_free(world: World, processes: Processes) -> None:
     assert not (await world.client.list(POD_SCHEDULINGS)).items
     assert processes.driver.held == {}
     await nothing_is_left(world)
 
 
-STORIES = {"one after the other": (story, check), "at once": (burst, check_burst)}
+STORIES = {
+    "one after the other": (story, check),
+    "at once": (burst, check_burst),
+    "evicting": (evicting, check_evicting),
+}
 
 
 @pytest.mark.parametrize("told", STORIES)
@@ -136,4 +167,4 @@ def test_a_kill_at_any_write_changes_nothing_in_the_end(
         assert watching.faults == []
         return executioner.writes
 
-    at_every_write(play, life, after=after, at_least=11)
+    at_every_write(play, life, after=after, at_least=5 if told == "evicting" else 11)

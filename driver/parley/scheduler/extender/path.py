@@ -80,7 +80,7 @@ class ExtenderPath:
             self._ask_standalone,
             preemptors.make_room,
             preemptors.where_it_evicts,
-            self._reject_anew,
+            self._of_no_use,
         )
         self._turns = Turns(state, pods, self._rejections)
         self._unknown = UnknownPods(state.cluster, self._never_there)
@@ -239,12 +239,12 @@ class ExtenderPath:
         pod, victims = wire.preemption(body)
         self._unknown.asked(pod)
         nodes = self._with_extended_resources(pod, list(victims))
-        in_tree = not self._rejections.asked_before_preemption(pod.metadata.uid)
+        answered = self._rejections.answered_before_preemption(pod.metadata.uid)
         viable = set(self._viable(pod, nodes))
         if pod.spec.resource_claims or len(viable) < len(nodes):
             self._preemptors.preemptible(pod, nodes)
-            if not viable:
-                self._of_no_use(pod, in_tree=in_tree)
+            if not viable and not answered:
+                self._of_no_use(pod)
         return wire.victims({node: victims[node] for node in nodes if node in viable})
 
     def _viable(self, pod: Pod, nodes: Sequence[str]) -> Collection[str]:
@@ -253,8 +253,9 @@ class ExtenderPath:
             return self._filtering.viable(pod, nodes)
         return self._filtering.unreserved(nodes)
 
-    def _of_no_use(self, pod: Pod, *, in_tree: bool) -> None:
-        """Evicting others would not help the pod now; once it would, its scheduler is made to try it again."""
+    def _of_no_use(self, pod: Pod) -> None:
+        """The scheduler's own filters reject the pod everywhere, and to evict others would not help it now; once
+        that would, its scheduler is made to try it again."""
         nodes = sorted(self._pods.attempt(pod).extender.preemptible)
         try:
             result = self._result(pod, nodes)
@@ -264,15 +265,12 @@ class ExtenderPath:
             if result.blocked is None:
                 return
             self._reject(pod, nodes, result)
-        self._rejections.before_preemption(pod.metadata.uid, in_tree=in_tree)
+        self._rejections.in_tree(pod.metadata.uid)
 
     def _result(self, pod: Pod, nodes: Sequence[str]) -> FilterResult:
         if pod.spec.resource_claims:
             return self._filtering.filter(pod, nodes, choosy=False)
         return self._filtering.plain(pod, nodes)
-
-    def _reject_anew(self, pod: Pod) -> None:
-        self._of_no_use(pod, in_tree=True)
 
     async def _bind(self, body: bytes) -> bytes:
         asked = wire.bind(body)

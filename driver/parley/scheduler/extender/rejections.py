@@ -159,20 +159,20 @@ class Rejections:
             rejection.asked = True
         return rejection
 
-    def asked_before_preemption(self, uid: str) -> bool:
-        """The scheduler found no node for the pod, and asks where it may evict others: whether it has asked for
-        nodes in the same attempt."""
+    def answered_before_preemption(self, uid: str) -> bool:
+        """The scheduler found no node for the pod, and asks where it may evict others: whether its own filters had
+        let nodes pass in this attempt, and it was answered about these."""
         rejection = self._rejected.get(uid)
         if rejection is None:
             return False
         asked, rejection.asked = rejection.asked, False
         return asked
 
-    def before_preemption(self, uid: str, *, in_tree: bool) -> None:
-        """What was added last was answered to the question where others may be evicted; `in_tree`: after the
-        scheduler's own filters had rejected all nodes."""
+    def in_tree(self, uid: str) -> None:
+        """What was added last is about nodes where others would be evicted: the scheduler's own filters rejected
+        all nodes before."""
         rejection = self._rejected[uid]
-        rejection.in_tree, rejection.asked = in_tree, False
+        rejection.in_tree, rejection.asked = True, False
 
     def unasked_in(self, namespace: str) -> Iterator[Key]:
         """The namespace's pods that were there before this process led, and about which it may be asked still."""

@@ -1,0 +1,108 @@
+"""Ordinary pods are evicted, by both schedulers, for a pod whose claims a standalone driver allocates."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.containers import requesting
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
+
+from parley.api.resources import PODS
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+pytestmark = pytest.mark.scheduling_paths("native", "extender")
+
+
+async def begin(world: World, places: dict[str, int], fits: str = "") -> Behaviour:
+    """Nodes that are full of pods of low priority, but for the one where the important pod `fits`."""
+    behaviour = Behaviour(places)
+    for node in places:
+        await world.add_node(node, devices=1)
+    await add_shelf_class(world)
+    await world.add_class()
+    await world.add_template()
+    world.start_parley()
+    world.start_driver(ShelfDriver(behaviour))
+    for node in places:
+        if node != fits:
+            await world.add_pod(f"weak-{node}", nodeName=node, priority=1, containers=requesting(cpu="8"))
+    await world.settle()
+    return behaviour
+
+
+async def important(world: World, *templates: str, **spec: Any) -> str:
+    """The node of a pod of high priority."""
+    await world.add_pod("important", *templates, priority=1000, containers=requesting(cpu="4"), **spec)
+    await world.settle(60)
+    return await world.node_of("important")
+
+
+async def evicted(world: World, *nodes: str) -> list[str]:
+    there = {pod.metadata.name for pod in (await world.client.list(PODS)).items}
+    return [node for node in nodes if f"weak-{node}" not in there]
+
+
+@pytest.mark.parametrize("templates", [("shelf",), ("shelf", "one")], ids="-".join)
+def test_pods_are_evicted_where_the_driver_allocated(play: Any, templates: tuple[str, ...]) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 0, "b": 1, "c": 0})
+        assert await important(world, *templates) == "b"
+        assert await evicted(world, "a", "b", "c") == ["b"]
+
+    play(scenario)
+
+
+def test_nobody_is_evicted_where_the_driver_finds_nothing_viable(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, {"a": 0, "b": 0})
+        assert await important(world, "shelf") == ""
+        assert await evicted(world, "a", "b") == []
+        assert "full" in (await world.scheduling("important")).status.message
+        assert behaviour.allocated == []
+
+    play(scenario)
+
+
+def test_nobody_is_evicted_for_a_pod_that_may_not_preempt(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, {"a": 1, "b": 1})
+        assert await important(world, "shelf", preemptionPolicy="Never") == ""
+        assert await evicted(world, "a", "b") == []
+        assert behaviour.asked == []
+
+    play(scenario)
+
+
+def test_nobody_is_evicted_where_the_pod_fits_somewhere(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 1, "b": 1}, fits="b")
+        assert await important(world, "shelf") == "b"
+        assert await evicted(world, "a") == []
+
+    play(scenario)
+
+
+def test_what_was_allocated_in_vain_is_given_back(play: Any) -> None:
+    """Its scheduler does not evict: a pod of the highest priority came to the node meanwhile."""
+
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, {"a": 1})
+        behaviour.trouble = occupied_by_another(world)
+        assert await important(world, "shelf") == ""
+        await asyncio.sleep(1200)
+        assert await world.node_of("important") == ""
+        assert not await world.mirrors() or not any(m.status.allocation for m in await world.mirrors())
+
+    play(scenario)
+
+
+def occupied_by_another(world: World) -> Any:
+    async def trouble(node: str) -> None:
+        if not any(pod.metadata.name == "vital" for pod in (await world.client.list(PODS)).items):
+            await world.add_pod("vital", nodeName=node, priority=9000, containers=requesting(cpu="8"))
+
+    return trouble
