@@ -1,5 +1,6 @@
 """One pod's negotiation: propose candidates, ask the drivers, and decide on a node, or on what to wait for."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -182,6 +183,8 @@ class Negotiator:
         if not pod.spec.node_name and any(c.holding and pod.metadata.uid in c.holding.pods for c in claims):
             await self._placement.release_all(pod)
             return Requeue()
+        if demand.standalone:
+            deque(search.nodes, maxlen=0)  # a session goes on with nodes that were looked at before
         outcome = self._pods.attempt(pod).outcome
         evicts = may_preempt(self._state.cluster, pod)
         known = evicts or pod.spec.preemption_policy == "Never"

@@ -73,6 +73,8 @@ def test_nobody_is_evicted_for_a_pod_that_may_not_preempt(play: Any) -> None:
         assert await important(world, "shelf", preemptionPolicy="Never") == ""
         assert await evicted(world, "a", "b") == []
         assert behaviour.asked == []
+        if world.scheduling_path == "native":  # the second scheduler asks about no node
+            assert "nodes a, b: too little cpu left" in (await world.scheduling("important")).status.message
 
     play(scenario)
 
