@@ -44,11 +44,13 @@ from parley.api.resources import (
 )
 from parley.kube.client import ApiError
 from parley.kube.memory.managed_fields import UPDATE, Manager
+from parley.kube.memory.metadata import Propagation
 from parley.kube.memory.watch_cache import Stored
 
 Json = dict[str, Any]
 MOST_PODS = 14
 OTHERS_FINALIZER = "soak.example.com/held"
+POLICIES: tuple[Propagation, ...] = ("Background", "Foreground", "Orphan")
 MORE_PODS = 20
 """How often pods are added besides where they have priorities, so that something is lacking."""
 
@@ -208,8 +210,18 @@ class Actions:
             self._let_pod_go()
             self._let_claim_go()
         await self._world.let_pass(60)
+        if self._world.plan.cascading:
+            self._sweep()
         for name in self._made_by_users:
             self._ensure(CLAIMS, kinds.claim(name))
+
+    def _sweep(self) -> None:
+        """What a pod owned that was deleted without it is left to who did so."""
+        for resource in (POD_SCHEDULINGS, BUILTIN_CLAIMS):
+            for stored in self._all(resource):
+                kept = stored.meta.get("ownerReferences") or stored.meta.get("finalizers")
+                if not kept:
+                    self._delete(resource, stored.meta["name"])
 
     def delete_pods(self) -> None:
         """All of them."""
@@ -236,7 +248,11 @@ class Actions:
 
     def _delete_pod(self) -> None:
         if (found := self._some(PODS)) is not None:
-            self._delete(PODS, found.meta["name"])
+            self._delete(PODS, found.meta["name"], policy=self._policy())
+
+    def _policy(self) -> Propagation:
+        """What becomes of what is owned by what is deleted."""
+        return self._chance.choice(POLICIES) if self._world.plan.cascading else "Background"
 
     def _force_pod(self) -> None:
         if (found := self._some(PODS)) is not None:
@@ -359,7 +375,7 @@ class Actions:
     def _change_claim(self) -> None:
         """A named claim is deleted, or made again."""
         name = self._chance.choice(sorted(self._claims))
-        if not self._delete(CLAIMS, name) and name in self._made_by_users:
+        if not self._delete(CLAIMS, name, policy=self._policy()) and name in self._made_by_users:
             self._create(CLAIMS, kinds.claim(name))
 
     # -- what is replaced by another one of its name at once, and what others hold by finalizers
@@ -531,9 +547,11 @@ class Actions:
         except ApiError:
             pass
 
-    def _delete(self, resource: Resource[Any], name: str, grace: int | None = None) -> bool:
+    def _delete(
+        self, resource: Resource[Any], name: str, grace: int | None = None, policy: Propagation = "Background"
+    ) -> bool:
         """Returns whether there was one."""
         if not self._there(resource, name):
             return False
-        self._server.delete(resource, name, NAMESPACE if resource.namespaced else None, grace=grace)
+        self._server.delete(resource, name, NAMESPACE if resource.namespaced else None, grace=grace, policy=policy)
         return True

@@ -231,8 +231,9 @@ class Plan:
     by finalizers, whether some claims are immediate, whether some are made on demand, whether classes have
     limits, whether some parameters
     are in an object, whether pods want tokens of a second driver, whether the driver misbehaves, whether
-    kubelets are slow to start pods, whether pods of nodes that are gone stay for a while, and whether claims
-    fail or start over whose node takes no pods."""
+    kubelets are slow to start pods, whether pods of nodes that are gone stay for a while, whether claims
+    fail or start over whose node takes no pods, and whether pods and claims are deleted in the foreground or
+    without what they own, and the garbage collector takes its time."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -257,6 +258,7 @@ class Plan:
     slow: bool = False
     lingering: bool = False
     settling: bool = False
+    cascading: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -286,6 +288,7 @@ class Plan:
             slow=number % 5 in (2, 4),
             lingering=number % 3 == 2,
             settling=number % 4 == 3 or number % 11 == 8,
+            cascading=number % 8 == 5 or number % 22 == 8,
         )
         return drawn.together(chance) if number % 11 == 8 else drawn
 
@@ -455,6 +458,8 @@ class World:
         self.reservations = Reservations(self.invariants.fault)
         self.views = Views(self.invariants, self.invariants.fault)
         self.limits = ClassLimits(self.invariants.fault, self.invariants.lives)
+        if plan.cascading:
+            self.server.garbage_lag = self._garbage_lag
         self.server.forbids_evictions = plan.preemption is not Preemption.ALLOWED
         self.calm = False
         self._makers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
@@ -512,6 +517,12 @@ class World:
         if not self.plan.slow or self.calm or self.chance.random() < 0.5:
             return 0.0
         return self.chance.uniform(0, 40)
+
+    def _garbage_lag(self) -> float:
+        """Seconds that the garbage collector takes."""
+        if self.calm or self.chance.random() < 0.5:
+            return 0.0
+        return self.chance.choice((0.05, 2, 40))
 
     async def _second_scheduler(self) -> None:
         client = self.server.client("second-scheduler")

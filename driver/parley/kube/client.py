@@ -214,9 +214,11 @@ class Client:
         uid: str = "",
         resource_version: str = "",
         grace_period_seconds: int | None = None,
+        propagation_policy: str = "Background",
     ) -> None:
-        """Delete the object, or mark it if it has finalizers. `uid` and `resource_version` are preconditions."""
-        options: dict[str, Any] = {"propagationPolicy": "Background"}
+        """Delete the object, or mark it if it has finalizers. `uid` and `resource_version` are preconditions. With
+        "" as `propagation_policy` an earlier deletion decides about what the object owns."""
+        options: dict[str, Any] = _given(propagationPolicy=propagation_policy)
         if required := _given(uid=uid, resourceVersion=resource_version):
             options["preconditions"] = required
         if grace_period_seconds is not None:

@@ -166,6 +166,8 @@ class Kubelets:
         if not done(pod):
             await patch_pod(self._client, pod, {"phase": "Succeeded"})
         try:
-            await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
+            await self._client.delete(
+                PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0, propagation_policy=""
+            )
         except NotFound:
             pass  # the deletion was forced

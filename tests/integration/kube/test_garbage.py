@@ -102,3 +102,80 @@ async def test_a_cluster_scoped_owner_has_owned_things_in_namespaces(client: Cli
     await client.delete(CLASSES, namespace)
 
     await until(client, CONFIG_MAPS, namespace, lambda objects: "owned" not in objects)
+
+
+async def test_in_the_foreground_what_is_owned_goes_before_a_running_pod(client: Client, namespace: str) -> None:
+    """Also what holds nobody up. The pod stays until its node says that it has ended, and its claims are gone."""
+    owner = await client.create(PODS.untyped(), pod("web", nodeName="node-1"), namespace)
+    for name, blocks in (("web", True), ("other", False)):
+        owned = {"name": name, "ownerReferences": [{**owned_by(owner), "blockOwnerDeletion": blocks}]}
+        held = ["x.dev/hold"] if blocks else []
+        body = {**builtin_claim(name), "metadata": {**owned, "finalizers": held}}
+        await client.create(BUILTIN_CLAIMS, body, namespace)
+
+    await client.delete(PODS, "web", namespace, propagation_policy="Foreground")
+
+    claims = await until(client, BUILTIN_CLAIMS, namespace, lambda objects: "other" not in objects)
+    claims = await until(
+        client, BUILTIN_CLAIMS, namespace, lambda objects: "deletionTimestamp" in objects["web"]["metadata"]
+    )
+    assert claims.keys() == {"web"}
+    deleted = await client.get(PODS.untyped(), "web", namespace)
+    assert deleted["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert deleted["metadata"]["deletionGracePeriodSeconds"] == 30
+
+    await client.delete(PODS, "web", namespace, grace_period_seconds=0, propagation_policy="")
+    held = await client.get(PODS.untyped(), "web", namespace)
+    assert held["metadata"]["deletionGracePeriodSeconds"] == 0
+
+    await client.patch(BUILTIN_CLAIMS, "web", {"metadata": {"finalizers": None}}, namespace)
+    await until(client, PODS, namespace, lambda objects: "web" not in objects)
+
+
+async def test_in_the_foreground_all_generations_go_the_youngest_first(client: Client, namespace: str) -> None:
+    owner = await client.create(CONFIG_MAPS, config_map("one"), namespace)
+    for name in ("two", "three"):
+        references = [{**owned_by(owner), "blockOwnerDeletion": True}]
+        held = ["x.dev/hold"] if name == "three" else []
+        owner = await client.create(
+            CONFIG_MAPS, config_map(name, ownerReferences=references, finalizers=held), namespace
+        )
+
+    await client.delete(CONFIG_MAPS, "one", namespace, propagation_policy="Foreground")
+
+    left = await until(
+        client, CONFIG_MAPS, namespace, lambda objects: "deletionTimestamp" in objects["three"]["metadata"]
+    )
+    assert [left[name]["metadata"]["finalizers"] for name in ("one", "two")] == [["foregroundDeletion"]] * 2
+    await client.patch(CONFIG_MAPS, "three", {"metadata": {"finalizers": None}}, namespace)
+    await until(client, CONFIG_MAPS, namespace, lambda objects: not objects.keys() & {"one", "two", "three"})
+
+
+async def test_what_is_orphaned_stays_without_its_owner(client: Client, namespace: str) -> None:
+    first = await client.create(CONFIG_MAPS, config_map("first"), namespace)
+    second = await client.create(CONFIG_MAPS, config_map("second"), namespace)
+    for name, owners in (("both", [first, second]), ("one", [first])):
+        references = [owned_by(owner) for owner in owners]
+        await client.create(CONFIG_MAPS, config_map(name, ownerReferences=references), namespace)
+
+    await client.delete(CONFIG_MAPS, "first", namespace, propagation_policy="Orphan")
+
+    left = await until(client, CONFIG_MAPS, namespace, lambda objects: "first" not in objects)
+    assert "ownerReferences" not in left["one"]["metadata"]
+    assert [owner["name"] for owner in left["both"]["metadata"]["ownerReferences"]] == ["second"]
+
+
+async def test_a_later_deletion_decides_anew_what_becomes_of_the_owned(client: Client, namespace: str) -> None:
+    owner = await client.create(CONFIG_MAPS, config_map("owner", finalizers=["x.dev/hold"]), namespace)
+    references = [{**owned_by(owner), "blockOwnerDeletion": True}]
+    body = config_map("owned", ownerReferences=references, finalizers=["x.dev/hold"])
+    await client.create(CONFIG_MAPS, body, namespace)
+
+    await client.delete(CONFIG_MAPS, "owner", namespace, propagation_policy="Foreground")
+    await client.delete(CONFIG_MAPS, "owner", namespace, propagation_policy="Background")
+
+    left = await client.get(CONFIG_MAPS, "owner", namespace)
+    assert left["metadata"]["finalizers"] == ["x.dev/hold"]
+    for name in ("owner", "owned"):
+        await client.patch(CONFIG_MAPS, name, {"metadata": {"finalizers": None}}, namespace)
+    await until(client, CONFIG_MAPS, namespace, lambda objects: not objects.keys() & {"owner", "owned"})

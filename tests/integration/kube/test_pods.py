@@ -159,6 +159,17 @@ async def test_a_finished_pod_is_deleted_at_once(client: Client, namespace: str)
         await client.get(PODS, "a", namespace)
 
 
+async def test_a_finished_pod_that_is_being_deleted_is_left_to_its_node(client: Client, namespace: str) -> None:
+    await client.create(PODS, pod("a", nodeName="node-1"), namespace)
+    await client.delete(PODS, "a", namespace)
+    await client.patch(PODS, "a", {"status": {"phase": "Succeeded"}}, namespace, subresource="status")
+
+    await client.delete(PODS, "a", namespace)
+
+    assert (await client.get(PODS, "a", namespace)).metadata.deletion_timestamp
+    await client.delete(PODS, "a", namespace, grace_period_seconds=0)
+
+
 async def test_a_finalizer_holds_a_pod_that_its_node_released(client: Client, namespace: str) -> None:
     await client.create(PODS, pod("a", nodeName="node-1", metadata={"finalizers": ["x.dev/hold"]}), namespace)
     await client.delete(PODS, "a", namespace)

@@ -4,7 +4,7 @@ Facts: apiserver/pkg/registry/rest (create.go, update.go, delete.go), 1.37.
 """
 
 from collections.abc import Set
-from typing import Any
+from typing import Any, Literal
 
 from parley.api.resources import Resource
 from parley.kube.memory.errors import (
@@ -29,6 +29,12 @@ _KEPT = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+"""The garbage collector's finalizers."""
+
+Propagation = Literal["", "Background", "Foreground", "Orphan"]
+"""What a deletion makes of the object's dependents; "" leaves that as an earlier deletion said."""
+
 _GIVEN_UP_IF_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences")
 
 
@@ -111,6 +117,19 @@ def check_deletion(resource: Resource[Any], old: Json, uid: str, version: str) -
         raise replaced_meanwhile(resource, before["name"], uid, before["uid"])
     if version and version != before["resourceVersion"]:
         raise other_version(resource, before["name"], version, before["resourceVersion"])
+
+
+def propagated(body: Json, policy: Propagation) -> Json:
+    """The object that is to be deleted, with the finalizer of the policy.
+
+    See deletionFinalizersForGarbageCollection in apiserver/pkg/registry/generic/registry/store.go (1.37).
+    """
+    if not policy:
+        return body
+    wanted = {"Background": [], "Foreground": [FOREGROUND], "Orphan": [ORPHAN]}[policy]
+    meta = body["metadata"]
+    others = [name for name in meta.get("finalizers") or () if name not in (FOREGROUND, ORPHAN)]
+    return {**body, "metadata": _without_empty({**meta, "finalizers": [*others, *wanted]})}
 
 
 def check_identity(resource: Resource[Any], body: Any, name: str, namespace: str | None) -> None:

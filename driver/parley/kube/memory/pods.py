@@ -106,8 +106,15 @@ def bound(body: Json, node: str, annotations: Json, now: str) -> Json:
     }
 
 
-def grace(body: Json, wanted: int | None) -> int:
-    """Seconds that a deleted pod has on its node: none if it is on no node, or finished."""
+def grace(body: Json, wanted: int | None) -> int | None:
+    """Seconds that a deleted pod has on its node: none if it is on no node, or finished. None if it is being
+    deleted already, and not sooner by this: BeforeDelete in apiserver/pkg/registry/rest/delete.go (1.37)."""
+    meta = body["metadata"]
+    if meta.get("deletionTimestamp"):
+        known = meta.get("deletionGracePeriodSeconds")
+        if not known:
+            return 0
+        return wanted if wanted is not None and wanted < known else None
     if not body.get("spec", {}).get("nodeName") or body.get("status", {}).get("phase") in ("Succeeded", "Failed"):
         return 0
     if wanted is not None:

@@ -7,7 +7,7 @@ object), `validation` (whether the object is taken), `store` and `watch_cache` (
 
 import random
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -32,6 +32,7 @@ from parley.kube.memory.errors import (
 from parley.kube.memory.garbage_collector import GarbageCollector
 from parley.kube.memory.kinds import Json, Traits, traits
 from parley.kube.memory.managed_fields import Manager, Owners
+from parley.kube.memory.metadata import Propagation
 from parley.kube.memory.patches import applied, conformed, merge_patch
 from parley.kube.memory.store import Collection, Name, Store
 from parley.kube.memory.transport import MemoryTransport
@@ -61,8 +62,10 @@ class MemoryServer:
     ) -> None:
         self._clock = clock
         self._random = random.Random(seed)
-        self._garbage = GarbageCollector(self._collect)
+        self._garbage = GarbageCollector(self, lambda: self.garbage_lag())
         self.store = Store(history, self._garbage.observe)
+        self.garbage_lag: Callable[[], float] = lambda: 0.0
+        """Seconds until the garbage collector looks at what has lost its owners."""
         self.bookmark_interval = bookmark_interval
         self.watch_round = 0
         """Rises when all watches are ended; see `end_watches`."""
@@ -183,16 +186,20 @@ class MemoryServer:
         uid: str = "",
         resource_version: str = "",
         grace: int | None = None,
+        policy: Propagation = "",
     ) -> None:
         """Delete an object, or mark it as being deleted. Pods are marked in any case, as everybody sees."""
         stored = self.get(resource, name, namespace)
-        meta = stored.meta
         metadata.check_deletion(resource, stored.body, uid, resource_version)
         seconds = pods.grace(stored.body, grace) if _is_pod(resource) else 0
-        if meta.get("finalizers") or _is_pod(resource):
-            self._mark(resource, stored, seconds)
-        if not seconds and not meta.get("finalizers"):
-            self.store.remove(self.store.collection(resource), _name(meta))
+        if seconds is None:
+            return
+        body = metadata.propagated(stored.body, policy)
+        held = bool(body["metadata"].get("finalizers"))
+        if held or _is_pod(resource):
+            self._mark(resource, stored, body, seconds)
+        if not seconds and not held:
+            self.store.remove(self.store.collection(resource), _name(stored.meta))
 
     def post(
         self, resource: Resource[Any], name: str, subresource: str, body: Json, namespace: str | None
@@ -294,20 +301,27 @@ class MemoryServer:
             return Stored(new, orjson.dumps(new), owners)
         return self.store.write(collection, name, new, owners)
 
-    def _mark(self, resource: Resource[Any], stored: Stored, grace: int) -> None:
-        meta = stored.meta
+    def _mark(self, resource: Resource[Any], stored: Stored, body: Json, grace: int) -> None:
+        """Store the object, whose finalizers may be new, as one that is being deleted."""
+        meta = body["metadata"]
         known = meta.get("deletionGracePeriodSeconds")
-        if meta.get("deletionTimestamp") and (known is None or grace >= known):
-            return
-        when = rfc3339(self._clock() + timedelta(seconds=grace))
-        marked = {**meta, "deletionTimestamp": when, "deletionGracePeriodSeconds": grace}
-        body = {**stored.body, "metadata": marked}
         if not meta.get("deletionTimestamp"):
             body = metadata.raised(body)
-        self.store.write(self.store.collection(resource), _name(meta), body, stored.owners)
+        if not meta.get("deletionTimestamp") or (known is not None and grace < known):
+            when = rfc3339(self._clock() + timedelta(seconds=grace))
+            marked = {"deletionTimestamp": when, "deletionGracePeriodSeconds": grace}
+            body = {**body, "metadata": {**body["metadata"], **marked}}
+        if body != stored.body:
+            self.store.write(self.store.collection(resource), _name(meta), body, stored.owners)
 
-    def _collect(self, collection: Collection, name: Name, uid: str) -> None:
-        self.delete(collection.resource, name[1], name[0] or None, uid)
+    def collect(self, collection: Collection, name: Name, uid: str, policy: Propagation) -> None:
+        """A deletion of the garbage collector's."""
+        self.delete(collection.resource, name[1], name[0] or None, uid, policy=policy)
+
+    def revise(self, collection: Collection, name: Name, metadata: Json) -> None:
+        """A change of metadata of the garbage collector's."""
+        manager = Manager("garbage-collector", managed_fields.UPDATE, "")
+        self.patch(collection.resource, name[1], {"metadata": metadata}, name[0] or None, manager)
 
     def _generated(self, resource: Resource[Any], meta: Mapping[str, Any]) -> str:
         prefix = meta.get("generateName")

@@ -94,6 +94,7 @@ class MemoryTransport:
             required.get("uid", ""),
             required.get("resourceVersion", ""),
             options.get("gracePeriodSeconds"),
+            options.get("propagationPolicy", ""),
         )
         return _SUCCESS
 
