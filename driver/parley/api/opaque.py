@@ -34,6 +34,17 @@ _TOO_DEEP = f"they nest deeper than {MAX_DEPTH} levels: make them flatter"
 _OPAQUE = re.compile(rb'"(parameters|data|managedFields)"[ \t\r\n]*:[ \t\r\n]*')
 
 
+_ESCAPED = tuple((character.encode(), f"\\u{ord(character):04x}".encode()) for character in "<>&\u2028\u2029")
+"""By `encoding/json`. They stand nowhere in JSON but in strings."""
+
+
+def escaped(text: bytes) -> bytes:
+    """The JSON with those characters escaped that Go escapes: so it is sent, stored, and its length limited."""
+    for character, written in _ESCAPED:
+        text = text.replace(character, written)
+    return text
+
+
 def read(opaque: msgspec.Raw) -> Any:
     """The JSON value; an object with the member UNREADABLE if it can't be read."""
     return _read(bytes(opaque))

@@ -26,6 +26,7 @@ import orjson
 from aiohappyeyeballs import AddrInfoType
 from yarl import URL
 
+from parley.api.opaque import escaped
 from parley.kube import credentials, fencing, responses, unanswered
 from parley.kube.client import Client
 from parley.kube.credentials import Credentials
@@ -297,14 +298,7 @@ def _encoded(body: Mapping[str, Any]) -> bytes:
     An API server stores opaque parameters as they were sent, and escapes these when it reads them: it would take
     no patch of the object's metadata any more, because the spec seems to change with it.
     """
-    content = orjson.dumps(body, default=_plain)
-    for character, escaped in _ESCAPED:
-        content = content.replace(character, escaped)
-    return content
-
-
-_ESCAPED = tuple((character.encode(), f"\\u{ord(character):04x}".encode()) for character in "<>&\u2028\u2029")
-"""As `encoding/json` does. They stand nowhere in JSON but in strings."""
+    return escaped(orjson.dumps(body, default=_plain))
 
 
 def _plain(value: object) -> dict[Any, Any]:

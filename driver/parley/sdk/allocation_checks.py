@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from parley.api.names import LABEL, MAX_NAME, SUBDOMAIN
-from parley.api.opaque import MAX_DEPTH, why_unreadable
+from parley.api.opaque import MAX_DEPTH, escaped, why_unreadable
 from parley.negotiation.availability import NodeLabels
 from parley.sdk.checks import MAX_DEVICES, MAX_NODES, DriverFault, shown
 from parley.sdk.driver import Allocation, Device, Request
@@ -128,8 +128,8 @@ def _data_fault(data: object) -> str:
         text = orjson.dumps(dict(data))
     except TypeError as error:  # of which orjson's own is one; it also ends where too many levels are nested
         return f"data can't be recorded as JSON: {error}"
-    if len(text) > MAX_DATA_BYTES:
-        return f"data of {len(text)} bytes; at most {MAX_DATA_BYTES} are allowed"
+    if (size := len(escaped(text))) > MAX_DATA_BYTES:
+        return f"data of {size} bytes; at most {MAX_DATA_BYTES} are allowed"
     return (
         f"data nests deeper than {MAX_DEPTH} levels: make it flatter" if why_unreadable(orjson.loads(text)) else ""
     )

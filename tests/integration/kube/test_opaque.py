@@ -107,6 +107,31 @@ async def test_what_is_no_object(client: Client, namespace: str, parameters: byt
         await client.patch(BUILTIN_CLAIMS, "a", {"status": status}, namespace, subresource="status")
 
 
+@pytest.mark.parametrize("character", ["<", ">", "&", "\u2028", "\u2029"], ids=ascii)
+async def test_what_go_escapes_counts_as_it_is_written(client: Client, namespace: str, character: str) -> None:
+    """10 KiB is the limit."""
+    fits, too_long = (f'{{"a":"{character * count}"}}'.encode() for count in (1_700, 1_706))
+    await client.create(BUILTIN_CLAIMS, claim("a", fits), namespace)
+    result = {"request": "exclusive", "driver": DRIVER, "pool": "p", "device": "d"}
+
+    def status(data: bytes) -> dict[str, Any]:
+        opaque = {"driver": DRIVER, "parameters": orjson.Fragment(data)}
+        devices = {"results": [result], "config": [{"source": "FromClaim", "opaque": opaque}]}
+        return {"status": {"allocation": {"devices": devices}}}
+
+    with pytest.raises(Invalid, match=r"allocation.devices.config\[0\].opaque.parameters: Too long"):
+        await client.patch(BUILTIN_CLAIMS, "a", status(too_long), namespace, subresource="status")
+    await client.patch(BUILTIN_CLAIMS, "a", status(fits), namespace, subresource="status")
+
+    def devices(data: bytes) -> dict[str, Any]:
+        one = {"driver": DRIVER, "pool": "p", "device": "d", "data": orjson.Fragment(data)}
+        return {"status": {"devices": [one]}}
+
+    with pytest.raises(Invalid, match=r"status.devices\[0\].data: Too long"):
+        await client.patch(BUILTIN_CLAIMS, "a", devices(too_long), namespace, subresource="status")
+    await client.patch(BUILTIN_CLAIMS, "a", devices(fits), namespace, subresource="status")
+
+
 async def test_a_claim_with_what_go_escapes_can_lose_its_finalizer(client: Client, namespace: str) -> None:
     text = '{"a":"<&>\u2028\u2029"}'.encode()
     await client.create(BUILTIN_CLAIMS, claim("a", text, finalizers=["parley.dev/in-use"]), namespace)

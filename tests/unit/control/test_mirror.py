@@ -273,6 +273,10 @@ def test_parameters_may_be_so_large(size: int, expected: int) -> None:
     assert parameters_too_large(a_claim(parameters={"n": "x" * (size - len('{"n":""}'))}).spec) == expected
 
 
+def test_parameters_are_as_large_as_the_api_server_stores_them() -> None:
+    assert parameters_too_large(a_claim(parameters={"n": "<" * 2_000}).spec) == 12_008
+
+
 RESERVED = {"reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}]}
 
 

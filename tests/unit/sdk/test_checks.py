@@ -75,6 +75,7 @@ ALLOCATIONS = [
     (Allocation((Device("a", "GPU_0"),)), "device name 'GPU_0' is not a lower-case DNS label"),
     (Allocation((Device("A", "d"),)), "pool name 'A' is not made of lower-case DNS subdomains"),
     (Allocation((), {"blob": "x" * 11000}), "data of 11011 bytes; at most 10240 are allowed"),
+    (Allocation((), {"blob": "<" * 2000}), "data of 12011 bytes; at most 10240 are allowed"),
 ]
 
 

@@ -26,7 +26,7 @@ from parley.api.names import (
     SHAREABLE_REQUEST,
     TEMPLATE_MIRROR,
 )
-from parley.api.opaque import read, why_unreadable
+from parley.api.opaque import escaped, read, why_unreadable
 from parley.api.selectors import named_by, node_selector
 from parley.control.objects.device_status import device_status, holds, true_conditions
 from parley.negotiation.availability import AvailableOn, NodeLabels, read_selector, selector_body, words
@@ -58,7 +58,7 @@ MAX_PARAMETERS_BYTES = 10_000
 
 def parameters_too_large(spec: ClaimSpec) -> int:
     """The parameters' size in bytes if they don't fit into a mirror, otherwise 0."""
-    size = len(orjson.dumps(spec.parameters))
+    size = len(escaped(orjson.dumps(spec.parameters)))
     return size if size > MAX_PARAMETERS_BYTES else 0
 
 

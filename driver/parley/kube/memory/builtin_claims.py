@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from parley.api.opaque import escaped
 from parley.kube.memory.errors import Fault
 
 Json = dict[str, Any]
@@ -155,7 +156,7 @@ def _config(where: str, config: Json, names: set[Any]) -> Iterator[Fault]:
     parameters = opaque.get("parameters")
     if not _is_object(parameters):
         yield Fault(f"{where}.opaque.parameters", "Invalid value: parameters must be a valid JSON object")
-    elif len(orjson.dumps(parameters)) > _MAX_OPAQUE:
+    elif len(escaped(orjson.dumps(parameters))) > _MAX_OPAQUE:
         yield Fault(f"{where}.opaque.parameters", f"Too long: may not be more than {_MAX_OPAQUE} bytes")
 
 
@@ -172,7 +173,7 @@ def _devices(devices: list[Json], allocation: Json | None) -> Iterator[Fault]:
         where = f"status.devices[{index}]"
         if _identity(device) not in allocated:
             yield Fault(where, f"Invalid value: {_identity(device)}: must be an allocated device in the claim")
-        if len(orjson.dumps(device.get("data"))) > _MAX_OPAQUE:
+        if len(escaped(orjson.dumps(device.get("data")))) > _MAX_OPAQUE:
             yield Fault(f"{where}.data", f"Too long: may not be more than {_MAX_OPAQUE} bytes")
 
 
