@@ -22,7 +22,7 @@ from parley.api.names import API_VERSION, DRIVERS_LABEL, FIELD_MANAGER, STANDALO
 from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.backoff import Backoff
 from parley.kube.cache import Key
-from parley.kube.client import AlreadyExists, Client, Invalid, NotFound
+from parley.kube.client import AlreadyExists, Client, Conflict, Invalid, NotFound
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.sdk import PodReference
@@ -300,7 +300,8 @@ class Publisher:
             try:
                 return await self._apply(pod, wanted)
             except Invalid:
-                if not await self._empty_lists(pod, wanted, report.question):
+                emptied = await self._empty_lists(pod, wanted, report.question)
+                if not emptied and not await self._delete_former(pod):
                     raise
             return await self._apply(pod, wanted)
         if (shown := self._shown((pod.namespace, pod.name))) is not None and shown.spec.claims:
@@ -318,6 +319,18 @@ class Publisher:
         return await self._client.patch(
             POD_SCHEDULINGS, pod.name, wanted, pod.namespace, field_manager=FIELD_MANAGER
         )
+
+    async def _delete_former(self, pod: PodReference) -> bool:
+        """Whether the PodScheduling was that of an earlier pod of the name, which the garbage collector has yet to
+        delete: an object has one controller only, and an apply leaves what others own."""
+        try:
+            meta = (await self._client.get(POD_SCHEDULINGS, pod.name, pod.namespace)).metadata
+            if any(owner.uid == pod.uid for owner in meta.owner_references):
+                return False
+            await self._client.delete(POD_SCHEDULINGS, pod.name, pod.namespace, uid=meta.uid)
+        except (NotFound, Conflict):
+            pass  # it is gone by now, or replaced
+        return True
 
     async def _empty_lists(self, pod: PodReference, wanted: dict[str, Any], question: Question) -> bool:
         """Whether lists had entries that are wanted no more, nor anybody else's, and are empty now.
