@@ -125,8 +125,8 @@ async def test_in_the_foreground_what_is_owned_goes_before_a_running_pod(client:
     assert deleted["metadata"]["deletionGracePeriodSeconds"] == 30
 
     await client.delete(PODS, "web", namespace, grace_period_seconds=0, propagation_policy="")
-    held = await client.get(PODS.untyped(), "web", namespace)
-    assert held["metadata"]["deletionGracePeriodSeconds"] == 0
+    kept = await client.get(PODS.untyped(), "web", namespace)
+    assert kept["metadata"]["deletionGracePeriodSeconds"] == 0
 
     await client.patch(BUILTIN_CLAIMS, "web", {"metadata": {"finalizers": None}}, namespace)
     await until(client, PODS, namespace, lambda objects: "web" not in objects)
