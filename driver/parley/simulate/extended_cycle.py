@@ -16,6 +16,7 @@ from parley.simulate.anti_affinity import Pod
 from parley.simulate.extender_calls import ExtenderCalls, ExtenderFailed
 from parley.simulate.node_table import NodeTable
 from parley.simulate.placement import in_tree_misfit, keeping_apart, unschedulable
+from parley.simulate.scheduling_queue import Plugin
 
 POINT = 10
 """Pods that a point of the extender's score outweighs."""
@@ -24,12 +25,12 @@ POINT = 10
 @dataclass(frozen=True, slots=True)
 class Cycle:
     """Where to bind; or, if `node` is "", the message of the pod's condition, where an eviction might help, and
-    whether the extender rejected any node."""
+    what rejected nodes."""
 
     node: str
     message: str = ""
     preemptible: tuple[str, ...] = ()
-    by_extender: bool = False
+    rejectors: frozenset[Plugin] = frozenset()
 
 
 @dataclass(slots=True)
@@ -38,7 +39,7 @@ class _Refusals:
 
     reasons: dict[str, str] = field(default_factory=dict)
     resolvable: dict[str, None] = field(default_factory=dict)
-    by_extender: bool = False
+    rejectors: set[Plugin] = field(default_factory=set)
 
     def add(self, nodes: Mapping[str, str], *, resolvable: bool) -> None:
         self.reasons.update(nodes)
@@ -56,13 +57,13 @@ async def schedule(pod: Pod, table: NodeTable, calls: ExtenderCalls) -> Cycle:
                 return Cycle(passed[0])
         except ExtenderFailed:
             pass  # upstream logs it and goes on with all nodes
-    refusals = _Refusals(by_extender=alone.by_extender)
+    refusals = _Refusals(rejectors=alone.rejectors)
     passed = await _passing(pod, table, list(table), calls, refusals)
     if passed:
         return Cycle(await _best(pod, table, passed, calls))
     counts = Counter(reason for reason in refusals.reasons.values() if reason)
     reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    return Cycle("", unschedulable(len(table), reasons), tuple(refusals.resolvable), refusals.by_extender)
+    return Cycle("", unschedulable(len(table), reasons), tuple(refusals.resolvable), frozenset(refusals.rejectors))
 
 
 async def _passing(
@@ -71,15 +72,16 @@ async def _passing(
     needs, forbidden = needs_of(pod), keeping_apart(pod, table)
     left: list[str] = []
     for name in names:
-        reason, resolvable = in_tree_misfit(needs, table[name], forbidden)
-        if reason:
-            refusals.add({name: f"node(s) {reason}"}, resolvable=resolvable)
+        if (found := in_tree_misfit(needs, table[name], forbidden)) is not None:
+            refusals.add({name: f"node(s) {found.reason}"}, resolvable=found.resolvable)
+            refusals.rejectors.add(found.plugin)
         else:
             left.append(name)
     if not left:
         return ()
     filtered = await calls.filter(pod, left)
-    refusals.by_extender |= len(filtered.nodes) < len(left)
+    if len(filtered.nodes) < len(left):
+        refusals.rejectors.add(Plugin.EXTENDER)
     refusals.add(filtered.unresolvable, resolvable=False)
     refusals.add(filtered.failed, resolvable=True)
     return filtered.nodes

@@ -28,7 +28,7 @@ from parley.simulate.placement import place, unschedulable
 from parley.simulate.pod_claims import MOST_USERS, is_reserved, may_use, reserved_by_others
 from parley.simulate.preemption import preempt
 from parley.simulate.scheduler_cache import SchedulerCache
-from parley.simulate.scheduling_queue import RequeueFilter
+from parley.simulate.scheduling_queue import Plugin, RequeueFilter
 from parley.simulate.status_writes import condition, has_condition, patch_claim, patch_pod_named_so
 
 UNSCHEDULABLE = "Unschedulable"
@@ -76,7 +76,10 @@ class KubeScheduler:
 
     async def _try(self, key: Key) -> None:
         pod = self._cache.pending(key)
-        if pod is None or pod.spec.scheduling_gates:
+        if pod is None:
+            return
+        if pod.spec.scheduling_gates:
+            self._requeue.rejected(key, [Plugin.SCHEDULING_GATES])
             return
         if (left := self._tired.pop(pod.metadata.uid, 0.0) - asyncio.get_running_loop().time()) > _INSTANT:
             self._tired[pod.metadata.uid] = asyncio.get_running_loop().time() + left
@@ -87,8 +90,9 @@ class KubeScheduler:
             return
         claims = self._cache.claims_of(pod)
         if claims is None:
-            return
-        if refusal := _unusable(pod, claims):
+            self._requeue.rejected(key, [Plugin.DYNAMIC_RESOURCES])
+        elif refusal := _unusable(pod, claims):
+            self._requeue.rejected(key, [Plugin.DYNAMIC_RESOURCES])
             await self._tell(pod, UNSCHEDULABLE, unschedulable(len(self._cache.nodes()), refusal))
         else:
             await self._place(pod, claims)
@@ -98,6 +102,7 @@ class KubeScheduler:
         if placement.node:
             self._begin(pod, placement.node, bind(self._client, self._cache, pod, claims, placement.node))
         else:
+            self._requeue.rejected((pod.metadata.namespace, pod.metadata.name), placement.rejectors)
             await self._take_back(pod, placement.unavailable)
             await self._preempt(pod, placement.preemptible)
             await self._tell(pod, UNSCHEDULABLE, placement.message)
@@ -118,7 +123,7 @@ class KubeScheduler:
         if found.node:
             self._begin(pod, found.node, _bound_by(calls, pod, found.node))
             return
-        self._requeue.rejected((pod.metadata.namespace, pod.metadata.name), by_extender=found.by_extender)
+        self._requeue.rejected((pod.metadata.namespace, pod.metadata.name), found.rejectors)
         await self._preempt(pod, found.preemptible)
         await self._tell(pod, UNSCHEDULABLE, found.message)
 
@@ -130,8 +135,7 @@ class KubeScheduler:
     async def _bind(self, pod: Pod, binding: Coroutine[Any, Any, str]) -> None:
         if failure := await binding:
             self._cache.forget(pod)
-            if self._calls is not None:
-                self._cache.pods_left()
+            self._cache.pods_left()
             await self._failed(pod, failure)
         else:
             self._failures.pop(pod.metadata.uid, None)

@@ -108,9 +108,9 @@ class NodeTable(dict[str, Occupied]):
 
     def judged(self, name: str, pod: Pod) -> Occupied:
         """The node as it is judged for the pod: pods that are nominated there count, gated ones, too, unless its
-        priority is higher (`addGENominatedPods`)."""
+        priority is higher (`addGENominatedPods`), or they count already because they are being bound."""
         occupied = self[name]
-        nominated = self._nominated.get(name, {}).values()
+        nominated = [one for uid, one in self._nominated.get(name, {}).items() if uid not in self._place]
         counting = [
             one for one in nominated if priority(one) >= priority(pod) and one.metadata.uid != pod.metadata.uid
         ]

@@ -14,9 +14,10 @@ from itertools import chain
 from parley.api.builtin import AllocatedDeviceStatus, BuiltinClaim, Condition, DeviceResult, Node
 from parley.api.selectors import matches
 from parley.control.objects.mirror import nodes_of
-from parley.negotiation.fit import Needs, misfit, needs_of
+from parley.negotiation.fit import Needs, misfit, needs_of, selected, untolerated
 from parley.simulate.anti_affinity import Pod, kept_apart
 from parley.simulate.node_table import NodeTable, Occupied
+from parley.simulate.scheduling_queue import Plugin
 
 __all__ = [
     "Occupied",
@@ -33,13 +34,24 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPlacement:
-    """Where to bind; or, if `node` is "", the scheduler's message, the claims that refused some node, and where an
-    eviction might help."""
+    """Where to bind; or, if `node` is "", the scheduler's message, the claims that refused some node, where an
+    eviction might help, and which plugins rejected nodes."""
 
     node: str
     message: str = ""
     unavailable: tuple[BuiltinClaim, ...] = ()
     preemptible: tuple[str, ...] = ()
+    rejectors: frozenset[Plugin] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why a pod does not fit on a node, claims apart, which plugin says so, and whether it might if other pods
+    went."""
+
+    reason: str
+    plugin: Plugin
+    resolvable: bool
 
 
 def place(pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, Occupied]) -> SimulatedPlacement:
@@ -73,15 +85,17 @@ def _anywhere(
     refusals: Counter[str] = Counter()
     unavailable: dict[str, BuiltinClaim] = {}
     preemptible: list[str] = []
+    rejectors: set[Plugin] = set()
     needs = needs_of(pod)
     for occupied in (table.judged(name, pod) for name in table):
-        reason, resolvable = in_tree_misfit(needs, occupied, forbidden)
-        if reason:
-            refusals[f"node(s) {reason}"] += 1
-            if resolvable and all(_usable(claim, occupied.node) for claim in claims):
+        if (found := in_tree_misfit(needs, occupied, forbidden)) is not None:
+            refusals[f"node(s) {found.reason}"] += 1
+            rejectors.add(found.plugin)
+            if found.resolvable and all(_usable(claim, occupied.node) for claim in claims):
                 preemptible.append(occupied.node.metadata.name)
         elif elsewhere := [claim for claim in claims if not _usable(claim, occupied.node)]:
             refusals["resourceclaim not available on the node"] += 1
+            rejectors.add(Plugin.DYNAMIC_RESOURCES)
             unavailable.update((claim.metadata.uid, claim) for claim in elsewhere)
         else:
             fitting.append(occupied)
@@ -90,7 +104,7 @@ def _anywhere(
         return SimulatedPlacement(chosen.node.metadata.name)
     reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in refusals.items()))
     message = unschedulable(len(table), reasons)
-    return SimulatedPlacement("", message, tuple(unavailable.values()), tuple(preemptible))
+    return SimulatedPlacement("", message, tuple(unavailable.values()), tuple(preemptible), frozenset(rejectors))
 
 
 def unschedulable(nodes: int, reasons: str) -> str:
@@ -102,12 +116,20 @@ def _misfit(needs: Needs, occupied: Occupied) -> str:
     return misfit(needs, occupied.node, occupied.allocatable, occupied.used, len(occupied.pods))
 
 
-def in_tree_misfit(needs: Needs, occupied: Occupied, forbidden: frozenset[tuple[str, str]]) -> tuple[str, bool]:
-    """Why the pod does not fit on the node, claims apart, or ""; and whether it might if other pods went."""
+def in_tree_misfit(needs: Needs, occupied: Occupied, forbidden: frozenset[tuple[str, str]]) -> Misfit | None:
+    """Why the pod does not fit on the node, claims apart."""
     if reason := _misfit(needs, occupied):
-        return reason, not misfit(needs, occupied.node, occupied.allocatable, {}, 0)
+        resolvable = not misfit(needs, occupied.node, occupied.allocatable, {}, 0)
+        return Misfit(reason, _rejector(needs, occupied.node), resolvable)
     reason = _repelled(occupied.node, forbidden)
-    return reason, bool(reason)
+    return Misfit(reason, Plugin.INTER_POD_AFFINITY, resolvable=True) if reason else None
+
+
+def _rejector(needs: Needs, node: Node) -> Plugin:
+    """The first of the filters that the pod does not pass on the node."""
+    if untolerated(needs, node):
+        return Plugin.TAINT_TOLERATION
+    return Plugin.NODE_RESOURCES_FIT if selected(needs, node) else Plugin.NODE_AFFINITY
 
 
 def keeping_apart(pod: Pod, table: NodeTable) -> frozenset[tuple[str, str]]:

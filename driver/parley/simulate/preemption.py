@@ -58,7 +58,7 @@ def victims_on(pod: Pod, occupied: Occupied) -> Sequence[Pod]:
 def _fits(pod: Pod, occupied: Occupied, staying: Sequence[Pod]) -> bool:
     then = Occupied(occupied.node, list(staying))
     forbidden = keeping_apart(pod, NodeTable({occupied.node.metadata.name: then}))
-    return not in_tree_misfit(needs_of(pod), then, forbidden)[0]
+    return in_tree_misfit(needs_of(pod), then, forbidden) is None
 
 
 def _waits_for_victims(pod: Pod, table: NodeTable) -> bool:

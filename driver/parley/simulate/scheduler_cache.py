@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -14,7 +15,7 @@ from parley.kube.informer import Informer
 from parley.simulate.anti_affinity import PODS, Pod
 from parley.simulate.node_table import NodeTable
 from parley.simulate.pod_claims import claim_names
-from parley.simulate.scheduling_queue import RequeueFilter
+from parley.simulate.scheduling_queue import Event, RequeueFilter
 
 
 class SchedulerCache:
@@ -100,12 +101,12 @@ class SchedulerCache:
 
     def pods_left(self) -> None:
         """What a pod had is free."""
-        self._concerns_all(in_tree=True)
+        self._concerns_all(Event.POD_LEFT)
 
-    def _concerns_all(self, *, in_tree: bool, priority: float = inf) -> None:
+    def _concerns_all(self, event: Event, priority: float = inf) -> None:
         for key, pod in list(self._waiting.items()):
             if (pod.spec.priority or 0) <= priority:
-                self._requeue.event(key, in_tree=in_tree)
+                self._requeue.event(key, event)
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         self._nominate(old, new)
@@ -113,15 +114,16 @@ class SchedulerCache:
             self._await_claims(old, new)
             if old is None or old.metadata.uid != new.metadata.uid:
                 self._requeue.came(_key(new))
-            elif (asks := _asks(old) != _asks(new)) or self._extended:
-                self._requeue.event(_key(new), in_tree=asks)
+            else:
+                for event in _events(old, new):
+                    self._requeue.event(_key(new), event)
             return
         counted = old is not None and old.metadata.uid in self._assumed
         self._placed(old, new)
         ended = old is not None and not done(old) and (new is None or done(new))
         on_node = any(pod is not None and pod.spec.node_name for pod in (old, new))
-        if (counted or on_node) if self._extended else ended:
-            self._concerns_all(in_tree=ended)
+        if ended or counted or on_node:
+            self._concerns_all(Event.POD_LEFT if ended else Event.OTHER)
 
     def _nominate(self, old: Pod | None, new: Pod | None) -> None:
         """Note where pods that wait are nominated. When one gives that up, those of no higher priority hear of it,
@@ -131,7 +133,7 @@ class SchedulerCache:
         if old is not None and before and (new is None or new.metadata.uid != old.metadata.uid or before != after):
             self._table.nominate(old, "")
             if new is None or not new.spec.node_name:
-                self._concerns_all(in_tree=True, priority=old.spec.priority or 0)
+                self._concerns_all(Event.POD_LEFT, old.spec.priority or 0)
         overlooked = self._older and old is None and new is not None and bool(new.spec.scheduling_gates)
         if new is not None and after and not overlooked:
             self._table.nominate(new, after)
@@ -167,16 +169,14 @@ class SchedulerCache:
             self._table.put(new)
         elif old is not None:
             self._table.drop(old.metadata.name)
-        if old is None or new is None or _offers(old) != _offers(new):
-            self._concerns_all(in_tree=True)
-        elif self._extended and _queueing_fields(old) != _queueing_fields(new):
-            self._concerns_all(in_tree=False)
+        for event in _node_events(old, new):
+            self._concerns_all(event)
 
     def _claim(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         claim = new or old
         if claim is not None and _status(old) != _status(new):
             for key in list(self._by_claim.get((claim.metadata.namespace, claim.metadata.name), ())):
-                self._requeue.event(key, in_tree=True)
+                self._requeue.event(key, Event.CLAIM)
 
 
 def _key(pod: Pod) -> Key:
@@ -188,14 +188,32 @@ def _status(claim: BuiltinClaim | None) -> object:
     return (claim.metadata.uid, claim.metadata.deletion_timestamp, claim.status) if claim is not None else None
 
 
-def _asks(pod: Pod) -> object:
-    return pod.metadata.uid, pod.metadata.labels, pod.spec, pod.status.resource_claim_statuses
+def _events(old: Pod, new: Pod) -> Sequence[Event]:
+    """Of a pod that waits, and is still the same (PodSchedulingPropertiesChange)."""
+    before, after = old.spec, new.spec
+    changed = {
+        Event.POD_LABELS: old.metadata.labels != new.metadata.labels,
+        Event.POD_GATES: bool(before.scheduling_gates and not after.scheduling_gates),
+        Event.POD_TOLERATIONS: len(before.tolerations) != len(after.tolerations),
+        Event.POD_CLAIMS: old.status.resource_claim_statuses != new.status.resource_claim_statuses,
+    }
+    return [event for event, is_so in changed.items() if is_so] or [Event.OTHER]
 
 
-def _offers(node: Node) -> object:
-    return node.metadata.labels, node.spec, node.status.allocatable
+def _node_events(old: Node | None, new: Node | None) -> Sequence[Event]:
+    """Of a node; heartbeats make none (NodeSchedulingPropertiesChange)."""
+    if old is None:
+        return [Event.NODE_ADDED]
+    if new is None:
+        return [Event.OTHER]
+    changed = {
+        Event.NODE_LABELS: old.metadata.labels != new.metadata.labels,
+        Event.NODE_TAINTS: old.spec != new.spec,
+        Event.NODE_ALLOCATABLE: old.status.allocatable != new.status.allocatable,
+        Event.OTHER: _others(old) != _others(new),
+    }
+    return [event for event, is_so in changed.items() if is_so]
 
 
-def _queueing_fields(node: Node) -> object:
-    """All that makes an event of a node's update; heartbeats do not."""
-    return _offers(node), node.metadata.annotations, [(c.type, c.status) for c in node.status.conditions]
+def _others(node: Node) -> object:
+    return node.metadata.annotations, [(c.type, c.status) for c in node.status.conditions]

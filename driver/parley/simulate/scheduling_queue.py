@@ -1,17 +1,51 @@
 """Which events requeue a pod of the simulated kube-scheduler: those that may change why it was rejected.
 
-As upstream (`isPodWorthRequeuing`): a pod of which an extender rejected a node is requeued by any event, as nobody
-knows what matters to the extender. One that in-tree filters alone rejected is requeued by what these look at: not
-by a change of its own annotations, even if an extender kept it from preempting others afterwards. What it leaves
-out: hints of single filters (an event that matters to one matters to all), and that a pod which has waited for
+As upstream (`isPodWorthRequeuing`): of all plugins only those that rejected some node, or the pod itself, are
+asked, and each has registered for certain events. An extender has for all, as nobody knows what matters to it. So
+a pod that in-tree filters alone rejected is requeued by what these look at: not by its own annotations, and not
+by its claims unless the DynamicResources plugin was among them; even if an extender kept it from preempting others
+afterwards. What it leaves out: what a plugin thinks of a single event (hints), and that a pod which has waited for
 five minutes is tried again.
-Source: backend/queue/scheduling_queue.go of Kubernetes 1.37.
+Source: backend/queue/scheduling_queue.go, and EventsToRegister of the plugins, of Kubernetes 1.37.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from enum import Enum, auto
 
 from parley.kube.cache import Key
+
+
+class Event(Enum):
+    """What changed. The events of a pod are about that pod alone, those of a claim about pods that use it."""
+
+    POD_LEFT = auto()
+    """A pod that counted for a node does not any more."""
+    NODE_ADDED = auto()
+    NODE_LABELS = auto()
+    NODE_TAINTS = auto()
+    NODE_ALLOCATABLE = auto()
+    CLAIM = auto()
+    POD_GATES = auto()
+    POD_LABELS = auto()
+    POD_TOLERATIONS = auto()
+    POD_CLAIMS = auto()
+    OTHER = auto()
+    """Anything else, as a node that is gone: no plugin has registered for it."""
+
+
+class Plugin(Enum):
+    """What rejects pods, with the events that it has registered for."""
+
+    SCHEDULING_GATES = frozenset({Event.POD_GATES})
+    TAINT_TOLERATION = frozenset({Event.NODE_ADDED, Event.NODE_TAINTS, Event.POD_TOLERATIONS})
+    NODE_AFFINITY = frozenset({Event.NODE_ADDED, Event.NODE_LABELS})
+    NODE_RESOURCES_FIT = frozenset({Event.POD_LEFT, Event.NODE_ADDED, Event.NODE_ALLOCATABLE})
+    INTER_POD_AFFINITY = frozenset({Event.POD_LEFT, Event.NODE_ADDED, Event.NODE_LABELS, Event.POD_LABELS})
+    DYNAMIC_RESOURCES = frozenset(
+        {Event.NODE_ADDED, Event.NODE_LABELS, Event.NODE_ALLOCATABLE, Event.CLAIM, Event.POD_CLAIMS}
+    )
+    EXTENDER = frozenset(Event)
 
 
 class RequeueFilter:
@@ -19,41 +53,41 @@ class RequeueFilter:
 
     def __init__(self, requeue: Callable[[Key], None]) -> None:
         self._requeue = requeue
-        self._in_tree_alone: set[Key] = set()
-        """The pods that in-tree filters alone rejected."""
+        self._rejected: dict[Key, frozenset[Plugin]] = {}
+        """What rejected the pods; what was not rejected any event requeues."""
         self._trying: Key | None = None
-        self._events: set[bool] = set()
-        """About the pod that is being tried, since that began: whether in-tree filters look at what changed."""
+        self._events: set[Event] = set()
+        """About the pod that is being tried, since that began."""
 
     def came(self, key: Key) -> None:
         """The pod is new, or another one of that name."""
-        self._in_tree_alone.discard(key)
+        self._rejected.pop(key, None)
         self._requeue(key)
 
-    def event(self, key: Key, *, in_tree: bool) -> None:
-        """Something changed that in-tree filters look at, or that an extender may look at."""
+    def event(self, key: Key, event: Event) -> None:
+        """Something changed that may concern the pod."""
+        rejectors = self._rejected.get(key)
         if key == self._trying:
-            self._events.add(in_tree)
-        elif in_tree or key not in self._in_tree_alone:
+            self._events.add(event)
+        elif rejectors is None or any(event in plugin.value for plugin in rejectors):
             self._requeue(key)
 
     def forget(self, key: Key) -> None:
         """The pod does not wait any more."""
-        self._in_tree_alone.discard(key)
+        self._rejected.pop(key, None)
 
     @contextmanager
     def attempt(self, key: Key) -> Iterator[None]:
         """The pod is being tried: events about it count by what that shows."""
-        self._in_tree_alone.discard(key)
+        self._rejected.pop(key, None)
         self._trying, self._events = key, set()
         try:
             yield
         finally:
             self._trying = None
-            for in_tree in self._events:
-                self.event(key, in_tree=in_tree)
+            for event in self._events:
+                self.event(key, event)
 
-    def rejected(self, key: Key, *, by_extender: bool) -> None:
-        """No node passed; `by_extender`: some passed the in-tree filters."""
-        if not by_extender:
-            self._in_tree_alone.add(key)
+    def rejected(self, key: Key, plugins: Collection[Plugin]) -> None:
+        """These plugins rejected the pod, or all nodes between them."""
+        self._rejected[key] = frozenset(plugins)

@@ -257,6 +257,8 @@ class ExtenderPath:
         """The scheduler's own filters reject the pod everywhere, and to evict others would not help it now; once
         that would, its scheduler is made to try it again."""
         nodes = sorted(self._pods.attempt(pod).extender.preemptible)
+        if not nodes:
+            return
         try:
             result = self._result(pod, nodes)
         except DriverFault as fault:

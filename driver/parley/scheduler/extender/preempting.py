@@ -5,7 +5,7 @@ of unmodified schedulers (`scheduler.claim_preemption`), when a rejected pod is 
 scheduler proposed is viable by then, and where the scheduler can't evict pods for the rest of what the pod needs.
 """
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from itertools import islice
 
 from parley.api import reasons
@@ -56,7 +56,7 @@ class Preemptors:
 
     def where_it_evicts(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
         """A node on which the pod's scheduler could evict pods for what its own filters look at, and that would be
-        viable then; "" if there is none. Nodes that it did not name yet are found by Parley's model of it.
+        viable then; "" if there is none. Until it names such nodes they are those of Parley's model of it.
 
         Where the pod is nominated and nobody is leaving, an earlier try to have it evict others was interrupted.
         """
@@ -64,9 +64,11 @@ class Preemptors:
             return ""
         if pod.status.nominated_node_name:
             return pod.status.nominated_node_name
-        named: Iterable[str] = self._pods.attempt(pod).extender.preemptible
-        nodes = named or islice(PreemptibleNodes(self._state, pod, *_limits(claims)), self._negotiator.candidates)
-        return min(self._filtering.viable(pod, sorted(nodes)), default="")
+        attempt = self._pods.attempt(pod).extender
+        if not attempt.preemptible:
+            nodes = PreemptibleNodes(self._state, pod, *_limits(claims))
+            attempt.preemptible = frozenset(islice(nodes, self._negotiator.candidates))
+        return min(self._filtering.viable(pod, sorted(attempt.preemptible)), default="")
 
     async def make_room(
         self, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection

@@ -239,8 +239,11 @@ class Rejections:
         _, due = self._unasked[pod.metadata.uid]
         if (left := due - now()) > 0:
             return Requeue(left)
-        await self._wake(pod, self._where_it_evicts(pod, claims))
-        self._unasked.pop(pod.metadata.uid, None)
+        where = self._where_it_evicts(pod, claims)
+        await self._wake(pod, where)
+        unasked = self._unasked.pop(pod.metadata.uid, None) is not None and not self.knows(pod.metadata.uid)
+        if unasked and not where:
+            self._reject_anew(pod)  # it does not ask if its own filters rejected the pod everywhere
         return None
 
     async def _ask_standalone(

@@ -287,6 +287,30 @@ def test_a_nomination_whose_end_was_lost_is_ended_all_the_same(play: Any, restar
     play(scenario)
 
 
+def test_what_becomes_viable_long_after_a_new_leader_began_is_evicted_for(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node)
+            await world.add_pod(f"weak-{node}", nodeName=node, priority=1, containers=requesting(cpu="8"))
+        await world.add_class()
+        await world.add_template("one")
+        world.start_parley()
+        await world.settle()
+        await world.add_pod("important", "one", priority=1000, containers=requesting(cpu="4"))
+        await world.settle()
+        await world.crash()
+        world.start_parley()
+        await world.settle(60)
+        assert "has no devices" in (await world.scheduling("important")).status.message
+
+        await world.publish("b", ["gpu-0"])
+        await world.settle()
+        assert await there(world) == ["important", "weak-a"]
+        assert await world.node_of("important") == "b"
+
+    play(scenario)
+
+
 class LosesEnds(FaultClient):
     """While `broken`, nominations cannot be ended."""
 
