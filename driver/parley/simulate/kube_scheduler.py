@@ -103,8 +103,8 @@ class KubeScheduler:
             self._begin(pod, placement.node, bind(self._client, self._cache, pod, claims, placement.node))
         else:
             self._requeue.rejected((pod.metadata.namespace, pod.metadata.name), placement.rejectors)
-            await self._take_back(pod, placement.unavailable)
-            await self._preempt(pod, placement.preemptible)
+            if await self._take_back(pod, placement.unavailable):
+                await self._preempt(pod, placement.preemptible)
             await self._tell(pod, UNSCHEDULABLE, placement.message)
 
     async def _preempt(self, pod: Pod, nodes: Sequence[str]) -> None:
@@ -148,18 +148,18 @@ class KubeScheduler:
         await self._tell(pod, "SchedulerError", why)
         self._queue.add_after((pod.metadata.namespace, pod.metadata.name), pause)
 
-    async def _take_back(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
-        """Clear the first allocation that nobody else reserved. Its change leads to the next attempt."""
+    async def _take_back(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> bool:
+        """Clear the first allocation that nobody else reserved. Its change leads to the next attempt. Returns
+        whether all went well: after an error no other plugin is asked (RunPostFilterPlugins)."""
         for claim in claims:
             if not reserved_by_others(claim, pod):
                 cleared = {"allocation": None, "reservedFor": None, "devices": None}
                 try:
                     await patch_claim(self._client, claim, cleared)
-                except (NotFound, Conflict):
-                    pass  # the claim changed, which leads to another attempt
-                except Forbidden:
-                    pass  # upstream logs it; the pod waits for the claim
-                return
+                except (NotFound, Conflict, Forbidden):
+                    return False  # upstream logs it; the pod waits for the claim
+                return True
+        return True
 
     async def _tell(self, pod: Pod, reason: str, message: str) -> None:
         if not has_condition(pod, "PodScheduled", message):

@@ -2,19 +2,26 @@
 
 Only nodes are looked at that were refused for what might change if pods went. As upstream an extender may strike
 nodes off; of what is left the node is chosen whose most important victim matters least, then the one with the
-fewest victims. What it leaves out: disruption budgets, groups of pods, and that nominated pods keep their place.
+fewest victims. If none is left, the pod stays nominated as it is. A pod evicts others once more, also elsewhere,
+while what it had evicted is on its way out, if its nominated node is refused for another reason by then. What it
+leaves out: disruption budgets, groups of pods, that nominated pods keep their place, and that a pod which is being
+bound is not evicted, but its binding given up.
 Source: framework/preemption and plugins/defaultpreemption of Kubernetes 1.37.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from parley.api.resources import PODS
-from parley.kube.client import Client, Conflict, NotFound
+from parley.kube.client import Client, NotFound
 from parley.negotiation.fit import needs_of
 from parley.simulate.anti_affinity import Pod
 from parley.simulate.extender_calls import ExtenderCalls, ExtenderFailed
 from parley.simulate.node_table import NodeTable, Occupied
 from parley.simulate.placement import in_tree_misfit, keeping_apart
+from parley.simulate.status_writes import condition, patch_pod_named_so
+
+DISRUPTION = "DisruptionTarget"
+BY_SCHEDULER = "PreemptionByScheduler"
 
 
 async def preempt(
@@ -24,7 +31,8 @@ async def preempt(
 
     Returns the node to nominate, "" for none, None to leave the nomination as it is.
     """
-    if pod.spec.preemption_policy == "Never" or _waits_for_victims(pod, table):
+    nodes = list(nodes)
+    if pod.spec.preemption_policy == "Never" or _waits_for_victims(pod, table, nodes):
         return None
     candidates = {node: victims for node in nodes if (victims := victims_on(pod, table[node]))}
     if not candidates:
@@ -33,11 +41,11 @@ async def preempt(
     try:
         left = await calls.preempt(pod, left) if calls is not None else left
     except ExtenderFailed:
-        return ""  # upstream logs it
-    chosen = _choice({node: _named(candidates[node], uids) for node, uids in left.items()})
-    for victim in chosen[1]:
+        return None  # upstream logs it
+    chosen, victims = _choice({node: _named(candidates[node], uids) for node, uids in left.items()})
+    for victim in victims:
         await _evict(client, victim)
-    return chosen[0]
+    return chosen or None
 
 
 def victims_on(pod: Pod, occupied: Occupied) -> Sequence[Pod]:
@@ -61,11 +69,16 @@ def _fits(pod: Pod, occupied: Occupied, staying: Sequence[Pod]) -> bool:
     return in_tree_misfit(needs_of(pod), then, forbidden) is None
 
 
-def _waits_for_victims(pod: Pod, table: NodeTable) -> bool:
-    """Whether pods that it had evicted are still on their way out."""
-    nominated = table.get(pod.status.nominated_node_name)
-    going = [p for p in nominated.pods if p.metadata.deletion_timestamp] if nominated else ()
-    return any(_priority(p) < _priority(pod) for p in going)
+def _waits_for_victims(pod: Pod, table: NodeTable, nodes: Collection[str]) -> bool:
+    """Whether pods that a scheduler evicted are still on their way out, which may help on the nominated node."""
+    nominated = pod.status.nominated_node_name
+    on_node = table[nominated].pods if nominated in table and nominated in nodes else ()
+    return any(_priority(p) < _priority(pod) and _terminating_by_preemption(p) for p in on_node)
+
+
+def _terminating_by_preemption(pod: Pod) -> bool:
+    reasons = [condition.reason for condition in pod.status.conditions if condition.type == DISRUPTION]
+    return bool(pod.metadata.deletion_timestamp) and reasons == [BY_SCHEDULER]
 
 
 def _choice(candidates: Mapping[str, Sequence[Pod]]) -> tuple[str, Sequence[Pod]]:
@@ -81,10 +94,14 @@ def _named(victims: Sequence[Pod], uids: Iterable[str]) -> Sequence[Pod]:
 
 
 async def _evict(client: Client, victim: Pod) -> None:
-    meta = victim.metadata
+    """Whatever pod has that name by now."""
+    if victim.metadata.deletion_timestamp:
+        return
+    entry = condition(DISRUPTION, "True", BY_SCHEDULER, "preempting to accommodate a higher priority pod", "")
+    await patch_pod_named_so(client, victim, {"conditions": [entry]})
     try:
-        await client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
-    except (NotFound, Conflict):
+        await client.delete(PODS, victim.metadata.name, victim.metadata.namespace)
+    except NotFound:
         pass  # it went by itself
 
 
