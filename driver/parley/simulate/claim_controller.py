@@ -26,7 +26,7 @@ from parley.kube.cache import Key
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue, run_workers
-from parley.simulate.pod_claims import claim_names, is_reserved, may_use
+from parley.simulate.pod_claims import MOST_USERS, claim_names, is_reserved, may_use
 from parley.simulate.status_writes import Consumers, change_consumers, patch_pod_named_so
 
 _LONGEST_PREFIX = 57
@@ -148,11 +148,14 @@ class ClaimController:
         return believed
 
     async def _reserve(self, pod: Pod) -> None:
-        """A bound pod has its allocated claims reserved, whichever component bound it."""
+        """A bound pod has its allocated claims reserved, whichever component bound it; if one is missing, those
+        before it alone."""
         mine = consumer(reference(pod))
         for name in claim_names(pod):
             claim = self._claims.get(pod.metadata.namespace, name)
-            if claim is None or claim.status.allocation is None or not may_use(claim, pod):
+            if claim is None or not may_use(claim, pod):
+                return
+            if claim.status.allocation is None or len(claim.status.reserved_for) >= MOST_USERS:
                 continue
             if is_reserved(claim, pod) or not await self._may_be_reserved(claim, pod):
                 continue
@@ -183,7 +186,8 @@ class ClaimController:
         owner = owner_pod_uid(claim)
         if owner and not used and not claim.metadata.deletion_timestamp:
             names = [o.name for o in claim.metadata.owner_references if o.uid == owner]
-            if not self._uses(key[0], names[0], owner):
+            known = self._pods.get(key[0], names[0]) is not None  # else it is left to the garbage collector
+            if known and not self._uses(key[0], names[0], owner):
                 await self._delete(claim)
 
     async def _change_consumers(self, claim: BuiltinClaim, change: Callable[[Consumers], Consumers]) -> None:
@@ -198,9 +202,9 @@ class ClaimController:
         return pod is not None and pod.metadata.uid == uid and not over(pod)
 
     async def _delete(self, claim: BuiltinClaim) -> None:
-        meta = claim.metadata
+        """Whatever claim has that name by now."""
         try:
-            await self._client.delete(BUILTIN_CLAIMS, meta.name, meta.namespace, uid=meta.uid)
+            await self._client.delete(BUILTIN_CLAIMS, claim.metadata.name, claim.metadata.namespace)
         except NotFound:
             pass  # the garbage collector was faster
 
@@ -222,7 +226,6 @@ def _generated_claim(pod: Pod, entry: str, template: dict[str, Any]) -> dict[str
         "name": pod.metadata.name,
         "uid": pod.metadata.uid,
         "controller": True,
-        "blockOwnerDeletion": True,
     }
     return {
         "apiVersion": BUILTIN_CLAIMS.api_version,
@@ -243,4 +246,4 @@ def _prefix(pod: str, entry: str) -> str:
     if len(prefix) <= _LONGEST_PREFIX:
         return prefix
     pod_length, entry_length = (len(part) * _LONGEST_PREFIX // len(prefix) for part in (pod, entry))
-    return f"{pod[:pod_length]}-{entry[:entry_length]}-"
+    return f"{pod[:pod_length]}-{entry[:entry_length]}"
