@@ -11,23 +11,28 @@ Source: plugins/dynamicresources (PreBind, bindClaim, isPodReadyForBinding, Unre
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.objects.mirror import consumer
 from parley.control.objects.pod import reference
 from parley.kube.client import ApiError, Client, Conflict, OutcomeUnknown
+from parley.kube.clock import Clock
 from parley.simulate.anti_affinity import Pod
-from parley.simulate.placement import binding_failed, has_binding_conditions, ready_to_bind
+from parley.simulate.placement import (
+    BINDING_TIMEOUT,
+    binding_failed,
+    has_binding_conditions,
+    ready_to_bind,
+    timed_out,
+)
 from parley.simulate.pod_claims import is_reserved
 from parley.simulate.scheduler_cache import SchedulerCache
 from parley.simulate.status_writes import change_consumers, consumers, patch_claim, patch_pod_named_so
 
 LOOK_SECONDS = 5.0
 """Between two looks at binding conditions."""
-
-BINDING_TIMEOUT = 600.0
-"""Seconds that binding conditions are waited for."""
 
 _TRIES = 5
 _AFTER_CONFLICT = 0.01
@@ -37,7 +42,9 @@ class Unbindable(Exception):
     """Raised when a claim's driver declined, or a claim is gone or lost its allocation before it was reserved."""
 
 
-async def bind(client: Client, cache: SchedulerCache, pod: Pod, claims: Sequence[BuiltinClaim], node: str) -> str:
+async def bind(
+    client: Client, cache: SchedulerCache, clock: Clock, pod: Pod, claims: Sequence[BuiltinClaim], node: str
+) -> str:
     """Bind the pod; returns why it failed, or "". On failure reservations and nomination are undone.
 
     `pod` and `claims` are as the scheduling cycle found them. As upstream a nomination that the pod seems to have
@@ -51,7 +58,7 @@ async def bind(client: Client, cache: SchedulerCache, pod: Pod, claims: Sequence
             if not is_reserved(claim, pod):
                 known[index] = await _reserve(client, pod, claim)
         if any(map(has_binding_conditions, known)):
-            await _bindable(cache, known)
+            await _bindable(cache, clock, known)
         await _post(client, pod, node)
     except (ApiError, OutcomeUnknown, Unbindable) as error:
         await _undo(client, known, pod)
@@ -77,16 +84,16 @@ async def _reserve(client: Client, pod: Pod, claim: BuiltinClaim) -> BuiltinClai
     raise Unbindable(f"claim {claim.metadata.name} has been modified again and again")
 
 
-async def _bindable(cache: SchedulerCache, known: list[BuiltinClaim]) -> None:
+async def _bindable(cache: SchedulerCache, clock: Clock, known: list[BuiltinClaim]) -> None:
     """Return when all binding conditions hold; `known` has the claims as they were last seen."""
     for _ in range(int(BINDING_TIMEOUT / LOOK_SECONDS)):
-        if _all_ready(cache, known):
+        if _all_ready(cache, clock(), known):
             return
         await asyncio.sleep(LOOK_SECONDS)
     raise Unbindable("device binding timeout")
 
 
-def _all_ready(cache: SchedulerCache, known: list[BuiltinClaim]) -> bool:
+def _all_ready(cache: SchedulerCache, time: datetime, known: list[BuiltinClaim]) -> bool:
     for index, claim in enumerate(known):
         now = cache.claim_named(claim)
         if now is None:
@@ -94,6 +101,8 @@ def _all_ready(cache: SchedulerCache, known: list[BuiltinClaim]) -> bool:
         known[index] = now
         if binding_failed(now):
             raise Unbindable(f"claim {claim.metadata.name} was declined")
+        if timed_out(now, time):
+            raise Unbindable("device binding timeout")
         if now.status.allocation is None or not ready_to_bind(now):
             return False
     return True

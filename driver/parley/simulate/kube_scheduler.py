@@ -5,8 +5,8 @@ that nobody else reserved is taken back when it kept the pod from a node, or whe
 runs beside the next placement (`binding_cycle`). With an extender nothing looks at claims (`extended_cycle`).
 Pods are evicted for others (`preemption`). The extender binds; where that fails all pods that wait are tried
 again, too. What it leaves out: backoff but for failures (a pod is tried again at the next change that concerns
-it), the order of priorities, scores but for the number of pods, structured allocation, that an offer whose 600 s
-have passed is not available any more, and every filter that `placement` does not name.
+it), the order of priorities, scores but for the number of pods, structured allocation, and every filter that
+`placement` does not name.
 """
 
 import asyncio
@@ -98,9 +98,10 @@ class KubeScheduler:
             await self._place(pod, claims)
 
     async def _place(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
-        placement = place(pod, claims, self._cache.nodes())
+        placement = place(pod, claims, self._cache.nodes(), self._clock())
         if placement.node:
-            self._begin(pod, placement.node, bind(self._client, self._cache, pod, claims, placement.node))
+            binding = bind(self._client, self._cache, self._clock, pod, claims, placement.node)
+            self._begin(pod, placement.node, binding)
         else:
             self._requeue.rejected((pod.metadata.namespace, pod.metadata.name), placement.rejectors)
             if await self._take_back(pod, placement.unavailable):

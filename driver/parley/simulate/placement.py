@@ -7,19 +7,22 @@ before this one nominated it; otherwise the node with the fewest pods.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import chain
 
 from parley.api.builtin import AllocatedDeviceStatus, BuiltinClaim, Condition, DeviceResult, Node
 from parley.api.selectors import matches
 from parley.control.objects.mirror import nodes_of
+from parley.kube.clock import moment
 from parley.negotiation.fit import Needs, misfit, needs_of, selected, untolerated
 from parley.simulate.anti_affinity import Pod, kept_apart
 from parley.simulate.node_table import NodeTable, Occupied
 from parley.simulate.scheduling_queue import Plugin
 
 __all__ = [
+    "BINDING_TIMEOUT",
     "Occupied",
     "SimulatedPlacement",
     "binding_failed",
@@ -28,8 +31,12 @@ __all__ = [
     "keeping_apart",
     "place",
     "ready_to_bind",
+    "timed_out",
     "unschedulable",
 ]
+
+BINDING_TIMEOUT = 600.0
+"""Seconds that binding conditions are waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +61,23 @@ class Misfit:
     resolvable: bool
 
 
-def place(pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, Occupied]) -> SimulatedPlacement:
-    """Judge the nodes for a pod whose claims are all allocated. A `NodeTable` saves looking at all of them."""
+def place(
+    pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, Occupied], now: datetime | None = None
+) -> SimulatedPlacement:
+    """Judge the nodes for a pod whose claims are all allocated. A `NodeTable` saves looking at all of them.
+
+    Without `now` no offer is too old.
+    """
     table = nodes if isinstance(nodes, NodeTable) else NodeTable(nodes)
+    ended = [c.metadata.uid for c in claims if binding_failed(c) or (now is not None and timed_out(c, now))]
     needs, forbidden = needs_of(pod), keeping_apart(pod, table)
     nominated = pod.status.nominated_node_name
     for name in chain([nominated] if nominated in table else (), _promising(claims, table)):
         occupied = table.judged(name, pod)
         fits = not _misfit(needs, occupied) and not _repelled(occupied.node, forbidden)
-        if fits and all(_usable(claim, occupied.node) for claim in claims):
+        if fits and not ended and all(_usable(claim, occupied.node) for claim in claims):
             return SimulatedPlacement(name)
-    return _anywhere(pod, claims, table, forbidden)
+    return _anywhere(pod, claims, table, forbidden, ended)
 
 
 def _promising(claims: Sequence[BuiltinClaim], table: NodeTable) -> Iterator[str]:
@@ -78,9 +91,13 @@ def _promising(claims: Sequence[BuiltinClaim], table: NodeTable) -> Iterator[str
 
 
 def _anywhere(
-    pod: Pod, claims: Sequence[BuiltinClaim], table: NodeTable, forbidden: frozenset[tuple[str, str]]
+    pod: Pod,
+    claims: Sequence[BuiltinClaim],
+    table: NodeTable,
+    forbidden: frozenset[tuple[str, str]],
+    ended: Collection[str],
 ) -> SimulatedPlacement:
-    """All nodes, each with what speaks against it."""
+    """All nodes, each with what speaks against it. The claims that have `ended` can be used on none."""
     fitting: list[Occupied] = []
     refusals: Counter[str] = Counter()
     unavailable: dict[str, BuiltinClaim] = {}
@@ -88,12 +105,13 @@ def _anywhere(
     rejectors: set[Plugin] = set()
     needs = needs_of(pod)
     for occupied in (table.judged(name, pod) for name in table):
+        elsewhere = [c for c in claims if c.metadata.uid in ended or not _usable(c, occupied.node)]
         if (found := in_tree_misfit(needs, occupied, forbidden)) is not None:
             refusals[f"node(s) {found.reason}"] += 1
             rejectors.add(found.plugin)
-            if found.resolvable and all(_usable(claim, occupied.node) for claim in claims):
+            if found.resolvable and not elsewhere:
                 preemptible.append(occupied.node.metadata.name)
-        elif elsewhere := [claim for claim in claims if not _usable(claim, occupied.node)]:
+        elif elsewhere:
             refusals["resourceclaim not available on the node"] += 1
             rejectors.add(Plugin.DYNAMIC_RESOURCES)
             unavailable.update((claim.metadata.uid, claim) for claim in elsewhere)
@@ -149,8 +167,6 @@ def _repelled(node: Node, forbidden: frozenset[tuple[str, str]]) -> str:
 
 
 def _usable(claim: BuiltinClaim, node: Node) -> bool:
-    if binding_failed(claim):
-        return False
     allocation = claim.status.allocation
     selector = allocation.node_selector if allocation else None
     return selector is None or matches(selector, node)
@@ -167,6 +183,15 @@ def ready_to_bind(claim: BuiltinClaim) -> bool:
 def has_binding_conditions(claim: BuiltinClaim) -> bool:
     """Whether any device has some, so that the scheduler looks at the claim again before it binds."""
     return any(result.binding_conditions for result in _results(claim))
+
+
+def timed_out(claim: BuiltinClaim, now: datetime) -> bool:
+    """Whether binding conditions were not met in time, which counts from the allocation (isClaimTimeout)."""
+    allocation = claim.status.allocation
+    if allocation is None or not has_binding_conditions(claim) or ready_to_bind(claim):
+        return False
+    begun = moment(allocation.allocation_timestamp or "")
+    return begun is not None and begun + timedelta(seconds=BINDING_TIMEOUT) < now
 
 
 def binding_failed(claim: BuiltinClaim) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from parley.api.builtin import BuiltinClaim, Node, PodStatus
 from parley.api.resources import BUILTIN_CLAIMS, NODES
+from parley.kube.clock import moment
 from parley.simulate.anti_affinity import PODS, Pod, kept_apart
 from parley.simulate.placement import Occupied, binding_failed, place, ready_to_bind
 from parley.simulate.pod_claims import reserved_by_others
@@ -144,6 +145,16 @@ def test_binding_conditions(devices: list[dict[str, Any]], ready: bool, failed: 
     offered = claim("a1", allocation={"devices": {"results": [RESULT]}}, devices=devices)
 
     assert (ready_to_bind(offered), binding_failed(offered)) == (ready, failed)
+
+
+@pytest.mark.parametrize(("now", "node"), [("12:10:00", "a1"), ("12:10:01", "")])
+def test_an_offer_that_was_not_met_within_600_s_is_to_be_taken_back(now: str, node: str) -> None:
+    allocation = {"allocationTimestamp": "2026-01-01T12:00:00Z", "devices": {"results": [RESULT]}}
+    offered = claim("a1", allocation=allocation)
+
+    found = place(pod("p"), [offered], cluster(a1=[]), moment(f"2026-01-01T{now}Z"))
+
+    assert (found.node, found.unavailable) == (node, () if node else (offered,))
 
 
 def test_an_allocation_without_binding_conditions_is_ready() -> None:
