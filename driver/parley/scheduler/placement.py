@@ -27,6 +27,7 @@ from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import AT_ONCE, Result
+from parley.scheduler.retried import nominate_briefly
 from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk import PermanentError
 
@@ -131,6 +132,13 @@ class Placement:
         body = {"metadata": known, "status": {"phase": "Failed", "reason": code, "message": message}}
         await self._client.patch(PODS, meta.name, body, meta.namespace, subresource="status")
         return None
+
+    async def have_retried(self, pod: Pod, holdings: Sequence[Holding]) -> None:
+        """What the pod had is released, as its scheduler did not bind it. That looks at claims no more if its own
+        filters rejected the pod everywhere: what the pod gets next it would not see for minutes."""
+        nodes = sorted(node for holding in holdings for node in holding.nodes or ())
+        if nodes and not pod.status.nominated_node_name:
+            await nominate_briefly(self._client, reference(pod), nodes[0])
 
     async def write(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         """Record the holdings. What the API will never accept is released, and reported to the user."""

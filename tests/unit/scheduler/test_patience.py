@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from tests.support.containers import requesting
+from tests.unit.scheduler.grump import APART, add_grump
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
 from parley.scheduler.attempts import PATIENCE
@@ -34,5 +37,34 @@ def test_it_begins_anew_after_a_scheduler_refused_a_node(play: Play) -> None:
         assert len(behaviour.allocated) == 2
         await asyncio.sleep(20)
         assert len(behaviour.allocated) == 3
+
+    play(scenario)
+
+
+@pytest.mark.scheduling_paths("native")
+@pytest.mark.parametrize("named", [False, True])
+def test_what_is_allocated_elsewhere_then_is_seen_by_a_scheduler_whose_own_filters_rejected_the_pod(
+    play: Play, named: bool
+) -> None:
+    """It does not try the pod again because of its claims (isPodWorthRequeuing)."""
+
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node)
+            await world.add_pod(f"weak-{node}", nodeName=node, priority=1, containers=requesting(cpu="6"))
+        await add_grump(world, "a", priority=2000)
+        await add_shelf_class(world)
+        behaviour = Behaviour(other=1)
+        world.start_parley(drivers=[ShelfDriver(behaviour)])
+        if named:
+            await world.add_claim("disk", "shelf")
+        wanted = {"claims": ["disk"]} if named else {}
+        templates = [] if named else ["shelf"]
+        needs = {"priority": 1000, "affinity": APART, "containers": requesting(cpu="4")}
+        await world.add_pod("p", *templates, **wanted, **needs)
+        await asyncio.sleep(PATIENCE.first + 30)
+        assert behaviour.allocated == ["a", "b"]
+        assert await world.node_of("p") == "b"
+        assert (await world.pod("p")).status.nominated_node_name == ""
 
     play(scenario)

@@ -12,6 +12,7 @@ from parley.api.resources import PODS
 from parley.control.objects.pod import done
 from parley.kube.client import Client, Conflict, Invalid, NotFound, OutcomeUnknown
 from parley.kube.clock import Clock, rfc3339_micro
+from parley.scheduler.retried import nominate_briefly
 from parley.sdk import PodReference
 
 LOOK_AGAIN = f"{GROUP}/look-again"
@@ -115,40 +116,8 @@ class Posting:
             pass  # it is gone, or another pod has its name: nothing can be bound any more
 
     async def nominate_briefly(self, pod: PodReference, node: str) -> None:
-        """Nominate the pod for the node and take that back, which makes its scheduler try it again, whatever
-        rejected it: to a kube-scheduler it is as if a pod had left the node (`hasNominatedNodeNameChanged`).
-
-        If the end of it does not arrive, the scheduler ends it itself the next time that it finds no node.
-        """
-        version = await self._nominate(pod, node, "")
-        for _ in range(_CHANGED):
-            try:
-                await self._nominate(pod, None, version)
-            except Conflict:
-                version = await self._version_if_nominated(pod, node)
-            else:
-                return
-            if not version:
-                return
-
-    async def _nominate(self, pod: PodReference, node: str | None, version: str) -> str:
-        """Returns the pod's resourceVersion, or "" if it is gone. Raises Conflict if `version` is another one."""
-        metadata = {"uid": pod.uid, **({"resourceVersion": version} if version else {})}
-        body = {"metadata": metadata, "status": {"nominatedNodeName": node}}
-        try:
-            live = await self._client.patch(PODS, pod.name, body, pod.namespace, subresource="status")
-        except (NotFound, Invalid):
-            return ""
-        return live.metadata.resource_version
-
-    async def _version_if_nominated(self, pod: PodReference, node: str) -> str:
-        """The pod's resourceVersion if it is nominated for the node, else ""."""
-        try:
-            live = await self._client.get(PODS, pod.name, pod.namespace)
-        except NotFound:
-            return ""
-        same = live.metadata.uid == pod.uid and live.status.nominated_node_name == node
-        return live.metadata.resource_version if same else ""
+        """Makes its scheduler try it again if its own filters rejected it everywhere."""
+        await nominate_briefly(self._client, pod, node)
 
     def forget(self, uid: str) -> None:
         """The pod is gone, or it is known to be bound."""

@@ -226,6 +226,7 @@ class NativePath:
         result = await self._release(pod, claims, unplaced)
         attempt.give_up_waiting()
         self._state.nominations.end(pod.metadata.uid)
+        await self._placement.have_retried(pod, unplaced)
         return result
 
     def _adopt(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
