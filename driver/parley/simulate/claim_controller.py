@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Pod, PodResourceClaim
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, ConsumerReference, Pod, PodResourceClaim
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, PODS
 from parley.control.objects.mirror import consumer, owner_pod_uid
@@ -178,11 +178,10 @@ class ClaimController:
         claim = self._claims.get(*key)
         if claim is None:
             return
-        if any(not self._uses(key[0], c.name, c.uid) for c in claim.status.reserved_for):
-            await self._change_consumers(
-                claim, lambda known: [c for c in known if self._uses(key[0], c["name"], c["uid"])]
-            )
-        used = any(self._uses(key[0], c.name, c.uid) for c in claim.status.reserved_for)
+        ended = {c.uid for c in claim.status.reserved_for if not await self._may_use(key[0], c)}
+        if ended:
+            await self._change_consumers(claim, lambda known: [c for c in known if c["uid"] not in ended])
+        used = len(ended) < len(claim.status.reserved_for)
         owner = owner_pod_uid(claim)
         if owner and not used and not claim.metadata.deletion_timestamp:
             names = [o.name for o in claim.metadata.owner_references if o.uid == owner]
@@ -195,6 +194,15 @@ class ClaimController:
             await change_consumers(self._client, claim, change)
         except Forbidden as error:
             log.debug("reservation refused", claim=claim.metadata.name, error=error.message)
+
+    async def _may_use(self, namespace: str, user: ConsumerReference) -> bool:
+        """Whether the reservation is kept. A pod that it does not know may just be new, and is read."""
+        if self._pods.get(namespace, user.name) is not None:
+            return self._uses(namespace, user.name, user.uid)
+        try:
+            return (await self._client.get(PODS, user.name, namespace)).metadata.uid == user.uid
+        except NotFound:
+            return False
 
     def _uses(self, namespace: str, name: str, uid: str) -> bool:
         """Whether the pod is there and may run."""
