@@ -323,3 +323,17 @@ class LosesEnds(FaultClient):
             self.lost += 1
             raise OutcomeUnknown("connection lost")
         return await super().request(call)
+
+
+def test_a_new_leader_ends_a_nomination_that_its_predecessor_made_to_have_the_pod_retried(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await waits_where_nothing_is_viable(world, Behaviour())
+        await world.crash()
+        nominated = {"status": {"nominatedNodeName": "b"}}
+        await world.client.patch(PODS, "important", nominated, "default", subresource="status")
+        world.start_parley(drivers=[ShelfDriver(Behaviour(places={"b": 1}))])
+        await world.settle()
+        assert await there(world) == ["important", "weak-a"]
+        assert await world.node_of("important") == "b"
+
+    play(scenario)
