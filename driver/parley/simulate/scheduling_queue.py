@@ -89,5 +89,6 @@ class RequeueFilter:
                 self.event(key, event)
 
     def rejected(self, key: Key, plugins: Collection[Plugin]) -> None:
-        """These plugins rejected the pod, or all nodes between them."""
-        self._rejected[key] = frozenset(plugins)
+        """These plugins rejected the pod, or all nodes between them; none if there are no nodes."""
+        if plugins:
+            self._rejected[key] = frozenset(plugins)

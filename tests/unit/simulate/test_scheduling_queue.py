@@ -20,6 +20,7 @@ ALL = frozenset(Event)
             {Event.NODE_ADDED, Event.NODE_LABELS, Event.NODE_TAINTS, Event.POD_TOLERATIONS},
         ),
         ([Plugin.NODE_RESOURCES_FIT, Plugin.EXTENDER], ALL),
+        ([], ALL),
     ],
 )
 @pytest.mark.parametrize("meanwhile", [False, True])
