@@ -27,7 +27,7 @@ from parley.control.objects.pod import reference
 from parley.scheduler.controller import Controller
 from parley.scheduler.pods import Pods
 from parley.simulate.anti_affinity import Pod
-from parley.simulate.binding_cycle import BINDING_TIMEOUT
+from parley.simulate.placement import BINDING_TIMEOUT
 
 QUIET = 320.0
 """Seconds: longer than anything waits before it is tried again."""

@@ -58,10 +58,9 @@ def test_what_is_allocated_elsewhere_then_is_seen_by_a_scheduler_whose_own_filte
         world.start_parley(drivers=[ShelfDriver(behaviour)])
         if named:
             await world.add_claim("disk", "shelf")
-        wanted = {"claims": ["disk"]} if named else {}
-        templates = [] if named else ["shelf"]
-        needs = {"priority": 1000, "affinity": APART, "containers": requesting(cpu="4")}
-        await world.add_pod("p", *templates, **wanted, **needs)
+        templates, claims = ((), ("disk",)) if named else (("shelf",), ())
+        needs: dict[str, Any] = {"priority": 1000, "affinity": APART, "containers": requesting(cpu="4")}
+        await world.add_pod("p", *templates, claims=claims, **needs)
         await asyncio.sleep(PATIENCE.first + 30)
         assert behaviour.allocated == ["a", "b"]
         assert await world.node_of("p") == "b"
