@@ -13,10 +13,11 @@ from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand, Requests, Reserving
+from parley.control.decision.kept import kept_from
 from parley.control.holding import Holding
 from parley.control.limited_driver import CALL_SECONDS
 from parley.control.objects import mirror as mirrors
-from parley.control.objects.pod import reference
+from parley.control.objects.pod import priority, reference
 from parley.control.room import Asker, lacking
 from parley.control.state import State
 from parley.control.wakeups import Listener
@@ -95,7 +96,7 @@ class Allocator:
                     holding.units, holding.offered = counts[holding.entry], offered
                 return made
 
-            await self._allocate(uids, demand.requests, node, partial(self._lacking, pod, node), holdings)
+            await self._allocate(uids, demand.requests, node, partial(self._taken, pod, demand, node), holdings)
         finally:
             self._allocating.difference_update(uids)
 
@@ -104,13 +105,14 @@ class Allocator:
         return uid in self._allocating
 
     async def allocate_alone(
-        self, claim: ResourceClaim, class_: ResourceClass, request: Request[Any, Any], node: str
+        self, claim: ResourceClaim, class_: ResourceClass, demand: Demand, node: str
     ) -> Holding:
         """The driver allocates a claim on the node for no pod yet; the ledger has it afterwards, the API not yet.
 
         Raises AllocationFailed or Busy, with nothing held.
         """
-        meta, driver, (asked,) = claim.metadata, class_.driver_name, request.claims
+        meta, driver = claim.metadata, class_.driver_name
+        (asked,) = demand.requests[driver].claims
         units = self._drivers[driver].units(asked)
         self._ledger.limits.count(meta.uid, class_.metadata.name, meta.namespace, units)
 
@@ -135,8 +137,11 @@ class Allocator:
                 )
             ]
 
-        lacks = partial(lacking, self._state, node, Asker(meta.namespace))
-        (holding,) = await self._allocate([meta.uid], {driver: request}, node, lacks, holdings)
+        def taken(reserving: Sequence[Reserving]) -> str:
+            kept = self._kept(meta.uid, None, demand, node)
+            return kept or lacking(self._state, node, Asker(meta.namespace), reserving)
+
+        (holding,) = await self._allocate([meta.uid], demand.requests, node, taken, holdings)
         return holding
 
     async def _allocate(
@@ -270,11 +275,20 @@ class Allocator:
             "of them now: it is tried again. If it stays so, correct the driver, or the labels of the node"
         )
 
-    def _lacking(self, pod: Pod, node: str, reserving: Sequence[Reserving]) -> str:
-        """What pod and reservations lack on the node by now: drivers took their time."""
+    def _taken(self, pod: Pod, demand: Demand, node: str, reserving: Sequence[Reserving]) -> str:
+        """What pod and reservations lack on the node by now, or leave to others: drivers took their time."""
+        if kept := self._kept(pod.metadata.uid, priority(pod), demand, node):
+            return kept
         if not reserving and not self._ledger.reserving(node):
             return ""
         return lacking(self._state, node, Asker.of(self._state, pod, requested(pod).items()), reserving)
+
+    def _kept(self, uid: str, priority: int | None, demand: Demand, node: str) -> str:
+        uids = [claim.uid for request in demand.requests.values() for claim in request.claims]
+        try:
+            return kept_from(self._state, uid, priority, demand, node, uids)
+        except DriverFault as fault:
+            return str(fault)
 
     async def _back_out(self, uids: Sequence[str], requests: Requests, allocated: _Allocated) -> None:
         for entry, (driver, _) in allocated.items():

@@ -12,7 +12,6 @@ standalone drivers, which allocate them by themselves by the same rules (`parley
 import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
 
 from parley.api import reasons
 from parley.api.conditions import ConditionUpdate
@@ -20,6 +19,7 @@ from parley.api.models import Allocation, ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator, Busy
 from parley.control.claims.named import without_pod
 from parley.control.decision.decide import Blocked, Search, admit, none_viable, survey
+from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import SuitableNodes
 from parley.control.holding import Holding
 from parley.control.records import Records, allocation_status
@@ -32,7 +32,7 @@ from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.negotiation.selection import ranked
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Topic, WaitingLines
-from parley.sdk import PermanentError, Request
+from parley.sdk import PermanentError
 from parley.sdk.checks import DriverFault
 from parley.sdk.immediate import FailedNodes, no_pod
 from parley.sdk.recorded import driver_of_record
@@ -141,7 +141,7 @@ class ImmediateClaims:
             return
         preferences = demand.scores(outcome.viable, {})
         node = ranked(outcome.viable, preferences, failed.failed)[0]
-        await self._allocate(claim, class_, demand.requests[class_.driver_name], node)
+        await self._allocate(claim, class_, demand, node)
 
     async def _wait(self, claim: ResourceClaim, blocked: Blocked) -> None:
         problem = blocked.problem
@@ -152,11 +152,9 @@ class ImmediateClaims:
             waits = ConditionUpdate(reasons.ALLOCATED, False, problem.code, problem.message)
             await self._records.set_conditions(claim, waits)
 
-    async def _allocate(
-        self, claim: ResourceClaim, class_: ResourceClass, request: Request[Any, Any], node: str
-    ) -> None:
+    async def _allocate(self, claim: ResourceClaim, class_: ResourceClass, demand: Demand, node: str) -> None:
         try:
-            holding = await self._allocator.allocate_alone(claim, class_, request, node)
+            holding = await self._allocator.allocate_alone(claim, class_, demand, node)
         except AllocationFailed as failure:
             permanent = isinstance(failure.__cause__, PermanentError)
             await self._failed(claim, class_, node, str(failure), permanent=permanent)

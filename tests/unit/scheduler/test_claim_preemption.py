@@ -1,7 +1,7 @@
 """Claims of lower priority are taken for a pod where their class says so: by evictions, and never in vain."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,7 +33,7 @@ from parley.negotiation.waiting import Place
 from parley.scheduler.attempts import BOUND_SECONDS, Attempt
 from parley.scheduler.claim_preemption import SPARED_SECONDS
 from parley.scheduler.claim_victims import ClaimVictims
-from parley.sdk import Driver
+from parley.sdk import Allocation, Driver, Request
 from parley.simulate.status_writes import patch_claim
 
 if TYPE_CHECKING:
@@ -1180,5 +1180,38 @@ def test_what_the_scheduler_refuses_a_preemptor_is_not_kept_for_it(play: Play) -
         await asyncio.sleep(600)
         assert await world.node_of("urgent") == ""
         assert evicted == ["low", "later"]  # that one had it until the next try, after the preemptor's pause
+
+    play(scenario)
+
+
+class TakesItsTime(DeviceDriver):
+    """Looks for devices late, for pods of these names as long as they are held up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held_up = {"slow": asyncio.Event(), "urgent": asyncio.Event()}
+
+    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        if (gate := self.held_up.get(request.pod.name)) is not None:
+            await gate.wait()
+        return await super().allocate(request, node)
+
+
+@pytest.mark.scheduling_paths("native")
+def test_what_was_kept_since_a_slow_driver_began_to_allocate_is_given_back(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        driver = TakesItsTime()
+        evicted = await begin(world, drivers=[driver], a=1)
+        for name, priority in (("slow", 0), ("quick", 1), ("urgent", 10)):
+            await world.add_pod(name, "one", priority=priority)
+            await asyncio.sleep(4)
+        assert evicted == ["quick"]
+
+        driver.held_up["slow"].set()
+        await asyncio.sleep(5)
+        assert await world.node_of("slow") == ""
+        driver.held_up["urgent"].set()
+        await world.settle(60)
+        assert await world.node_of("urgent") == "a"
 
     play(scenario)

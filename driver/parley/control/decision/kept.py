@@ -26,6 +26,16 @@ def kept_nodes(state: State, uid: str, priority: int | None, demand: Demand) -> 
     return {node: KEPT for node, least in shared.items() if not _enough(state, uid, least, node, demand)}
 
 
+def kept_from(
+    state: State, uid: str, priority: int | None, demand: Demand, node: str, allocated: Iterable[str]
+) -> str:
+    """Why the claims with the UIDs `allocated`, which drivers have just allocated on the node for the pod, or for
+    no pod, have to be given back; "" if they have not. Drivers take their time, and others may have been
+    nominated meanwhile. Raises DriverFault."""
+    least = state.nominations.shared(uid, priority, frozenset(demand.drivers.values())).get(node)
+    return KEPT if least is not None and not _enough(state, uid, least, node, demand, allocated) else ""
+
+
 def kept_units(state: State, pod: PodReference, class_name: str) -> dict[str, int]:
     """What others of at least the pod's priority, that are nominated, will take of its namespace's limit of the
     class: units by the claims' UIDs. Whoever is no pod comes after all pods. Raises DriverFault."""
@@ -40,12 +50,14 @@ def kept_units(state: State, pod: PodReference, class_name: str) -> dict[str, in
     }
 
 
-def _enough(state: State, uid: str, least: int, node: str, demand: Demand) -> bool:
+def _enough(state: State, uid: str, least: int, node: str, demand: Demand, allocated: Iterable[str] = ()) -> bool:
     """Whether there is enough now, and not when others' victims have left. Of a driver that cannot tell there is
     not."""
     others = beside(state, uid, least, node)
     names = [name for name in demand.requests if any(name in one.requests for one in others)]
-    return all(state.drivers[name].foresees and is_enough(state, name, demand, node, others) for name in names)
+    return all(
+        state.drivers[name].foresees and is_enough(state, name, demand, node, others, allocated) for name in names
+    )
 
 
 def beside(state: State, uid: str, priority: int, node: str) -> list[Nomination]:
