@@ -34,6 +34,7 @@ from parley.api.models import Hold
 from parley.control.nominations import Nomination
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
+from parley.kube.client import Client
 from parley.kube.fencing import LeasedClient
 from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
 from parley.scheduler.controller import Controller
@@ -48,6 +49,9 @@ from parley.simulate.kubelet import UNPREPARE_SECONDS
 from parley.simulate.node_plugins import NodePlugins
 
 CALM = Rates()
+BEHIND = Rates(late=0.05)
+"""Of informers that are behind now and then."""
+
 SECOND_SCHEDULER = "parley"
 CLAIM_CONTROLLER = "claim-controller"
 SCHEDULER = "scheduler"
@@ -232,8 +236,9 @@ class Plan:
     limits, whether some parameters
     are in an object, whether pods want tokens of a second driver, whether the driver misbehaves, whether
     kubelets are slow to start pods, whether pods of nodes that are gone stay for a while, whether claims
-    fail or start over whose node takes no pods, and whether pods and claims are deleted in the foreground or
-    without what they own, and the garbage collector takes its time."""
+    fail or start over whose node takes no pods, whether pods and claims are deleted in the foreground or
+    without what they own, and the garbage collector takes its time, and whether the informers of Kubernetes' own
+    parts are behind now and then."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -259,6 +264,7 @@ class Plan:
     lingering: bool = False
     settling: bool = False
     cascading: bool = False
+    behind: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -289,6 +295,7 @@ class Plan:
             lingering=number % 3 == 2,
             settling=number % 4 == 3 or number % 11 == 8,
             cascading=number % 8 == 5 or number % 22 == 8,
+            behind=number % 9 in (1, 5),
         )
         return drawn.together(chance) if number % 11 == 8 else drawn
 
@@ -494,23 +501,31 @@ class World:
     def start(self) -> None:
         """Kubernetes' parts, and Parley."""
         slow = SLOW_KUBELET if self.plan.tenant else UNPREPARE_SECONDS
-        client = self.server.client("kubelets")
-        self.kubelets = kubelets = DeviceKubelets(client, self.clock, self.invariants, slow, self._pause)
+        client = self._client_of
+        self.kubelets = kubelets = DeviceKubelets(
+            client("kubelets"), self.clock, self.invariants, slow, self._pause
+        )
         self.bindings = BindingClient(self.server.client("scheduler"), self.chance, self.plan.bindings)
         self._makers = {
-            CLAIM_CONTROLLER: lambda: ClaimController(self.server.client(CLAIM_CONTROLLER)).run(),
+            CLAIM_CONTROLLER: lambda: ClaimController(client(CLAIM_CONTROLLER)).run(),
             SCHEDULER: lambda: KubeScheduler(self.bindings, self.clock, after_failure=AS_UPSTREAM).run(),
             "kubelets": kubelets.run,
-            "node-plugins": NodePlugins(self.server.client("node-plugins"), kubelets).run,
+            "node-plugins": NodePlugins(client("node-plugins"), kubelets).run,
         }
         if self.plan.lingering:
-            self._makers["pod-collector"] = PodCollector(self.server.client("pod-collector")).run
+            self._makers["pod-collector"] = PodCollector(client("pod-collector")).run
         if self.plan.extender:
             self._makers["second scheduler"] = self._second_scheduler
         for name in self._makers:
             self._start_part(name)
         for _ in range(2 if self.plan.lease else 1):
             self.start_process()
+
+    def _client_of(self, part: str) -> Client:
+        """For a part of Kubernetes. Not for the cluster's own scheduler: if that is behind, it binds pods with
+        what it has itself cleared a moment before, as upstream does (PostFilter assumes nothing)."""
+        client = self.server.client(part)
+        return TroubleClient(client, self.chance, BEHIND) if self.plan.behind else client
 
     def _pause(self) -> float:
         """Seconds that a kubelet takes for the next step of a pod's start."""
@@ -525,7 +540,7 @@ class World:
         return self.chance.choice((0.05, 2, 40))
 
     async def _second_scheduler(self) -> None:
-        client = self.server.client("second-scheduler")
+        client = self._client_of("second-scheduler")
         await KubeScheduler(client, self.clock, SECOND_SCHEDULER, self._ask_leader).run()
 
     def _start_part(self, name: str) -> None:

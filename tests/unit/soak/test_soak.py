@@ -128,7 +128,7 @@ FOUND = {
     "a claim was shown as allocated for a pod that had left it meanwhile": (87065, 19),
 }
 
-WITHOUT = {"unruly": False, "slow": False, "lingering": False, "settling": False, "cascading": False}
+WITHOUT = dict.fromkeys(("unruly", "slow", "lingering", "settling", "cascading", "behind"), False)
 """What worlds did not have then."""
 
 
