@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.soak.parallel import caught, pool, worlds
@@ -128,7 +129,8 @@ FOUND = {
     "a claim was shown as allocated for a pod that had left it meanwhile": (87065, 19),
 }
 
-WITHOUT = dict.fromkeys(("unruly", "slow", "lingering", "settling", "cascading", "behind"), False)
+_LATER = ("unruly", "slow", "lingering", "settling", "cascading", "behind")
+WITHOUT: dict[str, Any] = dict.fromkeys(_LATER, False)
 """What worlds did not have then."""
 
 
