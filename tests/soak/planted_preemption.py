@@ -9,6 +9,7 @@ from tests.soak.priorities import Preemption
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
+from parley.control import allocation
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision import decide, kept
 from parley.control.decision.demand import Demand
@@ -101,8 +102,12 @@ OF_PREEMPTION: Mapping[str, Bug] = {
         ((Preemptors, "make_room", nothing),), ("preempts nobody",), extender=True, preemption=ALLOWED
     ),
     "what is kept is open to pods of the second scheduler": Bug(
-        ((decide, "kept_nodes", lambda *_: {}), (binding, "kept_nodes", lambda *_: {})),
-        ("given away",),
+        (
+            (decide, "kept_nodes", lambda *_: {}),
+            (binding, "kept_nodes", lambda *_: {}),
+            (allocation, "kept_from", lambda *_: ""),
+        ),
+        ("given away", "evicted in vain"),
         extender=True,
         preemption=ALLOWED,
     ),
