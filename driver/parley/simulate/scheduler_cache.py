@@ -15,7 +15,7 @@ from parley.kube.informer import Informer
 from parley.simulate.anti_affinity import PODS, Pod
 from parley.simulate.node_table import NodeTable
 from parley.simulate.pod_claims import claim_names
-from parley.simulate.scheduling_queue import Event, RequeueFilter
+from parley.simulate.scheduling_queue import ClusterEvent, RequeueFilter
 
 
 class SchedulerCache:
@@ -101,9 +101,9 @@ class SchedulerCache:
 
     def pods_left(self) -> None:
         """What a pod had is free."""
-        self._concerns_all(Event.POD_LEFT)
+        self._concerns_all(ClusterEvent.POD_LEFT)
 
-    def _concerns_all(self, event: Event, priority: float = inf) -> None:
+    def _concerns_all(self, event: ClusterEvent, priority: float = inf) -> None:
         for key, pod in list(self._waiting.items()):
             if (pod.spec.priority or 0) <= priority:
                 self._requeue.event(key, event)
@@ -123,7 +123,7 @@ class SchedulerCache:
         ended = old is not None and not done(old) and (new is None or done(new))
         on_node = any(pod is not None and pod.spec.node_name for pod in (old, new))
         if ended or counted or on_node:
-            self._concerns_all(Event.POD_LEFT if ended else Event.OTHER)
+            self._concerns_all(ClusterEvent.POD_LEFT if ended else ClusterEvent.OTHER)
 
     def _nominate(self, old: Pod | None, new: Pod | None) -> None:
         """Note where pods that wait are nominated. When one gives that up, those of no higher priority hear of it,
@@ -133,7 +133,7 @@ class SchedulerCache:
         if old is not None and before and (new is None or new.metadata.uid != old.metadata.uid or before != after):
             self._table.nominate(old, "")
             if new is None or not new.spec.node_name:
-                self._concerns_all(Event.POD_LEFT, old.spec.priority or 0)
+                self._concerns_all(ClusterEvent.POD_LEFT, old.spec.priority or 0)
         overlooked = self._older and old is None and new is not None and bool(new.spec.scheduling_gates)
         if new is not None and after and not overlooked:
             self._table.nominate(new, after)
@@ -176,7 +176,7 @@ class SchedulerCache:
         claim = new or old
         if claim is not None and _status(old) != _status(new):
             for key in list(self._by_claim.get((claim.metadata.namespace, claim.metadata.name), ())):
-                self._requeue.event(key, Event.CLAIM)
+                self._requeue.event(key, ClusterEvent.CLAIM)
 
 
 def _key(pod: Pod) -> Key:
@@ -188,29 +188,29 @@ def _status(claim: BuiltinClaim | None) -> object:
     return (claim.metadata.uid, claim.metadata.deletion_timestamp, claim.status) if claim is not None else None
 
 
-def _events(old: Pod, new: Pod) -> Sequence[Event]:
+def _events(old: Pod, new: Pod) -> Sequence[ClusterEvent]:
     """Of a pod that waits, and is still the same (PodSchedulingPropertiesChange)."""
     before, after = old.spec, new.spec
     changed = {
-        Event.POD_LABELS: old.metadata.labels != new.metadata.labels,
-        Event.POD_GATES: bool(before.scheduling_gates and not after.scheduling_gates),
-        Event.POD_TOLERATIONS: len(before.tolerations) != len(after.tolerations),
-        Event.POD_CLAIMS: old.status.resource_claim_statuses != new.status.resource_claim_statuses,
+        ClusterEvent.POD_LABELS: old.metadata.labels != new.metadata.labels,
+        ClusterEvent.POD_GATES: bool(before.scheduling_gates and not after.scheduling_gates),
+        ClusterEvent.POD_TOLERATIONS: len(before.tolerations) != len(after.tolerations),
+        ClusterEvent.POD_CLAIMS: old.status.resource_claim_statuses != new.status.resource_claim_statuses,
     }
-    return [event for event, is_so in changed.items() if is_so] or [Event.OTHER]
+    return [event for event, is_so in changed.items() if is_so] or [ClusterEvent.OTHER]
 
 
-def _node_events(old: Node | None, new: Node | None) -> Sequence[Event]:
+def _node_events(old: Node | None, new: Node | None) -> Sequence[ClusterEvent]:
     """Of a node; heartbeats make none (NodeSchedulingPropertiesChange)."""
     if old is None:
-        return [Event.NODE_ADDED]
+        return [ClusterEvent.NODE_ADDED]
     if new is None:
-        return [Event.OTHER]
+        return [ClusterEvent.OTHER]
     changed = {
-        Event.NODE_LABELS: old.metadata.labels != new.metadata.labels,
-        Event.NODE_TAINTS: old.spec != new.spec,
-        Event.NODE_ALLOCATABLE: old.status.allocatable != new.status.allocatable,
-        Event.OTHER: _others(old) != _others(new),
+        ClusterEvent.NODE_LABELS: old.metadata.labels != new.metadata.labels,
+        ClusterEvent.NODE_TAINTS: old.spec != new.spec,
+        ClusterEvent.NODE_ALLOCATABLE: old.status.allocatable != new.status.allocatable,
+        ClusterEvent.OTHER: _others(old) != _others(new),
     }
     return [event for event, is_so in changed.items() if is_so]
 

@@ -16,7 +16,7 @@ from enum import Enum, auto
 from parley.kube.cache import Key
 
 
-class Event(Enum):
+class ClusterEvent(Enum):
     """What changed. The events of a pod are about that pod alone, those of a claim about pods that use it."""
 
     POD_LEFT = auto()
@@ -37,15 +37,23 @@ class Event(Enum):
 class Plugin(Enum):
     """What rejects pods, with the events that it has registered for."""
 
-    SCHEDULING_GATES = frozenset({Event.POD_GATES})
-    TAINT_TOLERATION = frozenset({Event.NODE_ADDED, Event.NODE_TAINTS, Event.POD_TOLERATIONS})
-    NODE_AFFINITY = frozenset({Event.NODE_ADDED, Event.NODE_LABELS})
-    NODE_RESOURCES_FIT = frozenset({Event.POD_LEFT, Event.NODE_ADDED, Event.NODE_ALLOCATABLE})
-    INTER_POD_AFFINITY = frozenset({Event.POD_LEFT, Event.NODE_ADDED, Event.NODE_LABELS, Event.POD_LABELS})
-    DYNAMIC_RESOURCES = frozenset(
-        {Event.NODE_ADDED, Event.NODE_LABELS, Event.NODE_ALLOCATABLE, Event.CLAIM, Event.POD_CLAIMS}
+    SCHEDULING_GATES = frozenset({ClusterEvent.POD_GATES})
+    TAINT_TOLERATION = frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_TAINTS, ClusterEvent.POD_TOLERATIONS})
+    NODE_AFFINITY = frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_LABELS})
+    NODE_RESOURCES_FIT = frozenset({ClusterEvent.POD_LEFT, ClusterEvent.NODE_ADDED, ClusterEvent.NODE_ALLOCATABLE})
+    INTER_POD_AFFINITY = frozenset(
+        {ClusterEvent.POD_LEFT, ClusterEvent.NODE_ADDED, ClusterEvent.NODE_LABELS, ClusterEvent.POD_LABELS}
     )
-    EXTENDER = frozenset(Event)
+    DYNAMIC_RESOURCES = frozenset(
+        {
+            ClusterEvent.NODE_ADDED,
+            ClusterEvent.NODE_LABELS,
+            ClusterEvent.NODE_ALLOCATABLE,
+            ClusterEvent.CLAIM,
+            ClusterEvent.POD_CLAIMS,
+        }
+    )
+    EXTENDER = frozenset(ClusterEvent)
 
 
 class RequeueFilter:
@@ -56,7 +64,7 @@ class RequeueFilter:
         self._rejected: dict[Key, frozenset[Plugin]] = {}
         """What rejected the pods; what was not rejected any event requeues."""
         self._trying: Key | None = None
-        self._events: set[Event] = set()
+        self._events: set[ClusterEvent] = set()
         """About the pod that is being tried, since that began."""
 
     def came(self, key: Key) -> None:
@@ -64,7 +72,7 @@ class RequeueFilter:
         self._rejected.pop(key, None)
         self._requeue(key)
 
-    def event(self, key: Key, event: Event) -> None:
+    def event(self, key: Key, event: ClusterEvent) -> None:
         """Something changed that may concern the pod."""
         rejectors = self._rejected.get(key)
         if key == self._trying:

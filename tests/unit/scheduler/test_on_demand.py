@@ -246,9 +246,7 @@ def test_a_run_that_is_begun_again_does_not_get_the_claim_of_the_former_one(play
         await world.settle()
         await world.finish_pod("former")
         claim = await world.claim("src-7")
-        kept = {"apiVersion": "example.com/v1", "kind": "Unknown", "name": "x", "uid": "x"}
-        owners = [kept, *(owner.wire() for owner in claim.metadata.owner_references)]
-        await world.client.patch(CLAIMS, "src-7", {"metadata": {"ownerReferences": owners}}, NAMESPACE)
+        world.server.garbage_lag = lambda: 3600.0
         await world.client.delete(CONFIG_MAPS, "7", NAMESPACE)
         present = await run_of(world, "7")
         await add_task(world, "one", "src-7", present)

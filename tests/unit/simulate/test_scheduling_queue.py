@@ -4,20 +4,31 @@ from collections.abc import Iterable
 
 import pytest
 
-from parley.simulate.scheduling_queue import Event, Plugin, RequeueFilter
+from parley.simulate.scheduling_queue import ClusterEvent, Plugin, RequeueFilter
 
 POD = ("team", "p")
-ALL = frozenset(Event)
+ALL = frozenset(ClusterEvent)
 
 
 @pytest.mark.parametrize(
     ("plugins", "events"),
     [
-        ([Plugin.NODE_RESOURCES_FIT], {Event.POD_LEFT, Event.NODE_ADDED, Event.NODE_ALLOCATABLE}),
-        ([Plugin.TAINT_TOLERATION], {Event.NODE_ADDED, Event.NODE_TAINTS, Event.POD_TOLERATIONS}),
+        (
+            [Plugin.NODE_RESOURCES_FIT],
+            {ClusterEvent.POD_LEFT, ClusterEvent.NODE_ADDED, ClusterEvent.NODE_ALLOCATABLE},
+        ),
+        (
+            [Plugin.TAINT_TOLERATION],
+            {ClusterEvent.NODE_ADDED, ClusterEvent.NODE_TAINTS, ClusterEvent.POD_TOLERATIONS},
+        ),
         (
             [Plugin.NODE_AFFINITY, Plugin.TAINT_TOLERATION],
-            {Event.NODE_ADDED, Event.NODE_LABELS, Event.NODE_TAINTS, Event.POD_TOLERATIONS},
+            {
+                ClusterEvent.NODE_ADDED,
+                ClusterEvent.NODE_LABELS,
+                ClusterEvent.NODE_TAINTS,
+                ClusterEvent.POD_TOLERATIONS,
+            },
         ),
         ([Plugin.NODE_RESOURCES_FIT, Plugin.EXTENDER], ALL),
         ([], ALL),
@@ -25,9 +36,9 @@ ALL = frozenset(Event)
 )
 @pytest.mark.parametrize("meanwhile", [False, True])
 def test_only_what_plugins_that_rejected_it_look_at_requeues_a_pod(
-    plugins: Iterable[Plugin], events: frozenset[Event], meanwhile: bool
+    plugins: Iterable[Plugin], events: frozenset[ClusterEvent], meanwhile: bool
 ) -> None:
-    def requeues(event: Event) -> bool:
+    def requeues(event: ClusterEvent) -> bool:
         requeued: list[tuple[str, str]] = []
         queue = RequeueFilter(requeued.append)
         with queue.attempt(POD):
@@ -38,11 +49,11 @@ def test_only_what_plugins_that_rejected_it_look_at_requeues_a_pod(
             queue.event(POD, event)
         return requeued == [POD]
 
-    assert {event for event in Event if requeues(event)} == events
+    assert {event for event in ClusterEvent if requeues(event)} == events
 
 
 def test_a_pod_that_nothing_rejected_is_requeued_by_any_event() -> None:
     requeued: list[tuple[str, str]] = []
     queue = RequeueFilter(requeued.append)
-    queue.event(POD, Event.OTHER)
+    queue.event(POD, ClusterEvent.OTHER)
     assert requeued == [POD]
