@@ -8,7 +8,7 @@ its ledger, since what is released, or prepared on a node somewhere, may be in n
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -151,12 +151,16 @@ class ClassLimits:
         """Whether it counts beside the new one. What nobody uses any more is being released."""
         return one.class_name == new.class_name and (one.kept or any(map(self._lives, one.users)))
 
-    def short_of(self, pod: Pod, holdings: Iterable[Holding]) -> str:
-        """The class of which there is nothing left for the pod; "" if it finds enough of each."""
+    def short_of(self, pod: Pod, holdings: Iterable[Holding], claims: Collection[str]) -> str:
+        """The class of which there is nothing left for the pod; "" if it finds enough of each.
+
+        `claims` are the UIDs of those that there are: one that was forced away may be held still, as another claim
+        needs it, and the one that has its name now is to be allocated.
+        """
         held = list(holdings)
         own = [one for one in held if pod.metadata.uid in one.pods]
         wanted: defaultdict[str, list[int]] = defaultdict(list)
-        for class_, units in _wanted(pod, own, held):
+        for class_, units in _wanted(pod, own, [one for one in held if one.uid in claims]):
             wanted[class_].append(units)
         return next((class_ for class_, units in wanted.items() if not self._admits(class_, units, held)), "")
 

@@ -219,7 +219,10 @@ def _faults(world: World) -> Iterator[str]:
 
 def _waits_for_limit(world: World, pod: Pod) -> bool:
     """Whether a class's limits, or its pool, keep from the pod what it has not got."""
-    return (world.plan.limiting or world.plan.tokens) and bool(world.limits.short_of(pod, _holdings(world)))
+    if not world.plan.limiting and not world.plan.tokens:
+        return False
+    claims = {body["metadata"]["uid"] for body in bodies(world.server, CLAIMS)}
+    return bool(world.limits.short_of(pod, _holdings(world), claims))
 
 
 def _holdings(world: World) -> Iterable[Holding]:
