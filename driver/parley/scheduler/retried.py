@@ -5,6 +5,7 @@ tried again when a pod leaves a node, a node changes, or after five minutes.
 """
 
 from parley.api.resources import PODS
+from parley.control.live import live_pod
 from parley.kube.client import Client, Conflict, Invalid, NotFound
 from parley.sdk import PodReference
 
@@ -44,9 +45,5 @@ async def _nominate(client: Client, pod: PodReference, node: str | None, version
 
 async def _version_if_nominated(client: Client, pod: PodReference, node: str) -> str:
     """The pod's resourceVersion if it is nominated for the node, else ""."""
-    try:
-        live = await client.get(PODS, pod.name, pod.namespace)
-    except NotFound:
-        return ""
-    same = live.metadata.uid == pod.uid and live.status.nominated_node_name == node
-    return live.metadata.resource_version if same else ""
+    live = await live_pod(client, pod)
+    return live.metadata.resource_version if live is not None and live.status.nominated_node_name == node else ""
