@@ -43,6 +43,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Seconds since the start of the loop, as its tasks experience them."""
         return self._jumping.waited
 
+    def advance(self, seconds: float) -> None:
+        """As if what runs now took so long."""
+        self._jumping.waited += seconds
+
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """As asyncio.run, in virtual time.

@@ -6,7 +6,6 @@ round.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -33,7 +32,7 @@ SHARED_PODS = 32
 """The same where nodes may share what the driver has."""
 
 CAPACITY_SECONDS = 0.02
-"""So long it may be counted: some drivers compare many combinations."""
+"""So long it may be counted, by the event loop's clock: some drivers compare many combinations."""
 
 CHUNK = 256
 """So many nodes a driver in memory is asked about before others get their turn."""
@@ -91,7 +90,7 @@ class Evaluator:
         request = question.request(self._driver)
         best = sorted(viable, key=lambda node: -scores.get(node, 0.0))
         spread = request.prefer == "Spread" and self._driver.has_preferences
-        until = time.perf_counter() + CAPACITY_SECONDS
+        until = asyncio.get_running_loop().time() + CAPACITY_SECONDS
         if not self._driver.driver.node_local:
             pods = self._count(request, best[0], SHARED_PODS, until)
             each = 1 if spread else max(pods // len(best), 1)
@@ -104,7 +103,7 @@ class Evaluator:
         """How many of these requests could be allocated on the node, which is viable for one: at least so many."""
         count = 1
         while 2 * count <= most and 2 * count * len(request.claims) <= MOST_CLAIMS:
-            if time.perf_counter() >= until or not viable_for_all(
+            if asyncio.get_running_loop().time() >= until or not viable_for_all(
                 (node,), self._driver.viable(_times(request, 2 * count), (node,))
             ):
                 break

@@ -1,7 +1,6 @@
 """Which nodes a driver is asked about, and what its answers come to."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.standalone.evaluation import CAPACITY_PODS, CAPACITY_SECONDS, Evaluator, chunks, outlook
 from parley.sdk.standalone.questions import PodQuestion, question
 from parley.sdk.standalone.waiting import Outlook
-from parley.simulate.virtual_time import run
+from parley.simulate.virtual_time import VirtualTimeLoop, run
 
 
 class Shelf(ShelfDriver):
@@ -237,7 +236,9 @@ def test_nothing_is_counted_for_a_pod_that_has_a_claim_already_nor_where_nothing
 def test_counting_ends_where_the_driver_takes_long() -> None:
     class Slow(Shelf):
         def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
-            time.sleep(CAPACITY_SECONDS)
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualTimeLoop)
+            loop.advance(CAPACITY_SECONDS)
             return super().viable(request, nodes)
 
     async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
