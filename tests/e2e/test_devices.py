@@ -114,5 +114,5 @@ async def test_a_device_that_its_pod_gave_back_is_with_the_next_pod_at_once(
     assert await team.devices(winner) == {Device("node-a", "a-0")}
     assert await team.devices(loser) == frozenset()
     await team.delete(PODS, winner)
-    await team.bound(loser, within=30.0)
+    await team.bound(loser)
     await team.runs(loser)

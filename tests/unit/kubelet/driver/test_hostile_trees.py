@@ -128,7 +128,7 @@ async def test_no_call_of_the_kubelets_waits_until_a_great_many_files_are_remove
     for i in range(FILES):
         os.close(os.open(tmp_path / "data" / "id-of-a" / f"{i}", os.O_CREAT | os.O_WRONLY))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await part.prepare(mine)
             await part.unprepare(HeldClaim(mine, None))
         assert (data(tmp_path), len(trash(tmp_path))) == ([], 1)

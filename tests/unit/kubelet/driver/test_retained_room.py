@@ -79,7 +79,7 @@ async def test_who_waits_for_room_is_not_promised_what_is_retained(
     async with running(client, folder) as kubelet:
         assert (await kubelet.prepare(mine))["a"].error == ""
         assert (await kubelet.unprepare(mine))["a"] == ""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await published(client) < 0:  # noqa: ASYNC110 - the server sets no event
                 await asyncio.sleep(0.02)
         assert await published(client) == 10 * GI
@@ -98,7 +98,7 @@ async def test_what_a_generated_claim_retains_is_taken_when_its_pod_has_ended(
     mine = await create_claim(client, "a", allocated_status("n1", ["workspaces"], driver=DRIVER, data=handle))
     async with running(client, folder) as kubelet:
         assert (await kubelet.prepare(mine))["a"].error == ""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await published(client) < 0:  # noqa: ASYNC110 - the server sets no event
                 await asyncio.sleep(0.02)
         assert (await kubelet.unprepare(mine))["a"] == ""
