@@ -99,15 +99,30 @@ class ExtenderAttempt:
 
     `proposed` are the nodes that passed its own filters when they were last rejected, `preemptible` those where it
     would evict pods itself, `shunned` those that it refuses though the pod would fit. `passed`: it was answered a
-    node last. Since `left_since` it is left to find a node itself, for the seconds `left_for`.
+    node last; `selected` is that one if there was no other in the answer, until the scheduler binds the pod.
+    `not_taken` are selected nodes that it did not bind the pod to: another extender may reject them. Since
+    `left_since` it is left to find a node itself, for the seconds `left_for`.
     """
 
     proposed: frozenset[str] = frozenset()
     preemptible: frozenset[str] = frozenset()
     shunned: frozenset[str] = frozenset()
     passed: bool = False
+    selected: str = ""
+    not_taken: set[str] = field(default_factory=set)
     left_for: float = 0.0
     left_since: float = 0.0
+
+    def asked_again(self) -> None:
+        """Its scheduler has begun to look for a node anew."""
+        if self.selected:
+            self.not_taken.add(self.selected)
+        self.selected = ""
+
+    def answered(self, viable: Sequence[str]) -> None:
+        """It may choose from these nodes."""
+        self.passed = bool(viable)
+        self.selected = viable[0] if len(viable) == 1 else ""
 
 
 @dataclass(slots=True)

@@ -193,11 +193,13 @@ class CandidateFilter:
         choosy: bool,
     ) -> FilterResult:
         attempt = self._pods.attempt(pod)
-        enough = 1 + len(attempt.left)
+        nominated = self._state.nominations.of(pod.metadata.uid) is not None
+        avoided = attempt.left if nominated else attempt.left | attempt.extender.not_taken
+        enough = 1 + len(avoided)
         search = Search(nodes, attempt.excluded, bool(attempt.refused), self._candidates, enough, choosy)
         named = meant.union(claim.uid for claim in pending if claim.claim is not None)
         only_best = bool(named) or (demand.packs and not choosy)
-        any_will_do = not attempt.left and self._state.nominations.of(pod.metadata.uid) is None
+        any_will_do = not avoided and not nominated
         best_first = partial(by_preference, self._state, demand) if only_best and any_will_do else None
         plain = question(self._state, demand, search)
         asked = beside(self._assumed, reference(pod), demand, plain, best_first)
@@ -212,7 +214,10 @@ class CandidateFilter:
             where = evictable(self._state, Preemptor(pod, claims, demand, frozenset()), search.excluded)
             result = self._nothing(claims, demand, search, outcome, passes=passes, evictable=where)
             return _hearing_of_victims(result)
-        viable = tuple(node for node in outcome.viable if node not in attempt.left) or outcome.viable
+        viable = tuple(node for node in outcome.viable if node not in avoided)
+        if not viable:
+            attempt.extender.not_taken.clear()
+            viable = outcome.viable
         viable = self._nominated(pod, viable) or viable
         if only_best:
             viable = (best(self._state, demand, viable),)

@@ -135,8 +135,10 @@ class ExtenderPath:
             return self._plain(pod, asked, nodes, having)
         if self._binder.node_of(pod.metadata.uid):
             return self._being_bound(pod, nodes)
-        if (failures := self._pods.attempt(pod).failures).left(now()):
-            return self._paused(pod, nodes, failures.until)
+        attempt = self._pods.attempt(pod)
+        if attempt.failures.left(now()):
+            return self._paused(pod, nodes, attempt.failures.until)
+        attempt.extender.asked_again()
         try:
             result = self._filtering.filter(pod, having, choosy=asked.choosy())
         except DriverFault as fault:
@@ -146,7 +148,7 @@ class ExtenderPath:
         if not result.viable:
             self._preemptors.proposed(pod, self._sets.of(nodes))
             return self._reject(pod, nodes, result)
-        self._pods.attempt(pod).extender.passed = True
+        attempt.extender.answered(result.viable)
         if result.assumed is not None:
             self._assumed.put(result.assumed)
         self._rejections.drop(pod.metadata.uid)
@@ -177,7 +179,7 @@ class ExtenderPath:
     ) -> bytes:
         assert result.blocked is not None
         problem, line = result.blocked.problem, result.blocked.line
-        self._pods.attempt(pod).extender.passed = False
+        self._pods.attempt(pod).extender.answered(())
         self._assumed.drop(pod.metadata.uid)
         nodes = self._sets.of(names)
         # What the first of a line can't get another can, on a node that the scheduler left out for the first.
@@ -277,6 +279,8 @@ class ExtenderPath:
     async def _bind(self, body: bytes) -> bytes:
         asked = wire.bind(body)
         pod = PodReference(asked.pod_namespace, asked.pod_name, asked.pod_uid)
+        if (attempt := self._pods.known(pod)) is not None:
+            attempt.extender.selected = ""
         why_not = await self._binder.bind(pod, asked.node)
         if not why_not:
             self._rejections.drop(pod.uid)

@@ -39,3 +39,19 @@ def test_a_packed_pod_is_given_one_node_which_the_next_one_is_not_promised(play:
         assert answers == [["a"], ["b"], ["b"], ["c"]]
 
     play(scenario)
+
+
+def test_a_packed_pod_that_is_not_bound_to_its_node_is_given_each_other_one(play: Play) -> None:
+    """Another extender, which the scheduler asks after Parley, may reject it."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 1, "b": 2, "c": 4})
+        await world.add_pod("p", "one", schedulerName="parley-away")
+        await world.settle(2)
+        question, answers = await world.question("p", *"abc"), []
+        for _ in range(5):
+            answers += (await world.ask("filter", question))["NodeNames"]
+            await world.settle(2)
+        assert answers == ["a", "b", "c", "a", "b"]
+
+    play(scenario)
