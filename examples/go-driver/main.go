@@ -208,7 +208,7 @@ func (d *driver) allocate(s *object, p pod, used taken) error {
 func (d *driver) allocateAtOnce(c *object, used taken) error {
 	class := d.classes.items["/"+c.Spec.ResourceClassName]
 	pending := c.Spec.AllocationMode == "Immediate" && c.Status.Allocation == nil && !c.goes()
-	if !pending || class == nil || class.DriverName != driverName {
+	if !pending || class == nil || class.DriverName != driverName || len(class.Limits) > 0 && !c.accepted() {
 		return nil
 	}
 	p := pod{demand: demand{there: map[string]int{}}}

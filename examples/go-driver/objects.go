@@ -17,6 +17,7 @@ type object struct {
 	Parameters, ParametersRef json.RawMessage
 	Shareable                 bool
 	SuitableNodes             *selector
+	Limits                    []json.RawMessage
 	Spec                      struct {
 		ResourceClassName         string // of a claim, as are the next
 		Parameters, ParametersRef json.RawMessage
@@ -38,6 +39,7 @@ type object struct {
 		}
 		ReservedFor           []json.RawMessage
 		DeallocationRequested bool
+		Conditions            []struct{ Type, Status string }
 		Claims                []entry // of a PodScheduling
 	}
 }
@@ -47,6 +49,16 @@ func (o *object) key() string { return o.Metadata.Namespace + "/" + o.Metadata.N
 // goes is whether a claim is to be deallocated, and holds whether it has seats.
 func (o *object) goes() bool {
 	return o.Metadata.DeletionTimestamp != "" || o.Status.DeallocationRequested
+}
+
+// accepted is whether the controller has found a claim to be within the limits of its class.
+func (o *object) accepted() bool {
+	for _, c := range o.Status.Conditions {
+		if c.Type == "Accepted" {
+			return c.Status == "True"
+		}
+	}
+	return false
 }
 
 func (o *object) holds() bool {

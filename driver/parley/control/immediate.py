@@ -6,18 +6,21 @@ until the claim is deleted. What stands in the way is that condition's reason: t
 that want the same, and a change requeues the first of them; what failed is tried again after a growing pause.
 
 Leaves to others: mirror and finalizers (`claims`), pods' use of the claim (the scheduling paths), claims of
-standalone drivers, which allocate them by themselves by the same rules (`parley.sdk.immediate`).
+standalone drivers, which allocate them by themselves by the same rules (`parley.sdk.immediate`). Of these only the
+class's limits are counted here: such a claim counts from when it is accepted, and its driver waits for that.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from parley.api import reasons
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import Allocation, ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator, Busy
 from parley.control.claims.named import without_pod
+from parley.control.claims.podclaims import Problem
 from parley.control.decision.decide import Blocked, Search, admit, none_viable, survey
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import SuitableNodes
@@ -34,7 +37,7 @@ from parley.negotiation.selection import ranked
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Topic, WaitingLines
 from parley.sdk import PermanentError
 from parley.sdk.checks import DriverFault
-from parley.sdk.immediate import FailedNodes, no_pod
+from parley.sdk.immediate import FailedNodes, awaits_acceptance, is_pending, no_pod
 from parley.sdk.recorded import driver_of_record
 
 PAUSES = Backoff(first=0.1, longest=300.0)
@@ -74,6 +77,36 @@ class ImmediateClaims:
         self._candidates = candidates
         self._attempts: dict[Key, _Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines()
+        self._accepted: dict[Key, str] = {}
+        """UIDs of standalone drivers' claims that count for limits whether they are allocated or not."""
+
+    def resume(self, newer: Mapping[str, ResourceClaim]) -> None:
+        """The state was restored. `newer` has claims, by UID, in a newer state than the cache."""
+        self._accepted = count_accepted(self._state, newer)
+
+    def judged(self, claim: ResourceClaim, class_: ResourceClass | None, problem: Problem | None) -> None:
+        """The claim is accepted, or not because of the problem: one of a standalone driver counts for its class's
+        limits from now on, or waits in line for room within them."""
+        key, meta = _key(claim), claim.metadata
+        if self._accepted.get(key) not in (None, meta.uid):
+            self.gone(key)
+        if class_ is None or class_.driver_name in self._drivers or not is_pending(claim):
+            return
+        if problem is None and class_.limits:
+            self._ledger.limits.count(meta.uid, class_.metadata.name, meta.namespace, 1)
+            self._accepted[key] = meta.uid
+        else:
+            self.gone(key)
+        if problem is None or problem.code != reasons.LIMIT_REACHED:
+            self._leave_line(key)
+        elif (following := self._lines.wait(key, problem.topics[1:], problem.topics)) is not None:
+            self._queue.add(following)
+
+    def gone(self, key: Key) -> None:
+        """The claim counts no more, unless it is allocated. One that is being deleted counts until it is gone: its
+        driver may have begun."""
+        if (uid := self._accepted.pop(key, None)) is not None:
+            self._ledger.count_no_more(uid)
 
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
         """Something changed, on these nodes alone if they are given: requeue the first of each line that it may
@@ -202,6 +235,31 @@ class ImmediateClaims:
             await self._deallocator.release_unused(holding)
             message = f"the API server refused the allocation: {error.message}"
             await self._failed(claim, class_, holding.node, message, permanent=False)
+
+
+def within_limits(
+    state: State, newer: Mapping[str, ResourceClaim] = MappingProxyType({}), *, accepted: bool
+) -> Iterator[ResourceClaim]:
+    """The immediate claims that standalone drivers allocate within limits of their classes, and may do so now
+    (`accepted`), or not yet."""
+    for known in state.cluster.claims():
+        claim = newer.get(known.metadata.uid, known)
+        class_ = state.cluster.class_(claim.spec.resource_class_name)
+        if class_ is None or not class_.limits or class_.driver_name in state.drivers:
+            continue
+        pending = claim.spec.allocation_mode == "Immediate" and claim.status.allocation is None
+        if pending and awaits_acceptance(claim, class_) != accepted:
+            yield claim
+
+
+def count_accepted(state: State, newer: Mapping[str, ResourceClaim] = MappingProxyType({})) -> dict[Key, str]:
+    """Count them for their classes' limits. Returns the UIDs of those that count."""
+    found: dict[Key, str] = {}
+    for claim in within_limits(state, newer, accepted=True):
+        meta = claim.metadata
+        state.ledger.limits.count(meta.uid, claim.spec.resource_class_name, meta.namespace, 1)
+        found[_key(claim)] = meta.uid
+    return found
 
 
 def _is_shown(claim: ResourceClaim, holding: Holding) -> bool:

@@ -3,23 +3,26 @@
 A leader that was cut off may have sent an allocation which the network delivers when another one leads. Each of
 its writes names the resourceVersion that it was decided on. So the new leader changes every built-in claim that
 such a write could give devices to: what comes later is refused by the API server. Where a claim is too large for
-this change, it is too large for an allocation as well.
+this change, it is too large for an allocation as well. The same for claims that it could have accepted, which
+standalone drivers then allocate.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import structlog
 
 from parley.api.builtin import BuiltinClaim
+from parley.api.models import ResourceClaim
 from parley.control.caches.cluster import ClusterCache
 from parley.control.objects.mirror import is_mirror, offer_stands
-from parley.control.writes import MirrorWrites
+from parley.control.writes import ClaimWrites, MirrorWrites, Writes
 from parley.kube.client import ApiError, Client, Forbidden, Invalid, NotFound, OutcomeUnknown
 from parley.kube.informer import RELISTS
 
 T = TypeVar("T")
+C = TypeVar("C", BuiltinClaim, ResourceClaim)
 
 log = structlog.get_logger(__name__)
 
@@ -32,14 +35,25 @@ async def shut_out_former_leaders(client: Client, cluster: ClusterCache) -> Mapp
 
     Returns the claims that were changed, by UID: they are newer than the cache, and may show a last write.
     """
-    writes, slots = MirrorWrites(client, cluster), asyncio.Semaphore(AT_ONCE)
+    return await _change(MirrorWrites(client, cluster), _allocatable(cluster))
 
-    async def change(mirror: BuiltinClaim) -> BuiltinClaim | None:
+
+async def shut_out_acceptances(
+    client: Client, cluster: ClusterCache, claims: Iterable[ResourceClaim]
+) -> Mapping[str, ResourceClaim]:
+    """Return when no write of an earlier leader can accept these claims any more. Returns them as they are."""
+    return await _change(ClaimWrites(client, cluster), claims)
+
+
+async def _change(writes: Writes[C], claims: Iterable[C]) -> Mapping[str, C]:
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def change(claim: C) -> C | None:
         async with slots:
-            return await persist("a claim is not changed yet", lambda: _changed(writes, mirror))
+            return await persist("a claim is not changed yet", lambda: _changed(writes, claim))
 
-    changed = await asyncio.gather(*map(change, list(_allocatable(cluster))))
-    return {mirror.metadata.uid: mirror for mirror in changed if mirror is not None}
+    changed = await asyncio.gather(*map(change, list(claims)))
+    return {claim.metadata.uid: claim for claim in changed if claim is not None}
 
 
 def _allocatable(cluster: ClusterCache) -> Iterator[BuiltinClaim]:
@@ -48,14 +62,14 @@ def _allocatable(cluster: ClusterCache) -> Iterator[BuiltinClaim]:
             yield mirror
 
 
-async def _changed(writes: MirrorWrites, mirror: BuiltinClaim) -> BuiltinClaim | None:
+async def _changed(writes: Writes[C], claim: C) -> C | None:
     """The claim after it was changed; None if it is gone."""
     try:
-        return await writes.touch(mirror)
+        return await writes.touch(claim)
     except NotFound:
         return None
     except (Forbidden, Invalid) as error:
-        name = f"{mirror.metadata.namespace}/{mirror.metadata.name}"
+        name = f"{claim.metadata.namespace}/{claim.metadata.name}"
         log.warning("late writes of a former leader are not prevented", claim=name, error=error.message)
         return None
 

@@ -19,7 +19,7 @@ from parley.kube.client import Client, NotFound, OutcomeUnknown
 T = TypeVar("T", bound=BuiltinClaim | ResourceClaim)
 
 
-class _Writes(Generic[T]):
+class Writes(Generic[T]):
     """Writes of one kind's status, each of which is noted for the cache (`OwnWrites`)."""
 
     def __init__(self, client: Client, cluster: ClusterCache, resource: Resource[T]) -> None:
@@ -42,8 +42,19 @@ class _Writes(Generic[T]):
         self._cluster.own_writes.note(written.metadata)
         return written
 
+    async def touch(self, item: T) -> T:
+        """Change the object whatever it is by now, so that every write decided on an earlier state is refused.
 
-class MirrorWrites(_Writes[BuiltinClaim]):
+        By a label: users may fill the annotations, and another one would be refused while an allocation is not.
+        """
+        meta = item.metadata
+        body = {"metadata": {"uid": meta.uid, "labels": {f"{GROUP}/settled": meta.resource_version}}}
+        written = await self._client.patch(self._resource, meta.name, body, meta.namespace)
+        self._cluster.own_writes.note(written.metadata)
+        return written
+
+
+class MirrorWrites(Writes[BuiltinClaim]):
     """Writes of mirrors: what the scheduler and the node plugins go by."""
 
     def __init__(self, client: Client, cluster: ClusterCache) -> None:
@@ -94,19 +105,8 @@ class MirrorWrites(_Writes[BuiltinClaim]):
         holding.written = Written.YES if shown else holding.written.settled()
         return written
 
-    async def touch(self, mirror: BuiltinClaim) -> BuiltinClaim:
-        """Change the mirror whatever it is by now, so that every write decided on an earlier state is refused.
 
-        By a label: users may fill the annotations, and another one would be refused while an allocation is not.
-        """
-        meta = mirror.metadata
-        body = {"metadata": {"uid": meta.uid, "labels": {f"{GROUP}/settled": meta.resource_version}}}
-        written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace)
-        self._cluster.own_writes.note(written.metadata)
-        return written
-
-
-class ClaimWrites(_Writes[ResourceClaim]):
+class ClaimWrites(Writes[ResourceClaim]):
     """Writes of Parley's own claims, which are the record of named ones."""
 
     def __init__(self, client: Client, cluster: ClusterCache) -> None:

@@ -32,6 +32,7 @@ from parley.api.resources import (
 from parley.api.selectors import matches, selector_of
 from parley.control.caches.cluster import ClusterCache
 from parley.control.decision.sight import pods_are_seen, show_cluster
+from parley.control.immediate import count_accepted
 from parley.control.ledger import Ledger
 from parley.control.objects.pod import done
 from parley.control.restoring import restore
@@ -136,6 +137,7 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
     state = State(cluster, ledger, drivers)
     show_cluster(state)
     restore(state)
+    count_accepted(state)
     return Snapshot(
         now,
         state,

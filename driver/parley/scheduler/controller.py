@@ -15,10 +15,11 @@ from parley.api import reasons
 from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.holding import Phase
+from parley.control.immediate import within_limits
 from parley.control.objects.mirror import is_mirror, is_template_mirror, owner_pod
 from parley.control.objects.pod import arrival
 from parley.control.restoring import count_unbound, restore
-from parley.control.takeover import persist, shut_out_former_leaders
+from parley.control.takeover import persist, shut_out_acceptances, shut_out_former_leaders
 from parley.control.telemetry.measured import MeasuredDriver
 from parley.control.telemetry.metrics import Metrics
 from parley.kube.client import Client
@@ -152,11 +153,14 @@ class Controller:
     async def _restore(self) -> None:
         """Rebuild what is kept in memory, then look at everything once."""
         changed = await shut_out_former_leaders(self._client, self.cluster)
+        waiting = within_limits(self._base.state, accepted=False)
+        touched = await shut_out_acceptances(self._client, self.cluster, waiting)
         published = await persist("PodSchedulings are not listed yet", lambda: self._client.list(POD_SCHEDULINGS))
         # No await from here until changes are listened to: one in between would be lost.
         unconfirmed = restore(self._base.state, changed)
         count_unbound(self._base.state)
         self._parts.reconciler.resume(unconfirmed)
+        self._parts.claims.resume(touched)
         for scheduling in published.items:
             for owner in scheduling.metadata.owner_references:
                 meta = scheduling.metadata

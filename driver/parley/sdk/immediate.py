@@ -26,6 +26,13 @@ def is_pending(claim: ResourceClaim) -> bool:
     )
 
 
+def awaits_acceptance(claim: ResourceClaim, class_: ResourceClass) -> bool:
+    """Whether a standalone driver has to leave the claim alone: its class has limits, which the controller counts,
+    and the condition `Accepted` does not say yet that the claim is within them."""
+    accepted = any(c.type == reasons.ACCEPTED and c.status == "True" for c in claim.status.conditions)
+    return bool(class_.limits) and not accepted
+
+
 def no_pod(namespace: str) -> PodReference:
     """Whom a request is for that no pod asks: without name and UID."""
     return PodReference(namespace, "", "")

@@ -181,6 +181,10 @@ class Seats:
         if self.breaks("immediate"):
             return
         class_ = self.classes[f"/{claim['spec']['resourceClassName']}"]
+        conditions = claim.get("status", {}).get("conditions", ())
+        accepted = any((one["type"], one["status"]) == ("Accepted", "True") for one in conditions)
+        if class_.get("limits") and not accepted and not self.breaks("immediate-accepted"):
+            return
         for node in self.nodes.values():
             name, tainted = node["metadata"]["name"], bool(node.get("spec", {}).get("taints"))
             suits = _suits(class_, name) or self.breaks("immediate-suitable")

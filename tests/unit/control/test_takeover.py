@@ -7,9 +7,9 @@ from tests.support.faults import NumberedCall
 from tests.unit.control.builders import NAMESPACE, World, played, pod_manifest
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.control.objects.mirror import allocation_body, offer_body
-from parley.control.takeover import shut_out_former_leaders
+from parley.control.takeover import shut_out_acceptances, shut_out_former_leaders
 from parley.kube.client import Conflict, Forbidden, ServerError
 from parley.kube.responses import refusal
 from parley.sdk import Allocation
@@ -114,5 +114,19 @@ def test_a_busy_server_is_asked_again_and_one_that_refuses_keeps_nobody_from_lea
         changed = await shut_out_former_leaders(world.client, world.cluster)
         assert len(failed) == 1
         assert (before["p-waits"].metadata.uid in changed) is changes
+
+    played(story)
+
+
+def test_a_claim_is_not_accepted_late() -> None:
+    async def story(world: World) -> None:
+        await world.put(CLAIMS, {"metadata": {"name": "now"}, "spec": {"resourceClassName": "gpu"}})
+        before = await world.admin.get(CLAIMS, "now", NAMESPACE)
+        changed = await shut_out_acceptances(world.client, world.cluster, [before])
+        assert [claim.metadata.name for claim in changed.values()] == ["now"]
+        meta = {"uid": before.metadata.uid, "resourceVersion": before.metadata.resource_version}
+        body = {"metadata": meta, "status": {"driverName": "tokens.parley.dev"}}
+        with pytest.raises(Conflict):
+            await world.admin.patch(CLAIMS, "now", body, NAMESPACE, subresource="status")
 
     played(story)

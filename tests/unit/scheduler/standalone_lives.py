@@ -67,6 +67,11 @@ NAMED: Mapping[str, tuple[str, str]] = {
 }
 """Classes of the named claims, and what of a node they use up that others could have."""
 
+VAULTS: Final = ("vault-1", "vault-2", "vault-3")
+"""Claims that are allocated without a pod, by a standalone driver whose class allows as many as:"""
+
+MOST_VAULTS: Final = 2
+
 ENOUGH: Final = 1000
 """Loans that each node has: nobody waits for one."""
 
@@ -87,6 +92,7 @@ ACTIONS: Mapping[str, int] = {
     "delete_mirror": 1,
     "delete_scheduling": 1,
     "make_claim_again": 1,
+    "make_vault_again": 2,
     "cordon": 1,
     "break_disk": 1,
     "lose_writes": 1,
@@ -186,6 +192,12 @@ class OtherLender(Lender):
     """A second one."""
 
     name = "other-lender.example.com"
+
+
+class Vaults(Lender):
+    """Its class has a limit."""
+
+    name = "vaults.example.com"
 
 
 class EmbeddedLender(Lender):
@@ -288,8 +300,11 @@ class Life:
             ("seats", TokensDriver.name, {"pool": 1, "scope": "Node"}),
             ("disk", Disks.name, {}),
             ("loan", Lender.name, {}),
+            ("vault", Vaults.name, {}),
         ):
-            more = {"nodePart": "None"} if parameters or name == "loan" else {}
+            more: dict[str, Any] = {"nodePart": "None"} if parameters or name in ("loan", "vault") else {}
+            if name == "vault":
+                more["limits"] = [{"claims": MOST_VAULTS}]
             await world.add_class(name, shareable=name == "seats", parameters=parameters, **more)
             await world.client.patch(CLASSES, name, {"driverName": driver})
         for name in ("seat", "disk", "loan"):
@@ -302,13 +317,13 @@ class Life:
         await asyncio.sleep(1)
 
     async def _make_claims(self) -> None:
-        for name in NAMED:
+        for name in (*NAMED, *VAULTS):
             with suppress(ApiError):
                 await self._make_claim(name)
 
     async def _make_claim(self, name: str) -> None:
-        mode = "Immediate" if name == IMMEDIATE else ""
-        await self._world.add_claim(name, NAMED[name][0], mode)
+        mode = "Immediate" if name in (IMMEDIATE, *VAULTS) else ""
+        await self._world.add_claim(name, "vault" if name in VAULTS else NAMED[name][0], mode)
 
     # -- processes
 
@@ -328,7 +343,7 @@ class Life:
         self._disks_process = self._world.start_driver(Disks(self._provider, self._seconds), self._client())
 
     def _start_lenders(self) -> None:
-        lenders = (Lender(self._lent, self._seconds), OtherLender(self._lent, 1.0))
+        lenders = (Lender(self._lent, self._seconds), OtherLender(self._lent, 1.0), Vaults(self._lent, 1.0))
         self._lenders = [self._world.start_driver(lender, self._client()) for lender in lenders]
 
     async def _kill(self, process: asyncio.Task[None], *, away: Sequence[float] = (0, 1, 5, 40)) -> None:
@@ -459,7 +474,12 @@ class Life:
             await self._world.client.delete(POD_SCHEDULINGS, name, "default")
 
     async def _make_claim_again(self) -> None:
-        name = self._chance.choice(sorted(NAMED))
+        await self._make_again_named(self._chance.choice(sorted(NAMED)))
+
+    async def _make_vault_again(self) -> None:
+        await self._make_again_named(self._chance.choice(VAULTS))
+
+    async def _make_again_named(self, name: str) -> None:
         with suppress(ApiError):
             await self._world.client.delete(CLAIMS, name, "default")
         await asyncio.sleep(self._chance.choice((0, 0.1, 2)))
@@ -505,6 +525,8 @@ class Life:
     async def _check_use(self) -> None:
         for (what, where), count in (await self._used()).items():
             assert count <= _there(what), f"{what} is used {count} times on {where!r}"
+        vaults = self._lent.get(Vaults.name, set())
+        assert len(vaults) <= MOST_VAULTS, f"{vaults} are more than the class allows"
 
     async def _rest(self) -> None:
         """Nobody interferes any more."""
@@ -562,7 +584,10 @@ class Life:
         all_used = await self._used()
         used = sum(count for (what, _), count in all_used.items() if what == "loan")
         used += not all_used[IMMEDIATE, ""]
-        assert sum(map(len, self._lent.values())) == used, f"{used} loans are used of {self._lent}"
+        vaults = self._lent.get(Vaults.name, set())
+        assert len(vaults) == MOST_VAULTS, f"{vaults} are less than the class allows"
+        lent = sum(map(len, self._lent.values())) - len(vaults)
+        assert lent == used, f"{used} loans are used of {self._lent}"
 
     def _could_run(self, kind: str, used: Mapping[tuple[str, str], int]) -> list[str]:
         """The nodes where everything that pods of the kind need is left; nowhere if another pod uses its claim,
@@ -582,7 +607,8 @@ class Life:
         world = self._world
         for pod in (await world.client.list(PODS, "default")).items:
             await world.delete_pod(pod.metadata.name)
-        await world.client.delete(CLAIMS, IMMEDIATE, "default")
+        for name in (IMMEDIATE, *VAULTS):
+            await world.client.delete(CLAIMS, name, "default")
         await self._settle()
         assert self._provider.held == {}
         assert self._tokens._held == {}

@@ -46,8 +46,30 @@ async def _not_on_tainted_nodes(stage: Stage) -> None:
     await stage.allocated(claim)
 
 
+async def _only_accepted(stage: Stage) -> None:
+    """An immediate claim of a class with limits is allocated once it is accepted."""
+    await stage.use_class(limits=[{"claims": 1}])
+    claim = await stage.claim(allocationMode="Immediate")
+    await stage.settle()
+    found = await stage.get_claim(claim)
+    if has_allocation(found):
+        expected = "no allocation, as the class has limits and the condition Accepted is not True"
+        raise Unmet(stage.about(claim), expected, claim_text(found))
+    await stage.write_claim(claim, {"status": {"conditions": [_ACCEPTED]}}, "status")
+    await stage.allocated(claim)
+
+
+_ACCEPTED = {
+    "type": "Accepted",
+    "status": "True",
+    "reason": "Accepted",
+    "message": "within the limits",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
 CHECKS = (
     Check("immediate", _SECTION, _allocates_at_once),
     Check("immediate-suitable", _SECTION, _on_suitable_nodes, ("immediate", "available-on-nodes")),
     Check("immediate-tainted", _SECTION, _not_on_tainted_nodes, ("immediate", "immediate-suitable")),
+    Check("immediate-accepted", _SECTION, _only_accepted, ("immediate",)),
 )

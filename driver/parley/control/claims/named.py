@@ -16,6 +16,7 @@ from parley.control.claims.messages import class_not_found, not_given_back, refu
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.demand import demand_of
 from parley.control.holding import Holding, Phase
+from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import (
     MAX_USERS,
     is_mirror,
@@ -30,7 +31,7 @@ from parley.control.release.receipts import waits_for
 from parley.control.state import State
 from parley.negotiation.waiting import Topic
 from parley.sdk.checks import BadParameters, DriverFault
-from parley.sdk.immediate import no_pod
+from parley.sdk.immediate import is_pending, no_pod
 from parley.sdk.referenced import NotRead
 
 
@@ -250,7 +251,24 @@ def misunderstood(facts: NamedClaim) -> Problem | None:
     return None
 
 
-ACCEPTED: Sequence[Check[NamedClaim]] = (oversized, class_missing, name_taken, mirror_refused, misunderstood)
+def limit_reached(facts: NamedClaim) -> Problem | None:
+    """A standalone driver is to allocate it without a pod, and its namespace holds all that the class allows."""
+    class_, meta = facts.class_, facts.claim.metadata
+    if class_ is None or class_.driver_name in facts.state.drivers or not is_pending(facts.claim):
+        return None
+    message = facts.state.ledger.limits.excess(class_, meta.namespace, {meta.uid: 1})
+    topics = (limit_topic(class_.metadata.name, meta.namespace), ("class", class_.metadata.name))
+    return facts.blocked(reasons.LIMIT_REACHED, message, *topics) if message else None
+
+
+ACCEPTED: Sequence[Check[NamedClaim]] = (
+    oversized,
+    class_missing,
+    name_taken,
+    mirror_refused,
+    misunderstood,
+    limit_reached,
+)
 """What the condition `Accepted` of a named claim depends on."""
 
 USABLE: Sequence[Check[NamedClaim]] = (

@@ -5,7 +5,7 @@ claim's condition `Accepted` shows whether it can be negotiated at all, and what
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parley.api import reasons
@@ -35,6 +35,7 @@ from parley.control.claims.named import (
     is_shared,
     mirrors,
 )
+from parley.control.claims.podclaims import Problem
 from parley.control.claims.stranding import Stranding
 from parley.control.holding import Holding
 from parley.control.immediate import ImmediateClaims
@@ -83,6 +84,10 @@ class ClaimReconciler:
         self._mirrors = MadeMirrors(client, CLAIMS)
         self._unused_pauses: dict[Key, Pauses] = {}
 
+    def resume(self, newer: Mapping[str, ResourceClaim]) -> None:
+        """The state was restored. `newer` has claims, by UID, in a newer state than the cache."""
+        self._immediate.resume(newer)
+
     async def sync(self, key: Key) -> Requeue | None:
         """Do what the claim of that name needs next. What is kept without users comes back at its deadline, and
         what is on a node that takes no pods when something is to become of it."""
@@ -99,6 +104,8 @@ class ClaimReconciler:
             self._cluster.refusals.clear("ResourceClaim", key)
         if claim is None:
             self._unused_pauses.pop(key, None)
+        if claim is None or is_stand_in(claim):
+            self._immediate.gone(key)
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)
         if claim is not None and claim.metadata.deletion_timestamp and await self._unmark(claim):
@@ -169,7 +176,9 @@ class ClaimReconciler:
 
     async def _keep(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         class_ = self._cluster.class_(claim.spec.resource_class_name)
-        code, message = self._verdict(NamedClaim(self._state, claim, mirror, class_))
+        problem = first_problem(ACCEPTED, NamedClaim(self._state, claim, mirror, class_))
+        self._immediate.judged(claim, class_, problem)
+        code, message = self._verdict(class_, problem)
         due = not code or self._is_written_next(claim)
         if not due and await self._set_conditions(claim, self._conditions(claim, class_, code, message)):
             return  # the change comes back and calls again
@@ -183,7 +192,7 @@ class ClaimReconciler:
             await self._delete_mirror(mirror)
         elif mirror is not None and mirrors(claim, mirror):
             await self._guard(claim, mirror)
-        if claim.spec.allocation_mode == "Immediate":
+        if claim.spec.allocation_mode == "Immediate" and code != reasons.LIMIT_REACHED:
             ready = code == reasons.ACCEPTED and mirror is not None and not mirror.metadata.deletion_timestamp
             await self._immediate.sync(claim, class_ if ready else None)
 
@@ -227,16 +236,16 @@ class ClaimReconciler:
         """The claim's conditions by the verdict about it."""
         accepted = ConditionUpdate(reasons.ACCEPTED, code == reasons.ACCEPTED, code, message)
         ours = class_ is not None and class_.driver_name in self._drivers
-        if accepted.holds or not ours or not is_pending(claim):
+        if accepted.holds or not (ours or code == reasons.LIMIT_REACHED) or not is_pending(claim):
             return [accepted]
         return [accepted, ConditionUpdate(reasons.ALLOCATED, False, code, message)]
 
-    def _verdict(self, facts: NamedClaim) -> tuple[str, str]:
+    def _verdict(self, class_: ResourceClass | None, problem: Problem | None) -> tuple[str, str]:
         """Reason and message of the condition `Accepted`; "" while its parameters are being read."""
-        if (problem := first_problem(ACCEPTED, facts)) is not None:
+        if problem is not None:
             return ("", "") if problem.transient else (problem.code, problem.message)
-        assert facts.class_ is not None
-        driver = facts.class_.driver_name
+        assert class_ is not None
+        driver = class_.driver_name
         if driver not in self._drivers:
             return reasons.ACCEPTED, f"the class is known; driver {driver} will check the parameters"
         return reasons.ACCEPTED, "class, driver and parameters are known"

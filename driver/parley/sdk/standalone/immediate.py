@@ -21,7 +21,7 @@ from parley.negotiation.selection import ranked, spread
 from parley.negotiation.waiting import Topic, WaitingLines
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.immediate import FailedNodes, NodeRule, is_pending, unknown_holdings
+from parley.sdk.immediate import FailedNodes, NodeRule, awaits_acceptance, is_pending, unknown_holdings
 from parley.sdk.referenced import NotRead
 from parley.sdk.standalone.allocating import Failed, MayNotBegin, StandaloneAllocator
 from parley.sdk.standalone.evaluation import Evaluator, chunks
@@ -101,7 +101,10 @@ class ImmediateAllocations:
         if self._uids.get(key) != claim.metadata.uid:
             self.forget(key)
             self._uids[key] = claim.metadata.uid
-        if key not in self._waiting:
+        class_ = self._deps.informers.class_of(claim)
+        if class_ is None or awaits_acceptance(claim, class_):
+            self._leave_line(key)  # a change of claim or class comes here again
+        elif key not in self._waiting:
             self._deps.operations.start(Operation([ClaimRef(key, claim.metadata.uid)]), self._allocate)
 
     async def _allocate(self, operation: Operation) -> None:
