@@ -89,21 +89,23 @@ class ImmediateClaims:
         limits from now on, or waits in line for room within them."""
         key, meta = _key(claim), claim.metadata
         if self._accepted.get(key) not in (None, meta.uid):
-            self.gone(key)
-        if class_ is None or class_.driver_name in self._drivers or not is_pending(claim):
+            self.count_no_more(key)
+        if not is_pending(claim):
             return
-        if problem is None and class_.limits:
+        standalone = class_ is not None and class_.driver_name not in self._drivers
+        if standalone and class_ is not None and class_.limits and problem is None:
             self._ledger.limits.count(meta.uid, class_.metadata.name, meta.namespace, 1)
             self._accepted[key] = meta.uid
         else:
-            self.gone(key)
-        if problem is None or problem.code != reasons.LIMIT_REACHED:
+            self.count_no_more(key)
+        if problem is not None and problem.code == reasons.LIMIT_REACHED:
+            if (following := self._lines.wait(key, problem.topics[1:], problem.topics)) is not None:
+                self._queue.add(following)
+        elif standalone:
             self._leave_line(key)
-        elif (following := self._lines.wait(key, problem.topics[1:], problem.topics)) is not None:
-            self._queue.add(following)
 
-    def gone(self, key: Key) -> None:
-        """The claim counts no more, unless it is allocated. One that is being deleted counts until it is gone: its
+    def count_no_more(self, key: Key) -> None:
+        """The claim does not count, unless it is allocated. One that is being deleted counts until it is gone: its
         driver may have begun."""
         if (uid := self._accepted.pop(key, None)) is not None:
             self._ledger.count_no_more(uid)

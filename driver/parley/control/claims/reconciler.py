@@ -105,7 +105,7 @@ class ClaimReconciler:
         if claim is None:
             self._unused_pauses.pop(key, None)
         if claim is None or is_stand_in(claim):
-            self._immediate.gone(key)
+            self._immediate.count_no_more(key)
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)
         if claim is not None and claim.metadata.deletion_timestamp and await self._unmark(claim):
