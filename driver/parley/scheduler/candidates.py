@@ -2,7 +2,7 @@
 
 `CandidateNodes` are Parley's own proposal, by a model of the scheduler's filters; of `ProposedNodes` a scheduler
 has confirmed that they pass the real ones. `PreemptibleNodes` would do if the scheduler evicted pods of lower
-priority there.
+priority there. `FittingFirst` are the first and the last in one, for drivers that take long to answer.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
@@ -230,12 +230,16 @@ class PreemptibleNodes(CandidateNodes):
         found = (node for node in fitting if node in self._evictions)
         return iter(sorted(islice(found, NODES_COMPARED), key=self._evictions.__getitem__))
 
+    def evicts(self, node: str) -> bool:
+        return node in self._evictions
+
     def anew(self) -> "PreemptibleNodes":
         return PreemptibleNodes(self._state, self._pod, self.classes, self.only)
 
     def _filtered(self, node: Node) -> str:
         reason = super()._filtered(node)
         name = node.metadata.name
+        self._evictions.pop(name, None)
         if not reason or self._state.ledger.reserving(name):
             return reason
         if misfit(self._needs, node, self._cluster.allocatable(name), {}, 0):
@@ -246,6 +250,22 @@ class PreemptibleNodes(CandidateNodes):
             return reason
         self._evictions[name] = found
         return ""
+
+
+class FittingFirst(PreemptibleNodes):
+    """The nodes that are eligible as they are, and after all of these the preemptible ones."""
+
+    def _sparing_most(self, fitting: Iterator[str]) -> Iterator[str]:
+        preemptible: list[str] = []
+        for node in fitting:
+            if node not in self._evictions:
+                yield node
+            elif len(preemptible) < NODES_COMPARED:
+                preemptible.append(node)
+        yield from sorted(preemptible, key=self._evictions.__getitem__)
+
+    def anew(self) -> "FittingFirst":
+        return FittingFirst(self._state, self._pod, self.classes, self.only)
 
 
 def may_preempt(cluster: ClusterCache, pod: Pod) -> bool:

@@ -28,7 +28,7 @@ from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.negotiation.states import ClaimState
 from parley.negotiation.waiting import Topic
 from parley.scheduler.attempts import Attempt
-from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common_nodes, may_preempt
+from parley.scheduler.candidates import CandidateNodes, FittingFirst, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.claim_preemption import ClaimPreemption
 from parley.scheduler.claim_victims import Preemptor, evictable, may_take
 from parley.scheduler.elsewhere import allocated_elsewhere
@@ -95,13 +95,12 @@ class Negotiator:
         return await self._nothing_viable(pod, claims, demand, search, own=own)
 
     def _candidates_of(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand) -> CandidateNodes:
-        """The nodes where the pod fits; for standalone drivers, if there are none, those where it would fit if the
-        scheduler evicted pods of lower priority: they are not asked about both."""
+        """The nodes where the pod fits. Standalone drivers are asked in the same rounds about those where it would
+        if the scheduler evicted pods of lower priority."""
         classes, only = [claim.class_ for claim in claims if claim.class_], common_nodes(claims)
-        nodes = CandidateNodes(self._state, pod, classes, only)
-        if demand.standalone and may_preempt(self._state.cluster, pod) and not any(True for _ in nodes.anew()):
-            return PreemptibleNodes(self._state, pod, classes, only)
-        return nodes
+        if demand.standalone and may_preempt(self._state.cluster, pod):
+            return FittingFirst(self._state, pod, classes, only)
+        return CandidateNodes(self._state, pod, classes, only)
 
     def _not_admitted(self, pod: Pod, attempt: Attempt, blocked: Blocked) -> Wait:
         """While its parameters are being read again the pod keeps what others leave it, and its turn, though not
@@ -228,10 +227,12 @@ class Negotiator:
             untried = [node for node in fresh if node not in attempt.left] or fresh
             return await self._placement.offer(key, pod, claims, demand, untried[:MAX_CANDIDATES])
         standalone = self._sessions.scores(pod, attempt.outcome, demand) if demand.standalone else {}
-        if isinstance(search.nodes, PreemptibleNodes):
-            selected = next((node for node in fresh or viable if node not in attempt.left), viable[0])
+        fitting = [node for node in fresh or viable if not search.nodes.evicts(node)]
+        evicting = [node for node in fresh or viable if node not in fitting and node not in attempt.left]
+        if attempt.left.issuperset(fitting) and evicting:
+            selected = evicting[0]
         else:
-            selected = best(self._state, demand, fresh or viable, attempt.left, standalone)
+            selected = best(self._state, demand, fitting or fresh or viable, attempt.left, standalone)
         result = await self._placement.allocate(key, pod, claims, demand, selected, offered=False)
         return result.result if isinstance(result, NotAllocated) else result
 

@@ -113,7 +113,7 @@ class StandaloneSessions:
         if session.selection is not None:
             return self._follow(pod, session, session.selection, demand)
         result = await self._listen(pod, session, demand, nodes, ask)
-        return self._unasked.without_full(pod, demand, result) if isinstance(result, Outcome) else result
+        return self._unasked.without_full(pod, demand, nodes, result) if isinstance(result, Outcome) else result
 
     async def _make_stand_ins(self, pod: Pod, demand: Demand, *, begun: bool = False) -> None:
         """Those that are missing. One that was just made is given time to be seen; it may also have gone at once,

@@ -1,11 +1,13 @@
 """Selects nodes for pods without asking their standalone driver: by the `capacity` in its answer for another pod.
 
 Only for pods whose claims of standalone drivers are generated, and all of one driver; and not for pods that a node
-was found for before: one that was refused, or failed, is negotiated for.
+was found for before: one that was refused, or failed, is negotiated for. Nor are pods evicted by an answer for
+another pod.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling
@@ -60,7 +62,7 @@ class UnaskedPods:
         """The candidates where there is enough for the pod; None if its driver is to be asked."""
         wanted = demand.alike_standalone
         known = self._capacity.nodes(wanted, now())
-        candidates = tuple(node for node in known if nodes.fits(node))[: self._limit]
+        candidates = tuple(node for node in known if nodes.fits(node) and not nodes.evicts(node))[: self._limit]
         answers = dict(ask(candidates)) if demand.requests and candidates else {}
         answers |= {claim.entry: Answer(candidates) for claim in demand.standalone}
         viable = viable_for_all(candidates, answers)
@@ -83,13 +85,17 @@ class UnaskedPods:
             said = (capacity_of(mine), scores_of(mine))
             self._look_at(self._capacity.answered(uid, demand.alike_standalone, driver, *said, now()))
 
-    def without_full(self, pod: Pod, demand: Demand, outcome: Outcome) -> Outcome:
-        """The outcome for a pod that was asked about, without nodes that were selected for others since."""
+    def without_full(self, pod: Pod, demand: Demand, nodes: EligibleNodes, outcome: Outcome) -> Outcome:
+        """The outcome for a pod that was asked about, without nodes that were selected for others since. It is no
+        reason to evict anybody that these are all on which nobody would be."""
         if demand.alike_standalone is None:
             return outcome
         if not outcome.viable:
             self._look_at(self._capacity.waits(pod.metadata.uid, demand.alike_standalone))
-        return replace(outcome, viable=self._capacity.not_full(demand.alike_standalone, outcome.viable))
+        fitting = [node for node in outcome.viable if nodes.fits(node) and not nodes.evicts(node)]
+        others = [node for node in outcome.viable if node not in fitting]
+        left = (self._capacity.not_full(demand.alike_standalone, viable) for viable in (fitting, others))
+        return replace(outcome, viable=tuple(chain.from_iterable(left)))
 
     def scores(self, demand: Demand, scores: Mapping[str, float]) -> Mapping[str, float]:
         """A driver's scores, by what was selected since."""

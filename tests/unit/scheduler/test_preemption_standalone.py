@@ -88,6 +88,32 @@ def test_nobody_is_evicted_where_the_pod_fits_somewhere(play: Any) -> None:
     play(scenario)
 
 
+@pytest.mark.scheduling_paths("native")
+@pytest.mark.parametrize("templates", [("shelf",), ("shelf", "one")], ids="-".join)
+def test_pods_are_evicted_if_the_driver_refuses_where_the_pod_fits(play: Any, templates: tuple[str, ...]) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 1, "b": 0, "c": 0}, fits="b")
+        assert await important(world, *templates) == "a"
+        assert await evicted(world, "a", "c") == ["a"]
+
+    play(scenario)
+
+
+def test_a_node_that_fits_comes_before_those_where_others_would_be_evicted(play: Any) -> None:
+    """Also for pods about which the driver is not asked, because it told its capacity before."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 8, "b": 2, "c": 8}, fits="b")
+        for number in range(2):
+            name, requests = f"important-{number}", requesting(cpu="4")
+            await world.add_pod(name, "shelf", priority=1000, containers=requests)
+        await world.settle(60)
+        assert [await world.node_of(f"important-{number}") for number in range(2)] == ["b", "b"]
+        assert await evicted(world, "a", "c") == []
+
+    play(scenario)
+
+
 def test_what_was_allocated_in_vain_is_given_back(play: Any) -> None:
     """Its scheduler does not evict: a pod of the highest priority came to the node meanwhile."""
 

@@ -73,6 +73,10 @@ class EligibleNodes(ABC):
             return False
         return True
 
+    def evicts(self, node: str) -> bool:  # noqa: ARG002 - pods are, for other pods
+        """Whether others have to be evicted on the node, which is eligible."""
+        return False
+
     def _names(self) -> Sequence[str]:
         """The nodes to look at."""
         return self._cluster.node_names()
