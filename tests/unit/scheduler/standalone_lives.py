@@ -466,8 +466,8 @@ class Life:
             await self._world.client.patch(BUILTIN_CLAIMS, name, body, "default", subresource="status")
 
     async def _delete_mirror(self) -> None:
-        """Not while no controller has seen it: the device of a running pod's claim is not known then, only its node
-        plugin keeps it from others."""
+        """Not while no controller has seen it: what a running pod holds is not known then, only its node plugin
+        keeps it from others."""
         assert self._world.controller is not None
         await self._world.controller.ready.wait()
         if name := await self._some_mirror():

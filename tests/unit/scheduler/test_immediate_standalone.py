@@ -94,6 +94,25 @@ def test_a_claim_that_was_accepted_and_waits_for_the_driver_counts_over_a_restar
     play(scenario)
 
 
+def test_nothing_speaks_of_the_limit_once_there_is_room(play: Any) -> None:
+    """The driver is away."""
+
+    async def scenario(world: World) -> None:
+        disks = Disks(NODES)
+        await prepare(world, disks, nodes="a", devices=0)
+        await world.add_class("away", driverName="away.example.com", limits=[{"claims": 1}])
+        for name in ("first", "second"):
+            await world.add_claim(name, "away", mode="Immediate")
+            await world.settle()
+        assert {reason for reason, _ in why_not(await world.claim("second"))} == {"LimitReached"}
+        await world.client.delete(CLAIMS, "first", "default")
+        await world.settle()
+        pending = ("ClaimPending", "within the limits of its class: to be allocated by its driver")
+        assert why_not(await world.claim("second")) == {pending}
+
+    play(scenario)
+
+
 def test_pods_and_immediate_claims_share_a_limit(play: Any) -> None:
     async def scenario(world: World) -> None:
         await limited(world, Disks(NODES))

@@ -56,6 +56,8 @@ UNUSED = Backoff(first=0.2, longest=60.0)
 """Before what was allocated and nobody used is released, if it was so the last time, too: whatever has the driver
 allocate may do so again."""
 
+_LIMITED = (reasons.ALLOCATED, reasons.LIMIT_REACHED)
+
 
 class ClaimReconciler:
     """Reconciles named claims: creates their mirrors, sets and removes finalizers, writes conditions, and has
@@ -236,9 +238,15 @@ class ClaimReconciler:
         """The claim's conditions by the verdict about it."""
         accepted = ConditionUpdate(reasons.ACCEPTED, code == reasons.ACCEPTED, code, message)
         ours = class_ is not None and class_.driver_name in self._drivers
-        if accepted.holds or not (ours or code == reasons.LIMIT_REACHED) or not is_pending(claim):
+        if not is_pending(claim):
             return [accepted]
-        return [accepted, ConditionUpdate(reasons.ALLOCATED, False, code, message)]
+        if not accepted.holds and (ours or code == reasons.LIMIT_REACHED):
+            return [accepted, ConditionUpdate(reasons.ALLOCATED, False, code, message)]
+        limited = any((c.type, c.reason) == _LIMITED for c in claim.status.conditions)
+        if accepted.holds and limited and not ours:
+            waits = "within the limits of its class: to be allocated by its driver"
+            return [accepted, ConditionUpdate(reasons.ALLOCATED, False, reasons.CLAIM_PENDING, waits)]
+        return [accepted]
 
     def _verdict(self, class_: ResourceClass | None, problem: Problem | None) -> tuple[str, str]:
         """Reason and message of the condition `Accepted`; "" while its parameters are being read."""
