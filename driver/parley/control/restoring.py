@@ -173,8 +173,8 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
     ):
         return None
     mirror = state.cluster.mirror((meta.namespace, meta.name))
-    users = _owner(state.cluster, claim) if is_stand_in(claim) else _reserved(claim)
-    if is_stand_in(claim) and (mirror is None or not users or not _stands_for(claim, mirror)):
+    users = _owner(state.cluster, claim, mirror) if is_stand_in(claim) else _reserved(claim)
+    if is_stand_in(claim) and not users:
         return None
     node, allocation = found
     class_ = state.cluster.class_(claim.spec.resource_class_name)
@@ -284,12 +284,12 @@ def _ends(claim: ResourceClaim, drivers: Drivers) -> bool:
     return driver_of_record(claim) not in drivers and must_be_deallocated(claim)
 
 
-def _owner(cluster: ClusterCache, claim: ResourceClaim) -> list[PodReference]:
-    """The stand-in's pod, if it is there and has not ended."""
+def _owner(cluster: ClusterCache, claim: ResourceClaim, mirror: BuiltinClaim | None) -> list[PodReference]:
+    """The stand-in's pod, if it is there and has not ended, and so is its mirror. A bound pod's is made again."""
     for owner in claim.metadata.owner_references:
         pod = cluster.pod((claim.metadata.namespace, owner.name))
         if pod is not None and pod.metadata.uid == owner.uid and not done(pod):
-            return [reference(pod)]
+            return [reference(pod)] if (_stands_for(claim, mirror) if mirror else pod.spec.node_name) else []
     return []
 
 

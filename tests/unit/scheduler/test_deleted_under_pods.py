@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.faults import FaultClient
+from tests.unit.scheduler.endings import nothing_is_left
 from tests.unit.scheduler.held_watch import HeldWatch
+from tests.unit.scheduler.test_standalone import Disks, prepare
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.models import ClaimRelease
-from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, NODES, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES, NODES, PODS
+from parley.control.objects.mirror import driver_of
+from parley.drivers.device import DeviceDriver
 from parley.kube.client import Call, Client
 
 if TYPE_CHECKING:
@@ -256,6 +260,36 @@ def test_a_claim_that_is_released_is_not_taken_over_from_a_mirror_that_is_gone(p
         assert [user.name for user in held.pods.values()] == ["new"]
 
     play(scenario)
+
+
+def test_what_a_standalone_driver_allocated_stays_over_a_restart_though_its_class_is_another_drivers_now(
+    play: Play,
+) -> None:
+    async def story(world: World) -> None:
+        disks = Disks("ab")
+        await prepare(world, disks, nodes="ab")
+        await world.add_pod("p", "disk")
+        await world.settle()
+        ((uid, node),) = disks.held.items()
+        (mirror,) = await world.mirrors()
+        await world.client.delete(BUILTIN_CLAIMS, mirror.metadata.name, "default")
+        await world.client.patch(CLASSES, "disk", {"driverName": DeviceDriver.name})
+        await world.settle()
+        await world.crash()
+        world.start_parley()
+        await world.settle()
+        await world.change_pod("p")
+        await world.settle()
+        (made_again,) = await world.mirrors()
+        assert made_again.status.allocation is not None
+        assert driver_of(made_again.status.allocation) == disks.name
+        assert disks.held == {uid: node}
+        await world.delete_pod("p")
+        await world.settle()
+        assert disks.held == {}
+        await nothing_is_left(world)
+
+    play(story)
 
 
 def test_what_a_bound_pod_holds_is_recorded_whatever_is_wrong_with_its_other_claims(play: Play) -> None:

@@ -22,6 +22,7 @@ WORLDS = 40
 """A planted bug is found in one of so many worlds."""
 
 FOUND_BY = {
+    "our own writes that are not seen yet are forgotten": 1,
     "mirrors of templates that are gone are made again": 5,
     "a yielded reservation is counted as free for everybody": 2,
     "a restart forgets generated claims": 7,
