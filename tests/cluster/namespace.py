@@ -28,7 +28,7 @@ from parley.api.resources import (
     Resource,
 )
 from parley.control.objects.mirror import allocated, driver_of, owner_pod_uid
-from parley.kube.client import Client, NotFound
+from parley.kube.client import Client, Conflict, NotFound
 from parley.sdk import Device
 
 T = TypeVar("T")
@@ -113,15 +113,10 @@ class Namespace:
         """The pod, as soon as `holds` is true of it."""
         return await until_one(self.client, PODS, name, holds, what, namespace=self.name, within=within)
 
-    async def pods(
-        self, hold: Callable[[Collection[Pod]], bool], what: str, *, within: float = LIMIT
-    ) -> Collection[Pod]:
+    async def pods(self, hold: Callable[[Collection[Pod]], bool], what: str) -> Collection[Pod]:
         """All pods, as soon as `hold` is true of them together."""
-
-        def holds(pods: Mapping[Any, Pod]) -> bool:
-            return hold(list(pods.values()))
-
-        return list((await until(self.client, PODS, holds, what, namespace=self.name, within=within)).values())
+        seen = await until(self.client, PODS, lambda pods: hold(list(pods.values())), what, namespace=self.name)
+        return list(seen.values())
 
     async def bound(self, name: str, *, within: float = LIMIT) -> Pod:
         """The pod, as soon as it is bound to a node."""
@@ -239,12 +234,29 @@ class Namespace:
 
 
 async def end_pod(client: Client, namespace: str, name: str) -> None:
-    """Delete a pod of a node without a kubelet as one would: it is said to have ended before its object goes."""
+    """Delete a pod of a node without a kubelet as one would: it is said to have ended before its object goes.
+
+    One that is not bound is only deleted: a kube-scheduler that is placing it in the moment in which it is said to
+    have ended binds it all the same, hears no more of it, and counts it for its node until the scheduler restarts.
+    """
     try:
-        await client.patch(PODS, name, {"status": {"phase": "Succeeded"}}, namespace, subresource="status")
-        await client.delete(PODS, name, namespace, grace_period_seconds=0)
+        if not await _deleted_unbound(client, namespace, name):
+            await client.patch(PODS, name, {"status": {"phase": "Succeeded"}}, namespace, subresource="status")
+            await client.delete(PODS, name, namespace, grace_period_seconds=0)
     except NotFound:
         pass  # gone meanwhile
+
+
+async def _deleted_unbound(client: Client, namespace: str, name: str) -> bool:
+    """Whether the pod was bound to no node, and was deleted."""
+    while not (pod := await client.get(PODS, name, namespace)).spec.node_name:
+        known = pod.metadata.resource_version
+        try:
+            await client.delete(PODS, name, namespace, resource_version=known, grace_period_seconds=0)
+        except Conflict:
+            continue  # perhaps it is bound by now
+        return True
+    return False
 
 
 def devices_of(claim: BuiltinClaim) -> frozenset[Device]:

@@ -42,9 +42,6 @@ SLOTS = int(ALLOCATABLE["pods"])
 KUBE_SCHEDULER = "default-scheduler"
 PRIORITY_CLASS = "parley-reservation"
 """Which the chart makes for reservation pods."""
-FLUSHED = 400.0
-"""Seconds: so late at most kube-scheduler tries a pod again that it refused while reservation pods were replaced
-(docs/limits.md)."""
 
 
 class Directories(WorkspaceDriver):
@@ -229,7 +226,7 @@ async def there(team: Namespace, prefix: str, count: int) -> None:
         found = [one for one in pods if one.metadata.name.startswith(prefix)]
         return decided(found) and sum(1 for one in found if one.spec.node_name) == count
 
-    await team.pods(bound, f"{count} of the pods {prefix}* are bound", within=FLUSHED)
+    await team.pods(bound, f"{count} of the pods {prefix}* are bound")
 
 
 async def held(team: Namespace, cpus: int) -> None:
