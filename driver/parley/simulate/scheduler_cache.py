@@ -127,12 +127,14 @@ class SchedulerCache:
 
     def _nominate(self, old: Pod | None, new: Pod | None) -> None:
         """Note where pods that wait are nominated. When one gives that up, those of no higher priority hear of it,
-        and so does the pod itself."""
+        and so does the pod itself; not if it is just being bound, wherever that is (`updatePodInSchedulingQueue`).
+        """
         before = old.status.nominated_node_name if old is not None and self._mine(old) else ""
         after = new.status.nominated_node_name if new is not None and self._mine(new) else ""
         if old is not None and before and (new is None or new.metadata.uid != old.metadata.uid or before != after):
             self._table.nominate(old, "")
-            if new is None or not new.spec.node_name:
+            unheard = new is not None and new.metadata.uid in self._assumed and self._mine(new)
+            if not unheard and (new is None or not new.spec.node_name):
                 self._concerns_all(ClusterEvent.POD_LEFT, old.spec.priority or 0)
         overlooked = self._older and old is None and new is not None and bool(new.spec.scheduling_gates)
         if new is not None and after and not overlooked:

@@ -241,6 +241,30 @@ def test_a_freed_node_is_tried_again(alone: Any) -> None:
     alone(KubeScheduler, story)
 
 
+def test_a_pod_that_is_bound_elsewhere_than_it_was_nominated_wakes_nobody(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1", cpu="1")
+        await world.node("n2", cpu="1")
+        await world.claim("c")
+        await world.pod("p", ["c"])
+        await world.settle()
+        await world.pod_status("p", {"nominatedNodeName": "n2"})
+        await world.pod("kept-out", nodeSelector={"kubernetes.io/hostname": "n2"})
+        await world.settle()
+        assert (await world.the_pod("kept-out")).spec.node_name == ""
+
+        await world.allocate("c", "n1")
+        await world.settle()
+        assert (await world.the_pod("p")).spec.node_name == "n1"
+        assert (await world.the_pod("kept-out")).spec.node_name == ""
+
+        await world.pod_status("p", {"phase": "Succeeded"})
+        await world.settle()
+        assert (await world.the_pod("kept-out")).spec.node_name == "n2"
+
+    alone(KubeScheduler, story)
+
+
 @pytest.mark.parametrize(
     ("after_failure", "pauses"),
     [(AS_UPSTREAM, [1, 2, 4, 8, 10, 10]), (AFTER_FAILURE, [1] * 6)],
