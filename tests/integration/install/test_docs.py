@@ -20,7 +20,7 @@ COMMANDS = [command for command, _ in commands(EXTENDER) if not command.startswi
 (HELM,) = (command for command, _ in commands(EXTENDER) if command.startswith("helm"))
 (CERTIFICATES,) = re.findall(r"```sh\n(.*?)```", EXTENDER, flags=re.DOTALL)
 _, _, _, CHECK, UNINSTALL, RELEASE, ELSEWHERE = below(INSTALL, "Remove")
-APPLY, *REMOVE = below(INSTALL, "With kustomize")
+APPLY, *REMOVE, REMOVE_SECOND_SCHEDULER = below(INSTALL, "With kustomize")
 UPGRADES = [command for command, _ in commands(WORKSPACES) if command.startswith("helm upgrade")]
 INSTALLS = shown(
     INSTALL, f"helm install parley deploy/chart/parley --namespace {manifests.NAMESPACE}"
@@ -113,3 +113,15 @@ async def test_its_kustomizations_are_applied_and_removed(administrator: Reader)
         await administrator(command)
 
     assert await administrator("kubectl get clusterroles -o name | grep parley || true") == ""
+
+
+@pytest.mark.parametrize("folder", ["extender", "extender-service"])
+async def test_nothing_of_a_second_scheduler_is_left(administrator: Reader, folder: str) -> None:
+    await administrator(f"kubectl apply --server-side -k deploy/{folder}")
+
+    for command in REMOVE[:-1]:
+        await administrator(command)
+    await administrator(f"{REMOVE_SECOND_SCHEDULER.removesuffix('deploy/extender')}deploy/{folder}")
+
+    kinds = "clusterroles,clusterrolebindings,validatingadmissionpolicies,flowschemas,crds,namespaces"
+    assert await administrator(f"kubectl get {kinds} -o name | grep parley || true") == ""
