@@ -45,20 +45,24 @@ def administrator(empty: Cluster, tmp_path: Path) -> Reader:
 
 
 async def test_its_kustomizations_and_its_certificates(administrator: Reader) -> None:
-    on_loopback, of_its_own = COMMANDS
+    on_loopback, *namespace, of_its_own = COMMANDS
     await administrator(on_loopback)
+    await administrator(REMOVE_SECOND_SCHEDULER)
+    for command in namespace:
+        await administrator(command)
     await administrator(CERTIFICATES)
-    await administrator(f"{of_its_own} --force-conflicts")  # in place of the other, which the page never does
+    await administrator(of_its_own)
 
     found = await administrator("kubectl -n parley-system get deployments,secrets -o name")
 
     assert {"deployment.apps/parley-controller", "deployment.apps/parley-scheduler"} <= set(found.split())
     assert {"secret/parley-extender-server", "secret/parley-extender-client"} <= set(found.split())
-    await administrator("kubectl delete -k deploy/extender-service")
+    await administrator(f"{REMOVE_SECOND_SCHEDULER}-service")
 
 
 async def test_its_command_of_helm(administrator: Reader) -> None:
-    await administrator("kubectl create namespace parley-system")
+    for command in COMMANDS[1:-1]:
+        await administrator(command)
     await administrator(CERTIFICATES)
 
     installed = await administrator(HELM)
@@ -121,7 +125,7 @@ async def test_nothing_of_a_second_scheduler_is_left(administrator: Reader, fold
 
     for command in REMOVE[:-1]:
         await administrator(command)
-    await administrator(f"{REMOVE_SECOND_SCHEDULER.removesuffix('deploy/extender')}deploy/{folder}")
+    await administrator(REMOVE_SECOND_SCHEDULER.replace("deploy/extender", f"deploy/{folder}"))
 
     kinds = "clusterroles,clusterrolebindings,validatingadmissionpolicies,flowschemas,crds,namespaces"
     assert await administrator(f"kubectl get {kinds} -o name | grep parley || true") == ""
