@@ -118,11 +118,31 @@ async def test_the_scheduler_calls_over_tls_with_a_certificate_of_its_own(
     assert await asyncio.to_thread(shown_certificate, over_tls, client, authority) != first
 
 
-def renew(certificates: Path) -> None:
-    """The controller's certificate, as the page's commands made it."""
+async def test_a_scheduler_calls_with_its_renewed_certificate_without_a_restart(
+    team: Namespace, devices: Devices, cluster: Cluster, over_tls: str, certificates: Path
+) -> None:
+    await devices(node_0=2)
+    await team.create(template("one"), parley_pod("p", templates={"gpu": "one"}))
+    await team.bound("p")
+
+    renew(certificates, authority="other")
+    (certificates / "other.crt").replace(certificates / "ca.crt")
+    cluster.component("tls-controller").stop()  # its connections end, and it lets in only who was signed anew
+    cluster.component("tls-controller").start()
+    await team.create(parley_pod("q", templates={"gpu": "one"}))
+
+    await team.bound("q")
+
+
+def renew(certificates: Path, authority: str = "") -> None:
+    """Both certificates, as the page's commands made them; if another authority is named, only the scheduler's."""
     commands = block("sh", "openssl")
     again = commands[commands.index("sign()") : commands.index("for side")]
     new = next(line for line in commands.splitlines() if line.startswith("new="))
+    if authority:
+        begun = next(line for line in commands.splitlines() if line.startswith("openssl req -x509"))
+        begun = begun.replace("ca.", f"{authority}.")
+        again = f"{begun}\n{again.replace('ca.', f'{authority}.').replace('sign server', ': server')}"
     subprocess.run(["sh", "-ec", f"{new}\n{again}"], cwd=certificates, check=True, capture_output=True)
 
 

@@ -45,7 +45,7 @@ nodeCacheCapable: true
 ignorable: false
 {{- if include "parley.service" . }}
 enableHTTPS: true
-# read once: restart the scheduler when they are renewed
+# certificate and key are read again when they change; the authority is read once
 tlsConfig:
   caFile: /etc/parley-extender/ca.crt
   certFile: /etc/parley-extender/tls.crt
