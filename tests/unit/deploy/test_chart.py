@@ -280,10 +280,11 @@ def notes(helm: Path, *values: str) -> str:
 
 
 def test_what_the_notes_wait_for_comes_about(helm: Path) -> None:
-    """Reservation pods never run."""
+    """Reservation pods never run, and the check of a removal that was refused has failed."""
     for values in ((), ("secondScheduler.enabled=true", "secondScheduler.mode=Service")):
         assert [line.strip() for line in notes(helm, *values).splitlines() if "kubectl wait" in line] == [
-            "kubectl wait pods --for=condition=Ready -l app.kubernetes.io/name!=parley-reservation --timeout=5m "
+            "kubectl wait pods --for=condition=Ready "
+            "-l 'app.kubernetes.io/name notin (parley-reservation, parley-uninstall-check)' --timeout=5m "
             "-n parley-system"
         ]
 
