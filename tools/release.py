@@ -57,9 +57,10 @@ def with_chart_version(chart: str, version: str) -> str:
 
 
 def with_image(page: str, version: str) -> str:
-    """The text of a page that names the image (in commands, a Dockerfile, values), with this version there."""
-    of_image = r'(?m)(registry\.example\.com/parley:|parley-(?=[^ ]+-image-)|^  tag: ")\d+\.\d+\.\d+(-rc\.\d+)?'
-    return re.sub(of_image, rf"\g<1>{version}", page)
+    """The text of a page that names the image (in commands, a Dockerfile, values, a kustomization), with this
+    version there."""
+    before = r'registry\.example\.com/parley:|parley-(?=[^ ]+-image-)|^  tag: "|parley, newTag: "'
+    return re.sub(rf"(?m)({before})\d+\.\d+\.\d+(-rc\.\d+)?", rf"\g<1>{version}", page)
 
 
 def released(changelog: str, version: str, day: date) -> str:

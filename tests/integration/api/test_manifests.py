@@ -45,6 +45,24 @@ def test_the_definitions_can_be_applied_file_by_file(installed: Cluster) -> None
     assert told.count("customresourcedefinition") == len([*crds.glob("*.yaml")])
 
 
+def test_a_kustomization_of_ones_own_names_the_image_and_the_devices(installed: Cluster, tmp_path: Path) -> None:
+    page = (DEPLOY.parent / "docs" / "install.md").read_text()
+    for folder in ("deploy", "crds"):
+        shutil.copytree(DEPLOY.parent / folder, tmp_path / folder)
+    (tmp_path / "own").mkdir()
+    (block,) = re.findall(r"```yaml\n(# own/kustomization.yaml.*?)```", page, flags=re.DOTALL)
+    (tmp_path / "own" / "kustomization.yaml").write_text(block)
+    (tmp_path / "own" / "devices.yaml").write_text("devices: [{glob: /dev/fuse*, model: fuse}]\n")
+
+    built = list(yaml.safe_load_all(installed.kubectl("kustomize", str(tmp_path / "own"))))
+
+    pods = [it["spec"]["template"]["spec"] for it in built if it["kind"] in ("Deployment", "DaemonSet")]
+    images = {container["image"].rpartition(":")[0] for spec in pods for container in spec["containers"]}
+    assert images == {"registry.example.com/parley"}
+    (configuration,) = (it for it in built if it["kind"] == "ConfigMap")
+    assert "glob: /dev/fuse*" in configuration["data"]["devices.yaml"]
+
+
 def test_the_node_plugin_with_hooks_of_ones_own_as_the_page_about_installing_has_it(
     installed: Cluster, tmp_path: Path
 ) -> None:
