@@ -46,7 +46,15 @@ Wait = Annotated[
     float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for controllers to stop leading.")
 ]
 
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace of the lease.")]
+Namespace = Annotated[
+    str,
+    typer.Option(
+        "--namespace",
+        "-n",
+        help="The only namespace to look for the controller's lease in; by default all are.",
+        show_default=False,
+    ),
+]
 
 
 def uninstall(
@@ -54,7 +62,7 @@ def uninstall(
     release_finalizers: Release = False,
     force: Force = False,
     wait: Wait = 60,
-    namespace: Namespace = NAMESPACE,
+    namespace: Namespace = "",
     context: Context = "",
     kubeconfig: Kubeconfig = None,
     as_user: As = "",
@@ -74,7 +82,9 @@ def uninstall(
     async def act(client: Client) -> Sequence[Use]:
         found = await removal.uses(client)
         if release_finalizers and (force or not found):
-            await removal.wait_until_nobody_leads(client, namespace, Options.lease_name, wait)
+            places = [namespace] if namespace else await removal.lease_namespaces(client, Options.lease_name)
+            for place in places or [NAMESPACE]:
+                await removal.wait_until_nobody_leads(client, place, Options.lease_name, wait)
             changed = await removal.release(client, typer.echo)
             typer.echo(f"{counted(changed, 'object')} changed; no object has a finalizer of Parley any more.")
         return found

@@ -21,7 +21,7 @@ from parley.api.resources import (
     Resource,
 )
 from parley.api.wording import noun_for
-from parley.kube.client import Client, Conflict, NotFound
+from parley.kube.client import Client, Conflict, Forbidden, NotFound
 from parley.kube.faults import Unanswerable
 
 Json = Mapping[str, Any]
@@ -105,6 +105,15 @@ def in_use(claims: Iterable[Json], releases: Iterable[Json]) -> list[Use]:
     ]
 
 
+async def lease_namespaces(client: Client, lease: str) -> list[str]:
+    """The namespaces that have a lease of that name; none if they may not be listed."""
+    try:
+        found = await client.list(LEASES, field_selector=f"metadata.name={lease}")
+    except Forbidden:
+        return []
+    return sorted(one.metadata.namespace for one in found.items)
+
+
 async def wait_until_nobody_leads(client: Client, namespace: str, lease: str, seconds: float) -> None:
     """Return when the lease is free, or was not renewed for its whole duration while this looked.
 
@@ -125,7 +134,7 @@ async def wait_until_nobody_leads(client: Client, namespace: str, lease: str, se
         if loop.time() > deadline:
             raise StillLeads(
                 f"{found.spec.holder_identity} still leads (Lease {namespace}/{lease}), and would set finalizers "
-                "again: remove the controller first"
+                "again: remove the controller first, or name Parley's own namespace if that is another's Lease"
             )
         await asyncio.sleep(1)
 

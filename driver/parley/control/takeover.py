@@ -17,7 +17,7 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.models import ResourceClaim
 from parley.control.caches.cluster import ClusterCache
 from parley.control.objects.mirror import is_mirror, offer_stands
-from parley.control.writes import ClaimWrites, MirrorWrites, Writes
+from parley.control.writes import ClaimWrites, MirrorWrites, ObjectWrites
 from parley.kube.client import ApiError, Client, Forbidden, Invalid, NotFound, OutcomeUnknown
 from parley.kube.informer import RELISTS
 
@@ -45,7 +45,7 @@ async def shut_out_acceptances(
     return await _change(ClaimWrites(client, cluster), claims)
 
 
-async def _change(writes: Writes[C], claims: Iterable[C]) -> Mapping[str, C]:
+async def _change(writes: ObjectWrites[C], claims: Iterable[C]) -> Mapping[str, C]:
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def change(claim: C) -> C | None:
@@ -62,7 +62,7 @@ def _allocatable(cluster: ClusterCache) -> Iterator[BuiltinClaim]:
             yield mirror
 
 
-async def _changed(writes: Writes[C], claim: C) -> C | None:
+async def _changed(writes: ObjectWrites[C], claim: C) -> C | None:
     """The claim after it was changed; None if it is gone."""
     try:
         return await writes.touch(claim)

@@ -19,7 +19,7 @@ from parley.kube.client import Client, NotFound, OutcomeUnknown
 T = TypeVar("T", bound=BuiltinClaim | ResourceClaim)
 
 
-class Writes(Generic[T]):
+class ObjectWrites(Generic[T]):
     """Writes of one kind's status, each of which is noted for the cache (`OwnWrites`)."""
 
     def __init__(self, client: Client, cluster: ClusterCache, resource: Resource[T]) -> None:
@@ -54,7 +54,7 @@ class Writes(Generic[T]):
         return written
 
 
-class MirrorWrites(Writes[BuiltinClaim]):
+class MirrorWrites(ObjectWrites[BuiltinClaim]):
     """Writes of mirrors: what the scheduler and the node plugins go by."""
 
     def __init__(self, client: Client, cluster: ClusterCache) -> None:
@@ -106,7 +106,7 @@ class MirrorWrites(Writes[BuiltinClaim]):
         return written
 
 
-class ClaimWrites(Writes[ResourceClaim]):
+class ClaimWrites(ObjectWrites[ResourceClaim]):
     """Writes of Parley's own claims, which are the record of named ones."""
 
     def __init__(self, client: Client, cluster: ClusterCache) -> None:

@@ -5,18 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.cli.serving import Answers, answers_of, served
+from tests.unit.cli.serving import KINDS, Answers, answers_of, served
 from tests.unit.scheduler.conftest import World
 from typer.testing import CliRunner
 
 from parley.api.exits import Exit
+from parley.api.resources import LEASES
 from parley.cli.main import app, plugin
 from parley.drivers import built_in
 from parley.simulate.virtual_time import run
 
 
-async def a_cluster(*pods: str) -> Answers:
-    """A named claim that is used by these pods."""
+async def a_cluster(*pods: str, led_in: str = "") -> Answers:
+    """A named claim that is used by these pods; a controller leads in that namespace, if it is given."""
     world = World()
     world.start_kubernetes()
     world.start_parley(drivers=built_in())
@@ -28,7 +29,15 @@ async def a_cluster(*pods: str) -> Answers:
         await world.add_pod(pod, claims=["mine"])
         await world.settle()
     await world.stop()
-    return answers_of(world.server)
+    if led_in:
+        spec = {
+            "holderIdentity": "parley-1",
+            "leaseDurationSeconds": 3600,
+            "renewTime": "2026-01-01T00:00:00.000000Z",
+        }
+        lease = {"metadata": {"name": "parley-controller", "namespace": led_in}, "spec": spec}
+        await world.client.create(LEASES, lease, led_in)
+    return answers_of(world.server, (*KINDS, LEASES))
 
 
 @pytest.fixture
@@ -84,6 +93,17 @@ def test_claims_in_use_are_data_without_headings_and_nothing_in_use_is_an_empty_
         0,
         {"apiVersion": "cli.parley.dev/v1alpha1", "kind": "ClaimUseList", "items": []},
     )
+
+
+def test_nothing_is_released_while_a_controller_leads_in_whatever_namespace(tmp_path: Path) -> None:
+    release = ["uninstall", "--release-finalizers", "--wait", "0"]
+    with served(run(a_cluster(led_in="team")), tmp_path) as kubeconfig:
+        anywhere = CliRunner().invoke(app, [*release, "--kubeconfig", str(kubeconfig)])
+        only_there = CliRunner().invoke(app, [*release, "-n", "parley-system", "--kubeconfig", str(kubeconfig)])
+
+    assert anywhere.exit_code != 0
+    assert "parley-1 still leads (Lease team/parley-controller)" in anywhere.stderr
+    assert "still leads" not in only_there.stderr
 
 
 def test_what_is_released_has_no_other_format_than_text(used: Path) -> None:

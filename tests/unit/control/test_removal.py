@@ -248,7 +248,7 @@ def test_a_controller_that_leads_still_is_named() -> None:
 
         assert str(raised.value) == (
             f"parley-1 still leads (Lease {NAMESPACE}/it), and would set finalizers again: "
-            "remove the controller first"
+            "remove the controller first, or name Parley's own namespace if that is another's Lease"
         )
 
     played(scenario)
