@@ -352,7 +352,7 @@ def test_before_it_is_removed_the_chart_asks_what_is_in_use_and_afterwards_relea
         assert "priorityClassName" not in made[moment]["template"]["spec"]
         assert given[option] is True
         assert given["force"] is False
-        assert given["namespace"] == manifests.NAMESPACE
+        assert given["namespace"] == (manifests.NAMESPACE if option == "release_finalizers" else "")
 
 
 def test_on_openshift_the_jobs_may_run_when_all_else_is_deleted() -> None:
