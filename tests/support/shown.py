@@ -31,8 +31,8 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def below(text: str, title: str) -> list[str]:
-    """The commands below that heading, up to the next one."""
-    section = re.split(r"(?m)^#+ ", text.split(f"# {title}\n", 1)[1], maxsplit=1)[0]
+    """The commands below that heading, up to the next one. Comments of a block have a single `#`."""
+    section = re.split(r"(?m)^##+ ", text.split(f"# {title}\n", 1)[1], maxsplit=1)[0]
     return [command for command, _ in commands(section)]
 
 
