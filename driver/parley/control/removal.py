@@ -187,7 +187,11 @@ class _Step:
             body = {"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": left or None}}
             await client.patch(resource, meta["name"], body, meta["namespace"])
         if self.delete:
-            await client.delete(resource, meta["name"], meta["namespace"], uid=meta["uid"])
+            try:
+                await client.delete(resource, meta["name"], meta["namespace"], uid=meta["uid"])
+            except NotFound:
+                if not self.finalizers:
+                    raise  # else it went when it had lost them: its namespace is being deleted
 
     def sentence(self) -> str:
         what = f"{self.resource.kind}.{self.resource.group} {'/'.join(_place(self.found))}"

@@ -1,5 +1,6 @@
 """Parley is removed from a cluster: what is in use is named, and nothing that is left terminates for ever."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, LEAS
 from parley.control import removal
 from parley.control.removal import StillLeads, Use, in_use
 from parley.drivers.tokens import TokensDriver
-from parley.kube.client import Call, Client
+from parley.kube.client import Call, Client, NotFound
 
 TOKENS = "tokens.parley.dev"
 KINDS: tuple[Resource[Any], ...] = (CLAIMS, BUILTIN_CLAIMS, TEMPLATES, BUILTIN_TEMPLATES)
@@ -278,5 +279,31 @@ def test_what_changes_meanwhile_is_read_again() -> None:
         await removal.release(Busy(world.client), silent)
 
         assert await finalizers(world) == set()
+
+    played(scenario)
+
+
+class Leaving(Client):
+    """Its namespace is being deleted: a built-in claim that lost its finalizer is gone at once."""
+
+    async def request(self, call: Call) -> bytes:
+        answer = await super().request(call)
+        if call.verb == "patch" and call.resource.api_version == BUILTIN_CLAIMS.api_version:
+            with suppress(NotFound):
+                await self.delete(BUILTIN_CLAIMS, call.name, call.namespace)
+        return answer
+
+
+def test_what_goes_when_it_has_lost_its_finalizer_counts() -> None:
+    async def scenario(world: World) -> None:
+        await world.add_class()
+        world.start_parley()
+        await world.add_claim("mine")
+        await world.settle()
+        await world.stop()
+        said: list[str] = []
+
+        assert await removal.release(Leaving(world.client), said.append) == len(said) == 2
+        assert said[-1] == f"ResourceClaim.resource.k8s.io {NAMESPACE}/mine: removed {FINALIZER} and deleted"
 
     played(scenario)
