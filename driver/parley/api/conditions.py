@@ -1,6 +1,6 @@
 """Conditions of our kinds: the list to write when some of them change. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,11 @@ class ConditionUpdate:
     holds: bool
     reason: str
     message: str
+
+
+def is_condition_true(conditions: Iterable[Condition], type_: str) -> bool:
+    """Whether there is a condition of that type, and it is true."""
+    return any(condition.type == type_ and condition.status == "True" for condition in conditions)
 
 
 def updated_conditions(

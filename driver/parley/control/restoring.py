@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.conditions import is_condition_true
 from parley.api.models import ClaimRelease, ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_RELEASING, GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
 from parley.control.caches.cluster import ClusterCache
@@ -203,15 +204,10 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         shown_by={mirror.metadata.uid: mirror.metadata.name} if mirror is not None else {},
         known=state.cluster,
     )
-    if not holding.standalone and not users and _releasing(claim):
+    if not holding.standalone and not users and is_condition_true(claim.status.conditions, CONDITION_RELEASING):
         holding.phase = Phase.RELEASING
     _take_over(state, holding)
     return holding
-
-
-def _releasing(claim: ResourceClaim) -> bool:
-    """Whether nodes may still have the claim prepared for pods that are gone, by its condition."""
-    return any(c.type == CONDITION_RELEASING and c.status == "True" for c in claim.status.conditions)
 
 
 def _adopt_release(state: State, release: ClaimRelease) -> None:
@@ -289,7 +285,8 @@ def _owner(cluster: ClusterCache, claim: ResourceClaim, mirror: BuiltinClaim | N
     for owner in claim.metadata.owner_references:
         pod = cluster.pod((claim.metadata.namespace, owner.name))
         if pod is not None and pod.metadata.uid == owner.uid and not done(pod):
-            return [reference(pod)] if (_stands_for(claim, mirror) if mirror else pod.spec.node_name) else []
+            is_used = _stands_for(claim, mirror) if mirror is not None else bool(pod.spec.node_name)
+            return [reference(pod)] if is_used else []
     return []
 
 

@@ -227,12 +227,13 @@ class Negotiator:
             untried = [node for node in fresh if node not in attempt.left] or fresh
             return await self._placement.offer(key, pod, claims, demand, untried[:MAX_CANDIDATES])
         standalone = self._sessions.scores(pod, attempt.outcome, demand) if demand.standalone else {}
-        fitting = [node for node in fresh or viable if not search.nodes.evicts(node)]
-        evicting = [node for node in fresh or viable if node not in fitting and node not in attempt.left]
+        candidates = fresh or viable
+        fitting = [node for node in candidates if not search.nodes.evicts(node)]
+        evicting = [node for node in candidates if node not in fitting and node not in attempt.left]
         if attempt.left.issuperset(fitting) and evicting:
             selected = evicting[0]
         else:
-            selected = best(self._state, demand, fitting or fresh or viable, attempt.left, standalone)
+            selected = best(self._state, demand, fitting or candidates, attempt.left, standalone)
         result = await self._placement.allocate(key, pod, claims, demand, selected, offered=False)
         return result.result if isinstance(result, NotAllocated) else result
 

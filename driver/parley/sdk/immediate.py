@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from parley.api import reasons
 from parley.api.builtin import Node
+from parley.api.conditions import is_condition_true
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.selectors import suitable_nodes
 from parley.negotiation.fit import unsuitable
@@ -29,8 +30,7 @@ def is_pending(claim: ResourceClaim) -> bool:
 def awaits_acceptance(claim: ResourceClaim, class_: ResourceClass) -> bool:
     """Whether a standalone driver has to leave the claim alone: its class has limits, which the controller counts,
     and the condition `Accepted` does not say yet that the claim is within them."""
-    accepted = any(c.type == reasons.ACCEPTED and c.status == "True" for c in claim.status.conditions)
-    return bool(class_.limits) and not accepted
+    return bool(class_.limits) and not is_condition_true(claim.status.conditions, reasons.ACCEPTED)
 
 
 def no_pod(namespace: str) -> PodReference:

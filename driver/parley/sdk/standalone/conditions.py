@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from parley.api.conditions import is_condition_true
 from parley.api.meta import Condition
 from parley.api.names import CONDITION_ALLOCATING
 
@@ -19,5 +20,4 @@ def allocating(conditions: Sequence[Condition]) -> Condition | None:
 
 def in_progress(conditions: Sequence[Condition]) -> bool:
     """Whether the condition says that something is under way."""
-    known = allocating(conditions)
-    return known is not None and known.status == "True"
+    return is_condition_true(conditions, CONDITION_ALLOCATING)
