@@ -82,7 +82,7 @@ def reported_version(program: Path) -> str | None:
     """The first version number that `program --version` prints, without `v`; None where it prints none."""
     arguments = {"kubectl": ["version", "--client"], "helm": ["version"]}.get(program.name, ["--version"])
     try:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = _NUMBER.search(done.stdout)

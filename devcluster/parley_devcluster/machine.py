@@ -214,4 +214,4 @@ def _bound(stack: ExitStack) -> Iterator[int]:
 
 
 def _ip(*arguments: str) -> None:
-    commands.run(["ip", *arguments], MachineError, limit=10)
+    commands.run(["ip", *arguments], MachineError, limit=60)

@@ -231,7 +231,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         process.terminate()
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await process.wait()
         except TimeoutError:
             process.kill()

@@ -1,11 +1,13 @@
-"""A client for a test that goes on while its API server is down, busy or just starting.
+"""Clients for tests: one that waits for a busy API server, one that goes on while its server is down or starting.
 
-Every call is repeated until the server has answered it. A write that was repeated may have happened before: what
-then is there already, or gone already, is the test's own. What a watch loses is for its caller to list anew.
+With the second, every call is repeated until the server has answered it. A write that was repeated may have
+happened before: what then is there already, or gone already, is the test's own. What a watch loses is for its
+caller to list anew.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import TypeVar
 
 from parley.kube.client import (
@@ -19,11 +21,17 @@ from parley.kube.client import (
     ServerError,
     TooManyRequests,
 )
+from parley.kube.http import HttpClient, HttpOptions
 
 T = TypeVar("T")
 
 _PAUSE = 0.2
 _STARTING = "not yet ready to handle request"  # what admission says until its caches are filled
+
+
+def patient(kubeconfig: Path | str) -> HttpClient:
+    """Waits two minutes for an answer: the product's ten seconds are short where everything runs at once."""
+    return HttpClient.from_kubeconfig(str(kubeconfig), options=HttpOptions(timeout=120.0, list_timeout=120.0))
 
 
 class PatientClient(Client):

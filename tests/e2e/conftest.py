@@ -14,10 +14,10 @@ from tests.cluster.manifests import resource_class, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.node_plugins import workspace_plugins
 from tests.cluster.nodes import configure, prepared, specifications, wait_for_registration
+from tests.cluster.patience import patient
 from tests.cluster.starting import DEPLOY, directory, require_machine, settle
 
 from parley.kube.client import Client
-from parley.kube.http import HttpClient
 from parley_devcluster import Cluster, NodeOptions
 from parley_devcluster.parley import CONTROLLER, NODE_PLUGIN, run_parley
 from parley_devcluster.second_scheduler import free_address
@@ -55,7 +55,7 @@ def cluster(device_files: Mapping[str, Path], extender: str) -> Iterator[Cluster
 @pytest.fixture
 async def admin(cluster: Cluster) -> AsyncIterator[Client]:
     """The API server as the tests' user sees it."""
-    async with HttpClient.from_kubeconfig(str(cluster.kubeconfig)) as client:
+    async with patient(cluster.kubeconfig) as client:
         yield client
 
 

@@ -12,6 +12,7 @@ from tests.cluster.deployed import NODE, logs, machine
 from tests.cluster.helm import CHART, HelmFailed, helm
 from tests.cluster.manifests import claim, pod, resource_class, template
 from tests.cluster.namespace import Namespace
+from tests.cluster.patience import patient
 from tests.cluster.reader import ROOT, Reader, line
 from tests.cluster.starting import require_machine
 from tests.cluster.watching import until_one
@@ -20,7 +21,6 @@ from tests.support.shown import shown
 from parley.api.exits import Exit
 from parley.api.names import FINALIZER, driver_finalizer
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS, Resource
-from parley.kube.http import HttpClient
 from parley.sdk import Device
 from parley_devcluster import Cluster
 from parley_devcluster.manifests import NAMESPACE, RELEASE
@@ -92,7 +92,7 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chart]:
 
 @pytest.fixture
 async def team(chart: Chart) -> AsyncIterator[Namespace]:
-    async with HttpClient.from_kubeconfig(str(chart.cluster.kubeconfig)) as client:
+    async with patient(chart.cluster.kubeconfig) as client:
         mine = Namespace(client, "team")
         chart.cluster.kubectl("create", "namespace", mine.name)
         await until_one(client, ACCOUNTS, "default", bool, "is there", namespace=mine.name)

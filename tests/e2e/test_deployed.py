@@ -12,12 +12,12 @@ from tests.cluster.certificates import make_certificates
 from tests.cluster.deployed import NODE, logs, machine, manifests
 from tests.cluster.manifests import Manifest, pod, resource_class, template
 from tests.cluster.namespace import Namespace
+from tests.cluster.patience import patient
 from tests.cluster.starting import require_machine
 from tests.cluster.watching import until_one
 
 from parley.api.builtin import Lease
 from parley.api.resources import LEASES, PODS, Resource
-from parley.kube.http import HttpClient
 from parley.sdk import Device
 from parley_devcluster import Cluster
 from parley_devcluster.parley import CONTROLLER, NAMESPACE, NODE_PLUGIN
@@ -76,7 +76,7 @@ def deployed(
 async def team(deployed: Cluster) -> AsyncIterator[Namespace]:
     """A namespace with a class, templates for each of the two devices, and an account."""
     async with (
-        HttpClient.from_kubeconfig(str(deployed.kubeconfig)) as client,
+        patient(deployed.kubeconfig) as client,
         Namespace(client, f"team-{uuid.uuid4().hex[:6]}") as mine,
     ):
         await until_one(client, ACCOUNTS, "default", bool, "is there", namespace=mine.name)

@@ -26,11 +26,10 @@ from tests.cluster.in_use import no_device_in_two_pods
 from tests.cluster.namespace import Namespace
 from tests.cluster.node_plugins import SCRATCH, SCRATCH_DRIVER, may_publish
 from tests.cluster.nodes import configure, wait_for_registration
-from tests.cluster.patience import PatientClient
+from tests.cluster.patience import PatientClient, patient
 from tests.cluster.starting import DEPLOY, directory, require_machine, settle
 
 from parley.kube.client import Client
-from parley.kube.http import HttpClient
 from parley_devcluster import Cluster, NodeOptions, machine
 from parley_devcluster.layout import Node
 from parley_devcluster.parley import CONTROLLER, run_parley
@@ -91,7 +90,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory, folders: Path) -> Iterator
 @pytest.fixture
 async def user(crowded: Cluster) -> AsyncIterator[Client]:
     """The API server as the tests' user sees it."""
-    async with HttpClient.from_kubeconfig(str(crowded.kubeconfig)) as client:
+    async with patient(crowded.kubeconfig) as client:
         yield PatientClient(client)
 
 

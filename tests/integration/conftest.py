@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.cluster import starting
-from tests.cluster.patience import PatientClient
+from tests.cluster.patience import PatientClient, patient
 from tests.cluster.proxy import Proxy
 from tests.cluster.starting import DEPLOY, directory, require_machine
 
 from parley.cli.permissions import account_name, permissions
 from parley.kube.client import Client
-from parley.kube.http import HttpClient
 from parley_devcluster import Cluster
 from parley_devcluster.parley import CONTROLLER, NAMESPACE, install
 
@@ -69,7 +68,7 @@ def driver_account(workplace: Cluster) -> Path:
 @pytest.fixture
 async def admin(workplace: Cluster) -> AsyncIterator[Client]:
     """The API server as the tests' user sees it, who waits while it is down."""
-    async with HttpClient.from_kubeconfig(str(workplace.kubeconfig)) as client:
+    async with patient(workplace.kubeconfig) as client:
         yield PatientClient(client)
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.cluster.patience import patient
 from tests.cluster.raw import raw
 
 from parley.api.names import DEVICE_CLASS
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.objects.in_use import says_in_use, with_condition
 from parley.kube.client import Forbidden
-from parley.kube.http import HttpClient
 from parley.sdk import PodReference
 from parley_devcluster import Cluster, ClusterError
 
@@ -49,7 +49,7 @@ def write(installed: Cluster, namespace: str) -> Write:
 
     async def patch(name: str, status: dict[str, Any], account: str) -> dict[str, Any]:
         claims = BUILTIN_CLAIMS.untyped()
-        async with HttpClient.from_kubeconfig(str(installed.kubeconfig_for(account))) as client:
+        async with patient(installed.kubeconfig_for(account)) as client:
             claim = await client.patch(claims, name, {"status": status}, namespace, subresource="status")
         after: dict[str, Any] = claim.get("status", {})
         return after

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import pytest
+from tests.cluster.patience import patient
 from tests.cluster.raw import raw
 
 from parley.api.names import NODE_PLUGIN as BY_A_PLUGIN
@@ -71,7 +72,7 @@ class Recorder(Client):
 
 @pytest.fixture
 async def admin(installed: Cluster) -> AsyncIterator[Client]:
-    async with HttpClient.from_kubeconfig(str(installed.kubeconfig)) as client:
+    async with patient(installed.kubeconfig) as client:
         yield client
 
 
@@ -123,7 +124,7 @@ async def of_a_pod(
     document = json.loads(cluster.kubeconfig_for_service_account(NAMESPACE, account).read_text())
     document["users"][0]["user"]["token"] = raw(cluster).post(path, request)["status"]["token"]
     (folder / "kubeconfig").write_text(json.dumps(document))
-    async with HttpClient.from_kubeconfig(str(folder / "kubeconfig")) as client:
+    async with patient(folder / "kubeconfig") as client:
         yield client
     await admin.delete(PODS, pod.metadata.name, NAMESPACE, grace_period_seconds=0)
 
@@ -311,7 +312,7 @@ async def test_a_token_that_names_no_node_writes_nothing(
     own, _ = nodes
     asked = await owed(own)
     account = installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN)
-    async with HttpClient.from_kubeconfig(str(account)) as client:
+    async with patient(account) as client:
         with pytest.raises(
             Forbidden, match="a node plugin, does not name a node: use the token of a pod on the node"
         ):
@@ -328,7 +329,7 @@ async def test_a_token_that_was_made_for_the_node_does_as_well_as_a_pods(
     own, other = nodes
     asked = await owed(own)
     account = installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=own)
-    async with HttpClient.from_kubeconfig(str(account)) as client:
+    async with patient(account) as client:
         await client.create(RESOURCE_SLICES, a_slice(own))
         await client.delete(CLAIM_RELEASES, asked)
         with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, but the node plugin on {own}"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.patience import patient
 from tests.cluster.raw import RawServer, Refused, raw, with_token
 
 from parley.api.exits import Exit
@@ -21,7 +22,6 @@ from parley.api.resources import (
     Resource,
 )
 from parley.kube.client import Forbidden
-from parley.kube.http import HttpClient
 from parley_devcluster import Cluster, ClusterError
 
 pytestmark = pytest.mark.cluster
@@ -236,7 +236,7 @@ async def test_a_tenant_neither_makes_nor_changes_nor_deletes_what_keeps_a_devic
     raw(installed).post(CLAIM_RELEASES.path(), {**body, "metadata": {"name": name}})
 
     tenant = installed.kubeconfig_for_service_account(namespace, "editor")
-    async with HttpClient.from_kubeconfig(str(tenant)) as client:
+    async with patient(tenant) as client:
         own = {"metadata": {"name": "own"}, "spec": {"resourceClassName": "gpu"}}
         await client.create(CLAIMS, own, namespace)
         with pytest.raises(Forbidden, match="cannot create resource"):

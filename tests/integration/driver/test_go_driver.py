@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from tests.cluster.patience import patient
 from tests.cluster.raw import raw
 from tests.cluster.watching import until, until_one
 
@@ -23,7 +24,6 @@ from parley.api.names import DRIVERS_LABEL, STANDALONE, driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, Resource
 from parley.cli.permissions import account_name, permissions
 from parley.kube.client import Client, Conflict
-from parley.kube.http import HttpClient
 from parley_devcluster import Cluster
 from parley_devcluster.component import Component
 from parley_devcluster.machine import free_ports
@@ -103,7 +103,7 @@ def driver(
 
 @pytest.fixture
 async def client(installed: Cluster) -> AsyncIterator[Client]:
-    async with HttpClient.from_kubeconfig(str(installed.kubeconfig)) as real:
+    async with patient(installed.kubeconfig) as real:
         yield real
 
 

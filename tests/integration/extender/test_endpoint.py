@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.cluster.patience import patient
 from tests.cluster.starting import DEPLOY
 from tests.cluster.watching import until_one
 
 from parley.api.builtin import EndpointSlice
 from parley.api.resources import ENDPOINT_SLICES, SERVICES
 from parley.kube.client import Client
-from parley.kube.http import HttpClient
 from parley.scheduler.extender.endpoint import LeaderEndpoint, ServiceAddress
 from parley_devcluster import Cluster
 from parley_devcluster.parley import NAMESPACE
@@ -40,7 +40,7 @@ async def test_the_service_leads_to_each_leader_in_turn(
     name = service["metadata"]["name"]
     await admin.create(SERVICES, service, NAMESPACE)
     try:
-        async with HttpClient.from_kubeconfig(str(controller_account)) as client:
+        async with patient(controller_account) as client:
             for ip in ("10.1.2.3", "10.1.2.4", "fd00::3"):
                 address = ServiceAddress(name, ip, 8443)
                 leading = asyncio.create_task(LeaderEndpoint(client, NAMESPACE, address).run())

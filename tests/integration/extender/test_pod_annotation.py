@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from tests.cluster.namespace import Namespace
+from tests.cluster.patience import patient
 
 from parley.api.resources import PODS
 from parley.kube.client import Client, Forbidden
 from parley.kube.clock import utc
-from parley.kube.http import HttpClient
 from parley.scheduler.extender.posting import LOOK_AGAIN, Posting
 from parley.sdk import PodReference
 from parley_devcluster import Cluster
@@ -22,7 +22,7 @@ OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u"}
 
 @pytest.fixture
 async def account(cluster: Cluster, controller_account: Path) -> AsyncIterator[Client]:
-    async with HttpClient.from_kubeconfig(str(controller_account)) as client:
+    async with patient(controller_account) as client:
         yield client
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from tests.cluster.manifests import resource_class, resource_slice, template
 from tests.cluster.namespace import Namespace
+from tests.cluster.patience import patient
 from tests.cluster.receipts import receipts_given
 from tests.cluster.replicas import Replicas
 from tests.cluster.starting import fake_nodes
 
 from parley.kube.client import Client
-from parley.kube.http import HttpClient
 from parley_devcluster import Cluster
 from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
 
@@ -70,7 +70,7 @@ async def mallory(cluster: Cluster, admin: Client, team: Namespace) -> AsyncIter
     that look like Parley's own (`api/test_tenants`, `corpus`), and here they have to get through."""
     async with (
         Namespace(admin, f"mallory-{uuid.uuid4().hex[:6]}", grace=0) as place,
-        HttpClient.from_kubeconfig(str(cluster.kubeconfig)) as client,
+        patient(cluster.kubeconfig) as client,
     ):
         yield Namespace(client, place.name, grace=0)
 

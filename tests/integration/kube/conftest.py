@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.cluster.patience import patient
 from tests.integration.kube.objects import NAMESPACES, SERVICE_ACCOUNTS
 from tests.integration.kube.waiting import until
 
@@ -24,7 +25,7 @@ async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
         yield MemoryServer().client()
         return
     kubeconfig: Any = request.getfixturevalue("control_plane").kubeconfig
-    async with HttpClient.from_kubeconfig(str(kubeconfig)) as real:
+    async with patient(kubeconfig) as real:
         yield real
 
 

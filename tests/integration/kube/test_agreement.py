@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.cluster.patience import patient
 from tests.integration.kube.objects import (
     DRIVER,
     SERVICE_ACCOUNTS,
@@ -25,7 +26,6 @@ from tests.integration.kube.waiting import until
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS, PODS
 from parley.kube.client import ApiError, Client
-from parley.kube.http import HttpClient
 from parley.kube.memory import MemoryServer
 from parley_devcluster import Cluster
 from parley_devcluster.versions import KUBERNETES
@@ -126,7 +126,7 @@ async def end(client: Client, namespace: str) -> None:
 
 async def run(kubeconfig: str, taken: list[Step]) -> None:
     memory = MemoryServer().client()
-    async with HttpClient.from_kubeconfig(kubeconfig) as real:
+    async with patient(kubeconfig) as real:
         await end(real, "default")
         for number, step in enumerate(taken):
             expected, actual = await take(real, "default", step), await take(memory, "default", step)
@@ -180,7 +180,7 @@ def filled(value: Any) -> Any:
 
 
 async def compare(kubeconfig: str, claim: Manifest, statuses: Statuses) -> None:
-    async with HttpClient.from_kubeconfig(kubeconfig) as real:
+    async with patient(kubeconfig) as real:
         expected = await write_statuses(real, claim, statuses)
     assert await write_statuses(MemoryServer().client(), claim, statuses) == expected
 
@@ -196,7 +196,7 @@ def pods(control_plane: Cluster) -> list[Manifest]:
     """Entries for two pods that are there, or the claim controller would drop them."""
 
     async def make() -> list[Manifest]:
-        async with HttpClient.from_kubeconfig(str(control_plane.kubeconfig)) as real:
+        async with patient(control_plane.kubeconfig) as real:
             await until(real, SERVICE_ACCOUNTS, "default", lambda accounts: "default" in accounts)
             made = [await real.create(PODS, pod(name), "default") for name in ("user-1", "user-2")]
             return [consumer(one.metadata.name, one.metadata.uid) for one in made]

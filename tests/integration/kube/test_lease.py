@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cluster.patience import patient
 from tests.integration.kube.waiting import LIMIT
 from tests.integration.kube.writing_leader import TIMES
 
@@ -25,7 +26,7 @@ async def last_writer(client: HttpClient) -> str:
 @pytest.mark.cluster
 async def test_a_leader_that_was_stopped_writes_nothing_when_it_wakes(control_plane: Cluster) -> None:
     kubeconfig = str(control_plane.kubeconfig)
-    async with HttpClient.from_kubeconfig(kubeconfig) as client:
+    async with patient(kubeconfig) as client:
         await client.create(
             LEASES, {"metadata": {"name": "target", "labels": {"written-by": "nobody"}}}, "default"
         )

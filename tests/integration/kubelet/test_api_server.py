@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.cluster.patience import patient
 from tests.cluster.watching import LIMIT
 
 from parley.api.builtin import ResourceSlice
 from parley.api.resources import NODES, PODS, RESOURCE_SLICES, Resource
 from parley.kube.client import AlreadyExists, Client, EventType
-from parley.kube.http import HttpClient
 from parley_devcluster import Cluster
 from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.configuration import Configuration
@@ -37,7 +37,7 @@ DEVICES = {
 
 @pytest.fixture
 async def client(control_plane: Cluster) -> AsyncIterator[Client]:
-    async with HttpClient.from_kubeconfig(str(control_plane.kubeconfig)) as client:
+    async with patient(control_plane.kubeconfig) as client:
         yield client
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import structlog
+from tests.cluster.patience import patient
 from tests.cluster.watching import until
 
 from parley.api.resources import CLAIM_RELEASES, NODES
 from parley.kube.client import Client
-from parley.kube.http import HttpClient
 from parley_devcluster import Cluster
 from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
 from parley_kubelet.claims.preparation import Preparation
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 async def admin(installed: Cluster) -> AsyncIterator[Client]:
-    async with HttpClient.from_kubeconfig(str(installed.kubeconfig)) as client:
+    async with patient(installed.kubeconfig) as client:
         yield client
 
 
@@ -55,7 +55,7 @@ async def test_a_node_gives_its_receipts_and_no_other_nodes(
     await asked(admin, f"own-{node}", node)
     await asked(admin, f"other-{node}", "n2")
     account = installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=node)
-    async with HttpClient.from_kubeconfig(str(account)) as client:
+    async with patient(account) as client:
         state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
         plugin = Preparation(DeviceNodeDriver(node, Configuration()), client, state=state, cdi=cdi, boot="b")
         task = asyncio.create_task(Receipts(client, node, {"device.parley.dev": plugin}).run())

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from tests.cluster.manifests import pod, resource_slice, template
 from tests.cluster.namespace import Namespace
+from tests.cluster.patience import patient
 from tests.cluster.raw import raw
 from tests.integration.native.conftest import Devices
 
 from parley.api.resources import PODS, RESOURCE_SLICES
 from parley.kube.client import Client
-from parley.kube.http import HttpClient
 from parley.sdk import Device
 from parley_devcluster import Cluster
 from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
@@ -35,7 +35,7 @@ async def plugin(cluster: Cluster, admin: Client, tmp_path: Path) -> AsyncIterat
     document = json.loads(cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN).read_text())
     document["users"][0]["user"]["token"] = raw(cluster).post(path, request)["status"]["token"]
     (tmp_path / "kubeconfig").write_text(json.dumps(document))
-    async with HttpClient.from_kubeconfig(str(tmp_path / "kubeconfig")) as client:
+    async with patient(tmp_path / "kubeconfig") as client:
         yield client
     await admin.delete(PODS, made.metadata.name, NAMESPACE, grace_period_seconds=0)
 

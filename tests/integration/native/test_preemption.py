@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.cluster.manifests import Manifest, container, pod, resource_class, template
 from tests.cluster.namespace import Namespace, devices_of
+from tests.cluster.patience import patient
 from tests.cluster.preemption import ends, holds, may_evict, priority_class, spared
 from tests.integration.native.conftest import NODES, Devices, Parley
 
@@ -16,7 +17,6 @@ from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Client
-from parley.kube.http import HttpClient
 from parley.sdk.standalone.runner import StandaloneDriver
 from parley_devcluster import Cluster
 
@@ -43,7 +43,7 @@ async def ordinary(admin: Client) -> AsyncIterator[str]:
 @pytest.fixture
 async def tokens(cluster: Cluster, driver_account: Path) -> AsyncIterator[None]:
     """A standalone driver, with the rights of its account. It runs until all of the test's objects are gone."""
-    async with HttpClient.from_kubeconfig(str(driver_account)) as client:
+    async with patient(driver_account) as client:
         driver = asyncio.create_task(StandaloneDriver(client, TokensDriver()).run())
         yield
         driver.cancel()

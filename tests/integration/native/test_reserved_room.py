@@ -16,6 +16,7 @@ import pytest
 import yaml
 from tests.cluster.manifests import Manifest, claim, container, pod, resource_class, workspace_disk
 from tests.cluster.namespace import Namespace
+from tests.cluster.patience import patient
 from tests.cluster.starting import DEPLOY
 from tests.cluster.watching import LIMIT, until
 from tests.integration.native.conftest import Parley
@@ -26,7 +27,6 @@ from parley.api.models import Hold
 from parley.api.resources import PODS
 from parley.drivers.workspace import WorkspaceDriver
 from parley.kube.client import Client, Forbidden
-from parley.kube.http import HttpClient
 from parley.scheduler.settings import ControllerSettings
 from parley_devcluster import Cluster, ClusterError
 from parley_devcluster.fake_nodes import ALLOCATABLE
@@ -323,7 +323,7 @@ async def test_the_controllers_account_makes_no_other_pods(
     cluster: Cluster, controller_account: Path, reservation_pods: None
 ) -> None:
     """Or it could run as any account of its namespace."""
-    async with HttpClient.from_kubeconfig(str(controller_account)) as account:
+    async with patient(controller_account) as account:
         with pytest.raises(Forbidden, match="only pods with the scheduling gate"):
             await account.create(PODS, PLAIN, HOME)
         with pytest.raises(Forbidden):
@@ -359,7 +359,7 @@ async def test_the_controllers_account_makes_pods_without_a_gate_only_if_no_node
         affine(never, excluding()),
         affine(never, nodeName="node-0"),
     )
-    async with HttpClient.from_kubeconfig(str(controller_account)) as account:
+    async with patient(controller_account) as account:
         for other in others:
             with pytest.raises(Forbidden, match="or that no node can run"):
                 await account.create(PODS, other, HOME)
@@ -371,7 +371,7 @@ async def test_a_scheduler_with_the_controllers_account_preempts_and_makes_no_po
     admin: Client, controller_account: Path, beside_a_scheduler: None
 ) -> None:
     unscheduled = {**PLAIN, "spec": {**CONTAINERS, "schedulerName": "nobody"}}
-    async with HttpClient.from_kubeconfig(str(controller_account)) as account:
+    async with patient(controller_account) as account:
         for namespace in ("default", HOME):
             await admin.create(PODS, unscheduled, namespace)
             await account.delete(PODS, "mine", namespace)

@@ -13,6 +13,7 @@ import orjson
 import pytest
 from tests.cluster.manifests import pod, template
 from tests.cluster.namespace import Namespace
+from tests.cluster.patience import patient
 from tests.cluster.watching import LIMIT
 from tests.integration.native.conftest import Devices, was_refused
 
@@ -21,7 +22,6 @@ from parley.cli.web import ServingAddress, serving
 from parley.explain.explaining import explain
 from parley.explain.model import wire
 from parley.kube.clock import utc
-from parley.kube.http import HttpClient
 from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -58,7 +58,7 @@ async def test_the_controllers_rights_are_enough_to_tell_the_same_and_to_follow(
     told = wire(await explain(team.client, utc(), team.name, "wants"))
 
     async with (
-        HttpClient.from_kubeconfig(str(controller_account)) as account,
+        patient(controller_account) as account,
         serving(account, ServingAddress("127.0.0.1", 0)) as url,
     ):
         found = await data(f"{url}pods/{team.name}/wants?format=json")

@@ -13,12 +13,12 @@ import pytest
 import yaml
 from tests.cluster.handouts import nothing_handed_out_twice
 from tests.cluster.namespace import Namespace
+from tests.cluster.patience import patient
 from tests.cluster.replicas import Replicas
 from tests.cluster.starting import fake_nodes, workplace
 
 from parley.cli.permissions import account_name, permissions
 from parley.kube.client import Client
-from parley.kube.http import HttpClient
 from parley_devcluster import Cluster
 from parley_devcluster.parley import CONTROLLER, NAMESPACE
 
@@ -76,7 +76,7 @@ class Parley:
 
 @pytest.fixture
 async def admin(cluster: Cluster) -> AsyncIterator[Client]:
-    async with HttpClient.from_kubeconfig(str(cluster.kubeconfig)) as client:
+    async with patient(cluster.kubeconfig) as client:
         yield client
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.cluster.patience import patient
 from tests.cluster.raw import raw
 
 from parley.api.names import driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, PODS
 from parley.cli.permissions import account_name, permissions
 from parley.kube.client import Client
-from parley.kube.http import HttpClient, HttpOptions
 from parley_devcluster import Cluster
 from parley_devcluster.parley import NAMESPACE
 
@@ -42,7 +42,7 @@ def cluster(installed: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 async def admin(cluster: Cluster) -> AsyncIterator[Client]:
-    async with HttpClient.from_kubeconfig(str(cluster.kubeconfig)) as client:
+    async with patient(cluster.kubeconfig) as client:
         yield client
 
 
@@ -50,8 +50,7 @@ async def admin(cluster: Cluster) -> AsyncIterator[Client]:
 async def driver(cluster: Cluster) -> AsyncIterator[Client]:
     """The API server as the account of the driver for disks sees it."""
     account = cluster.kubeconfig_for_service_account(NAMESPACE, account_name(DISKS))
-    patient = HttpOptions(timeout=120)  # the largest answer takes seconds of the server's time
-    async with HttpClient.from_kubeconfig(str(account), options=patient) as client:
+    async with patient(account) as client:
         yield client
 
 
@@ -59,7 +58,7 @@ async def driver(cluster: Cluster) -> AsyncIterator[Client]:
 async def other_driver(cluster: Cluster) -> AsyncIterator[Client]:
     """The API server as the account of the driver for seats sees it."""
     account = cluster.kubeconfig_for_service_account(NAMESPACE, account_name(SEATS))
-    async with HttpClient.from_kubeconfig(str(account)) as client:
+    async with patient(account) as client:
         yield client
 
 
@@ -70,7 +69,7 @@ async def user(cluster: Cluster, namespace: str) -> AsyncIterator[Client]:
     subject = f"--serviceaccount={namespace}:user"
     cluster.kubectl("create", "rolebinding", "user", "--clusterrole=edit", subject, "-n", namespace)
     account = cluster.kubeconfig_for_service_account(namespace, "user")
-    async with HttpClient.from_kubeconfig(str(account), options=HttpOptions(timeout=120)) as client:
+    async with patient(account) as client:
         yield client
 
 
