@@ -19,6 +19,10 @@ A scheduler's binding that arrives when it was taken for failed, and undone, bin
 And one whose binding failed may choose anew among the nodes that were offered if nobody stops it within a second;
 so may one that was restarted while it bound a pod, if the node that it had nominated does not fit any more.
 
+A claim controller that is behind takes a pod that was made anew under its name for the one before, and drops its
+reservation, as upstream does, also between the scheduler's look and its binding. It reserves the claim for the
+pod again when it sees it bound, which is looked at where all is at rest.
+
 Nobody can remember what no object holds. So what a node has prepared is forgotten when its claim was collected
 and then the controller was replaced, or was recreated, so that the node knows it by another UID, unless a
 ClaimRelease says so; and a pod's use, also one that was deleted by force, is forgotten when a meddler cleared or
@@ -84,6 +88,8 @@ class Invariants:
         self.let_go: set[str] = set()
         """Pods whose scheduler took back reservations: a binding of theirs failed, or was not heard of; or which
         it reserved an offer for, and was restarted."""
+        self._dropped: set[tuple[str, str]] = set()
+        """UIDs of living pods, and of built-in claims whose reservations for them the claim controller dropped."""
         self._names: dict[Name, str] = {}
         self._nodes: set[str] = set()
         self._claims_of: defaultdict[str, set[Name]] = defaultdict(set)
@@ -203,7 +209,7 @@ class Invariants:
                 continue
             if not record.definite:
                 self.fault("bound too early", f"{where} ({name}) is not allocated")
-            elif pod.uid not in record.users:
+            elif pod.uid not in record.users and (pod.uid, record.uid) not in self._dropped:
                 self.fault("bound too early", f"{where} ({name}) is not reserved for the pod")
             elif pod.uid in self.let_go and record.offer and pod.node in record.nodes:
                 continue
@@ -287,6 +293,9 @@ class Invariants:
         self.records[now.name] = now
         if step.who == "scheduler" and before is not None and now.allocated:
             self.let_go.update(set(before.users) - set(now.users))
+        if step.who == "claim-controller" and before is not None:
+            lost = set(before.users) - set(now.users)
+            self._dropped.update((user, now.uid) for user in lost if self.lives(user))
         if step.who == "meddler" and (not now.allocated or change.last.meta.get("deletionTimestamp")):
             self.meddled.add(now.identity)
             if not now.identity[1]:
