@@ -20,8 +20,11 @@ _STATUS = {Severity.ERROR: Exit.TO_MEND, Severity.UNKNOWN: Exit.NOT_CHECKED}
 
 def doctor(
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="The namespace of Parley's programs.")
-    ] = "parley-system",
+        str,
+        typer.Option(
+            "--namespace", "-n", help="The namespace of Parley's programs.  [default: where the controller leads]"
+        ),
+    ] = "",
     context: Context = "",
     kubeconfig: Kubeconfig = None,
     as_user: As = "",

@@ -17,15 +17,16 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Columns:
-    """How a row is shown at a time; with `-o wide` there are the `wide` columns, too."""
+    """How a row is shown at a time; with `-o wide` there are the `wide` columns, too, before a long `last` one."""
 
     names: tuple[str, ...]
     wide: tuple[str, ...]
     cells: Callable[[Any, str, bool], tuple[str, ...]]
+    last: tuple[str, ...] = ()
 
     def headings(self, *, wide: bool) -> tuple[str, ...]:
         """Of a table."""
-        return (*self.names, *(self.wide if wide else ()))
+        return (*self.names, *(self.wide if wide else ()), *self.last)
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def _wait(row: WaitRow, now: str, wide: bool) -> tuple[str, ...]:
     message = row.message if wide or len(row.message) <= _SHOWN else f"{row.message[:_SHOWN]}..."
     classes, since = ",".join(row.classes) or "-", ago(row.since, now)
     more = (row.node or "-",) if wide else ()
-    return (row.namespace, row.pod, row.code or "-", since, classes, str(row.ahead), message, *more)
+    return (row.namespace, row.pod, row.code or "-", since, classes, str(row.ahead), *more, message)
 
 
 def _class_labels(world: Snapshot, row: ClassRow) -> Labels:
@@ -104,7 +105,9 @@ USES = View(
 WAITING = View(
     kind="WaitOverview",
     rows=overview.line,
-    columns=Columns(("NAMESPACE", "POD", "WAITING-FOR", "SINCE", "CLASSES", "AHEAD", "MESSAGE"), ("NODE",), _wait),
+    columns=Columns(
+        ("NAMESPACE", "POD", "WAITING-FOR", "SINCE", "CLASSES", "AHEAD"), ("NODE",), _wait, last=("MESSAGE",)
+    ),
     name=lambda row: f"pod/{row.pod}",
     labels=_pod_labels,
     nothing="No pod waits",

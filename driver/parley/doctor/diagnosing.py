@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from parley.doctor.checks import controller, drivers, installation, nodes, objects, runtime, server
-from parley.doctor.facts import Facts, Unreadable, gather, installed
+from parley.doctor.facts import Facts, Unreadable, gather, installed, namespace_of_controller
 from parley.doctor.findings import Finding, Severity, error, unknown, worst
 from parley.kube.client import Client
 from parley.kube.clock import rfc3339
@@ -57,7 +57,11 @@ class Diagnosis:
 
 
 async def diagnose(client: Client, now: datetime, namespace: str, program: str) -> Diagnosis:
-    """Look at the cluster. Raises what keeps an API server from answering at all (see `facts.gather`)."""
+    """Look at the cluster, at Parley's programs in `namespace`, or with "" where the controller's Lease is.
+
+    Raises what keeps an API server from answering at all (see `facts.gather`).
+    """
+    namespace = namespace or await namespace_of_controller(client)
     facts = await gather(client, now, namespace, program)
     return Diagnosis(tuple(examined(facts)), namespace, program, rfc3339(now))
 

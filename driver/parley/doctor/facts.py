@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from parley.api.names import GROUP
+from parley.api.names import CONTROLLER_LEASE, GROUP
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     CLAIM_RELEASES,
@@ -27,6 +27,7 @@ from parley.api.resources import (
     Resource,
 )
 from parley.doctor import kinds
+from parley.doctor.installed import NAMESPACE
 from parley.doctor.kinds import Body
 from parley.doctor.leases import as_seen, doubtful
 from parley.kube.client import ApiError, Client, Forbidden, Listing, NotFound, OutcomeUnknown, Unauthorized
@@ -112,6 +113,17 @@ class Facts:
             for body in self.all(resource)
             if not resource.namespaced or body["metadata"].get("namespace") == self.namespace
         }
+
+
+async def namespace_of_controller(client: Client) -> str:
+    """Where the controller's Lease is; of several the one that was renewed last. `parley-system` if none is seen.
+
+    Raises as `gather` does.
+    """
+    found = await _read(client.list(LEASES, field_selector=f"metadata.name={CONTROLLER_LEASE}"), LEASES)
+    if isinstance(found, NotReadable) or not found.items:
+        return NAMESPACE
+    return max(found.items, key=lambda lease: lease.spec.renew_time or "").metadata.namespace
 
 
 async def gather(client: Client, now: datetime, namespace: str, program: str) -> Facts:

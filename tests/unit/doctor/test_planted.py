@@ -8,7 +8,7 @@ import pytest
 from tests.unit.doctor.conftest import Sick, ago
 from tests.unit.doctor.healthy import NOW, SYSTEM
 
-from parley.api.names import DEVICE_CLASS
+from parley.api.names import CONTROLLER_LEASE, DEVICE_CLASS
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     CLAIM_RELEASES,
@@ -668,6 +668,21 @@ async def test_policies_name_the_namespace_that_parley_is_in(cluster: Sick) -> N
 
     assert await found("allocation") == []
     assert await found(SYSTEM) == [f"ValidatingAdmissionPolicy {name}"]
+
+
+async def test_parley_is_looked_for_where_the_lease_is_that_was_renewed_last(cluster: Sick) -> None:
+    async def looked_in() -> str:
+        return (await diagnose(cluster.client, NOW, "", "0.1.0")).namespace
+
+    assert await looked_in() == SYSTEM
+    for namespace, seconds in (("removed-long-ago", 3_600), ("allocation", -1)):
+        spec = {"holderIdentity": "c", "leaseDurationSeconds": 15, "renewTime": ago(seconds)}
+        await cluster.client.create(LEASES, {"metadata": {"name": CONTROLLER_LEASE}, "spec": spec}, namespace)
+    assert await looked_in() == "allocation"
+
+    for namespace in (SYSTEM, "removed-long-ago", "allocation"):
+        await cluster.client.delete(LEASES, CONTROLLER_LEASE, namespace)
+    assert await looked_in() == SYSTEM
 
 
 async def test_a_release_candidate_is_the_version_that_the_chart_names_in_its_own_way(cluster: Sick) -> None:
