@@ -138,7 +138,7 @@ class ClaimPreemption:
             try:
                 await self._ask_about_spared(plan)
                 self._nominate(preemptor, plan)
-                await self._evict(pod, plan)
+                await self._evict(preemptor, plan)
             except _Spared as error:
                 self._spare(error)
                 continue
@@ -275,25 +275,26 @@ class ClaimPreemption:
         for loser in self._nominations.make(nomination):
             self._pods.look_again((loser.namespace, loser.name))
 
-    async def _evict(self, pod: Pod, plan: Plan) -> None:
+    async def _evict(self, preemptor: Preemptor, plan: Plan) -> None:
         """Several are evicted only if the API server would take each of these evictions. Raises Busy also while
         others are evicted: it needs another plan then."""
         if self._evicting:
             raise Busy
         self._evicting = True
         try:
-            await self._evict_all(pod, plan)
+            await self._evict_all(preemptor, plan)
         finally:
             self._evicting = False
 
-    async def _evict_all(self, pod: Pod, plan: Plan) -> None:
+    async def _evict_all(self, preemptor: Preemptor, plan: Plan) -> None:
+        pod = preemptor.pod
         if len(plan.victims) > 1:
             for victim in plan.victims:
                 await self._post(victim, dry_run=True)
         evicted = False
         try:
             for victim in plan.victims:
-                self._check_nominated(pod, plan)
+                self._check_still_helps(preemptor, plan)
                 if not await self._post(victim, dry_run=False, tested=len(plan.victims) > 1):
                     continue
                 evicted = True
@@ -311,11 +312,12 @@ class ClaimPreemption:
         if self._state.cluster.has_pod(reference(victim)):
             self._nominations.evicted([victim.metadata.uid])
 
-    def _check_nominated(self, pod: Pod, plan: Plan) -> None:
-        """Raises Busy also if the pod has lost its nomination to one of higher priority: it needs another plan."""
-        self._check_waits(pod)
-        nomination = self._nominations.of(pod.metadata.uid)
-        if nomination is None or nomination.node != plan.node:
+    def _check_still_helps(self, preemptor: Preemptor, plan: Plan) -> None:
+        """Raises Busy also if the pod needs another plan: one of higher priority has its nomination, or what was
+        there. Raises DriverFault."""
+        self._check_waits(preemptor.pod)
+        nomination = self._nominations.of(preemptor.pod.metadata.uid)
+        if nomination is None or nomination.node != plan.node or not self._search.promises(preemptor, plan.node):
             raise Busy
 
     def _check_waits(self, pod: Pod) -> None:

@@ -61,6 +61,10 @@ class VictimSearch:
         nodes = (self._state.cluster.usage.node_of(uid) for uid in uids)
         return frozenset(node for node in nodes if node is not None)
 
+    def promises(self, preemptor: Preemptor, node: str) -> bool:
+        """Whether the node would do if all left that may be made to. Raises DriverFault."""
+        return ClaimVictims(self._state, preemptor).promise(node) is not None
+
     def plan(self, preemptor: Preemptor, exclusions: Exclusions, promising: Sequence[str]) -> Plan | None:
         """The plan among these nodes, as things stand. Raises DriverFault."""
         return ClaimVictims(self._state, preemptor, exclusions, promising).plan() if promising else None

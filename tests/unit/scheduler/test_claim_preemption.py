@@ -231,6 +231,21 @@ def test_who_gets_a_node_beside_a_higher_one_does_not_take_what_that_waits_for(p
     play(scenario)
 
 
+def test_nobody_else_is_evicted_where_a_higher_one_has_taken_what_the_first_victim_left(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, client=SlowEvents(world.server.client()), a=2)
+        await hold(world, lowest=0, lower=1)
+        await world.add_pod("needs-both", "two", priority=5)
+        await asyncio.sleep(1)  # "lowest" is evicted, and the Event about it under way
+        assert evicted == ["lowest"]
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle(60)
+        assert evicted == ["lowest"]
+        assert [await world.node_of(name) for name in ("urgent", "needs-both")] == ["a", ""]
+
+    play(scenario)
+
+
 class SlowEvents(Client):
     """Events are written late."""
 
