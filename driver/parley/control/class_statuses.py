@@ -22,9 +22,9 @@ from parley.kube.clock import Clock, rfc3339
 from parley.kube.queue import WorkQueue
 from parley.negotiation.waiting import Topic
 from parley.sdk.checks import BadParameters, DriverFault
-from parley.sdk.driver import Capacity
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.referenced import NotRead
+from parley.sdk.values import Capacity
 
 SECONDS = 10.0
 """Between two looks at everything, and between two writes of a class."""

@@ -12,13 +12,14 @@ as RESOURCE_SLICES, and their types from `parley.api.builtin`; `parley.api.quant
 from parley.negotiation.answers import Answer
 from parley.negotiation.availability import NodeLabels
 from parley.negotiation.stranded import Cause
-from parley.sdk.driver import (
+from parley.sdk.driver import Driver
+from parley.sdk.sight import PodController, SeenCluster, SeenPod
+from parley.sdk.values import (
     Allocation,
     Capacity,
     ClaimRequest,
     ClassOnNodes,
     Device,
-    Driver,
     Held,
     NoParameters,
     Parameters,
@@ -28,7 +29,6 @@ from parley.sdk.driver import (
     Reserve,
     Stranded,
 )
-from parley.sdk.sight import PodController, SeenCluster, SeenPod
 
 __all__ = [
     "Allocation",

@@ -14,7 +14,7 @@ from parley.api.names import LABEL, MAX_NAME, SUBDOMAIN
 from parley.api.opaque import MAX_DEPTH, escaped, why_unreadable
 from parley.negotiation.availability import NodeLabels
 from parley.sdk.checks import MAX_DEVICES, MAX_NODES, DriverFault, shown
-from parley.sdk.driver import Allocation, Device, Request
+from parley.sdk.values import Allocation, Device, Request
 
 MAX_DATA_BYTES = 10 * 1024
 MAX_LABELS = 16

@@ -18,7 +18,7 @@ from parley.api.names import MAX_NAME
 from parley.api.opaque import why_unreadable
 from parley.negotiation.answers import Answer
 from parley.negotiation.waiting import Topic
-from parley.sdk.driver import Parameters, Request, Reserve
+from parley.sdk.values import Parameters, Request, Reserve
 
 MAX_CLAIMS = 128
 """Of one driver in one pod, as many as a PodScheduling can hold. Kubernetes sets no limit to a pod's claims."""

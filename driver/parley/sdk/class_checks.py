@@ -3,7 +3,8 @@
 import inspect
 from typing import Any
 
-from parley.sdk.driver import Driver, Parameters
+from parley.sdk.driver import Driver
+from parley.sdk.values import Parameters
 
 _REQUIRED = ("parameters", "class_parameters")
 

@@ -33,18 +33,7 @@ from parley.sdk.checks import (
     check_uses,
     fault_text,
 )
-from parley.sdk.driver import (
-    Allocation,
-    Capacity,
-    ClaimRequest,
-    ClassOnNodes,
-    Driver,
-    Held,
-    PodReference,
-    Request,
-    Reserve,
-    Stranded,
-)
+from parley.sdk.driver import Driver
 from parley.sdk.guard import RAISED, Guard
 from parley.sdk.parameters import ParameterReader, RawClaim
 from parley.sdk.referenced import NOTHING_READ, References
@@ -52,6 +41,17 @@ from parley.sdk.sight import SeenCluster, SeenPod
 from parley.sdk.threads import from_any_thread
 from parley.sdk.undos import Undos
 from parley.sdk.unrestored import NotRestored, barred, check_devices, without_barred
+from parley.sdk.values import (
+    Allocation,
+    Capacity,
+    ClaimRequest,
+    ClassOnNodes,
+    Held,
+    PodReference,
+    Request,
+    Reserve,
+    Stranded,
+)
 
 _FOLLOW_AGAIN = Backoff(first=1.0, longest=300.0)
 

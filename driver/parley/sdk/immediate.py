@@ -13,7 +13,7 @@ from parley.api.conditions import is_condition_true
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.selectors import suitable_nodes
 from parley.negotiation.fit import unsuitable
-from parley.sdk.driver import PodReference
+from parley.sdk.values import PodReference
 
 _KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
 

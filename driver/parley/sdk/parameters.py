@@ -7,8 +7,9 @@ from typing import Any
 from parley.api.models import ParametersReference
 from parley.negotiation.preference import Prefer
 from parley.sdk.checks import BadParameters, ParameterModels
-from parley.sdk.driver import ClaimRequest, Driver
+from parley.sdk.driver import Driver
 from parley.sdk.referenced import NotRead, References, Unfit, object_of
+from parley.sdk.values import ClaimRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from parley.api.builtin import Node, NodeSelector
 from parley.api.models import ResourceClaim
 from parley.api.selectors import matches, selector_of
 from parley.negotiation.availability import AvailableOn, NodeLabels, read_selector, selector_body
-from parley.sdk.driver import Allocation, Device, Held, Reserve
+from parley.sdk.values import Allocation, Device, Held, Reserve
 
 NOTHING_ALLOCATED: Mapping[str, Any] = {
     "driverName": None,

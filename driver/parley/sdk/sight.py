@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from parley.sdk.driver import PodReference
+    from parley.sdk.values import PodReference
 
 Amounts: TypeAlias = Mapping[str, int]
 

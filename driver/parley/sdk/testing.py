@@ -23,8 +23,9 @@ from parley.negotiation.answers import Answers
 from parley.sdk.allocation_checks import check_allocations
 from parley.sdk.checks import check_answers, check_room, check_uses
 from parley.sdk.class_checks import class_fault
-from parley.sdk.driver import Allocation, ClaimRequest, Driver, Held, PodReference, Request
+from parley.sdk.driver import Driver
 from parley.sdk.recorded import allocation_record, held_as_recorded, read_allocation
+from parley.sdk.values import Allocation, ClaimRequest, Held, PodReference, Request
 
 
 @dataclass(frozen=True)

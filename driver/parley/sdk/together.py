@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from parley.sdk.driver import Request
+from parley.sdk.values import Request
 
 MOST_CLAIMS = 64
 """So many claims are evaluated together at most; a node for which there would be more is left to the others for

@@ -9,7 +9,7 @@ from typing import Any
 
 from parley.negotiation.answers import Answer
 from parley.sdk.checks import DriverFault
-from parley.sdk.driver import Allocation, Device, Held
+from parley.sdk.values import Allocation, Device, Held
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from parley.drivers.device import DeviceDriver
 from parley.sdk import Allocation, Device
 from parley.sdk.allocation_checks import check_allocations
 from parley.sdk.checks import DriverFault
-from parley.sdk.driver import Request
 from parley.sdk.testing import request
+from parley.sdk.values import Request
 
 WANTED: Request[Any, Any] = request(DeviceDriver(), "p", {"model": "a100"})
 SHALLOW, DEEP = 62, 63

@@ -22,10 +22,10 @@ from parley.sdk.checks import (
     fault_text,
     parse_parameters,
 )
-from parley.sdk.driver import PodReference, Request
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.parameters import RawClaim
 from parley.sdk.testing import request
+from parley.sdk.values import PodReference, Request
 
 
 class Nothing(Driver[NoParameters, NoParameters]):

@@ -19,7 +19,6 @@ from parley.api.models import Allocation as Record
 from parley.api.models import ResourceClaim
 from parley.kube.client import ApiError, BadRequest, Forbidden, Invalid, OutcomeUnknown
 from parley.sdk.checks import DriverFault, failure_text
-from parley.sdk.driver import Allocation, PermanentError, Request
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import allocation_record
 from parley.sdk.standalone.holdings import AllocationStage, Holdings, StandaloneHolding
@@ -28,6 +27,7 @@ from parley.sdk.standalone.progress import Progress
 from parley.sdk.standalone.records import Gone, StandaloneRecords
 from parley.sdk.standalone.restoring import held
 from parley.sdk.threads import from_any_thread
+from parley.sdk.values import Allocation, PermanentError, Request
 
 T = TypeVar("T")
 

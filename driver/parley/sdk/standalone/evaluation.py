@@ -15,13 +15,13 @@ from parley.kube.cache import Key
 from parley.negotiation.answers import Answer, Answers, viable_for_all
 from parley.negotiation.selection import spread
 from parley.sdk.checks import ANSWER_SECONDS, MAX_ALTERNATIVES, MAX_NODES, DriverFault
-from parley.sdk.driver import Request
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.standalone.expected import ExpectedPods
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.questions import PodQuestion, available
 from parley.sdk.standalone.waiting import Outlook
 from parley.sdk.together import MOST_CLAIMS
+from parley.sdk.values import Request
 
 CAPACITY_NODES = 16
 CAPACITY_PODS = 16

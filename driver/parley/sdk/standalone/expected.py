@@ -13,9 +13,9 @@ from typing import Any
 from parley.kube.cache import Key
 from parley.negotiation.answers import viable_for_all
 from parley.negotiation.preference import by_room
-from parley.sdk.driver import ClaimRequest, Request
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.together import MOST_CLAIMS, together
+from parley.sdk.values import ClaimRequest, Request
 
 
 @dataclass(frozen=True, slots=True)

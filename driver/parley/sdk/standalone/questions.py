@@ -10,12 +10,12 @@ from parley.api.builtin import Node, NodeSelector, ObjectMeta
 from parley.api.models import PodScheduling, ResourceClaim, ResourceClass
 from parley.api.names import GENERATED_LABEL
 from parley.api.selectors import matches, selector_of, suitable_nodes
-from parley.sdk.driver import PodReference, Request
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.immediate import no_pod
 from parley.sdk.parameters import RawClaim
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.operations import ClaimRef
+from parley.sdk.values import PodReference, Request
 
 
 @dataclass(frozen=True, slots=True)

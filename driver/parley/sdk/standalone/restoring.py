@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from parley.api.builtin import Node
 from parley.api.models import ResourceClaim
 from parley.kube.cache import Key
-from parley.sdk.driver import Allocation, Held
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import driver_of_record, held_as_recorded, recorded
 from parley.sdk.standalone.holdings import AllocationStage, Holdings, StandaloneHolding
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.records import StandaloneRecords
+from parley.sdk.values import Allocation, Held
 
 
 def held(claim: ResourceClaim, nodes: Iterable[Node]) -> Held:

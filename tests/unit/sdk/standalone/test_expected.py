@@ -8,11 +8,11 @@ from tests.unit.drivers.test_device import device, slice_of
 from parley.drivers.device import DeviceDriver
 from parley.kube.cache import Key
 from parley.sdk import Request
-from parley.sdk.driver import PodReference
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.parameters import RawClaim
 from parley.sdk.standalone.expected import ExpectedPods
 from parley.sdk.together import MOST_CLAIMS
+from parley.sdk.values import PodReference
 
 P, Q, R = (("team", name) for name in "pqr")
 
