@@ -47,7 +47,7 @@ class ApiServer:
             return await question(client)
 
 
-async def when_found(request: Callable[[], Awaitable[T]], limit: float = 60.0) -> T:
+async def when_found(request: Callable[[], Awaitable[T]], limit: float = 20.0) -> T:
     """The answer, once the object exists: some are made by a controller shortly after their cause.
 
     Raises `NotFound` where it does not within `limit` seconds.

@@ -26,14 +26,14 @@ async def test_an_object_that_is_made_a_little_later_is_waited_for() -> None:
 
 
 @pytest.mark.looptime
-async def test_an_object_that_nobody_makes_is_not_found_after_a_minute() -> None:
+async def test_an_object_that_nobody_makes_is_not_found_after_20_seconds() -> None:
     client, loop = MemoryServer().client(), asyncio.get_running_loop()
     before = loop.time()
 
     with pytest.raises(NotFound):
         await when_found(lambda: client.get(NAMESPACES, "team"))
 
-    assert loop.time() - before == pytest.approx(60, abs=0.2)
+    assert loop.time() - before == pytest.approx(20, abs=0.2)
 
 
 async def test_fake_nodes_continue_the_numbers_of_those_that_exist() -> None:
