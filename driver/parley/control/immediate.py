@@ -25,6 +25,7 @@ from parley.control.decision.decide import Blocked, Search, admit, none_viable, 
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import SuitableNodes
 from parley.control.holding import Holding
+from parley.control.limits import counts_when_accepted
 from parley.control.records import Records, allocation_status
 from parley.control.release.deallocation import Deallocator
 from parley.control.state import State
@@ -92,8 +93,7 @@ class ImmediateClaims:
             self.count_no_more(key)
         if not is_pending(claim):
             return
-        standalone = class_ is not None and class_.driver_name not in self._drivers
-        if standalone and class_ is not None and class_.limits and problem is None:
+        if problem is None and class_ is not None and counts_when_accepted(class_, self._drivers):
             self._ledger.limits.count(meta.uid, class_.metadata.name, meta.namespace, 1)
             self._accepted[key] = meta.uid
         else:
@@ -101,7 +101,7 @@ class ImmediateClaims:
         if problem is not None and problem.code == reasons.LIMIT_REACHED:
             if (following := self._lines.wait(key, problem.topics[1:], problem.topics)) is not None:
                 self._queue.add(following)
-        elif standalone:
+        elif class_ is not None and class_.driver_name not in self._drivers:
             self._leave_line(key)
 
     def count_no_more(self, key: Key) -> None:
@@ -247,7 +247,7 @@ def within_limits(
     for known in state.cluster.claims():
         claim = newer.get(known.metadata.uid, known)
         class_ = state.cluster.class_(claim.spec.resource_class_name)
-        if class_ is None or not class_.limits or class_.driver_name in state.drivers:
+        if class_ is None or not counts_when_accepted(class_, state.drivers):
             continue
         pending = claim.spec.allocation_mode == "Immediate" and claim.status.allocation is None
         if pending and awaits_acceptance(claim, class_) != accepted:

@@ -5,7 +5,7 @@ A claim allocated before a limit was lowered stays; nothing new is allocated unt
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from types import MappingProxyType
 
 from parley.api.models import Limit, ResourceClass
@@ -18,6 +18,12 @@ Labels = Mapping[str, str]
 def topic(class_name: str, namespace: str) -> Topic:
     """What changes when a namespace holds less of a class."""
     return ("limit", class_name, namespace)
+
+
+def counts_when_accepted(class_: ResourceClass, drivers: Container[str]) -> bool:
+    """Whether an immediate claim of the class counts for its limits once it is accepted, allocated or not: drivers
+    other than these allocate it, in processes of their own."""
+    return bool(class_.limits) and class_.driver_name not in drivers
 
 
 def _unheard(_: Topic) -> None:

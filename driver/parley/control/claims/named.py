@@ -16,6 +16,7 @@ from parley.control.claims.messages import class_not_found, not_given_back, refu
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.demand import demand_of
 from parley.control.holding import Holding, Phase
+from parley.control.limits import counts_when_accepted
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import (
     MAX_USERS,
@@ -254,7 +255,7 @@ def misunderstood(facts: NamedClaim) -> Problem | None:
 def limit_reached(facts: NamedClaim) -> Problem | None:
     """A standalone driver is to allocate it without a pod, and its namespace holds all that the class allows."""
     class_, meta = facts.class_, facts.claim.metadata
-    if class_ is None or class_.driver_name in facts.state.drivers or not is_pending(facts.claim):
+    if class_ is None or not is_pending(facts.claim) or not counts_when_accepted(class_, facts.state.drivers):
         return None
     message = facts.state.ledger.limits.excess(class_, meta.namespace, {meta.uid: 1})
     topics = (limit_topic(class_.metadata.name, meta.namespace), ("class", class_.metadata.name))
