@@ -173,7 +173,7 @@ async def test_who_does_not_read_answers_does_not_hold_up_the_end_of_the_process
         writer.write(f"GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode() * 4)
         await asyncio.sleep(0.2)
 
-    assert time.monotonic() - started < 10.0
+    assert time.monotonic() - started < 40.0
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ async def test_a_flood_of_idle_connections_keeps_no_probe_out(many_files: None) 
             one.close()
 
     assert len(opened) == 3_000
-    assert slowest < 10.0  # without the limits nobody was answered at all
+    assert slowest < 40.0  # without the limits nobody was answered at all
 
 
 async def probed(session: aiohttp.ClientSession, port: int) -> float:

@@ -178,7 +178,7 @@ async def running(settings: PluginSettings, client: Client) -> AsyncIterator[tup
             yield devices, disks
     finally:
         stop.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await serving
 
 

@@ -201,4 +201,4 @@ def test_who_adds_files_while_they_are_counted_does_not_keep_it_from_ending(
     monkeypatch.setattr(Pace, "step", followed)
     began = time.monotonic()
     measured(tree, Pace(seconds=0.3, sleep=lambda _: None))
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60

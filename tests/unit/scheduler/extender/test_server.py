@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 import structlog.testing
 
+from parley.control.telemetry import handshakes
 from parley.control.telemetry.connections import SCHEDULER, allow_many_files
 from parley.kube.lease import LeaseLost
 from parley.scheduler.extender.certificates import Certificates
@@ -186,7 +187,14 @@ async def test_certificates_that_are_just_being_replaced_leave_the_known_ones_in
             assert (await ask("filter", b"{}"))[0] == 200
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handshakes are not given up for the time that they take."""
+    monkeypatch.setattr(handshakes, "SECONDS", 600.0)
+
+
 async def test_whoever_connects_without_a_word_is_given_up_for_others_before_it_has_cost_much(
+    patient: None,
     tmp_path: Path,
 ) -> None:
     """It needs no certificate for that. The scheduler gets in meanwhile."""
@@ -194,7 +202,7 @@ async def test_whoever_connects_without_a_word_is_given_up_for_others_before_it_
     made, count = authority(tmp_path / "pki"), SCHEDULER.handshakes + 100
     async with serving(Echo, "127.0.0.1", 0, files(made).context()) as port:
         silent = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in range(count)))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while over(silent) < 100:  # noqa: ASYNC110 - none of them is a particular one
                 await asyncio.sleep(0.01)
         async with asking(port, scheduler(made)) as ask:
@@ -216,8 +224,10 @@ async def ended(reader: asyncio.StreamReader) -> None:
         pass
 
 
-async def test_handshakes_that_are_under_way_do_not_hold_up_the_end_of_the_process(tmp_path: Path) -> None:
-    async with asyncio.timeout(5):
+async def test_handshakes_that_are_under_way_do_not_hold_up_the_end_of_the_process(
+    patient: None, tmp_path: Path
+) -> None:
+    async with asyncio.timeout(60):
         async with serving(Echo, "127.0.0.1", 0, files(authority(tmp_path / "pki")).context()) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             await asyncio.sleep(0.1)
