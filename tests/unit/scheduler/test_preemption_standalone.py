@@ -67,6 +67,17 @@ def test_nobody_is_evicted_where_the_driver_finds_nothing_viable(play: Any) -> N
     play(scenario)
 
 
+def test_nobody_is_evicted_for_a_pod_that_may_not_preempt_though_it_fits_where_the_driver_refuses(
+    play: Any,
+) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 1, "b": 0}, fits="b")
+        assert await important(world, "shelf", preemptionPolicy="Never") == ""
+        assert await evicted(world, "a") == []
+
+    play(scenario)
+
+
 def test_nobody_is_evicted_for_a_pod_that_may_not_preempt(play: Any) -> None:
     async def scenario(world: World) -> None:
         behaviour = await begin(world, {"a": 1, "b": 1})
@@ -88,13 +99,36 @@ def test_nobody_is_evicted_where_the_pod_fits_somewhere(play: Any) -> None:
     play(scenario)
 
 
-@pytest.mark.scheduling_paths("native")
 @pytest.mark.parametrize("templates", [("shelf",), ("shelf", "one")], ids="-".join)
 def test_pods_are_evicted_if_the_driver_refuses_where_the_pod_fits(play: Any, templates: tuple[str, ...]) -> None:
     async def scenario(world: World) -> None:
         await begin(world, {"a": 1, "b": 0, "c": 0}, fits="b")
         assert await important(world, *templates) == "a"
         assert await evicted(world, "a", "c") == ["a"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("quickly", [True, False])
+def test_pods_are_evicted_on_one_node_though_the_scheduler_first_takes_back_what_was_allocated(
+    play: Any, quickly: bool
+) -> None:
+    """It fits on another node but for its claims, and kube-scheduler clears these before it evicts anybody."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 1, "b": 0, "c": 1}, fits="b")
+        if quickly:
+            node = await important(world, "shelf", "one")
+            assert await evicted(world, "a", "c") == [node]
+            return
+        for node in "ac":
+            world.kubelets.stop(node)
+        assert await important(world, "shelf", "one") == ""
+        (leaving,) = [n for n in "ac" if (await world.pod(f"weak-{n}")).metadata.deletion_timestamp]
+        await world.finish_pod(f"weak-{leaving}")
+        await world.settle(60)
+        assert await world.node_of("important") == leaving
+        assert [n for n in "ac" if (await world.pod(f"weak-{n}")).metadata.deletion_timestamp] == [leaving]
 
     play(scenario)
 
@@ -114,11 +148,30 @@ def test_a_node_that_fits_comes_before_those_where_others_would_be_evicted(play:
     play(scenario)
 
 
-def test_what_was_allocated_in_vain_is_given_back(play: Any) -> None:
+def test_what_the_pod_waits_for_while_others_end(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 1, "b": 0}, fits="b")
+        world.kubelets.stop("a")
+        assert await important(world, "shelf") == ""
+        assert (await world.pod("weak-a")).metadata.deletion_timestamp
+        assert (await world.pod("important")).status.nominated_node_name == "a"
+        if world.scheduling_path == "extender":
+            status = (await world.scheduling("important")).status
+            assert status.waiting_for == "Preempting"
+            assert status.message.startswith("node a: the pod's scheduler has to evict other pods")
+        await world.finish_pod("weak-a")
+        await world.settle(60)
+        assert await world.node_of("important") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("places", [{"a": 1}, {"a": 1, "b": 0}], ids=["", "it fits where the driver refuses"])
+def test_what_was_allocated_in_vain_is_given_back(play: Any, places: dict[str, int]) -> None:
     """Its scheduler does not evict: a pod of the highest priority came to the node meanwhile."""
 
     async def scenario(world: World) -> None:
-        behaviour = await begin(world, {"a": 1})
+        behaviour = await begin(world, places, fits="b")
         behaviour.trouble = occupied_by_another(world)
         assert await important(world, "shelf") == ""
         await asyncio.sleep(1200)

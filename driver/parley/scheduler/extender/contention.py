@@ -51,6 +51,42 @@ class LeastAssumed(ProposedNodes):
         yield from filter(self.fits, promised)
 
 
+class ProposedFirst(LeastAssumed):
+    """A scheduler's candidates that are eligible for a pod, and after all of these the `preemptible` nodes, where
+    it would evict pods of lower priority."""
+
+    def __init__(
+        self,
+        state: State,
+        pod: Pod,
+        classes: Sequence[ResourceClass],
+        only: Set[str] | None,
+        proposed: Sequence[str],
+        assumed: AssumedPods,
+        preemptible: Sequence[str],
+    ) -> None:
+        super().__init__(state, pod, classes, only, [*proposed, *preemptible], assumed)
+        self._preemptible = frozenset(preemptible)
+
+    def __iter__(self) -> Iterator[str]:
+        return self._preemptible_last(super().__iter__())
+
+    def beginning_with(self, first: Iterable[str]) -> Iterator[str]:
+        return self._preemptible_last(super().beginning_with(first))
+
+    def _preemptible_last(self, eligible: Iterator[str]) -> Iterator[str]:
+        last: list[str] = []
+        for node in eligible:
+            if self.evicts(node):
+                last.append(node)
+            else:
+                yield node
+        yield from last
+
+    def evicts(self, node: str) -> bool:
+        return node in self._preemptible
+
+
 def beside(
     assumed: AssumedPods,
     pod: PodReference,

@@ -31,7 +31,7 @@ from parley.negotiation.waiting import Topic
 from parley.scheduler.candidates import PreemptibleNodes, ProposedNodes, common_nodes, may_preempt
 from parley.scheduler.claim_victims import Preemptor, evictable, may_take
 from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
-from parley.scheduler.extender.contention import TAKEN, LeastAssumed, beside
+from parley.scheduler.extender.contention import TAKEN, LeastAssumed, ProposedFirst, beside
 from parley.scheduler.extender.expected import expected_claims
 from parley.scheduler.extender.scope import foreign_topics, unserved
 from parley.scheduler.pods import Pods
@@ -92,9 +92,21 @@ class CandidateFilter:
             problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being released", (), True)
             return FilterResult(blocked=Blocked(problem, pod.metadata.uid), undo=True)
         result = self._negotiate(pod, claims, names, choosy=choosy)
-        if result.blocked is not None and holds_some:
-            return replace(result, undo=not result.standalone)
+        if result.blocked is not None and holds_some and not result.standalone:
+            return self._where_it_evicts(pod, claims, result.blocked) or replace(result, undo=True)
         return result
+
+    def _where_it_evicts(self, pod: Pod, claims: Sequence[PodClaim], blocked: Blocked) -> FilterResult | None:
+        """What the pod's standalone drivers allocated is where its scheduler evicts other pods for it, by what it
+        asked last: it stays."""
+        if not any(claim.holding is not None and claim.holding.standalone for claim in claims):
+            return None
+        where = self._pods.attempt(pod).extender.preemptible.intersection(common_nodes(claims) or ())
+        if not where or any(claim.state(pod) is ClaimState.PENDING for claim in claims):
+            return None
+        message = f"node {min(where)}: the pod's scheduler has to evict other pods of lower priority there"
+        problem = Problem(reasons.PREEMPTING, message, blocked.problem.topics)
+        return FilterResult(blocked=replace(blocked, problem=problem), by_nodes=True)
 
     def viable(self, pod: Pod, names: Sequence[str]) -> frozenset[str]:
         """All of the nodes that are viable as things stand, whatever is assumed for others; none where room is
@@ -133,10 +145,18 @@ class CandidateFilter:
         return self._nothing((), nothing, Search(nodes, {}), Outcome(), passes=False)
 
     def nodes(
-        self, pod: Pod, claims: Sequence[PodClaim], only: Set[str] | None, names: Sequence[str]
+        self,
+        pod: Pod,
+        claims: Sequence[PodClaim],
+        only: Set[str] | None,
+        names: Sequence[str],
+        preemptible: Set[str] = frozenset(),
     ) -> ProposedNodes:
-        """Those of the scheduler's candidates that are eligible for the pod."""
+        """Those of the scheduler's candidates that are eligible for the pod, and after them the `preemptible`
+        nodes, where it would evict others."""
         classes = [c.class_ for c in claims if c.class_]
+        if evicting := self.unreserved(sorted(preemptible)):
+            return ProposedFirst(self._state, pod, classes, only, names, self._assumed, evicting)
         return LeastAssumed(self._state, pod, classes, only, names, self._assumed)
 
     def _nominated(self, pod: Pod, names: Sequence[str]) -> tuple[str, ...]:

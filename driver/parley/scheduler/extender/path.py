@@ -245,7 +245,9 @@ class ExtenderPath:
         viable = set(self._viable(pod, nodes))
         if pod.spec.resource_claims or len(viable) < len(nodes):
             self._preemptors.preemptible(pod, nodes)
-            if not viable and not answered:
+            if not viable and answered:
+                self._rejections.not_evicted(pod)
+            elif not viable:
                 self._of_no_use(pod)
         return wire.victims({node: victims[node] for node in nodes if node in viable})
 
@@ -331,9 +333,10 @@ class ExtenderPath:
 
     async def _ask_standalone(self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: Nodes) -> Result:
         """What the first of a line can't get another can, on a node that the scheduler left out for the first."""
-        proposed = self._filtering.nodes(pod, claims, common_nodes(claims), sorted(nodes))
+        preemptible = self._pods.attempt(pod).extender.preemptible - nodes
+        proposed = self._filtering.nodes(pod, claims, common_nodes(claims), sorted(nodes), preemptible)
         result = await self._negotiator.negotiate(key, pod, claims, proposed)
-        return replace(result, line=(result.line, nodes)) if isinstance(result, Wait) else result
+        return replace(result, line=(result.line, nodes, preemptible)) if isinstance(result, Wait) else result
 
     async def settle(self, pod: PodReference) -> None:
         """Also what an earlier leader posted."""

@@ -51,8 +51,15 @@ class Preemptors:
         attempt.proposed = attempt.proposed | nodes if alone else nodes
 
     def preemptible(self, pod: Pod, nodes: Sequence[str]) -> None:
-        """On these nodes the scheduler could evict pods for what its own filters look at."""
-        self._pods.attempt(pod).extender.preemptible = frozenset(nodes)
+        """On these nodes the scheduler could evict pods for what its own filters look at. Standalone drivers that
+        are being asked about others are asked about these, too."""
+        attempt, found = self._pods.attempt(pod), frozenset(nodes)
+        if found == attempt.extender.preemptible:
+            return
+        attempt.extender.preemptible = found
+        if attempt.standalone.session is not None:
+            attempt.standalone.session.nodes_revision = ()
+            self._pods.look_again((pod.metadata.namespace, pod.metadata.name))
 
     def where_it_evicts(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
         """A node on which the pod's scheduler could evict pods for what its own filters look at, and that would be

@@ -10,6 +10,7 @@ Standalone drivers are asked here, in the background, about the nodes that the s
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.claims.podclaims import PREEMPTION, PodClaim, Problem
 from parley.control.objects.pod import reference
@@ -167,6 +168,13 @@ class Rejections:
             return False
         asked, rejection.asked = rejection.asked, False
         return asked
+
+    def not_evicted(self, pod: Pod) -> None:
+        """Its scheduler evicts nobody for the pod where that has been allocated what it asks for."""
+        rejection = self._rejected.get(pod.metadata.uid)
+        if rejection is not None and rejection.problem.code == reasons.PREEMPTING:
+            rejection.undo = True
+            self._pods.look_again((pod.metadata.namespace, pod.metadata.name))
 
     def in_tree(self, uid: str) -> None:
         """What was added last is about nodes where others would be evicted: the scheduler's own filters rejected
