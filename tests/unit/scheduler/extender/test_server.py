@@ -236,7 +236,7 @@ async def test_handshakes_that_are_under_way_do_not_hold_up_the_end_of_the_proce
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "over TLS"])
-async def test_a_burst_of_bindings_loses_no_connection(tmp_path: Path, tls: bool) -> None:
+async def test_a_burst_of_bindings_loses_no_connection(patient: None, tmp_path: Path, tls: bool) -> None:
     """kube-scheduler opened up to 660 connections at a time; an error on one of them costs a pod its backoff."""
     allow_many_files()
     made = authority(tmp_path / "pki")
