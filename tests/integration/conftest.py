@@ -4,6 +4,7 @@ One is for tests of objects, which may leave some behind. In the other one Parle
 empty. Nodes without kubelets come and go with the modules that want them.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from tests.cluster.proxy import Proxy
 from tests.cluster.starting import DEPLOY, directory, require_machine
 
 from parley.cli.permissions import account_name, permissions
+from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Client
+from parley.sdk.standalone.runner import StandaloneDriver
 from parley_devcluster import Cluster
 from parley_devcluster.parley import CONTROLLER, NAMESPACE, install
 
@@ -77,3 +80,13 @@ async def proxy(controller_account: Path) -> AsyncIterator[Proxy]:
     """A way of a controller to the API server that can be cut."""
     async with Proxy.serve(controller_account) as serving:
         yield serving
+
+
+@pytest.fixture
+async def tokens(driver_account: Path) -> AsyncIterator[None]:
+    """A standalone driver, with the rights of its account. It runs until all of the test's objects are gone."""
+    async with patient(driver_account) as client:
+        driver = asyncio.create_task(StandaloneDriver(client, TokensDriver()).run())
+        yield
+        driver.cancel()
+        await asyncio.gather(driver, return_exceptions=True)

@@ -36,6 +36,12 @@ scheduler usually takes, because it costs a write more."""
 EVICTIONS = Backoff(first=60.0, longest=4800.0)
 """Before a pod that had others evicted, and was not bound, has others evicted again."""
 
+EVICTING_SECONDS = 5.0
+"""So long a scheduler that took an allocation back may take to evict others there."""
+
+LEAVING_SECONDS = 300.0
+"""So long it is waited for pods that a scheduler evicts."""
+
 CHOICE_SECONDS = 15.0
 """So long the scheduler may keep an offer reserved without naming a node."""
 
@@ -134,15 +140,16 @@ class Attempt:
     with its message, as long as the classes `excluded_by` are as they were; `left` those that the pod had to
     leave, to be avoided. `offered` are the nodes that the scheduler may choose from now, `made_room` the one that
     it was offered again because it evicted pods there for this one; since `reserved_since` it has reserved them
-    and names none. Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the
-    pod has all its claims; `unplaced` is how often they were taken back because it was not bound, `gave_way` how
-    often it gave way to others in a row; `tried`: its scheduler tries it though a claim that it needs is in use;
-    until `turn_kept_until` others give way to it while its parameters are read. `lasting` is the message of what
-    was to end by itself, and since when it is in the pod's way. What others gave up for it on a
-    node is kept for it until `kept`. It pauses after `refusals` of everything that was offered, `failures` to
-    allocate, `evictions` of others for it, and `creations` of claims for it; without a pause after failures two
-    pods could wake each other for ever by what each releases. `in_vain` are the searches for somebody to evict for
-    it that found nobody. Times are on the event loop's clock.
+    and names none. `evicting` is the node that was selected last, if it has to evict others there, and
+    `taken_back_at` when it took the allocation there back. Once it refused a node it gets to choose wherever it
+    can (`exact`). Since `complete_since` the pod has all its claims; `unplaced` is how often they were taken back
+    because it was not bound, `gave_way` how often it gave way to others in a row; `tried`: its scheduler tries it
+    though a claim that it needs is in use; until `turn_kept_until` others give way to it while its parameters are
+    read. `lasting` is the message of what was to end by itself, and since when it is in the pod's way. What others
+    gave up for it on a node is kept for it until `kept`. It pauses after `refusals` of everything that was offered,
+    `failures` to allocate, `evictions` of others for it, and `creations` of claims for it; without a pause after
+    failures two pods could wake each other for ever by what each releases. `in_vain` are the searches for somebody
+    to evict for it that found nobody. Times are on the event loop's clock.
     """
 
     place: Place
@@ -157,6 +164,8 @@ class Attempt:
     excluded_by: set[str] = field(default_factory=set)
     offered: tuple[str, ...] = ()
     made_room: str = ""
+    evicting: str = ""
+    taken_back_at: float = -inf
     exact: bool = False
     reserved_since: float | None = None
     complete_since: float | None = None
@@ -196,6 +205,26 @@ class Attempt:
         self.made_room = nominated
         self.left.discard(again)
         return self.refused - {again}
+
+    def node_selected(self, node: str, *, evicts: bool) -> None:
+        """Drivers allocate for the pod on the node; `evicts`: its scheduler has to evict others there."""
+        self.evicting, self.taken_back_at = (node if evicts else ""), -inf
+
+    def taken_back(self, now: float) -> None:
+        """The scheduler took back what was allocated, which it also does before it evicts others there."""
+        if self.evicting:
+            self.taken_back_at = now
+
+    def until_evicted(self, now: float, *, leaving: bool) -> float:
+        """For how many seconds nobody is to be evicted for the pod on another node: its scheduler may be about to
+        evict others where its claims were, or these are `leaving` that node."""
+        return max(self.taken_back_at + (LEAVING_SECONDS if leaving else EVICTING_SECONDS) - now, 0.0)
+
+    def others_left(self) -> None:
+        """The pod fits by now where its scheduler had to evict others: that is offered again."""
+        self.refused.discard(self.evicting)
+        self.left.discard(self.evicting)
+        self.evicting, self.taken_back_at = "", -inf
 
     def offer(self, nodes: Sequence[str]) -> None:
         """The scheduler may choose from these nodes."""

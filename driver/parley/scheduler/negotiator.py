@@ -19,7 +19,7 @@ from parley.control.decision.decide import (
 )
 from parley.control.decision.demand import Demand
 from parley.control.limits import topic as limit_topic
-from parley.control.objects.pod import reference
+from parley.control.objects.pod import priority, reference
 from parley.control.state import State
 from parley.kube.cache import Key
 from parley.kube.queue import Requeue
@@ -216,12 +216,18 @@ class Negotiator:
         if not viable:
             self._sessions.end(pod)
             return Requeue()
+        if attempt.evicting and search.nodes.fits(attempt.evicting) and not search.nodes.evicts(attempt.evicting):
+            attempt.others_left()
         refused = attempt.still_refused(pod.status.nominated_node_name)
         fresh = [node for node in viable if node not in refused]
         if not fresh and not pod.spec.node_name:
+            if (waiting := self._while_evicting(pod, attempt, claims)) is not None:
+                return waiting
             if attempt.refusals.left(now()) or not attempt.refusals.until:
                 return await self._all_refused(pod, attempt, claims, demand)
             attempt.begin_again()
+            if demand.standalone and attempt.standalone.session is None:
+                return Requeue()
             fresh = viable
         if exact:
             untried = [node for node in fresh if node not in attempt.left] or fresh
@@ -234,8 +240,23 @@ class Negotiator:
             selected = evicting[0]
         else:
             selected = best(self._state, demand, fitting or candidates, attempt.left, standalone)
+        evicts = search.nodes.evicts(selected)
+        if evicts and (waiting := self._while_evicting(pod, attempt, claims)) is not None:
+            return waiting
+        attempt.node_selected(selected, evicts=evicts)
         result = await self._placement.allocate(key, pod, claims, demand, selected, offered=False)
         return result.result if isinstance(result, NotAllocated) else result
+
+    def _while_evicting(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim]) -> Wait | None:
+        """The scheduler took back what was allocated for the pod, as it does before it evicts others there: nobody
+        is evicted elsewhere until that comes to nothing."""
+        leaving = self._state.cluster.usage.are_leaving(attempt.evicting, priority(pod))
+        left = attempt.until_evicted(now(), leaving=leaving)
+        if not left:
+            return None
+        message = f"node {attempt.evicting}: the pod's scheduler evicts other pods of lower priority there"
+        problem = Problem(reasons.PREEMPTING, message, (*class_topics(claims), NODES))
+        return Wait((reasons.PREEMPTING, pod.metadata.uid), problem.topics, problem, after=left)
 
     async def _all_refused(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim], demand: Demand) -> Wait:
         """The scheduler has reasons of its own against every viable node. On others pods may be evicted for it; if

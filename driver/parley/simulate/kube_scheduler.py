@@ -37,6 +37,9 @@ AFTER_FAILURE = Backoff(first=1.0, longest=1.0)
 AS_UPSTREAM = Backoff(first=1.0, longest=10.0)
 """What a kube-scheduler does that nobody has configured."""
 
+_CLEARED_BEFORE = 0.01
+"""So long a claim has been cleared, and that is seen, before others are evicted and the pod is nominated."""
+
 _INSTANT = 1e-6
 """Timers may be that early; who waits for less would wait for ever in a clock that only timers move."""
 
@@ -93,6 +96,7 @@ class KubeScheduler:
             self._requeue.rejected(key, [Plugin.DYNAMIC_RESOURCES])
         elif refusal := _unusable(pod, claims):
             self._requeue.rejected(key, [Plugin.DYNAMIC_RESOURCES])
+            await self._preempt(pod, ())
             await self._tell(pod, UNSCHEDULABLE, unschedulable(len(self._cache.nodes()), refusal))
         else:
             await self._place(pod, claims)
@@ -109,7 +113,8 @@ class KubeScheduler:
             await self._tell(pod, UNSCHEDULABLE, placement.message)
 
     async def _preempt(self, pod: Pod, nodes: Sequence[str]) -> None:
-        """After claims were taken back: what a claim was allocated to in this cycle still decides."""
+        """After claims were taken back: what a claim was allocated to in this cycle still decides. If no node is
+        worth a look, as while a claim is not allocated, the pod's nomination ends."""
         nominated = await preempt(self._client, self._calls, pod, self._cache.nodes(), nodes)
         if nominated is not None and nominated != pod.status.nominated_node_name:
             await patch_pod_named_so(self._client, pod, {"nominatedNodeName": nominated or None})
@@ -159,6 +164,7 @@ class KubeScheduler:
                     await patch_claim(self._client, claim, cleared)
                 except (NotFound, Conflict, Forbidden):
                     return False  # upstream logs it; the pod waits for the claim
+                await asyncio.sleep(_CLEARED_BEFORE)
                 return True
         return True
 

@@ -12,6 +12,7 @@ from tests.integration.extender.conftest import CPUS, NODES, Devices, parley_pod
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
+from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Client
 
 pytestmark = pytest.mark.cluster
@@ -72,6 +73,24 @@ async def test_a_pod_evicts_only_where_it_is_viable(
 
     assert (await team.bound("vip")).spec.node_name == "node-1"
     assert [await lives(team, name) for name in crowd if name != evicted] == [True, True]
+
+
+@pytest.mark.usefixtures("tokens")
+async def test_a_pod_evicts_where_its_standalone_driver_allocates_if_that_refuses_where_the_pod_fits(
+    team: Namespace, urgent: str
+) -> None:
+    pool = resource_class("pool", TokensDriver.name, nodePart="None", parameters={"pool": 1, "scope": "Node"})
+    await team.create(pool, template("token", "pool"))
+    low = [f"low-{node}" for node in NODES[1:]]
+    for node in NODES[1:]:
+        await team.create(parley_pod(f"low-{node}", cpu=MOST, nodeName=node, terminationGracePeriodSeconds=0))
+    await team.create(parley_pod("holder", cpu="4", templates={"token": "token"}))
+    assert (await team.bound("holder")).spec.node_name == NODES[0]
+
+    await team.create(parley_pod("vip", cpu="4", templates={"token": "token"}, priorityClassName=urgent))
+
+    node = (await team.bound("vip")).spec.node_name
+    assert [name for name in low if not await lives(team, name)] == [f"low-{node}"]
 
 
 async def test_a_pod_that_was_viable_nowhere_evicts_once_it_is(

@@ -3,13 +3,11 @@ themselves Parley has evicted for, where their class says so."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cluster.manifests import Manifest, container, pod, resource_class, template
 from tests.cluster.namespace import Namespace, devices_of
-from tests.cluster.patience import patient
 from tests.cluster.preemption import ends, holds, may_evict, priority_class, spared
 from tests.integration.native.conftest import NODES, Devices, Parley
 
@@ -17,8 +15,6 @@ from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Client
-from parley.sdk.standalone.runner import StandaloneDriver
-from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 
@@ -38,16 +34,6 @@ async def ordinary(admin: Client) -> AsyncIterator[str]:
     """A PriorityClass between."""
     async with priority_class(admin, 100) as name:
         yield name
-
-
-@pytest.fixture
-async def tokens(cluster: Cluster, driver_account: Path) -> AsyncIterator[None]:
-    """A standalone driver, with the rights of its account. It runs until all of the test's objects are gone."""
-    async with patient(driver_account) as client:
-        driver = asyncio.create_task(StandaloneDriver(client, TokensDriver()).run())
-        yield
-        driver.cancel()
-        await asyncio.gather(driver, return_exceptions=True)
 
 
 def with_cpu(name: str, cpu: str, *, claims: Mapping[str, str] | None = None, **spec: Any) -> dict[str, Any]:
@@ -79,16 +65,22 @@ async def test_an_ordinary_pod_is_evicted_for_one_with_a_claim(
 
 
 @pytest.mark.usefixtures("tokens")
-async def test_an_ordinary_pod_is_evicted_for_one_whose_claim_a_standalone_driver_allocates(
-    team: Namespace, urgent: str
+@pytest.mark.parametrize("full", [NODES, NODES[1:]], ids=["every node is full", "one has room, and no token"])
+async def test_one_ordinary_pod_is_evicted_for_one_whose_claim_a_standalone_driver_allocates(
+    team: Namespace, urgent: str, full: Sequence[str]
 ) -> None:
-    pool = resource_class("pool", TokensDriver.name, nodePart="None", parameters={"pool": 1})
-    ordinary = [with_cpu(f"on-{node}", FULL, nodeName=node) for node in NODES]
-    await team.create(pool, template("token", "pool"), *ordinary)
+    """Where another node has room, the scheduler clears the allocation before it evicts."""
+    pool = resource_class("pool", TokensDriver.name, nodePart="None", parameters={"pool": 1, "scope": "Node"})
+    await team.create(pool, template("token", "pool"))
+    await team.create(*(with_cpu(f"on-{node}", FULL, nodeName=node) for node in full))
+    if full != NODES:
+        await team.create(with_cpu("holder", "4", claims={"token": "token"}))
+        assert (await team.bound("holder")).spec.node_name not in full
+    staying = await left(team)
     await team.create(with_cpu("urgent", "4", claims={"token": "token"}, priorityClassName=urgent))
 
     node = (await team.bound("urgent")).spec.node_name
-    assert await left(team) == {"urgent", *(f"on-{other}" for other in NODES if other != node)}
+    assert await left(team) == {"urgent", *staying} - {f"on-{node}"}
 
 
 async def test_while_the_evicted_pod_takes_its_time_the_claim_is_not_cleared_again_and_again(

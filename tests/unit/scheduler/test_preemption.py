@@ -73,6 +73,19 @@ def test_where_another_node_has_room_but_no_device_the_claim_is_cleared_and_allo
     play(scenario)
 
 
+def test_where_the_claim_is_cleared_before_others_are_evicted_these_are_the_only_ones(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=0, c=1)
+        await fill(world, "on-a", "a")
+        await fill(world, "on-c", "c")
+        await world.settle(2)
+        await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=4))
+        await world.settle(60)
+        assert evicted == [f"on-{await world.node_of('urgent')}"]
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(
     ("priority", "spec"), [(0, {}), (10, {"preemptionPolicy": "Never"})], ids=["equal", "never preempts"]
 )

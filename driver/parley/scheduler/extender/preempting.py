@@ -17,6 +17,7 @@ from parley.control.decision.demand import Demand
 from parley.control.objects.pod import priority, reference
 from parley.control.state import State
 from parley.negotiation.states import ClaimState
+from parley.scheduler.attempts import LEAVING_SECONDS
 from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.claim_preemption import Postponed
 from parley.scheduler.claim_victims import Preemptor, may_take
@@ -30,9 +31,6 @@ from parley.scheduler.result import Wait
 LEFT_SECONDS = 15.0
 """So long a scheduler gets to ask about a node, or to evict pods there itself, where the pod could run then by
 Parley's model of its filters."""
-
-LEAVING_SECONDS = 300.0
-"""So long it is waited for pods that it evicts."""
 
 
 class Preemptors:

@@ -244,6 +244,8 @@ class NativePath:
             chosen = {h.node for h in refused if isinstance(h.nodes, tuple)}
             nodes = frozenset(chosen or attempt.outcome.viable)
             attempt.refuse(*nodes)
+            if cleared:
+                attempt.taken_back(now())
             self._reporter.refused(pod, nodes)
         attempt.offered = ()
         for claim in claims:
