@@ -147,9 +147,9 @@ class Attempt:
     though a claim that it needs is in use; until `turn_kept_until` others give way to it while its parameters are
     read. `lasting` is the message of what was to end by itself, and since when it is in the pod's way. What others
     gave up for it on a node is kept for it until `kept`. It pauses after `refusals` of everything that was
-    offered, `failures` to allocate, `evictions` of others for it, and `creations` of claims for it; without a pause
-    after failures two pods could wake each other for ever by what each releases. `in_vain` are the searches for
-    somebody to evict for it that found nobody. Times are on the event loop's clock.
+    offered, `failures` to allocate, `evictions` of others for it, and `creations` of claims for it; without a
+    pause after failures two pods could wake each other for ever by what each releases. `in_vain` are the searches
+    for somebody to evict for it that found nobody. Times are on the event loop's clock.
     """
 
     place: Place
