@@ -215,6 +215,11 @@ class Attempt:
         if self.evicting:
             self.taken_back_at = now
 
+    @property
+    def evicted_on(self) -> str:
+        """The node where its scheduler took an allocation back, to evict others there or for good; "" for none."""
+        return self.evicting if self.taken_back_at > -inf else ""
+
     def until_evicted(self, now: float, *, leaving: bool) -> float:
         """For how many seconds nobody is to be evicted for the pod on another node: its scheduler may be about to
         evict others where its claims were, or these are `leaving` that node."""

@@ -216,7 +216,8 @@ class Negotiator:
         if not viable:
             self._sessions.end(pod)
             return Requeue()
-        if attempt.evicting and search.nodes.fits(attempt.evicting) and not search.nodes.evicts(attempt.evicting):
+        emptied = attempt.evicted_on
+        if emptied and search.nodes.fits(emptied) and not search.nodes.evicts(emptied):
             attempt.others_left()
         refused = attempt.still_refused(pod.status.nominated_node_name)
         fresh = [node for node in viable if node not in refused]
