@@ -232,9 +232,9 @@ async def fill(mallory: Namespace, name: str) -> None:
             count += more
         except TooLarge:
             more //= 2
-    for size in range(60, 0, -1):
+    for number, size in enumerate((60, 60, 60, 60, 60, 30, 15, 8, 4, 2, 1, 1)):
         with suppress(TooLarge):
-            label = {f"z-{size}": "z" * size}
+            label = {f"z-{number}": "z" * size}
             await mallory.client.patch(BUILTIN_CLAIMS, name, {"metadata": {"labels": label}}, mallory.name)
 
 
