@@ -161,15 +161,24 @@ def one_is_killed(
     *,
     after: bool,
     at_least: int,
+    start_seconds: float = 0.0,
 ) -> None:
-    """At every write: the first of the two processes."""
+    """At every write: the first of the two processes, and another one starts so many seconds later."""
     victim, other = processes_of
 
     async def life(world: World, death: Death) -> int:
         processes = Processes(world)
         watching = watcher(world)
         processes.start[other]()
-        async with Executioner(world, processes.start[victim], death) as executioner:
+
+        def start(client: Client | None) -> asyncio.Task[None]:
+            return processes.start[victim](client) if client is not None else asyncio.create_task(start_later())
+
+        async def start_later() -> None:
+            await asyncio.sleep(start_seconds)
+            await processes.start[victim]()
+
+        async with Executioner(world, start, death) as executioner:
             await begin(world)
             await checks(world, processes)
         watching.stop()
@@ -194,4 +203,6 @@ def test_a_kill_at_any_write_changes_nothing_in_the_end(
 def test_nor_does_one_while_others_are_evicted(
     play: Play, watcher: Watch, victim: str, other: str, after: bool
 ) -> None:
-    one_is_killed(play, watcher, (victim, other), evicting, check_evicting, after=after, at_least=5)
+    """A scheduler that clears a claim has evicted others before a new controller begins."""
+    story = (evicting, check_evicting)
+    one_is_killed(play, watcher, (victim, other), *story, after=after, at_least=5, start_seconds=1.0)
