@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.containers import requesting
+from tests.unit.scheduler.grump import APART, add_grump
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
 from parley.api.resources import PODS
@@ -131,6 +132,28 @@ def test_pods_are_evicted_on_one_node_though_the_scheduler_first_takes_back_what
         assert [n for n in "ac" if (await world.pod(f"weak-{n}")).metadata.deletion_timestamp] == [leaving]
 
     play(scenario)
+
+
+@pytest.mark.scheduling_paths("native")
+def test_nodes_that_the_scheduler_refused_are_offered_again_after_a_pause(
+    play: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(world: World) -> None:
+        for node in "ab":
+            await world.add_node(node)
+            await add_grump(world, node, priority=9000)
+        await add_shelf_class(world)
+        world.start_parley()
+        world.start_driver(ShelfDriver(Behaviour({"a": 1, "b": 1})))
+        await world.add_pod("apart", "shelf", affinity=APART)
+        await world.settle(2000)
+        assert await world.node_of("apart") == ""
+        await world.delete_pod("grump-b")
+        await world.settle(2000)
+        assert await world.node_of("apart") == "b"
+
+    play(scenario)
+    assert "work failed" not in capsys.readouterr().out
 
 
 def test_a_node_that_fits_comes_before_those_where_others_would_be_evicted(play: Any) -> None:

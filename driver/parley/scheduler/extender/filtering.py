@@ -93,10 +93,10 @@ class CandidateFilter:
             return FilterResult(blocked=Blocked(problem, pod.metadata.uid), undo=True)
         result = self._negotiate(pod, claims, names, choosy=choosy)
         if result.blocked is not None and holds_some and not result.standalone:
-            return self._where_it_evicts(pod, claims, result.blocked) or replace(result, undo=True)
+            return self._while_evicting(pod, claims, result.blocked) or replace(result, undo=True)
         return result
 
-    def _where_it_evicts(self, pod: Pod, claims: Sequence[PodClaim], blocked: Blocked) -> FilterResult | None:
+    def _while_evicting(self, pod: Pod, claims: Sequence[PodClaim], blocked: Blocked) -> FilterResult | None:
         """What the pod's standalone drivers allocated is where its scheduler evicts other pods for it, by what it
         asked last: it stays."""
         if not any(claim.holding is not None and claim.holding.standalone for claim in claims):
