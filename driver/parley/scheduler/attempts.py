@@ -200,9 +200,9 @@ class Attempt:
     def still_refused(self, nominated: str) -> set[str]:
         """The nodes that the scheduler refused, without the `nominated` one, where it makes room for the pod. That
         is offered again at once, also if the pod had to leave it, but only once: pods take a while to leave, and
-        until then it is refused again."""
+        until then it is refused again, and nominated anew each time."""
         again = nominated if nominated != self.made_room else ""
-        self.made_room = nominated
+        self.made_room = nominated or self.made_room
         self.left.discard(again)
         return self.refused - {again}
 
