@@ -81,6 +81,10 @@ class StandaloneSession:
         """Whether a node is selected by what a driver answered for another pod."""
         return self.scores is not None
 
+    def look_at_nodes_again(self) -> None:
+        """Others may be eligible by now: drivers are asked about these, too."""
+        self.nodes_revision = ()
+
 
 @dataclass(slots=True)
 class StandaloneAttempt:

@@ -26,7 +26,8 @@ TAKEN = "another pod is about to get what is left"
 class LeastAssumed(ProposedNodes):
     """A scheduler's candidates that are eligible for a pod, those with the fewest assumed pods first: about a
     node that has any, drivers are asked twice, the second time with the assumed pods' claims. (Where claims are
-    packed the fullest come first all the same: each pod is assumed on one.)"""
+    packed the fullest come first all the same: each pod is assumed on one.) After all of these the `preemptible`
+    nodes, where the scheduler would evict pods of lower priority."""
 
     def __init__(
         self,
@@ -36,40 +37,14 @@ class LeastAssumed(ProposedNodes):
         only: Set[str] | None,
         proposed: Sequence[str],
         assumed: AssumedPods,
+        preemptible: Sequence[str] = (),
     ) -> None:
-        super().__init__(state, pod, classes, only, proposed)
+        super().__init__(state, pod, classes, only, [*proposed, *preemptible] if preemptible else proposed)
         self._assumed = assumed
-
-    def __iter__(self) -> Iterator[str]:
-        promised: list[str] = []
-        for name in spread(self._names(), self.uid):
-            if self._assumed.on(name):
-                promised.append(name)
-            elif self.fits(name):
-                yield name
-        promised.sort(key=lambda name: len(self._assumed.on(name)))
-        yield from filter(self.fits, promised)
-
-
-class ProposedFirst(LeastAssumed):
-    """A scheduler's candidates that are eligible for a pod, and after all of these the `preemptible` nodes, where
-    it would evict pods of lower priority."""
-
-    def __init__(
-        self,
-        state: State,
-        pod: Pod,
-        classes: Sequence[ResourceClass],
-        only: Set[str] | None,
-        proposed: Sequence[str],
-        assumed: AssumedPods,
-        preemptible: Sequence[str],
-    ) -> None:
-        super().__init__(state, pod, classes, only, [*proposed, *preemptible], assumed)
         self._preemptible = frozenset(preemptible)
 
     def __iter__(self) -> Iterator[str]:
-        return self._preemptible_last(super().__iter__())
+        return self._preemptible_last(self._least_assumed())
 
     def beginning_with(self, first: Iterable[str]) -> Iterator[str]:
         return self._preemptible_last(super().beginning_with(first))
@@ -85,6 +60,16 @@ class ProposedFirst(LeastAssumed):
 
     def evicts(self, node: str) -> bool:
         return node in self._preemptible
+
+    def _least_assumed(self) -> Iterator[str]:
+        promised: list[str] = []
+        for name in spread(self._names(), self.uid):
+            if self._assumed.on(name):
+                promised.append(name)
+            elif self.fits(name):
+                yield name
+        promised.sort(key=lambda name: len(self._assumed.on(name)))
+        yield from filter(self.fits, promised)
 
 
 def beside(

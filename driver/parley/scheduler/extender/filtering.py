@@ -31,7 +31,7 @@ from parley.negotiation.waiting import Topic
 from parley.scheduler.candidates import PreemptibleNodes, ProposedNodes, common_nodes, may_preempt
 from parley.scheduler.claim_victims import Preemptor, evictable, may_take
 from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
-from parley.scheduler.extender.contention import TAKEN, LeastAssumed, ProposedFirst, beside
+from parley.scheduler.extender.contention import TAKEN, LeastAssumed, beside
 from parley.scheduler.extender.expected import expected_claims
 from parley.scheduler.extender.scope import foreign_topics, unserved
 from parley.scheduler.pods import Pods
@@ -155,9 +155,8 @@ class CandidateFilter:
         """Those of the scheduler's candidates that are eligible for the pod, and after them the `preemptible`
         nodes, where it would evict others."""
         classes = [c.class_ for c in claims if c.class_]
-        if evicting := self.unreserved(sorted(preemptible)):
-            return ProposedFirst(self._state, pod, classes, only, names, self._assumed, evicting)
-        return LeastAssumed(self._state, pod, classes, only, names, self._assumed)
+        evicting = self.unreserved(sorted(preemptible))
+        return LeastAssumed(self._state, pod, classes, only, names, self._assumed, evicting)
 
     def _nominated(self, pod: Pod, names: Sequence[str]) -> tuple[str, ...]:
         """Of the nodes the one that the pod is nominated for; all of them if it is nominated for none."""

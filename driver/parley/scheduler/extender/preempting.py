@@ -56,7 +56,7 @@ class Preemptors:
             return
         attempt.extender.preemptible = found
         if attempt.standalone.session is not None:
-            attempt.standalone.session.nodes_revision = ()
+            attempt.standalone.session.look_at_nodes_again()
             self._pods.look_again((pod.metadata.namespace, pod.metadata.name))
 
     def where_it_evicts(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
