@@ -20,7 +20,7 @@ _NANOS: Final = 9
 
 _MOST_DIGITS: Final = len(str(MOST))
 _FORM = re.compile(
-    r"(?P<sign>[+-]?)(?=\.?[0-9])0*+(?P<whole>[0-9]*+)(?:\.(?P<fraction>[0-9]*+))?+"
+    r"(?P<sign>[+-]?)(?=\.?[0-9])0*+(?P<whole>[0-9]*+)(?:\.(?P<fraction>[0-9]*+))?"
     r"(?P<suffix>[eE][+-]?[0-9]++|[numkMGTPE]|[KMGTPE]i)?"
 )
 _EXPONENT = {"": 0, "n": -9, "u": -6, "m": -3, **{letter: 3 * n for n, letter in enumerate("kMGTPE", 1)}}

@@ -9,15 +9,21 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_PLAIN = rb'[^"\[\]{}]++|' + _STRING
-_FLAT = rb"[\[{](?:" + _PLAIN + rb")*+[\]}]"
-_ALMOST_FLAT = rb"[\[{](?:" + _PLAIN + rb"|" + _FLAT + rb")*+[\]}]"
+_RUN = rb'[^"\[\]{}]*+'
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*"'
+_FLAT = rb"[\[{]" + _RUN + rb"(?:" + _STRING + _RUN + rb")*[\]}]"
+_ALMOST_FLAT = rb"[\[{]" + _RUN + rb"(?:(?:" + _STRING + rb"|" + _FLAT + rb")" + _RUN + rb")*[\]}]"
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _WORD = re.compile(rb'[^\s,:"\[\]{}]++')
 _QUOTED = re.compile(rb"(?s:" + _STRING + rb")")
-_BRACKETS = re.compile(rb"(?s:(?:" + _PLAIN + rb"|" + _ALMOST_FLAT + rb")*+([\[{]*+)([\]}]*+))")
-"""The next opening and closing brackets. What is nested two deep at most is passed over as a whole: most is."""
+_BRACKETS = re.compile(
+    rb"(?s:" + _RUN + rb"(?:(?:" + _STRING + rb"|" + _ALMOST_FLAT + rb")" + _RUN + rb")*([\[{]*+)([\]}]*+))"
+)
+"""The next opening and closing brackets. What is nested two deep at most is passed over as a whole: most is.
+
+Only sets of characters are repeated possessively: a group that is repeated so matches wrongly before Python 3.11.5
+(python/cpython#106052). Each text can be matched in one way only, so that giving up takes no longer than matching.
+"""
 
 
 class Member(NamedTuple):
