@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.support.garbage import collect_seldom
 
 pytest.register_assert_rewrite("tests.cluster", "tests.unit.kills")  # a failed assert there shows its values, too
 
-settings.register_profile("ci", derandomize=True)
+# No test depends on the machine's speed.
+settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
+settings.load_profile("dev")
 if os.environ.get("CI") == "true":
     # A checkout passes or fails; new examples are looked for by everybody else.
     settings.load_profile("ci")
