@@ -72,7 +72,7 @@ e2e: machine ## with real nodes
 	$(PYTEST) tests/e2e
 
 kind: machine ## the image and the chart on nodes in containers, made by kind; builds the nodes' image if need be
-	$(BIN)/python -m parley_devcluster.kind
+	$(BIN)/python -m parley_devcluster kind
 	$(PYTEST) -rs tests/kind
 
 kind-if-built: machine

@@ -1,4 +1,5 @@
-"""`python -m parley_devcluster`: make this machine ready for real nodes, a browser and container images.
+"""`python -m parley_devcluster`: make this machine ready for real nodes, a browser and container images;
+`python -m parley_devcluster kind`: make the image of kind's nodes.
 
 Installs the Debian packages where it may and builds the programs that are not in the cache, so that the time
 is spent once, in sight. On a machine that can't have one of these it says why; with CI=true that is an error.
@@ -7,7 +8,7 @@ is spent once, in sight. On a machine that can't have one of these it says why; 
 import os
 import sys
 
-from parley_devcluster import binaries, debian, debian_image, docker, versions
+from parley_devcluster import binaries, debian, debian_image, docker, kind, versions
 from parley_devcluster.requirements import unmet
 
 
@@ -43,4 +44,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(kind.main() if sys.argv[1:] == ["kind"] else main())

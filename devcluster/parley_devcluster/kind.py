@@ -1,13 +1,12 @@
 """A cluster in containers, made by kind: of its published node image, or of one that was made here.
 
 The latter needs no registry (`kind_image`); its pods are connected here too (`kind_network`).
-`python -m parley_devcluster.kind` makes that image, so that the time is spent once, in sight.
+`python -m parley_devcluster kind` makes that image, so that the time is spent once, in sight.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -161,7 +160,3 @@ def main() -> int:
     else:
         say(f"the image of kind's nodes is {kind_image.ensure(engine)}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
