@@ -18,6 +18,20 @@ _ANSWER = 65.0
 _PAUSE = 0.05
 
 
+@contextmanager
+def serving(server: ThreadingHTTPServer) -> Iterator[None]:
+    """It serves within the block."""
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 class Service:
     """`address` is where schedulers call; `backends` are the addresses of controllers, ready or not."""
 
@@ -43,7 +57,6 @@ class Service:
                 """Scheduler and controller have logs of their own."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
         self.address = f"127.0.0.1:{self._server.server_address[1]}"
 
     @classmethod
@@ -51,14 +64,8 @@ class Service:
     def run(cls) -> "Iterator[Service]":
         """Serves within the block."""
         service = cls()
-        thread = Thread(target=service._server.serve_forever, daemon=True)
-        thread.start()
-        try:
+        with serving(service._server):
             yield service
-        finally:
-            service._server.shutdown()
-            service._server.server_close()
-            thread.join()
 
     def forward(self, path: str, body: bytes) -> tuple[int, bytes]:
         """The leader's answer; 503 where there is none."""

@@ -4,14 +4,13 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 from tests.cluster.manifests import template
 from tests.cluster.namespace import Namespace
 from tests.cluster.starting import DEPLOY
 from tests.integration.extender.conftest import Devices, lead_again, parley_pod
-from tests.integration.extender.service import Service
+from tests.integration.extender.service import Service, serving
 
 from parley.api.builtin import Pod
 from parley.api.resources import CLASSES
@@ -47,15 +46,8 @@ class Rejecting(BaseHTTPRequestHandler):
 def rejecting() -> Iterator[str]:
     """Its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Rejecting)
-    server.daemon_threads = True
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(server):
         yield f"127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture
