@@ -187,12 +187,13 @@ class StandaloneDriver:
         if not self._running or (claim := new or old) is None:
             return
         uid, key = claim.metadata.uid, identity(claim).key
+        newest = self._informers.claim(key)  # the watch may be behind our own writes
         if new is None or new.metadata.deletion_timestamp or self._records.is_anothers(new):
             self._operations.stop(uid)
         if new is None:
             self._operations.forget(uid)
-        elif driver_of_record(new) == self.driver.name:
-            self._recorded(new)
+        elif newest is not None and driver_of_record(newest) == self.driver.name:
+            self._recorded(newest)
         self._claims.add(key)
         for scheduling in self._informers.schedulings_of(key):
             self._pods.add(identity(scheduling).key)

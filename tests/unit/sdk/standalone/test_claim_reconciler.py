@@ -335,3 +335,41 @@ def test_an_allocation_that_an_earlier_process_recorded_late_is_counted(play: Pl
         assert (await world.answer("pod")).viable_nodes == ()
 
     play(scenario)
+
+
+class RestoringDriver(ShelfDriver):
+    """Notes what it is to restore."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.restored: list[str] = []
+
+    def restore(self, held: Held) -> None:
+        super().restore(held)
+        self.restored.append(held.uid)
+
+
+def test_what_was_released_is_not_restored_by_a_watch_that_is_behind(play: Play) -> None:
+    """Somebody writes the claim while it is deallocated, and that is brought when the deallocation is over."""
+
+    async def scenario(world: World) -> None:
+        driver, client = RestoringDriver(), LaggingClient(world.server.client())
+        client.only = CLAIMS
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_claim("disk")
+        await world.client.patch(CLAIMS, "disk", {"metadata": {"finalizers": ["example.com/keeps"]}}, NAMESPACE)
+        world.start(driver, client)
+        await world.ask("pod", "disk", selected="a")
+        await world.settle()
+        await world.end("pod")
+        await world.settle()
+        await world.delete("disk")
+        await asyncio.sleep(1)
+        await world.client.patch(CLAIMS, "disk", {"metadata": {"labels": {"seen": "yes"}}}, NAMESPACE)
+        await world.settle()
+
+        assert driver.held == {}
+        assert driver.restored == []
+
+    play(scenario)
