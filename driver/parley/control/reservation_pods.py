@@ -33,7 +33,7 @@ from parley.negotiation.requests import requested
 from parley.sdk import PodReference
 
 REFUSED_SECONDS = 60.0
-"""Until the next attempt after the API server refused a pod, unless something changes before."""
+"""Until the next attempt after the API server refused a pod, or its deletion, unless something changes before."""
 
 SETTLING_SECONDS = 0.1
 """For pods that a deletion made the scheduler try in vain."""
@@ -96,8 +96,9 @@ class ReservationPods:
             requeue = await self._provide(wanted, present, node)
         except ApiError as error:
             failure = error
-        if surplus := [pod for name, pod in present.items() if name not in wanted]:
-            await self._give_up(surplus, node, served)
+        surplus = [pod for name, pod in present.items() if name not in wanted]
+        if surplus and not await self._give_up(surplus, node, served):
+            requeue = Requeue(REFUSED_SECONDS)
         return requeue, failure
 
     async def _are_gated(self) -> bool:
@@ -126,19 +127,19 @@ class ReservationPods:
             return Requeue(REFUSED_SECONDS)
         return None
 
-    async def _give_up(self, surplus: Sequence[Pod], node: str, served: Sequence[Pod]) -> None:
-        """Delete the pods; with the last one the room goes to those that it was held for.
+    async def _give_up(self, surplus: Sequence[Pod], node: str, served: Sequence[Pod]) -> bool:
+        """Delete the pods; with the last one the room goes to those that it was held for. Returns whether all were
+        deleted.
 
         Each deletion makes the scheduler try all pods again, and a pod that fails then loses its nomination. So
         users are nominated before the last one, when those that were tried have failed.
         """
         *first, last = sorted(surplus, key=_holds_amounts)
-        for pod in first:
-            await self._delete(pod)
+        deleted = [await self._delete(pod) for pod in first]
         if first:
             await asyncio.sleep(SETTLING_SECONDS)
         await self._nominate_served(node, served)
-        await self._delete(last)
+        return await self._delete(last) and all(deleted)
 
     async def _wanted(
         self, node: str, present: Iterable[Pod]
@@ -206,7 +207,8 @@ class ReservationPods:
             return  # the cache has yet to show it
         await self._nominate(reference(made), pod.node)
 
-    async def _delete(self, pod: Pod) -> None:
+    async def _delete(self, pod: Pod) -> bool:
+        """False if the API server does not let Parley delete it."""
         meta = pod.metadata
         try:
             await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
@@ -214,6 +216,8 @@ class ReservationPods:
             pass  # it is gone
         except Forbidden as error:
             log.warning("a reservation pod is left", pod=f"{meta.namespace}/{meta.name}", error=error.message)
+            return False
+        return True
 
     async def _warn(self, node: str, why: str) -> None:
         """An event on each claim whose room is not held."""

@@ -459,6 +459,34 @@ def test_a_user_gets_its_room_whatever_keeps_reservation_pods_from_being_made(pl
     play(scenario)
 
 
+def test_a_pod_that_could_not_be_deleted_is_deleted_later(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await disks(world, "a", hold="Nominated")
+        client = KeepsPods(world.server.client())
+        world.start_parley(client, drivers=[WorkspaceDriver()], reservation_schedulers=(KUBE_SCHEDULER,))
+        await after_first_task(world, cpu="6")
+        client.allowed = False
+        await world.client.delete(CLAIMS, "build", NAMESPACE)
+        await world.settle()
+        assert await held(world) == {"a": ["6"]}
+        client.allowed = True
+        await asyncio.sleep(120)
+        assert await held(world) == {}
+
+    play(scenario)
+
+
+class KeepsPods(Client):
+    """An account that may not always delete pods."""
+
+    allowed = True
+
+    async def request(self, call: Call) -> bytes:
+        if call.verb == "delete" and call.resource == PODS and not self.allowed:
+            raise Forbidden(403, "Forbidden", "not now")
+        return await super().request(call)
+
+
 class NoPods(Client):
     """An account that may make no more than a few pods."""
 
