@@ -10,7 +10,7 @@ import pytest
 from tests.support.conditions import condition
 
 from parley.api.names import driver_finalizer
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES
 from parley.api.resources import PODS as PODS_OF_ALL
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
@@ -321,5 +321,33 @@ def test_a_claim_that_waited_for_its_node_when_its_driver_left_is_ready_with_its
         assert (await world.pod("second")).status.phase == "Running"
         conditions = {one.type: one.status for one in (await world.claim("disk")).status.conditions}
         assert conditions == {"Accepted": "True", "Allocated": "True", "Ready": "True"}
+
+    play(scenario)
+
+
+def test_what_a_node_owes_for_a_pod_that_was_deleted_by_force_before_is_asked_for_in_the_end(play: Play) -> None:
+    """While others used the claim, the node was not to answer."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class(shareable=True)
+        await world.add_claim("disk")
+        world.start_parley()
+        for name in ("one", "two"):
+            await world.add_pod(name, claims=["disk"])
+            await world.settle()
+            assert await world.node_of(name) == "a"
+        await world.force_delete("one")
+        await world.settle()
+        (release,) = (await world.client.list(CLAIM_RELEASES)).items
+        assert not release.status.allocation_cleared
+        await world.crash()
+        world.start_parley(drivers=[])
+        async with outside(world, DeviceDriver()):
+            await world.settle()
+            await world.delete_pod("two")
+            await world.settle()
+            assert (await world.claim("disk")).status.allocation is None
+            assert not (await world.client.list(CLAIM_RELEASES)).items
 
     play(scenario)

@@ -185,8 +185,10 @@ class Releases:
                 await self._waive(release)
 
     def ended(self, uid: str) -> None:
-        """The holding is gone: what it left on lost nodes may be removed."""
+        """The holding is gone: what it left on lost nodes may be removed, and what nodes owe may be requested."""
         self._leftovers.ended(uid)
+        if any(owed(self._cluster.releases_of(uid))):
+            self._queue.add(uid)
 
     def node_back(self, node: str) -> None:
         """The node is in service: what was to be left behind there may be in use."""
@@ -198,10 +200,25 @@ class Releases:
         await self._leftovers.retract(holding, self._lost)
 
     async def waive_needless(self, uid: str) -> None:
-        """No node needs to answer for what is not held any more by that UID."""
+        """No node needs to answer for what is not held any more by that UID. If its driver runs here no more, they
+        are asked as soon as the claim is not allocated any more."""
         for release in owed(self._cluster.releases_of(uid)):
-            if release.spec.driver_name in self._drivers and self._kept_by(release) is None:
+            if release.spec.driver_name not in self._drivers:
+                await self._request_of_former(release)
+            elif self._kept_by(release) is None:
                 await self._waive(release)
+
+    async def _request_of_former(self, release: ClaimRelease) -> None:
+        claim = release.spec.claim
+        mirror = self._cluster.mirror((claim.namespace, claim.name))
+        if mirror is not None and mirror.metadata.uid == claim.uid:
+            if self._cluster.own_writes.unseen(mirror.metadata):
+                self._queue.add_after(release.spec.holding_uid, UNSEEN_SECONDS)
+                return
+            if mirror.status.allocation is not None:
+                return
+        if not release.status.allocation_cleared:
+            await set_allocation_cleared(self._client, release)
 
     async def _waive(self, release: ClaimRelease) -> None:
         """Delete a record that nobody needs to answer."""
