@@ -10,7 +10,7 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.control.objects.mirror import allocation_body, offer_body
 from parley.control.takeover import shut_out_acceptances, shut_out_former_leaders
-from parley.kube.client import Conflict, Forbidden, ServerError
+from parley.kube.client import BadRequest, Conflict, Forbidden, ServerError
 from parley.kube.responses import refusal
 from parley.sdk import Allocation
 
@@ -94,6 +94,7 @@ def test_it_returns_what_was_written_since_the_cache_saw_the_claim() -> None:
     [
         (ServerError(503, "", "busy"), True),
         (Forbidden(403, "", "a policy"), False),
+        (BadRequest(400, "", "a webhook"), False),
         (refusal(500, "", b'{"code":500,"message":"etcdserver: request is too large"}'), False),
     ],
     ids=str,

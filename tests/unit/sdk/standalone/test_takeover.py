@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 from tests.support.late_writes import LateClient
 from tests.unit.sdk.standalone.world import NAMESPACE, Array, ArrayDriver, ShelfDriver, World
 
 from parley.api.names import CONDITION_ALLOCATING
 from parley.api.resources import CLAIMS
-from parley.kube.client import Call, Client, Forbidden
+from parley.kube.client import ApiError, BadRequest, Call, Client, Forbidden
 
 Play = Callable[[Callable[[World], Coroutine[Any, Any, None]]], None]
 
@@ -128,16 +129,25 @@ def test_an_allocation_goes_on_where_it_was_begun_and_says_so(play: Play) -> Non
 class NotAllowed(Client):
     """May not write statuses of claims."""
 
+    def __init__(self, client: Client, error: ApiError) -> None:
+        super().__init__(client)
+        self._error = error
+
     async def request(self, call: Call) -> bytes:
         if call.resource == CLAIMS and call.subresource == "status":
-            raise Forbidden(403, "Forbidden", "no")
+            raise self._error
         return await super().request(call)
 
 
-def test_a_claim_that_cannot_be_changed_holds_nobody_up(play: Play) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [Forbidden(403, "Forbidden", "no"), BadRequest(400, "BadRequest", "a webhook denied the request")],
+    ids=str,
+)
+def test_a_claim_that_cannot_be_changed_holds_nobody_up(play: Play, error: ApiError) -> None:
     async def scenario(world: World) -> None:
         await cut_off(world)
-        world.start(ShelfDriver(), NotAllowed(world.server.client("driver")))
+        world.start(ShelfDriver(), NotAllowed(world.server.client("driver"), error))
         await asyncio.sleep(5)
         assert world.runner is not None
         assert world.runner.ready.is_set()
