@@ -26,7 +26,7 @@ from parley.control.release.receipts import releasing_condition
 from parley.control.reservation_pods import ReservationPods
 from parley.control.state import State
 from parley.control.writes import ClaimWrites, MirrorWrites
-from parley.kube.client import AlreadyExists, Client, Forbidden, NotFound
+from parley.kube.client import AlreadyExists, Client, Forbidden, Invalid, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
 from parley.sdk.claim_conditions import with_conditions
@@ -89,7 +89,7 @@ class Records:
             holding.offered = False
         try:
             await self._mirrors.write(holding, mirror, recorded(holding, mirror, now, guarded=guarded))
-        except Forbidden:
+        except (Forbidden, Invalid):
             if not guarded:
                 raise
             await self._mirrors.write(holding, mirror, recorded(holding, mirror, now, guarded=False))
