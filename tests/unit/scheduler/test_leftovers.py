@@ -203,6 +203,23 @@ def test_so_has_one_that_was_out_of_service_before_it_was_deleted(play: Play) ->
     play(scenario)
 
 
+def test_it_has_the_day_though_another_controller_leads_that_did_not_see_when_it_was_deleted(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        _, first = await begin(world)
+        await lose(world, first)
+        await world.client.delete(CLAIMS, "disk", "default")
+        await asyncio.sleep(FORGOTTEN + 60)
+        await delete(world, first)
+        await world.crash()
+        world.start_parley(drivers=[Leaving(RECREATE)])
+        await asyncio.sleep(FORGOTTEN / 2)
+        assert len(await releases(world)) == 1
+        await asyncio.sleep(FORGOTTEN)
+        assert await releases(world) == []
+
+    play(scenario)
+
+
 def test_one_that_is_back_within_the_day_removes_it_whenever_its_plugin_comes_to_that(play: Play) -> None:
     async def scenario(world: World) -> None:
         removals, first = await begin(world)

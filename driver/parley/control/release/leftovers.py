@@ -7,6 +7,7 @@ removes the data, whenever it comes to that, by the handle in the ClaimRelease: 
 the claim's end failed, and its node is back before it is tried again, the ClaimRelease goes.
 
 The ClaimRelease of a node that does not exist goes after a day: a node that was deleted mostly never comes back.
+Another leader does not know when it was deleted, and begins anew.
 """
 
 from collections.abc import Callable
@@ -43,7 +44,7 @@ class LostNodesData:
         self._queue = queue
         self._clock = clock
         self._lost: dict[str, datetime] = {}
-        """When nodes that have such data were last seen to be lost, by name."""
+        """When nodes that have such data were last seen to be lost, by name, or first found missing."""
 
     def node_lost(self, node: str) -> None:
         """The node is out of service, or gone altogether: then its time begins."""
@@ -91,7 +92,7 @@ class LostNodesData:
     def _seconds_left(self, release: ClaimRelease) -> float:
         now = self._clock()
         made = moment(release.metadata.creation_timestamp) or now
-        since = max(made, self._lost.get(release.spec.node_name, made))
+        since = max(made, self._lost.setdefault(release.spec.node_name, now))
         return FORGOTTEN - (now - since).total_seconds()
 
     async def _forget(self, release: ClaimRelease) -> None:
