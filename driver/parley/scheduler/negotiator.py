@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 from parley.api import reasons
 from parley.api.builtin import Pod
@@ -29,7 +30,7 @@ from parley.negotiation.states import ClaimState
 from parley.negotiation.waiting import Topic
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.candidates import CandidateNodes, FittingFirst, PreemptibleNodes, common_nodes, may_preempt
-from parley.scheduler.claim_preemption import ClaimPreemption
+from parley.scheduler.claim_preemption import ClaimPreemption, Postponed
 from parley.scheduler.claim_victims import Preemptor, evictable, may_take
 from parley.scheduler.elsewhere import allocated_elsewhere
 from parley.scheduler.placement import NotAllocated, Placement
@@ -199,12 +200,7 @@ class Negotiator:
             return room
         problem = replace(blocked.problem, topics=(*blocked.problem.topics, PREEMPTION))
         blocked = replace(blocked, problem=problem)
-        if room is None:
-            return wait(blocked)
-        message = f"{problem.message}. {room.message}"
-        return wait(
-            replace(blocked, problem=replace(problem, code=room.code or problem.code, message=message)), room.after
-        )
+        return _put_off(blocked, room) if room is not None else wait(blocked)
 
     async def _proceed(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, exact: bool
@@ -263,16 +259,24 @@ class Negotiator:
         """The scheduler has reasons of its own against every viable node. On others pods may be evicted for it; if
         none are, nothing is kept for the pod any more."""
         drivers = may_take(self._state, pod, demand, claims) if not demand.standalone else frozenset()
-        if drivers:
-            room = await self.preemption.make_room(Preemptor(pod, claims, demand, drivers))
-            if isinstance(room, Wait):
-                return room
+        room = await self.preemption.make_room(Preemptor(pod, claims, demand, drivers)) if drivers else None
+        if isinstance(room, Wait):
+            return room
         self._state.nominations.end(pod.metadata.uid)
         left = attempt.refusals.left_or_begin(now())
         nodes = by_reason(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
         message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
         problem = Problem(reasons.SCHEDULER_REFUSED, message, (*class_topics(claims), NODES, PREEMPTION))
-        return wait(Blocked(problem, pod.metadata.uid), after=left)
+        blocked = Blocked(problem, pod.metadata.uid)
+        return _put_off(blocked, room, left) if room is not None else wait(blocked, after=left)
+
+
+def _put_off(blocked: Blocked, room: Postponed, at_most: float = inf) -> Wait:
+    """Nobody is evicted for the pod now: why, beside what blocks it, and until when."""
+    problem = blocked.problem
+    message = f"{problem.message}. {room.message}"
+    told = replace(problem, code=room.code or problem.code, message=message)
+    return wait(replace(blocked, problem=told), min(room.after, at_most))
 
 
 def _taken(claims: Sequence[PodClaim], demand: Demand) -> list[Topic]:

@@ -1129,6 +1129,50 @@ def test_for_a_pod_that_the_scheduler_refuses_where_it_could_be_others_are_evict
     play(scenario)
 
 
+@pytest.mark.scheduling_paths("native")
+def test_a_pod_that_the_scheduler_refuses_where_it_could_be_is_told_why_nobody_is_evicted_elsewhere(
+    play: Play,
+) -> None:
+    def forbid(call: NumberedCall) -> None:
+        if call.subresource == "eviction":
+            raise Forbidden(403, "Forbidden", 'cannot create resource "pods/eviction"')
+
+    async def scenario(world: World) -> None:
+        await begin(world, client=FaultClient(world.server.client(), before=forbid), a=1, b=1)
+        await hold(world, low=0)
+        free = {"a": "b", "b": "a"}[await world.node_of("low")]
+        await add_grump(world, free, priority=20)
+        await world.add_pod("urgent", "one", priority=10, affinity=APART)
+        await asyncio.sleep(600)
+        status = (await world.scheduling("urgent")).status
+        assert status.waiting_for == "EvictionForbidden"
+        assert status.message.startswith(f"node {free}: viable, but refused by the scheduler. ")
+        assert "No pod could be evicted for it: Parley's account lacks the right" in status.message
+
+    play(scenario)
+
+
+@pytest.mark.scheduling_paths("native")
+def test_what_the_scheduler_refused_does_not_delay_evictions_elsewhere(play: Play) -> None:
+    """Nodes that it refused are offered again after pauses of up to five minutes."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=1)
+        await world.add_pod("low", "one", schedulerName="asleep", nodeSelector={"kubernetes.io/hostname": "a"})
+        await world.settle(5)
+        await add_grump(world, "b", priority=20)
+        await world.add_pod("urgent", "one", priority=10, affinity=APART)
+        await asyncio.sleep(BOUND_SECONDS / 2)
+        target = {"apiVersion": "v1", "kind": "Node", "name": "a"}
+        await world.client.create_subresource(PODS, "low", "binding", {"target": target}, "default")
+        await asyncio.sleep(5)
+        assert evicted == ["low"]
+        await asyncio.sleep(60)
+        assert await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
 def test_a_named_claim_goes_to_the_pod_that_others_were_evicted_for_not_to_its_equal(play: Play) -> None:
     """The first of them preempts nobody, so what it can't have it does not wait for."""
 
