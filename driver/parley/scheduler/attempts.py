@@ -143,17 +143,18 @@ class Attempt:
     `refused` are nodes that the scheduler refused lately; `excluded` those where a driver will never allocate,
     with its message, as long as the classes `excluded_by` are as they were; `left` those that the pod had to
     leave, to be avoided. `offered` are the nodes that the scheduler may choose from now, `made_room` the one that
-    it was offered again because it evicted pods there for this one; since `reserved_since` it has reserved them
-    and names none. `evicting` is the node that was selected last, if it has to evict others there, and
-    `taken_back_at` when it took the allocation there back. Once it refused a node it gets to choose wherever it
-    can (`exact`). Since `complete_since` the pod has all its claims; `unplaced` is how often they were taken back
-    because it was not bound, `gave_way` how often it gave way to others in a row; `tried`: its scheduler tries it
-    though a claim that it needs is in use; until `turn_kept_until` others give way to it while its parameters are
-    read. `lasting` is the message of what was to end by itself, and since when it is in the pod's way. What others
-    gave up for it on a node is kept for it until `kept`. It pauses after `refusals` of everything that was
-    offered, `failures` to allocate, `evictions` of others for it, and `creations` of claims for it; without a
-    pause after failures two pods could wake each other for ever by what each releases. `in_vain` are the searches
-    for somebody to evict for it that found nobody. Times are on the event loop's clock.
+    it was offered again because it evicted pods there for this one, or the one that the pod was nominated for
+    without that; since `reserved_since` it has reserved them and names none. `evicting` is the node that was
+    selected last, if it has to evict others there, and `taken_back_at` when it took the allocation there back.
+    Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the pod has all its
+    claims; `unplaced` is how often they were taken back because it was not bound, `gave_way` how often it gave way
+    to others in a row; `tried`: its scheduler tries it though a claim that it needs is in use; until
+    `turn_kept_until` others give way to it while its parameters are read. `lasting` is the message of what was to
+    end by itself, and since when it is in the pod's way. What others gave up for it on a node is kept for it until
+    `kept`. It pauses after `refusals` of everything that was offered, `failures` to allocate, `evictions` of
+    others for it, and `creations` of claims for it; without a pause after failures two pods could wake each other
+    for ever by what each releases. `in_vain` are the searches for somebody to evict for it that found nobody.
+    Times are on the event loop's clock.
     """
 
     place: Place
@@ -209,6 +210,10 @@ class Attempt:
         self.made_room = nominated or self.made_room
         self.left.discard(again)
         return self.refused - {again}
+
+    def nominated_by_us(self, node: str) -> None:
+        """The pod is nominated for the node for a moment, which is seen for longer: nobody makes room there."""
+        self.made_room = node
 
     def node_selected(self, node: str, *, evicts: bool) -> None:
         """Drivers allocate for the pod on the node; `evicts`: its scheduler has to evict others there."""

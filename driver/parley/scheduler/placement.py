@@ -138,6 +138,7 @@ class Placement:
         filters rejected the pod everywhere: what the pod gets next it would not see for minutes."""
         nodes = sorted(node for holding in holdings for node in holding.nodes or ())
         if nodes and not pod.status.nominated_node_name:
+            self._pods.attempt(pod).nominated_by_us(nodes[0])
             await nominate_briefly(self._client, reference(pod), nodes[0])
 
     async def write(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:

@@ -1,7 +1,7 @@
 """A pod that has all its claims keeps them for a time for its scheduler to bind it, each time anew."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,6 +9,8 @@ from tests.support.containers import requesting
 from tests.unit.scheduler.grump import APART, add_grump
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
+from parley.api.resources import PODS
+from parley.kube.client import Call, Client, RawEvent
 from parley.scheduler.attempts import PATIENCE
 from parley.simulate.status_writes import patch_claim
 
@@ -41,10 +43,25 @@ def test_it_begins_anew_after_a_scheduler_refused_a_node(play: Play) -> None:
     play(scenario)
 
 
+class LateEnd(Client):
+    """A watch of pods that shows nothing for a second after it has shown a nomination for the node."""
+
+    def __init__(self, client: Client, node: str) -> None:
+        super().__init__(client)
+        self._nominated = f'"nominatedNodeName":"{node}"'
+
+    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
+        async for event in super().stream(call):
+            yield event
+            if call.resource == PODS and self._nominated in str(event):
+                await asyncio.sleep(1)
+
+
 @pytest.mark.scheduling_paths("native")
 @pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("late", [False, True], ids=["", "the end of the nomination is seen late"])
 def test_what_is_allocated_elsewhere_then_is_seen_by_a_scheduler_whose_own_filters_rejected_the_pod(
-    play: Play, named: bool
+    play: Play, named: bool, late: bool
 ) -> None:
     """It does not try the pod again because of its claims (isPodWorthRequeuing)."""
 
@@ -55,7 +72,8 @@ def test_what_is_allocated_elsewhere_then_is_seen_by_a_scheduler_whose_own_filte
         await add_grump(world, "a", priority=2000)
         await add_shelf_class(world)
         behaviour = Behaviour(other=1)
-        world.start_parley(drivers=[ShelfDriver(behaviour)])
+        client = world.server.client()
+        world.start_parley(LateEnd(client, "a") if late else client, drivers=[ShelfDriver(behaviour)])
         if named:
             await world.add_claim("disk", "shelf")
         templates, claims = ((), ("disk",)) if named else (("shelf",), ())
