@@ -1,7 +1,7 @@
 """What is remembered of an unbound pod between two reconciliations. Lost with the process, at no harm: the next
 leader finds out again which nodes the scheduler refuses."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -219,9 +219,9 @@ class Attempt:
         """Drivers allocate for the pod on the node; `evicts`: its scheduler has to evict others there."""
         self.evicting, self.taken_back_at = (node if evicts else ""), -inf
 
-    def taken_back(self, now: float) -> None:
-        """The scheduler took back what was allocated, which it also does before it evicts others there."""
-        if self.evicting:
+    def taken_back(self, nodes: Collection[str], now: float) -> None:
+        """The scheduler took back what was allocated on these nodes, which it also does before it evicts there."""
+        if self.evicting in nodes:
             self.taken_back_at = now
 
     @property

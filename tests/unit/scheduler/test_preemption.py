@@ -9,8 +9,11 @@ from tests.support.containers import requesting
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
+from parley.control.objects.mirror import consumer, nodes_of
+from parley.control.objects.pod import reference
 from parley.kube.informer import Informer
-from parley.scheduler.attempts import PATIENCE
+from parley.scheduler.attempts import LEAVING_SECONDS, PATIENCE
+from parley.simulate.status_writes import patch_claim
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -82,6 +85,42 @@ def test_where_the_claim_is_cleared_before_others_are_evicted_these_are_the_only
         await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=4))
         await world.settle(60)
         assert evicted == [f"on-{await world.node_of('urgent')}"]
+
+    play(scenario)
+
+
+async def take_back(world: World) -> None:
+    """As a scheduler does that refuses the node of the only claim."""
+    (mirror,) = await world.mirrors()
+    assert mirror.status.allocation is not None
+    await patch_claim(world.client, mirror, {"allocation": None, "reservedFor": None, "devices": None})
+    await asyncio.sleep(1)
+
+
+def test_a_node_that_the_scheduler_refuses_later_is_not_taken_for_one_where_it_evicts(play: Play) -> None:
+    """It evicted nobody where it would have had to, and what ends there ends for other reasons."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, a=1, b=0)
+        await fill(world, "ordinary", "a")
+        await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=4), schedulerName="asleep")
+        await world.settle(5)
+        await take_back(world)
+        assert (await world.scheduling("urgent")).status.waiting_for == "Preempting"
+        await world.publish("b", ["gpu-0"])
+        await world.settle(10)
+        (mirror,) = await world.mirrors()
+        users = {"reservedFor": [consumer(reference(await world.pod("urgent")))]}
+        await patch_claim(world.client, mirror, users)  # it is offered node b, and takes it
+        await asyncio.sleep(LEAVING_SECONDS - 5)
+        world.kubelets.stop("a")
+        await world.delete_pod("ordinary")
+        await take_back(world)
+        assert (await world.scheduling("urgent")).status.waiting_for == "SchedulerRefused"
+        await world.settle(10)
+        (mirror,) = await world.mirrors()
+        assert mirror.status.allocation is not None
+        assert nodes_of(mirror.status.allocation) == ("b",)
 
     play(scenario)
 

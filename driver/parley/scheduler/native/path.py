@@ -245,7 +245,7 @@ class NativePath:
             nodes = frozenset(chosen or attempt.outcome.viable)
             attempt.refuse(*nodes)
             if cleared:
-                attempt.taken_back(now())
+                attempt.taken_back(nodes, now())
             self._reporter.refused(pod, nodes)
         attempt.offered = ()
         for claim in claims:
