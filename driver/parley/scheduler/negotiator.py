@@ -87,7 +87,7 @@ class Negotiator:
             outcome = survey(self._state, demand, search)
         if not isinstance(outcome, Outcome):
             return outcome
-        if own and not outcome.viable and not demand.standalone:
+        if own and not demand.standalone and attempt.refused.issuperset(outcome.viable):
             search, outcome = self._with_evictions(pod, claims, demand, search, outcome)
             exact = exact and search.nodes is nodes
         attempt.outcome, attempt.drivers = outcome, demand.drivers
@@ -118,7 +118,8 @@ class Negotiator:
     def _with_evictions(
         self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, outcome: Outcome
     ) -> tuple[Search, Outcome]:
-        """Nothing is viable: look where it would be if the scheduler evicted pods of lower priority."""
+        """Nothing is viable, or the scheduler refused all that is: look where it would be if the scheduler evicted
+        pods of lower priority."""
         if not may_preempt(self._state.cluster, pod):
             return search, outcome
         classes = [claim.class_ for claim in claims if claim.class_]

