@@ -201,7 +201,11 @@ class Negotiator:
             return room
         problem = replace(blocked.problem, topics=(*blocked.problem.topics, PREEMPTION))
         blocked = replace(blocked, problem=problem)
-        return _put_off(blocked, room) if room is not None else wait(blocked)
+        if room is None:
+            return wait(blocked)
+        if self._pods.attempt(pod).evictions.left(now()):
+            blocked = replace(blocked, line=pod.metadata.uid)  # the pause is its own: others may be served
+        return _put_off(blocked, room)
 
     async def _proceed(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, exact: bool

@@ -194,6 +194,36 @@ def test_a_pod_that_found_nobody_below_it_looks_again_though_one_before_it_preem
     play(scenario)
 
 
+@pytest.mark.scheduling_paths("native")
+def test_who_waits_behind_a_pod_that_evicts_nobody_for_a_while_does_not_wait_for_that(play: Play) -> None:
+    """What the first one had others evicted for, one of higher priority got."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=1)
+        for node in ("a", "b"):
+            await world.add_pod(f"low-{node}", "one", nodeSelector={"kubernetes.io/hostname": node})
+        await world.settle(5)
+        await world.client.patch(NODES, "b", {"spec": {"unschedulable": True}})
+        await world.add_pod("first", "one", priority=10, schedulerName="asleep")
+        await world.settle(2)
+        await world.add_pod("high", "one", priority=20)
+        (mirror,) = [mirror for mirror in await world.mirrors() if mirror.metadata.name.startswith("first")]
+        await patch_claim(world.client, mirror, {"allocation": None, "reservedFor": None})
+        await world.add_pod("second", "one", priority=10)
+        await world.settle(5)
+        await world.client.patch(CLASSES, "gpu", {"allocationTimeoutSeconds": 100})
+        await world.settle(5)
+        assert await world.node_of("high") == "a"
+        assert evicted == ["low-a"]
+        await world.client.patch(NODES, "b", {"spec": {"unschedulable": None}})
+        await asyncio.sleep(5)
+        assert evicted == ["low-a", "low-b"]
+        await asyncio.sleep(15)
+        assert await world.node_of("second") == "b"
+
+    play(scenario)
+
+
 def test_who_loses_its_node_to_a_higher_one_evicts_no_more_pods_there(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, client=SlowEvictions(world.server.client()), a=2)
