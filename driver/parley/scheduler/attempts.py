@@ -64,6 +64,7 @@ class StandaloneSession:
     were asked for, `final_answers` ended the last round, if there is no node left to ask about. Of the entries
     `noted` the capacity is known. `scores` are set if a node is selected without a question. `nodes_revision` is
     that of the nodes when these were last looked at, `repeats` the pauses before nodes are asked about once more.
+    `outdated`: nodes may be judged differently by now.
     """
 
     wanted: frozenset[Hashable]
@@ -75,6 +76,12 @@ class StandaloneSession:
     selection: SelectedNode | None = None
     noted: tuple[ClaimScheduling, ...] = ()
     scores: Mapping[str, float] | None = None
+    outdated: bool = False
+
+    @property
+    def is_void(self) -> bool:
+        """Whether another one is to begin. The pod may be looked at by this one still."""
+        return self.outdated and self.selection is None
 
     @property
     def is_unasked(self) -> bool:
@@ -310,5 +317,5 @@ class Attempt:
         self.refused.clear()
         self.refusals.end()
         session = self.standalone.session
-        if session is not None and session.selection is None and session.negotiation.over:
-            self.standalone.session = None
+        if session is not None and session.negotiation.over:
+            session.outdated = True

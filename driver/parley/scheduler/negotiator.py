@@ -228,7 +228,8 @@ class Negotiator:
             if attempt.refusals.left(now()) or not attempt.refusals.until:
                 return await self._all_refused(pod, attempt, claims, demand)
             attempt.begin_again()
-            if demand.standalone and attempt.standalone.session is None:
+            session = attempt.standalone.session
+            if demand.standalone and session is not None and session.is_void:
                 return Requeue()
             fresh = viable
         if exact:

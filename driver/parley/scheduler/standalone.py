@@ -96,7 +96,7 @@ class StandaloneSessions:
         if (left_over := self._left_over(pod)) is not None:
             await self._records.delete_scheduling(left_over)
             return None
-        if mine.session is None or not demand.wanted_standalone <= mine.session.wanted:
+        if mine.session is None or mine.session.is_void or not demand.wanted_standalone <= mine.session.wanted:
             self.give_up(reference(pod))
             mine.claims = tuple(
                 StandaloneClaim(c.entry, demand.drivers[c.entry], c.name) for c in demand.standalone

@@ -1,14 +1,16 @@
 """A node comes while a standalone driver considers its answer about the others, or is away."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.scheduler.test_standalone import Disks
 
-from parley.api.resources import CLASSES, NODES
-from parley.sdk import Answer, NoParameters, Request
+from parley.api.resources import CLAIMS, CLASSES, NODES
+from parley.drivers.device import DeviceDriver
+from parley.kube.client import Call, Client
+from parley.sdk import Allocation, Answer, NoParameters, Request
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -77,3 +79,95 @@ def test_a_node_that_comes_while_the_driver_is_away_is_found(play: Any) -> None:
         assert await world.node_of("p") == "b", (await world.scheduling("p")).status.message
 
     play(scenario)
+
+
+class SlowToCreate(Client):
+    """An API server that takes a second to create a claim, and until `meanwhile` something has happened."""
+
+    def __init__(self, client: Client, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(client)
+        self._meanwhile = meanwhile
+
+    async def request(self, call: Call) -> bytes:
+        if call.verb == "create" and call.resource == CLAIMS:
+            await self._meanwhile()
+            await asyncio.sleep(1)
+        return await super().request(call)
+
+
+@pytest.mark.scheduling_paths("native")
+def test_a_class_may_change_while_a_claim_is_made_for_a_pod_that_fits_nowhere(
+    play: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(world: World) -> None:
+        async def change() -> None:
+            await world.client.patch(CLASSES, "disk", {"allocationTimeoutSeconds": 100})
+
+        await world.add_node("a")
+        await world.client.patch(NODES, "a", {"spec": {"unschedulable": True}})
+        await world.add_template("disk", "disk")
+        world.start_parley(SlowToCreate(world.server.client(), change))
+        world.start_driver(Plain(["a"]))
+        await world.add_pod("p", "disk")
+        await world.settle(5)
+        await world.add_class("disk", driverName=Disks.name)
+        await world.settle(5)
+        await world.client.patch(NODES, "a", {"spec": {"unschedulable": None}})
+        await world.settle(60)
+        assert await world.node_of("p") == "a"
+
+    play(scenario)
+    assert "Traceback" not in capsys.readouterr().out
+
+
+class NewDisks(Plain):
+    """Has a disk on no node until `plugged` is set."""
+
+    def __init__(self, *nodes: str) -> None:
+        super().__init__([])
+        self._later = nodes
+        self.plugged = asyncio.Event()
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        await self.plugged.wait()
+        self.nodes = self._later
+        changed()
+
+
+class SlowDevices(DeviceDriver):
+    """Takes a second to allocate, and until `meanwhile` something has happened."""
+
+    def __init__(self, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        await self._meanwhile()
+        await asyncio.sleep(1)
+        return await super().allocate(request, node)
+
+
+@pytest.mark.scheduling_paths("native")
+def test_a_class_may_change_while_another_driver_allocates_for_a_pod_that_waited(
+    play: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(world: World) -> None:
+        async def change() -> None:
+            await world.client.patch(CLASSES, "disk", {"allocationTimeoutSeconds": 100})
+
+        disks = NewDisks("a")
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template()
+        await world.add_class("disk", driverName=disks.name)
+        await world.add_template("disk", "disk")
+        world.start_parley(drivers=[SlowDevices(change)])
+        world.start_driver(disks)
+        await world.add_pod("p", "disk", "one")
+        await world.settle(10)
+        disks.plugged.set()
+        await world.settle(60)
+        assert await world.node_of("p") == "a"
+
+    play(scenario)
+    assert "Traceback" not in capsys.readouterr().out
