@@ -74,9 +74,9 @@ class Pods:
     def gone(self, pod: PodReference) -> None:
         """Forget what was remembered of the pod."""
         self._attempts.pop(pod, None)
+        self._up_to_date_at.pop((pod.namespace, pod.name), None)
         self.looking_at((pod.namespace, pod.name))
         self.leave_line((pod.namespace, pod.name))
-        self._up_to_date_at.pop((pod.namespace, pod.name), None)
         self.reporter.gone(pod)
 
     def forget_if_gone(self, pod: PodReference) -> None:
@@ -127,6 +127,9 @@ class Pods:
     def looking_at(self, key: Key) -> None:
         """The pod is reconciled now."""
         self._precedence.looking_at(key)
+        due = self._up_to_date_at.get(key)
+        if due is not None and due > now():
+            self._queue.add_after(key, due - now())  # in the queue a shorter delay took its place
 
     def looked_at(self) -> None:
         """A pod was reconciled: others may have given way to it."""

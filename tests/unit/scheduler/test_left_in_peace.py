@@ -164,6 +164,37 @@ def test_what_a_pod_is_told_about_nodes_comes_up_to_date_after_a_while(play: Pla
     play(scenario)
 
 
+def test_what_a_pod_is_told_comes_up_to_date_also_if_it_was_looked_at_for_something_else_meanwhile(
+    play: Play,
+) -> None:
+    """It looks every two seconds whether a pod is bound that it may have evicted then."""
+
+    async def scenario(world: Any) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, devices=1)
+        await world.client.patch(NODES, "b", {"spec": {"unschedulable": True}})
+        await world.add_class(preemption="LowerPriority")
+        await world.add_template()
+        world.start_parley()
+        await world.add_pod("low", "one", schedulerName="asleep")
+        await world.settle(5)
+        await world.add_pod("waits", "one", priority=10)
+        await asyncio.sleep(5)
+        await world.client.patch(NODES, "b", {"metadata": {"labels": {"example.com/any": "yes"}}})
+        await world.add_pod("high", "one", priority=20)
+        await asyncio.sleep(5)
+        await world.force_delete("low")
+        await asyncio.sleep(5)
+        assert await world.node_of("high") == "a"
+        assert "node b: cordoned" in (await world.scheduling("waits")).status.message
+        taints = [{"key": "example.com/broken", "effect": "NoSchedule"}]
+        await world.client.patch(NODES, "b", {"spec": {"unschedulable": None, "taints": taints}})
+        await asyncio.sleep(UP_TO_DATE_SECONDS + 5)
+        assert "node b: taint example.com/broken" in (await world.scheduling("waits")).status.message
+
+    play(scenario)
+
+
 def test_where_many_pods_wait_for_different_things_they_come_up_to_date_one_after_the_other(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
