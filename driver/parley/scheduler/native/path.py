@@ -90,6 +90,7 @@ class NativePath:
     async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         """Take the next step for the pod."""
         if not claims or pod.spec.scheduling_gates:
+            self._pods.leave_line(key)  # it may have waited on another path, and was bound by others
             return None
         return await self._step(key, pod, claims)
 
