@@ -37,6 +37,7 @@ from parley.kube.cache import Key
 from parley.kube.queue import WorkQueue
 from parley.negotiation.stranded import unavailable
 from parley.negotiation.waiting import Topic
+from parley.scheduler.news import claim_differs, node_differs
 from parley.scheduler.pods import Pods
 from parley.scheduler.reconciler import Reconciler
 from parley.sdk import PodReference
@@ -208,7 +209,7 @@ class Changes:
         return before != after
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        if old is not None and new is not None and not _differs(old, new):
+        if old is not None and new is not None and not node_differs(old, new):
             return
         names = [node.metadata.name for node in (old, new) if node is not None]
         self._wakeups.wake(NODES, names)
@@ -256,7 +257,14 @@ class Changes:
                 self._queues.pods.add((owner.namespace, owner.name))
         else:
             self._deallocator.mirror_changed(old, new)
-            self._look_at_users(key)
+            if self._is_news(old, new):
+                self._look_at_users(key)
+
+    def _is_news(self, old: ResourceClaim | BuiltinClaim | None, new: ResourceClaim | BuiltinClaim | None) -> bool:
+        """Whether pods have to hear of the change. That the cache shows what we wrote ourselves may be awaited."""
+        if old is None or new is None:
+            return True
+        return claim_differs(old, new) or self._cluster.own_writes.unseen(old.metadata)
 
     def _look_at_users(self, key: Key) -> None:
         """The named claim is looked at, and the pods that use or wait for it."""
@@ -344,7 +352,8 @@ class Changes:
             if old is None and self._is_foreign(key):
                 for pod in self._cluster.pods_naming(key):  # they were nobody's business until now
                     self._queues.pods.add((pod.metadata.namespace, pod.metadata.name))
-            self._look_at_users(key)
+            if self._is_news(old, new):
+                self._look_at_users(key)
 
     def _is_foreign(self, key: Key) -> bool:
         """Whether a built-in claim of that name is there which Parley does not negotiate."""
@@ -366,7 +375,8 @@ class Changes:
     def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
         if (template := new or old) is not None:
             self._queues.templates.add((template.metadata.namespace, template.metadata.name))
-            self._look_at_waiting(template)
+            if old is None or new is None or old.metadata.uid != new.metadata.uid:  # its spec is immutable
+                self._look_at_waiting(template)
 
     def _look_at_waiting(self, template: ResourceClaimTemplate) -> None:
         """The pods that wait for the template, or its mirror, look again."""
@@ -386,12 +396,3 @@ class Changes:
 
 def _labels(namespace: Namespace) -> Mapping[str, str]:
     return namespace.metadata.labels
-
-
-def _differs(old: Node, new: Node) -> bool:
-    """Whether anything changed that decides about candidates; heartbeats do not count."""
-    return (
-        old.metadata.labels != new.metadata.labels
-        or old.spec != new.spec
-        or old.status.allocatable != new.status.allocatable
-    )

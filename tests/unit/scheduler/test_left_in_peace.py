@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from parley.api.resources import NODES
+from parley.api.builtin import Pod
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, TEMPLATES, Resource
+from parley.control.claims import gathering
+from parley.control.claims.podclaims import PodClaim
+from parley.control.state import State
 from parley.drivers.device import DeviceDriver
 from parley.drivers.device.driver import DeviceRequest
 from parley.drivers.tokens import TokensDriver
@@ -214,6 +218,79 @@ def test_where_many_pods_wait_for_different_things_they_come_up_to_date_one_afte
         assert 0 < driver.count.total() <= 9
         await asyncio.sleep(120)
         assert len(driver.count) == 12
+
+    play(scenario)
+
+
+def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the pod of each name was looked at."""
+    found: Counter[str] = Counter()
+
+    def gather(state: State, pod: Pod) -> tuple[PodClaim, ...]:
+        found[pod.metadata.name] += 1
+        return gathering.gather(state, pod)
+
+    monkeypatch.setattr("parley.scheduler.reconciler.gather", gather)
+    return found
+
+
+async def annotate(world: Any, resource: Resource[Any], name: str) -> None:
+    """As whoever may edit it can, as often as they like."""
+    changed = str(world.server.resource_version)
+    marks = {"annotations": {"example.com/changed": changed}, "labels": {"example.com/changed": changed}}
+    await world.client.patch(resource, name, {"metadata": marks}, "default")
+    await asyncio.sleep(5)
+
+
+@pytest.mark.parametrize("resource", [CLAIMS, BUILTIN_CLAIMS], ids=["claim", "built-in"])
+def test_labels_and_annotations_of_a_claim_have_no_pod_looked_at(
+    play: Play, monkeypatch: pytest.MonkeyPatch, resource: Resource[Any]
+) -> None:
+    """Hundreds of pods may use or wait for it, and each of these looks may ask drivers about all nodes."""
+    found = looks(monkeypatch)
+
+    async def scenario(world: Any) -> None:
+        await two_nodes(world)
+        await world.add_class("shared", shareable=True)
+        await world.add_claim("common", "shared")
+        await world.add_claim("too-much", "shared", count=9)
+        for name in ("user", "another"):
+            await world.add_pod(name, claims=["common"])
+        for cpu in ("1", "2"):
+            await world.add_pod(f"waits-{cpu}", claims=["too-much"], containers=[container(cpu=cpu)])
+        await world.settle()
+        assert await world.node_of("user") == await world.node_of("another") != ""
+        await asyncio.sleep(120)
+        found.clear()
+        await annotate(world, resource, "common")
+        await annotate(world, resource, "too-much")
+        assert not found
+        await world.client.delete(CLAIMS, "too-much", "default")
+        await asyncio.sleep(5)
+        assert found.keys() == {"waits-1", "waits-2"}
+
+    play(scenario)
+
+
+def test_labels_and_annotations_of_a_template_have_no_pod_looked_at(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pod of its namespace whose claim is missing may wait for a template that makes claims on demand."""
+    found = looks(monkeypatch)
+
+    async def scenario(world: Any) -> None:
+        await two_nodes(world)
+        spec = {"spec": {"resourceClassName": "gpu"}, "sharedBy": {"podLabel": "example.com/run"}}
+        await world.create(TEMPLATES, {"metadata": {"name": "src", "namespace": "default"}, "spec": spec})
+        for number in range(3):
+            await world.add_pod(f"waits-{number}", claims=[f"missing-{number}"])
+        await world.settle()
+        found.clear()
+        await annotate(world, TEMPLATES, "src")
+        assert not found
+        await world.client.delete(TEMPLATES, "src", "default")
+        await asyncio.sleep(5)
+        assert len(found) == 3
 
     play(scenario)
 
