@@ -77,7 +77,7 @@ class ImmediateClaims:
         self._queue = queue
         self._candidates = candidates
         self._attempts: dict[Key, _Attempt] = {}
-        self._lines: WaitingLines[Key] = WaitingLines()
+        self._lines: WaitingLines[Key] = WaitingLines(flow=lambda key: key[0])
         self._accepted: dict[Key, str] = {}
         """UIDs of standalone drivers' claims that count for limits whether they are allocated or not."""
 

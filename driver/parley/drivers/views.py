@@ -80,8 +80,10 @@ class Views:
 
     def rules(self, request: _Request) -> Iterator["ViewRule"]:
         """Where the request's views can be: where what they show is, or comes to be with the same request."""
+        if not (shown := request.once(sources)):
+            return
         own = {Named(request.pod.namespace, claim.claim) for claim in request.claims if not claim.generated}
-        for name in sources(request):
+        for name in shown:
             there = self._named(name)
             if there is None and name not in own and len(self._awaited) < _AWAITED:
                 self._awaited[name] = None
@@ -118,11 +120,10 @@ class ViewRule(NamedTuple):
         return "" if node == self.there.node else f"claim {self.claim.name} is on node {self.there.node}"
 
 
-def sources(request: _Request) -> Iterator[Named]:
+def sources(request: _Request) -> tuple[Named, ...]:
     """The claims that the request's views are to show."""
-    for claim in request.claims:
-        if claim.parameters.source is not None:
-            yield Named(request.pod.namespace, claim.parameters.source.claim)
+    names = (one.parameters.source.claim for one in request.claims if one.parameters.source is not None)
+    return tuple(Named(request.pod.namespace, name) for name in names)
 
 
 def _own_file_system(name: str) -> str:

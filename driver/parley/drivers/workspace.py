@@ -166,7 +166,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
     def alike(self, request: WorkspaceRequest) -> Hashable:
         """A group of another namespace is another one, and so is a claim that is shown."""
-        return tuple(_groups(request)), tuple(sources(request))
+        return request.once(_asked).groups, request.once(sources)
 
     def is_local(self, held: Held) -> bool:
         """When the last member of a group goes, the next one may go to any node."""
@@ -208,8 +208,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
     def room_left(self, request: WorkspaceRequest, nodes: Sequence[str]) -> Mapping[str, float]:
         """The GiB that are left."""
-        wanted = _wanted(request)
-        return {node: max(self._disks.free(node) - wanted, 0) / _GI for node in nodes}
+        return {node: max(self._disks.free(node) - request.once(_asked).wanted, 0) / _GI for node in nodes}
 
     def fullest(self, request: WorkspaceRequest) -> Iterator[str]:
         """The nodes with the least room that is enough."""
@@ -265,19 +264,28 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
     def _search(self, request: WorkspaceRequest, without: Collection[str] = ()) -> "_Search":
         """For nodes that will do, as if the claims with the UIDs `without` held nothing."""
-        rules: list[GroupRule | ViewRule] = [
-            self._groups.rule(group, key, without) for group, key in dict.fromkeys(_groups(request))
-        ]
-        rules += self._views.rules(request)
+        asked = request.once(_asked)
+        near = (self._groups.rule(group, key, without) for group, key in asked.groups)
+        rules: list[GroupRule | ViewRule] = [*near, *self._views.rules(request)]
         freed: defaultdict[str, int] = defaultdict(int)
         for promise in (self._held[uid] for uid in without if uid in self._held):
             freed[promise.node] += promise.bytes
-        enforced = any(
-            claim.class_parameters.enforce == "Image" and claim.parameters.source is None
-            for claim in request.claims
-        )
-        only = self._enforcing if enforced else None
-        return _Search(self._disks, _fault(request), _wanted(request), rules, freed, only)
+        only = self._enforcing if asked.enforced else None
+        return _Search(self._disks, asked.fault, asked.wanted, rules, freed, only)
+
+
+class _Asked(NamedTuple):
+    """What a request comes to, whatever nodes have. With a `fault` no node will ever do."""
+
+    fault: str
+    wanted: int
+    groups: tuple[tuple[Group, str], ...]
+    enforced: bool
+
+
+def _asked(request: WorkspaceRequest) -> _Asked:
+    wanted, enforced = sum(map(_bytes, request.claims)), any(map(_is_enforced, request.claims))
+    return _Asked(_fault(request), wanted, tuple(dict.fromkeys(_groups(request))), enforced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,8 +353,7 @@ def _fault(request: WorkspaceRequest) -> str:
         if most is not None and _bytes(claim) > parse(most):
             asked = claim.parameters.size or claim.class_parameters.default_size
             return f"size={asked} of claim {claim.claim} is more than maxSize={most} of class {claim.class_name}"
-        enforced = claim.class_parameters.enforce == "Image" and claim.parameters.source is None
-        if enforced and _bytes(claim) < SMALLEST_IMAGE:
+        if _is_enforced(claim) and _bytes(claim) < SMALLEST_IMAGE:
             asked = claim.parameters.size or claim.class_parameters.default_size
             return f"size={asked} of claim {claim.claim} is too small for a file system: request 16Mi or more"
         if fault := excess(claim.parameters.reserve, claim.class_parameters.max_reserve, claim):
@@ -383,8 +390,8 @@ def _bytes(claim: WorkspaceClaim) -> int:
     return -int(-parse(claim.parameters.size or claim.class_parameters.default_size) // 1)
 
 
-def _wanted(request: WorkspaceRequest) -> int:
-    return sum(map(_bytes, request.claims))
+def _is_enforced(claim: WorkspaceClaim) -> bool:
+    return claim.class_parameters.enforce == "Image" and claim.parameters.source is None
 
 
 def _variable(claim: WorkspaceClaim) -> str:

@@ -7,7 +7,7 @@ some nodes, is of no use to it, not even that.
 """
 
 from bisect import bisect_left, insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -25,6 +25,11 @@ can allocate on whatever node."""
 UP_TO_DATE_SECONDS = 60.0
 """Seconds: so old may be a waiting pod's message about nodes on which something changed that does not help it;
 older where very many pods wait in a large cluster."""
+
+
+MOST_ASKED = 100
+"""So many lines of one flow are asked at a change whether it helps them: each may have much to compare, and
+everybody waits meanwhile. The lines after these, of worse places, are as those that it does not help."""
 
 
 class Place(NamedTuple):
@@ -56,9 +61,10 @@ def _first(waiting: _Waiting[K]) -> Place:
 
 class WaitingLines(Generic[K]):
     """Pods that nothing can be done for now, each in one line; a line hears of the topics that may change that.
-    `K` is a pod's key."""
+    `K` is a pod's key, `flow` whose pod that is."""
 
-    def __init__(self) -> None:
+    def __init__(self, flow: Callable[[K], Hashable] = lambda _: None) -> None:
+        self._flow = flow
         self._lines: dict[Line, _Waiting[K]] = {}
         self._place_of: dict[K, tuple[_Waiting[K], Place]] = {}
         self._by_topic: defaultdict[Topic, dict[_Waiting[K], None]] = defaultdict(dict)
@@ -134,13 +140,17 @@ class WaitingLines(Generic[K]):
         """As `wake`: the pods that the change may help, and the others.
 
         `nodes` are those on which anything changed; None is anywhere. Then lines know only of drivers whether it
-        helps them.
+        helps them. Of one flow `MOST_ASKED` lines at most are asked.
         """
         found: tuple[list[K], list[K]] = [], []
-        known = nodes is not None or topic[0] == "driver"
+        asked: Counter[Hashable] = Counter()
         for waiting in self._waiting_for(topic):
-            in_vain = known and waiting.helps is not None and not waiting.helps(nodes)
-            found[in_vain].append(waiting.pods[0][1])
+            pod, helps = waiting.pods[0][1], waiting.helps
+            in_vain = False
+            if helps is not None and (nodes is not None or topic[0] == "driver"):
+                asked[self._flow(pod)] += 1
+                in_vain = asked[self._flow(pod)] > MOST_ASKED or not helps(nodes)
+            found[in_vain].append(pod)
         return found
 
     def heads(self, topic: Topic) -> list[tuple[Line, Place, K]]:

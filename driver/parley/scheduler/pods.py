@@ -44,7 +44,7 @@ class Pods:
         self._cluster = cluster
         self._queue = queue
         self._attempts: dict[PodReference, Attempt] = {}
-        self._lines: WaitingLines[Key] = WaitingLines()
+        self._lines: WaitingLines[Key] = WaitingLines(flow=lambda key: key[0])
         self._precedence = Precedence()
         self._revisions = Revisions()
         self._up_to_date_at: dict[Key, float] = {}

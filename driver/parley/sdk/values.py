@@ -44,6 +44,7 @@ class NoParameters(Parameters):
 
 P = TypeVar("P", bound=Parameters)
 C = TypeVar("C", bound=Parameters)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,15 @@ class Request(Generic[P, C]):
     progress: Callable[[str], None] = field(default=_discard, compare=False, repr=False)
     prefer: Prefer = "Spread"
     seen: SeenPod | None = None
+    _made: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def once(self, make: "Callable[[Request[P, C]], T]") -> T:
+        """What the function makes of the request. It is called once: a driver is asked about the same request at
+        every change, as long as the pod waits, and a request may have many claims."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: T = self._made[make]
+        return made
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from pydantic import ValidationError
+from tests.support.effort import calls
 
 from parley.api.builtin import (
     DeviceAttribute,
@@ -72,6 +73,19 @@ async def test_it_keeps_its_promises() -> None:
             ),
         )
     )
+
+
+def test_a_request_with_many_claims_costs_no_more_than_others_when_it_is_asked_about_again() -> None:
+    """It waits, and every pod that ends on any node may have made room for it."""
+    driver = stocked()
+
+    def look(of: Request[Any, Any]) -> int:
+        return calls(lambda: driver.has_room(of, "b"))
+
+    few, many = (asks("p", *({"mountPath": f"/{i}", "size": "1Mi"} for i in range(n))) for n in (1, 100))
+    before, first, again = look(few), look(many), look(many)
+    assert before < first
+    assert again < 2 * before
 
 
 async def test_what_is_promised_is_not_promised_again_until_the_claim_ends() -> None:

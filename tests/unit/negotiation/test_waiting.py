@@ -1,9 +1,11 @@
 """Lines of waiting pods: a change wakes one pod per line, and nobody is forgotten."""
 
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.negotiation.waiting import Place, WaitingLines
+from parley.negotiation.waiting import MOST_ASKED, Place, WaitingLines
 
 GPU = ("driver", "gpu")
 NODES = ("nodes",)
@@ -104,6 +106,23 @@ def test_a_driver_s_change_wakes_the_lines_that_it_may_help() -> None:
     lines.wait("has-none", "three", topics, helps=lambda _: False)
     assert lines.sort_out(GPU, None) == (["unknown", "has-room"], ["has-none"])
     assert lines.sort_out(("class", "gpu"), None) == (["unknown", "has-room", "has-none"], [])
+
+
+def test_of_one_flow_so_many_lines_are_asked_and_those_of_others_all_the_same() -> None:
+    asked: list[str] = []
+
+    def helps(of: str) -> Callable[[object], bool]:
+        return lambda _: asked.append(of) or of == "tenant/last"  # type: ignore[func-returns-value]
+
+    lines: WaitingLines[str] = WaitingLines(flow=lambda pod: pod.partition("/")[0])
+    names = [f"tenant/{number}" for number in range(MOST_ASKED)]
+    for name in (*names, "tenant/last", "other/a"):
+        lines.wait(name, name, [NODES], helps=helps(name))
+    lines.wait("tenant/anything", "anything", [NODES])
+    assert lines.sort_out(NODES, ["a"]) == (["tenant/anything"], [*names, "tenant/last", "other/a"])
+    assert asked == [*names, "other/a"]
+    lines.leave(names[0])
+    assert lines.sort_out(NODES, ["a"])[0] == ["tenant/last", "tenant/anything"]
 
 
 def test_what_helps_a_line_is_as_its_pods_said_last() -> None:
