@@ -153,9 +153,10 @@ class WaitingLines(Generic[K]):
             found[in_vain].append(pod)
         return found
 
-    def heads(self, topic: Topic) -> list[tuple[Line, Place, K]]:
-        """The lines that wait for the topic: each with the place and the name of its first pod, by place."""
-        return [(waiting.line, *waiting.pods[0]) for waiting in self._waiting_for(topic)]
+    def heads(self, *topics: Topic) -> list[tuple[Line, Place, K]]:
+        """The lines that wait for any of the topics, each with place and name of its first pod, by place."""
+        return [(waiting.line, *waiting.pods[0]) for waiting in self._waiting_for(*topics)]
 
-    def _waiting_for(self, topic: Topic) -> list[_Waiting[K]]:
-        return sorted(self._by_topic.get(topic, ()), key=_first)
+    def _waiting_for(self, *topics: Topic) -> list[_Waiting[K]]:
+        found = dict.fromkeys(waiting for topic in topics for waiting in self._by_topic.get(topic, ()))
+        return sorted(found, key=_first)

@@ -226,9 +226,10 @@ class Pods:
         place, key = next(kept, (limit, None))
         return key if place < limit else None
 
-    def waiting_before(self, place: Place, topic: Topic) -> Iterator[Key]:
-        """Those that wait for the topic and stand before that place, by line; who stands first comes first."""
-        for line, first, _ in self._lines.heads(topic):
+    def waiting_before(self, place: Place, topics: Iterable[Topic]) -> Iterator[Key]:
+        """Those that wait for any of the topics and stand before that place, each once: by line; who stands first
+        comes first."""
+        for line, first, _ in self._lines.heads(*topics):
             if first < place:
                 yield from takewhile(lambda key: self._stands_at(key, before=place), self._lines.members(line))
 

@@ -7,7 +7,7 @@ needed for that (`retried.nominate_briefly`).
 Standalone drivers are asked here, in the background, about the nodes that the scheduler proposed.
 """
 
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from parley.api import reasons
@@ -195,12 +195,12 @@ class Rejections:
         self._rejected[pod.metadata.uid] = rejection
         self._pods.look_again((pod.metadata.namespace, pod.metadata.name))
 
-    def asked_until(self, pod: Pod, topic: Topic) -> float | None:
-        """Until when the scheduler may be about to ask about the pod, because the topic has changed since it did,
-        or because this process was not asked yet. None if it is not."""
+    def asked_until(self, pod: Pod, topics: Set[Topic]) -> float | None:
+        """Until when the scheduler may be about to ask about the pod, which waits for some of the topics, because
+        these have changed since it did, or because this process was not asked yet. None if it is not."""
         _, due = self._unasked.get(pod.metadata.uid, (None, None))
         rejection = self._rejected.get(pod.metadata.uid)
-        if rejection is not None and topic in rejection.problem.topics:
+        if rejection is not None and not topics.isdisjoint(rejection.problem.topics):
             if rejection.revision != self._pods.revision(rejection.problem.topics):
                 rejection.outdated_since()
             if rejection.outdated_at is not None:

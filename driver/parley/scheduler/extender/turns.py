@@ -6,7 +6,7 @@ as the scheduler is about to ask about one that stands before it. A scheduler do
 finds no node itself: then the pod's turn ends after a few seconds.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Set
 from itertools import chain
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from parley.control.objects.mirror import is_shareable
 from parley.control.objects.pod import over
 from parley.control.state import State
 from parley.kube.cache import Key
+from parley.negotiation.waiting import Topic
 from parley.scheduler.extender.rejections import Rejections
 from parley.scheduler.pods import Pods
 
@@ -39,10 +40,12 @@ class Turns:
     def of_another(self, pod: Pod) -> Turn | None:
         """The turn of a pod that stands before this one, None if there is no such pod."""
         claims = [key for key in named_claims(pod) if self._is_to_be_had(key, pod)]
-        for key, other in chain(self._waiting(pod, claims), self._unasked(pod, claims)):
-            until = self._rejections.asked_until(other, ("claim", *key))
+        topics = frozenset(("claim", *key) for key in claims)
+        for other in chain(self._waiting(pod, topics), self._unasked(pod, frozenset(claims))):
+            until = self._rejections.asked_until(other, topics)
             if until is not None:
-                return Turn(key, until)
+                of_both = frozenset(named_claims(other))
+                return Turn(next((key for key in claims if key in of_both), claims[0]), until)
         return None
 
     def _is_to_be_had(self, key: Key, pod: Pod) -> bool:
@@ -52,21 +55,19 @@ class Turns:
             return False
         return holding is None or pod.metadata.uid not in holding.pods
 
-    def _waiting(self, pod: Pod, claims: Sequence[Key]) -> Iterator[tuple[Key, Pod]]:
-        """The pods that were refused and wait for one of the claims, by their places."""
-        place = self._pods.attempt(pod).place
-        for claim in claims:
-            for key in self._pods.waiting_before(place, ("claim", *claim)):
-                if (other := self._cluster.pod(key)) is not None:
-                    yield claim, other
+    def _waiting(self, pod: Pod, topics: Set[Topic]) -> Iterator[Pod]:
+        """The pods that were refused and wait for one of the claims, by their places. Each comes once, as below,
+        however many claims it has in common with this one: a tenant may have thousands with hundreds."""
+        for key in self._pods.waiting_before(self._pods.attempt(pod).place, topics):
+            if (other := self._cluster.pod(key)) is not None:
+                yield other
 
-    def _unasked(self, pod: Pod, claims: Sequence[Key]) -> Iterator[tuple[Key, Pod]]:
-        """The pods that a new leader was not asked about yet and that name one of the claims. Each is looked at
-        once, however many claims it has in common with this one: a tenant may have thousands with hundreds."""
-        place, wanted = self._pods.attempt(pod).place, frozenset(claims)
-        for key in self._rejections.unasked_in(pod.metadata.namespace) if wanted else ():
+    def _unasked(self, pod: Pod, claims: Set[Key]) -> Iterator[Pod]:
+        """The pods that a new leader was not asked about yet and that name one of the claims."""
+        place = self._pods.attempt(pod).place
+        for key in self._rejections.unasked_in(pod.metadata.namespace) if claims else ():
             other = self._cluster.pod(key)
             if other is None or not other.spec.resource_claims or other.spec.node_name or over(other):
                 continue
-            if self._pods.attempt(other).place < place:
-                yield from ((claim, other) for claim in indexed_claims(other) if claim in wanted)
+            if self._pods.attempt(other).place < place and not claims.isdisjoint(indexed_claims(other)):
+                yield other

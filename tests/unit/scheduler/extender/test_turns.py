@@ -1,9 +1,11 @@
 """Whose turn it is with an exclusive claim that is free, whomever the scheduler asks about first."""
 
 import asyncio
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.containers import requesting
 from tests.unit.scheduler.conftest import AWAY
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
@@ -117,9 +119,9 @@ def test_however_many_wait_one_look_tells_whose_turn_it_is(play: Any, monkeypatc
     looks: list[str] = []
     asked_until = Rejections.asked_until
 
-    def counted(self: Rejections, pod: Pod, topic: Topic) -> float | None:
+    def counted(self: Rejections, pod: Pod, topics: Set[Topic]) -> float | None:
         looks.append(pod.metadata.name)
-        return asked_until(self, pod, topic)
+        return asked_until(self, pod, topics)
 
     monkeypatch.setattr(Rejections, "asked_until", counted)
 
@@ -166,6 +168,41 @@ def test_what_a_look_costs_a_new_leader_does_not_grow_with_the_claims_that_pods_
         assert await viable(world, "first")
         assert 30 < len(looks) < 30 * 2 + len(claims)
         assert not await viable(world, "later-3")
+
+    play(scenario)
+
+
+def test_each_that_waits_is_looked_at_once_however_many_claims_it_has_in_common(
+    play: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant may have thousands of pods that wait for something else, and that name hundreds of claims each."""
+    looks: list[str] = []
+    asked_until = Rejections.asked_until
+
+    def counted(self: Rejections, pod: Pod, topics: Set[Topic]) -> float | None:
+        looks.append(pod.metadata.name)
+        return asked_until(self, pod, topics)
+
+    async def scenario(world: World) -> None:
+        await world.add_node("n", devices=20)
+        await world.add_class()
+        await world.add_template("too-many", count=30)
+        world.start_parley()
+        claims = [f"claim-{number}" for number in range(10)]
+        for name in claims:
+            await world.add_claim(name)
+        before = [f"before-{number}" for number in range(10)]
+        for number, name in enumerate(before):
+            containers = requesting(cpu=f"{number + 1}m")
+            await world.add_pod(name, "too-many", claims=claims, schedulerName=AWAY, containers=containers)
+            await asyncio.sleep(2)
+            assert not await viable(world, name)
+        await world.settle()
+        await world.add_pod("last", claims=claims, schedulerName=AWAY)
+        await asyncio.sleep(2)
+        monkeypatch.setattr(Rejections, "asked_until", counted)
+        assert await viable(world, "last")
+        assert looks == before
 
     play(scenario)
 
