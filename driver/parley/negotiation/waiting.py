@@ -114,7 +114,8 @@ class WaitingLines(Generic[K]):
 
     def hears_of(self, pod: K, topics: Iterable[Topic]) -> bool:
         """Whether the pod waits in a line that each of the topics wakes when it changes."""
-        return pod in self._place_of and set(topics) <= set(self._place_of[pod][0].topics)
+        place = self._place_of.get(pod)
+        return place is not None and all(place[0] in self._by_topic.get(topic, ()) for topic in topics)
 
     def leave(self, pod: K) -> K | None:
         """The pod waits no more. Returns the pod that is first now, if this one was first before."""

@@ -197,7 +197,8 @@ class Pods:
         kept_out_by = [topic for topic in self._kept_out_by(key) if topic not in still]
         pod = self._cluster.pod(key)
         place = self._begins_to_wait(pod) if pod is not None else Place(0, next(self._arrivals))
-        following = self._lines.wait(key, (line, frozenset(topics)), topics, place, helps)
+        heard = [*topics, *map(_keeping_out, topics)] if isinstance(line, KeptOut) else topics
+        following = self._lines.wait(key, (line, frozenset(topics)), heard, place, helps)
         if following is not None:
             self._queue.add(following)
         self._next_in_turn(kept_out_by)
@@ -222,8 +223,7 @@ class Pods:
         """Who stands before the pod, and was kept out by the topic as well; `only_above`: by a higher priority."""
         own = self.attempt(pod).place
         limit = own._replace(arrival=0) if only_above else own
-        kept = ((place, key) for line, place, key in self._lines.heads(topic) if _is_kept_out(line))
-        place, key = next(kept, (limit, None))
+        _, place, key = next(iter(self._lines.heads(_keeping_out(topic))), (None, limit, None))
         return key if place < limit else None
 
     def waiting_before(self, place: Place, topics: Iterable[Topic]) -> Iterator[Key]:
@@ -239,7 +239,7 @@ class Pods:
 
     def tried_in_vain(self, topic: Topic) -> bool:
         """Whether the topic keeps out any pod that its scheduler tries all the same."""
-        lines = (line for line, _, _ in self._lines.heads(topic) if _is_kept_out(line))
+        lines = (line for line, _, _ in self._lines.heads(_keeping_out(topic)))
         pods = (self._cluster.pod(key) for line in lines for key in self._lines.members(line))
         return any(pod is not None and self.attempt(pod).tried for pod in pods)
 
@@ -285,6 +285,11 @@ class Pods:
         if left:
             self.leave_line(key)
         return left
+
+
+def _keeping_out(topic: Topic) -> Topic:
+    """What only those lines hear of that the topic keeps out. Of others that wait for it there may be hundreds."""
+    return ("kept out", *topic)
 
 
 def _is_kept_out(line: Hashable) -> bool:

@@ -108,6 +108,26 @@ def test_a_driver_s_change_wakes_the_lines_that_it_may_help() -> None:
     assert lines.sort_out(("class", "gpu"), None) == (["unknown", "has-room", "has-none"], [])
 
 
+def test_what_a_line_hears_of_is_found_whatever_else_it_hears_of() -> None:
+    """Each pod that is served asks this about all that were woken, and these may wait for hundreds of topics."""
+    compared: list[str] = []
+
+    class Name(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            compared.append(self)
+            return str.__hash__(self)
+
+    lines: WaitingLines[str] = WaitingLines()
+    lines.wait("a", "line", [GPU, *(("claim", Name(f"c{number}")) for number in range(100))])
+    compared.clear()
+    assert lines.hears_of("a", [GPU])
+    assert not lines.hears_of("a", [GPU, NODES])
+    assert not lines.hears_of("b", [GPU])
+    assert not compared
+
+
 def test_of_one_flow_so_many_lines_are_asked_and_those_of_others_all_the_same() -> None:
     asked: list[str] = []
 

@@ -20,6 +20,7 @@ from parley.control.room import Asker, lacking, left_to_hold
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Listing
 from parley.negotiation.requests import requested
+from parley.negotiation.waiting import Topic, WaitingLines
 from parley.scheduler.changes import ROOM_SECONDS
 
 Play = Callable[[Any], None]
@@ -266,6 +267,37 @@ def test_what_users_request_that_wait_is_summed_up_once_for_a_guest(
         guest = Asker("other", "guest", {"cpu": 7000}, classes=frozenset([NIGHT]))
         assert "left: 1800m cpu are reserved" in lacking(world.controller._base.state, "a", guest)
         assert len(summed_up) == 20
+
+    play(scenario)
+
+
+def test_whose_turn_it_is_with_a_claim_is_found_without_those_that_wait_for_something_else(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant may have a thousand pods that name a hundred claims, each with a line of its own."""
+    lines: list[int] = []
+    heads = WaitingLines[Any].heads
+
+    def counted(self: WaitingLines[Any], *topics: Topic) -> list[Any]:
+        found = heads(self, *topics)
+        lines.append(len(found))
+        return found
+
+    async def scenario(world: Any) -> None:
+        await world.add_node("a", devices=10)
+        await world.add_class()
+        await world.add_template("too-many", count=20)
+        world.start_parley()
+        names = [f"c{i}" for i in range(5)]
+        for name in names:
+            await world.add_claim(name)
+        for i in range(20):
+            await world.add_pod(f"evil-{i}", "too-many", claims=names, containers=requesting(cpu=f"{i + 1}m"))
+        await world.settle()
+        monkeypatch.setattr(WaitingLines, "heads", counted)
+        await world.client.patch(PODS, "evil-7", {"metadata": {"labels": {"changed": "yes"}}}, "default")
+        await asyncio.sleep(1)
+        assert lines == [0] * len(names)
 
     play(scenario)
 
