@@ -209,9 +209,10 @@ class Pods:
         return attempt.place
 
     def _kept_out_by(self, key: Key) -> Iterable[Topic]:
-        """What the pod is kept out by, if it waits for its turn."""
+        """The claims that the pod is kept out by, if it waits for its turn: there are turns with nothing else."""
         line = self._lines.line_of(key)
-        return line[1] if isinstance(line, tuple) and _is_kept_out(line) else ()
+        topics = line[1] if isinstance(line, tuple) and _is_kept_out(line) else ()
+        return [topic for topic in topics if topic[0] == "claim"]
 
     def _next_in_turn(self, topics: Iterable[Topic]) -> None:
         """A pod waits for its turn with these no more, whether it had it or not: others may be next."""

@@ -295,5 +295,26 @@ def test_labels_and_annotations_of_a_template_have_no_pod_looked_at(
     play(scenario)
 
 
+def test_a_pod_that_comes_and_goes_has_none_looked_at_that_wait_for_other_claims(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claim is missing, and so are theirs, each for another pod: nobody had a turn that is another's now."""
+    found = looks(monkeypatch)
+
+    async def scenario(world: Any) -> None:
+        await two_nodes(world)
+        for number in range(3):
+            await world.add_pod(f"waits-{number}", claims=[f"missing-{number}"])
+        await world.settle()
+        found.clear()
+        await world.add_pod("goes", claims=["missing"])
+        await world.settle()
+        await world.delete_pod("goes")
+        await asyncio.sleep(5)
+        assert found.keys() == {"goes"}
+
+    play(scenario)
+
+
 def container(**requests: str) -> dict[str, Any]:
     return {"name": "main", "image": "none", "resources": {"requests": requests}}
