@@ -27,7 +27,7 @@ UP_TO_DATE_SECONDS = 60.0
 older where very many pods wait in a large cluster."""
 
 
-MOST_ASKED = 100
+MOST_ASKED = 300
 """So many lines of one flow are asked at a change whether it helps them: each may have much to compare, and
 everybody waits meanwhile. The lines after these, of worse places, are as those that it does not help."""
 

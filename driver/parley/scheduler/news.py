@@ -1,11 +1,12 @@
 """Which changes of an object are news: something that decisions depend on differs. Pure.
 
 Users change labels and annotations of their claims as often as they like, and hundreds of pods may use or wait for
-one of them. By these nothing is decided.
+one of them. Of these only those count by which a claim is known as a pod's.
 """
 
 from parley.api.builtin import BuiltinClaim, Node
 from parley.api.models import ResourceClaim
+from parley.api.names import GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
 
 Claim = ResourceClaim | BuiltinClaim
 
@@ -17,7 +18,9 @@ def claim_differs(old: Claim, new: Claim) -> bool:
 
 def _of_claim(claim: Claim) -> tuple[object, ...]:
     meta = claim.metadata
-    return meta.uid, meta.deletion_timestamp, meta.finalizers, meta.owner_references, claim.status, claim.spec
+    known_as = meta.labels.get(GENERATED_LABEL), meta.annotations.get(POD_CLAIM_NAME_ANNOTATION)
+    life = meta.uid, meta.deletion_timestamp, meta.finalizers, meta.owner_references
+    return *life, known_as, claim.status, claim.spec
 
 
 def node_differs(old: Node, new: Node) -> bool:
