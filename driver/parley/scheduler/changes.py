@@ -37,7 +37,7 @@ from parley.kube.cache import Key
 from parley.kube.queue import WorkQueue
 from parley.negotiation.stranded import unavailable
 from parley.negotiation.waiting import Topic
-from parley.scheduler.news import claim_differs, node_differs
+from parley.scheduler.differences import claim_differs, node_differs
 from parley.scheduler.pods import Pods
 from parley.scheduler.reconciler import Reconciler
 from parley.sdk import PodReference
@@ -257,10 +257,10 @@ class Changes:
                 self._queues.pods.add((owner.namespace, owner.name))
         else:
             self._deallocator.mirror_changed(old, new)
-            if self._is_news(old, new):
+            if self._is_relevant(old, new):
                 self._look_at_users(key)
 
-    def _is_news(self, old: ResourceClaim | BuiltinClaim | None, new: ResourceClaim | BuiltinClaim | None) -> bool:
+    def _is_relevant(self, old: ResourceClaim | BuiltinClaim | None, new: ResourceClaim | BuiltinClaim | None) -> bool:
         """Whether pods have to hear of the change. That the cache shows what we wrote ourselves may be awaited."""
         if old is None or new is None:
             return True
@@ -352,7 +352,7 @@ class Changes:
             if old is None and self._is_foreign(key):
                 for pod in self._cluster.pods_naming(key):  # they were nobody's business until now
                     self._queues.pods.add((pod.metadata.namespace, pod.metadata.name))
-            if self._is_news(old, new):
+            if self._is_relevant(old, new):
                 self._look_at_users(key)
 
     def _is_foreign(self, key: Key) -> bool:

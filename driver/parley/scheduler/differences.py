@@ -1,4 +1,4 @@
-"""Which changes of an object are news: something that decisions depend on differs. Pure.
+"""Whether a change of an object is relevant: something that decisions depend on differs. Pure.
 
 Users change labels and annotations of their claims as often as they like, and hundreds of pods may use or wait for
 one of them. Of these only those count by which a claim is known as a pod's.
