@@ -37,7 +37,7 @@ from parley.kube.cache import Key
 from parley.kube.queue import WorkQueue
 from parley.negotiation.stranded import unavailable
 from parley.negotiation.waiting import Topic
-from parley.scheduler.differences import claim_differs, node_differs
+from parley.scheduler.differences import Claim, claim_differs, node_differs
 from parley.scheduler.pods import Pods
 from parley.scheduler.reconciler import Reconciler
 from parley.sdk import PodReference
@@ -260,7 +260,7 @@ class Changes:
             if self._is_relevant(old, new):
                 self._look_at_users(key)
 
-    def _is_relevant(self, old: ResourceClaim | BuiltinClaim | None, new: ResourceClaim | BuiltinClaim | None) -> bool:
+    def _is_relevant(self, old: Claim | None, new: Claim | None) -> bool:
         """Whether pods have to hear of the change. That the cache shows what we wrote ourselves may be awaited."""
         if old is None or new is None:
             return True
