@@ -137,7 +137,7 @@ def test_others_are_evicted_if_the_scheduler_refuses_where_the_pod_would_fit(pla
         await world.add_claim("disk")
         await world.settle(2)
         wanted: dict[str, Any] = {"claims": ["disk"]} if named else {}
-        spec = {"priority": 10, "containers": requesting(cpu=4), "affinity": APART}
+        spec: dict[str, Any] = {"priority": 10, "containers": requesting(cpu=4), "affinity": APART}
         await world.add_pod("urgent", *([] if named else ["one"]), **spec, **wanted)
         await asyncio.sleep(PATIENCE.first + 60)
         assert evicted == ["ordinary"]
