@@ -63,7 +63,7 @@ class WaitingPods:
     """How many there were so far: note it before the driver is asked."""
 
     _numbers: Iterator[int] = field(default_factory=count)
-    _lines: WaitingLines[Key] = field(default_factory=WaitingLines)
+    _lines: WaitingLines[Key] = field(default_factory=WaitingLines[Key])
     _pods: dict[Key, _Waiting] = field(default_factory=dict)
     _turns: dict[_Line, Key] = field(default_factory=dict)
     """Whose turn it is, or was last, since the latest change."""
