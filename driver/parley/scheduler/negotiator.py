@@ -81,6 +81,9 @@ class Negotiator:
             nodes = self._candidates_of(pod, claims, demand)
         exact = not demand.standalone and self._offers(attempt, pod, claims, pending)
         search = self._search(attempt, nodes, exact=exact)
+        emptied = attempt.evicted_on
+        if emptied and search.nodes.fits(emptied) and not search.nodes.evicts(emptied):
+            attempt.others_left()
         if demand.standalone:
             outcome = await self._with_answers(key, pod, pending, demand, search)
         else:
@@ -217,9 +220,6 @@ class Negotiator:
         if not viable:
             self._sessions.end(pod)
             return Requeue()
-        emptied = attempt.evicted_on
-        if emptied and search.nodes.fits(emptied) and not search.nodes.evicts(emptied):
-            attempt.others_left()
         refused = attempt.still_refused(pod.status.nominated_node_name)
         fresh = [node for node in viable if node not in refused]
         if not fresh and not pod.spec.node_name:

@@ -1,7 +1,7 @@
 """The scheduler's own preemption for pods with claims: it evicts where Parley allocated, and never in vain."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,9 +9,10 @@ from tests.support.containers import requesting
 from tests.unit.scheduler.grump import APART, add_grump
 
 from parley.api.builtin import Pod
-from parley.api.resources import PODS
+from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.objects.mirror import consumer
 from parley.control.objects.pod import reference
+from parley.kube.client import Call, Client, RawEvent
 from parley.kube.informer import Informer
 from parley.scheduler.attempts import LEAVING_SECONDS, PATIENCE
 from parley.simulate.status_writes import patch_claim
@@ -86,6 +87,41 @@ def test_where_the_claim_is_cleared_before_others_are_evicted_these_are_the_only
         await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=4))
         await world.settle(60)
         assert evicted == [f"on-{await world.node_of('urgent')}"]
+
+    play(scenario)
+
+
+class LateClaims(Client):
+    """A watch of built-in claims that is a moment behind that of pods."""
+
+    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
+        async for event in super().stream(call):
+            if call.resource == BUILTIN_CLAIMS:
+                await asyncio.sleep(0.05)
+            yield event
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_where_these_are_gone_at_once_nobody_is_evicted_on_another_node(play: Play, late: bool) -> None:
+    """The node that the scheduler refused a moment ago fits by then, and it is the only one that does."""
+
+    async def scenario(world: World) -> None:
+        for name, count in {"a": 1, "b": 0, "c": 1}.items():
+            await world.add_node(name, count)
+        await world.add_class()
+        await world.add_template("one")
+        client = world.server.client()
+        world.start_parley(LateClaims(client) if late else client)
+        await world.settle(5)
+        for name in ("a", "c"):
+            spec = {"terminationGracePeriodSeconds": 0, "containers": requesting(cpu=6)}
+            await world.add_pod(f"on-{name}", nodeName=name, **spec)
+        await world.settle(2)
+        await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=4))
+        await world.settle(60)
+        node = await world.node_of("urgent")
+        left = {pod.metadata.name for pod in (await world.client.list(PODS)).items}
+        assert left == {"urgent", "on-a", "on-c"} - {f"on-{node}"}
 
     play(scenario)
 
