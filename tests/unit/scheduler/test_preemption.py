@@ -114,7 +114,7 @@ def test_where_these_are_gone_at_once_nobody_is_evicted_on_another_node(play: Pl
         world.start_parley(LateClaims(client) if late else client)
         await world.settle(5)
         for name in ("a", "c"):
-            spec = {"terminationGracePeriodSeconds": 0, "containers": requesting(cpu=6)}
+            spec: dict[str, Any] = {"terminationGracePeriodSeconds": 0, "containers": requesting(cpu=6)}
             await world.add_pod(f"on-{name}", nodeName=name, **spec)
         await world.settle(2)
         await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=4))
