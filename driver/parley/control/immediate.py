@@ -31,7 +31,7 @@ from parley.control.release.deallocation import Deallocator
 from parley.control.state import State
 from parley.kube.backoff import Backoff, Pauses
 from parley.kube.cache import Key
-from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
+from parley.kube.client import REFUSALS, Conflict
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.negotiation.selection import ranked
@@ -233,7 +233,7 @@ class ImmediateClaims:
                 await self._records.record(claim, holding)
         except (Conflict, Busy):
             self._queue.retry(_key(claim))  # the cache is behind, or another driver has to deallocate first
-        except (BadRequest, Forbidden, Invalid) as error:
+        except REFUSALS as error:
             await self._deallocator.release_unused(holding)
             message = f"the API server refused the allocation: {error.message}"
             await self._failed(claim, class_, holding.node, message, permanent=False)

@@ -27,7 +27,7 @@ from parley.control.objects.reservation_pod import ReservationPod, reservation_p
 from parley.control.publishing.events import Recorder
 from parley.control.room import left_to_hold
 from parley.control.state import State
-from parley.kube.client import AlreadyExists, ApiError, BadRequest, Client, Forbidden, Invalid, NotFound
+from parley.kube.client import REFUSALS, AlreadyExists, ApiError, Client, Forbidden, Invalid, NotFound
 from parley.kube.queue import Requeue
 from parley.negotiation.requests import requested
 from parley.sdk import PodReference
@@ -122,7 +122,7 @@ class ReservationPods:
                     await self._create(missing)
                 elif present[name].status.nominated_node_name != node:
                     await self._nominate(reference(present[name]), node)
-        except (BadRequest, Forbidden, Invalid, NotFound) as error:
+        except (*REFUSALS, NotFound) as error:
             await self._warn(node, f"the API server refused a reservation pod: {error.message}")
             return Requeue(REFUSED_SECONDS)
         return None

@@ -18,7 +18,7 @@ from parley.api.models import ResourceClaim
 from parley.control.caches.cluster import ClusterCache
 from parley.control.objects.mirror import is_mirror, offer_stands
 from parley.control.writes import ClaimWrites, MirrorWrites, ObjectWrites
-from parley.kube.client import ApiError, BadRequest, Client, Forbidden, Invalid, NotFound, OutcomeUnknown
+from parley.kube.client import REFUSALS, ApiError, Client, NotFound, OutcomeUnknown
 from parley.kube.informer import RELISTS
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ async def _changed(writes: ObjectWrites[C], claim: C) -> C | None:
         return await writes.touch(claim)
     except NotFound:
         return None
-    except (BadRequest, Forbidden, Invalid) as error:
+    except REFUSALS as error:
         name = f"{claim.metadata.namespace}/{claim.metadata.name}"
         log.warning("late writes of a former leader are not prevented", claim=name, error=error.message)
         return None

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from parley.api.resources import Resource
 from parley.kube import responses
 from parley.kube.errors import (
+    REFUSALS,
     AlreadyExists,
     ApiError,
     BadRequest,
@@ -41,6 +42,7 @@ from parley.kube.responses import Listing, Tombstone, WatchEvent
 from parley.kube.transport import APPLY_PATCH, MERGE_PATCH, Call, EventType, RawEvent, Transport
 
 __all__ = [
+    "REFUSALS",
     "AlreadyExists",
     "ApiError",
     "BadRequest",

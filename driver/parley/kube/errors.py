@@ -72,6 +72,10 @@ class ServerError(ApiError):
     """Raised when the server failed (500 and above)."""
 
 
+REFUSALS = (BadRequest, Forbidden, Invalid)
+"""What the server, a policy or a webhook (which says 400 by default) does not take, however often it is sent."""
+
+
 class OutcomeUnknown(Exception):
     """Raised when no answer came (connection lost, time-out): the write may have happened or may yet happen."""
 

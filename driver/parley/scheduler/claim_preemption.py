@@ -26,11 +26,10 @@ from parley.control.nominations import Nomination
 from parley.control.objects.pod import done, priority, reference
 from parley.control.state import State
 from parley.kube.client import (
+    REFUSALS,
     ApiError,
-    BadRequest,
     Client,
     Forbidden,
-    Invalid,
     NotFound,
     ServerError,
     TooManyRequests,
@@ -346,7 +345,7 @@ class ClaimPreemption:
             await self._client.create_subresource(PODS, meta.name, "eviction", body, meta.namespace)
         except NotFound:
             return False
-        except (BadRequest, Forbidden, Invalid, TooManyRequests, ServerError) as error:
+        except (*REFUSALS, TooManyRequests, ServerError) as error:
             if _is_right_lacking(error) or (tested and isinstance(error, ServerError)):
                 raise
             raise _Spared(victim, error.message) from None

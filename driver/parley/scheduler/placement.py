@@ -22,7 +22,7 @@ from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator, Departure
 from parley.control.state import State
 from parley.kube.cache import Key
-from parley.kube.client import BadRequest, Client, Forbidden, Invalid
+from parley.kube.client import REFUSALS, BadRequest, Client
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
 from parley.scheduler.pods import Pods, now
@@ -150,7 +150,7 @@ class Placement:
             self._pods.reporter.allocated(pod, session.selection.node)
         try:
             await self._records.write(claims)
-        except (BadRequest, Forbidden, Invalid) as error:
+        except REFUSALS as error:
             attempt = self._pods.attempt(pod)
             pause = attempt.failures.begin(now())
             self._pods.leave_line((pod.metadata.namespace, pod.metadata.name))  # others need not wait

@@ -20,7 +20,7 @@ from parley.control.objects.pod import done, over, reference
 from parley.control.release.deallocation import Deallocator, Departure
 from parley.control.state import State
 from parley.kube.cache import Key
-from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid
+from parley.kube.client import REFUSALS, ApiError, Client, Conflict
 from parley.kube.queue import Requeue
 from parley.scheduler.claims_on_demand import ClaimsOnDemand
 from parley.scheduler.pods import Pods, now
@@ -115,7 +115,7 @@ class Reconciler:
             return await self._reconcile(key, pod)
         except (Conflict, Busy):
             return Requeue()  # the cache was behind, or another pod's claim is ours too: look again
-        except (DriverFault, BadRequest, Forbidden, Invalid) as error:
+        except (DriverFault, *REFUSALS) as error:
             self._pods.leave_line(key)
             await self._report(key, error)
             raise  # it is tried again, after a growing pause

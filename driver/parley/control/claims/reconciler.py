@@ -47,7 +47,7 @@ from parley.control.release.keeping import Keeping
 from parley.control.state import State
 from parley.kube.backoff import Backoff, Pauses
 from parley.kube.cache import Key
-from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
+from parley.kube.client import REFUSALS, AlreadyExists, Client, NotFound
 from parley.kube.queue import Requeue
 from parley.sdk.immediate import is_pending
 from parley.sdk.recorded import driver_of_record
@@ -269,7 +269,7 @@ class ClaimReconciler:
             await self._client.create(BUILTIN_CLAIMS, claim_mirror(claim, shareable=shareable), meta.namespace)
         except AlreadyExists:
             pass  # not in the cache yet; its arrival calls again
-        except (BadRequest, Forbidden, Invalid) as error:
+        except REFUSALS as error:
             self._cluster.mirror_refused(claim, error.message)
             raise  # it is tried again, after a growing pause
 

@@ -11,7 +11,7 @@ from parley.control.claims.mirrored import MadeMirrors
 from parley.control.objects.mirror import is_template_mirror, owned_by, parameters_too_large, template_mirror
 from parley.control.publishing.events import Recorder
 from parley.kube.cache import Key
-from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
+from parley.kube.client import REFUSALS, AlreadyExists, Client, NotFound
 
 
 class TemplateReconciler:
@@ -48,7 +48,7 @@ class TemplateReconciler:
             await self._client.create(BUILTIN_TEMPLATES, template_mirror(template), key[0])
         except AlreadyExists:
             pass  # not in the cache yet; its arrival calls again
-        except (BadRequest, Forbidden, Invalid) as error:
+        except REFUSALS as error:
             self._cluster.mirror_refused(template, error.message)
             note = refused("ResourceClaimTemplate", *key, error.message)
             await self._warn(template, reasons.WRITE_REFUSED, note)

@@ -17,7 +17,7 @@ import structlog
 
 from parley.api.models import Allocation as Record
 from parley.api.models import ResourceClaim
-from parley.kube.client import ApiError, BadRequest, Forbidden, Invalid, OutcomeUnknown
+from parley.kube.client import REFUSALS, ApiError, OutcomeUnknown
 from parley.sdk.checks import DriverFault, failure_text
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import allocation_record
@@ -115,7 +115,7 @@ class StandaloneAllocator:
                 await self._prepare(operation, work)
             except Gone:
                 return False
-            except (BadRequest, Forbidden, Invalid) as error:
+            except REFUSALS as error:
                 if pause is None:
                     refused = MayNotBegin(f"the API server refused the finalizer of the claim: {error.message}")
                     self._log(operation, refused)
@@ -163,7 +163,7 @@ class StandaloneAllocator:
             except (Stopped, Gone):
                 await self._undo(operation, work.refs[index:], "not wanted any more")
                 return
-            except (BadRequest, Forbidden, Invalid) as error:
+            except REFUSALS as error:
                 message = f"the API server refused the allocation: {error.message}"
                 await self._undo(operation, work.refs[index:], message)
                 raise Failed(message) from error
@@ -177,7 +177,7 @@ class StandaloneAllocator:
             except OutcomeUnknown as error:
                 self._unsettled[ref.uid] = body
                 failures, why = failures + 1, str(error)
-            except (BadRequest, Forbidden, Invalid):
+            except REFUSALS:
                 raise
             except ApiError as error:
                 failures, why = failures + 1, str(error)

@@ -11,7 +11,7 @@ import structlog
 
 from parley.api.models import ResourceClaim
 from parley.kube.cache import identity
-from parley.kube.client import BadRequest, Forbidden, Invalid
+from parley.kube.client import REFUSALS
 from parley.sdk.standalone.allocating import persist
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.operations import ClaimRef
@@ -40,7 +40,7 @@ async def _take_over(ref: ClaimRef, records: StandaloneRecords) -> None:
     async def attempt(ref: ClaimRef) -> None:
         try:
             await records.take_over(ref)
-        except (BadRequest, Forbidden, Invalid) as error:
+        except REFUSALS as error:
             log.warning(
                 "late writes of an earlier copy are not prevented", claim="/".join(ref.key), error=error.message
             )

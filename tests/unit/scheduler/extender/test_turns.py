@@ -114,8 +114,8 @@ def test_a_new_leader_goes_by_who_came_first(play: Any) -> None:
     play(scenario)
 
 
-def test_however_many_wait_one_look_tells_whose_turn_it_is(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenant may have thousands wait, and a scheduler ask about all of them at every change."""
+def counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pods that are looked at from now on, each as often as that happens."""
     looks: list[str] = []
     asked_until = Rejections.asked_until
 
@@ -124,6 +124,12 @@ def test_however_many_wait_one_look_tells_whose_turn_it_is(play: Any, monkeypatc
         return asked_until(self, pod, topics)
 
     monkeypatch.setattr(Rejections, "asked_until", counted)
+    return looks
+
+
+def test_however_many_wait_one_look_tells_whose_turn_it_is(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant may have thousands wait, and a scheduler ask about all of them at every change."""
+    looks = counted_looks(monkeypatch)
 
     async def scenario(world: World) -> None:
         await begin(world)
@@ -176,12 +182,6 @@ def test_each_that_waits_is_looked_at_once_however_many_claims_it_has_in_common(
     play: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tenant may have thousands of pods that wait for something else, and that name hundreds of claims each."""
-    looks: list[str] = []
-    asked_until = Rejections.asked_until
-
-    def counted(self: Rejections, pod: Pod, topics: Set[Topic]) -> float | None:
-        looks.append(pod.metadata.name)
-        return asked_until(self, pod, topics)
 
     async def scenario(world: World) -> None:
         await world.add_node("n", devices=20)
@@ -200,7 +200,7 @@ def test_each_that_waits_is_looked_at_once_however_many_claims_it_has_in_common(
         await world.settle()
         await world.add_pod("last", claims=claims, schedulerName=AWAY)
         await asyncio.sleep(2)
-        monkeypatch.setattr(Rejections, "asked_until", counted)
+        looks = counted_looks(monkeypatch)
         assert await viable(world, "last")
         assert looks == before
 
