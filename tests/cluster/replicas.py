@@ -63,27 +63,31 @@ class Replicas:
 
     async def lead(self, kubeconfig: Path | None = None) -> Program:
         """The first one, when it acts."""
-        program = await self.start(kubeconfig)
-        await program.said(self._ready)
-        return program
+        earlier = tuple(self.programs)
+        await self.start(kubeconfig)
+        return await self._acting(earlier)
 
     async def next_leader(self, than: Program) -> Program:
         """Whichever of the others acts first, those that are still to be started included."""
+        return await self._acting((than,))
+
+    async def _acting(self, apart_from: Sequence[Program]) -> Program:
+        """The first one, those included that are started because one has lost its lease."""
         async with asyncio.timeout(LIMIT):
             while True:
                 for program in self.programs:
-                    if program is not than and program.has_said(self._ready):
+                    if program not in apart_from and program.running and program.has_said(self._ready):
                         return program
                 await asyncio.sleep(_PAUSE)
 
     async def follow(self) -> Program:
         """End all of them; returns a new one that acts, with nothing but what the API server tells it."""
-        earlier, self._keeping = self._keeping, []
-        fresh = await self.start()
-        await _cancel(earlier)
-        await asyncio.gather(*(program.stop() for program in self.programs if program is not fresh))
-        await fresh.said(self._ready)
-        return fresh
+        keeping, self._keeping = self._keeping, []
+        earlier = tuple(self.programs)
+        await self.start()
+        await _cancel(keeping)
+        await asyncio.gather(*(program.stop() for program in earlier))
+        return await self._acting(earlier)
 
     async def kill(self) -> None:
         """End all of them without a chance to tidy up; none is started again."""

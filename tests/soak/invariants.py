@@ -208,7 +208,8 @@ class Invariants:
             if record.identity in self.meddled:
                 continue
             if not record.definite:
-                self.fault("bound too early", f"{where} ({name}) is not allocated")
+                if not self._claims_forced_away(pod):
+                    self.fault("bound too early", f"{where} ({name}) is not allocated")
             elif pod.uid not in record.users and (pod.uid, record.uid) not in self._dropped:
                 self.fault("bound too early", f"{where} ({name}) is not reserved for the pod")
             elif pod.uid in self.let_go and record.offer and pod.node in record.nodes:
@@ -218,6 +219,11 @@ class Invariants:
                 self.fault("bound elsewhere", f"{where} {text}")
             elif named:
                 self._named_too(record, where)
+
+    def _claims_forced_away(self, pod: PodState) -> bool:
+        """Whether a claim that the pod names is gone, finalizer and all, while the pod was being bound: what it
+        has besides may be released in that moment (limits.md: a pod is bound by its scheduler alone)."""
+        return any(named and (pod.name[0], name) not in self._named for _, name, named in pod.claims)
 
     def _named_too(self, record: Record, where: str) -> None:
         """An earlier claim of the name that was forced away has no record of its own any more."""

@@ -37,15 +37,17 @@ def cluster(workplace: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 async def controllers(cluster: Cluster, controller_account: Path) -> AsyncIterator[Replicas]:
-    """With the driver for devices; none runs yet."""
-    async with Replicas(cluster, controller_account, ("controller", "--driver", "device"), "restored") as none_yet:
+    """With the driver for devices; none runs yet. None may end: it has a lease as users have it."""
+    command = ("controller", "--driver", "device")
+    async with Replicas(cluster, controller_account, command, "restored", lease_seconds=None) as none_yet:
         yield none_yet
 
 
 @pytest.fixture
 async def drivers(cluster: Cluster, driver_account: Path) -> AsyncIterator[Replicas]:
     """The driver for tokens, outside of the controller; none runs yet."""
-    async with Replicas(cluster, driver_account, ("driver", "run", "tokens"), "driver restored") as none_yet:
+    command = ("driver", "run", "tokens")
+    async with Replicas(cluster, driver_account, command, "driver restored", lease_seconds=None) as none_yet:
         yield none_yet
 
 
