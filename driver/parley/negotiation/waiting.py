@@ -137,8 +137,10 @@ class WaitingLines(Generic[K]):
         """The first pod of each line that waits for the topic, in the order of their places."""
         return [pod for _, _, pod in self.heads(topic)]
 
-    def sort_out(self, topic: Topic, nodes: Collection[str] | None) -> tuple[list[K], list[K]]:
-        """As `wake`: the pods that the change may help, and the others.
+    def sort_out(
+        self, topic: Topic, nodes: Collection[str] | None, above: int | None = None
+    ) -> tuple[list[K], list[K]]:
+        """As `wake`: the pods that the change may help, and the others; with `above` those of smaller ranks only.
 
         `nodes` are those on which anything changed; None is anywhere. Then lines know only of drivers whether it
         helps them. Of one flow `MOST_ASKED` lines at most are asked.
@@ -146,7 +148,9 @@ class WaitingLines(Generic[K]):
         found: tuple[list[K], list[K]] = [], []
         asked: Counter[Hashable] = Counter()
         for waiting in self._waiting_for(topic):
-            pod, helps = waiting.pods[0][1], waiting.helps
+            (place, pod), helps = waiting.pods[0], waiting.helps
+            if above is not None and place.rank >= above:
+                break
             in_vain = False
             if helps is not None and (nodes is not None or topic[0] == "driver"):
                 asked[self._flow(pod)] += 1

@@ -51,6 +51,8 @@ class Pods:
         """When waiting pods are looked at because of a change that does not help them."""
         self._last_report = -inf
         self._arrivals = count()
+        self.looks = 0
+        """How often a pod was reconciled."""
         self.reporter = reporter
 
     def __len__(self) -> int:
@@ -108,11 +110,24 @@ class Pods:
         helped, others = self._lines.sort_out(topic, nodes)
         for key in others:
             self._bring_up_to_date(key)
-        for key in helped:
+        self._wake(helped, topic)
+
+    def _wake(self, keys: Iterable[Key], topic: Topic) -> None:
+        for key in keys:
             if (pod := self._cluster.pod(key)) is not None:
                 self._reconsider(self.attempt(pod), topic)
                 self._precedence.wake(key)
             self._queue.add(key)
+
+    def may_be_evicted(self, pod: Pod, drivers: Iterable[str], node: str, since: int) -> None:
+        """The pod has what these drivers allocated on the node. If others were looked at since that number of
+        looks, they found it taken, and nobody there who has it: those of a higher priority look again."""
+        if since == self.looks:
+            return
+        self._revisions.changed_on(node)
+        for topic in (("driver", name) for name in drivers):
+            helped, _ = self._lines.sort_out(topic, (node,), above=-priority(pod))
+            self._wake(helped, topic)
 
     def _bring_up_to_date(self, key: Key) -> None:
         """The pod is looked at for the sake of what is reported: not at once, and the later the more there are."""
@@ -126,6 +141,7 @@ class Pods:
 
     def looking_at(self, key: Key) -> None:
         """The pod is reconciled now."""
+        self.looks += 1
         self._precedence.looking_at(key)
         due = self._up_to_date_at.get(key)
         if due is not None and due > now():

@@ -1304,3 +1304,41 @@ def test_what_was_kept_since_a_slow_driver_began_to_allocate_is_given_back(play:
         assert await world.node_of("urgent") == "a"
 
     play(scenario)
+
+
+class ComesUpLate(DeviceDriver):
+    """Has a device for the pod `slow` at once, and is done with it late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_up = asyncio.Event()
+
+    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        allocated = await super().allocate(request, node)
+        if request.pod.name == "slow":
+            await self.is_up.wait()
+        return allocated
+
+
+@pytest.mark.parametrize("others", [{}, {"low": 0}])
+def test_what_was_being_allocated_when_a_pod_was_looked_at_is_taken_once_it_is_there(
+    play: Play, others: dict[str, int]
+) -> None:
+    async def scenario(world: World) -> None:
+        driver = ComesUpLate()
+        evicted = await begin(world, drivers=[driver], a=2)
+        for name, priority in others.items():
+            await world.add_pod(name, "one", priority=priority)
+        await world.settle(2)
+        await world.add_pod("slow", "one" if others else "two", priority=1)
+        await asyncio.sleep(2)
+        await world.add_pod("urgent", "two", priority=10)
+        await asyncio.sleep(10)
+        assert evicted == []
+
+        driver.is_up.set()
+        await world.settle(30)
+        assert sorted(evicted) == sorted([*others, "slow"])
+        assert await world.node_of("urgent") == "a"
+
+    play(scenario)
