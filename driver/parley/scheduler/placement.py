@@ -1,5 +1,6 @@
 """Puts a decision into effect: allocates on the selected node or offers nodes, records, and releases."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -78,7 +79,8 @@ class Placement:
     ) -> Result | NotAllocated:
         """Embedded drivers allocate on the node, standalone ones are asked to. Returns what is next."""
         inside = [claim for claim in claims if claim.entry in demand.drivers and not claim.standalone]
-        looks = self._pods.looks
+        meanwhile: list[str] = []  # empty as long as nobody else has had a turn
+        asyncio.get_running_loop().call_soon(meanwhile.append, "others")
         try:
             await self._allocator.allocate(pod, inside, demand, node, offered=offered)
         except Aborted:
@@ -90,7 +92,8 @@ class Placement:
             return NotAllocated(await self.failed(key, pod, node, str(failure), inside if permanent else ()))
         if not pod.spec.node_name and self._cluster.has_pod(reference(pod)):  # or nobody takes it back
             self._cluster.usage.assume(pod, node)
-        self._pods.may_be_evicted(pod, demand.requests, node, looks)
+        if meanwhile:
+            self._pods.may_be_evicted(pod, demand.requests, node)
         if demand.standalone:
             return await self._sessions.select(pod, demand, node)
         self._allocator.join(pod, claims)

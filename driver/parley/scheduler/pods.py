@@ -8,7 +8,7 @@ from math import inf
 
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import ClusterCache
-from parley.control.claims.podclaims import NODES
+from parley.control.claims.podclaims import NODES, PREEMPTION
 from parley.control.objects.pod import priority, reference
 from parley.kube.cache import Key
 from parley.kube.queue import Requeue, WorkQueue
@@ -51,8 +51,6 @@ class Pods:
         """When waiting pods are looked at because of a change that does not help them."""
         self._last_report = -inf
         self._arrivals = count()
-        self.looks = 0
-        """How often a pod was reconciled."""
         self.reporter = reporter
 
     def __len__(self) -> int:
@@ -119,12 +117,10 @@ class Pods:
                 self._precedence.wake(key)
             self._queue.add(key)
 
-    def may_be_evicted(self, pod: Pod, drivers: Iterable[str], node: str, since: int) -> None:
-        """The pod has what these drivers allocated on the node. If others were looked at since that number of
-        looks, they found it taken, and nobody there who has it: those of a higher priority look again."""
-        if since == self.looks:
-            return
-        self._revisions.changed_on(node)
+    def may_be_evicted(self, pod: Pod, drivers: Iterable[str], node: str) -> None:
+        """The pod has what these drivers allocated on the node. Who was looked at while they did found it taken,
+        and nobody there who had it: those of a higher priority look again."""
+        self._revisions.changed(PREEMPTION, (node,))
         for topic in (("driver", name) for name in drivers):
             helped, _ = self._lines.sort_out(topic, (node,), above=-priority(pod))
             self._wake(helped, topic)
@@ -141,7 +137,6 @@ class Pods:
 
     def looking_at(self, key: Key) -> None:
         """The pod is reconciled now."""
-        self.looks += 1
         self._precedence.looking_at(key)
         due = self._up_to_date_at.get(key)
         if due is not None and due > now():
