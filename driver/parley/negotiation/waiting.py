@@ -104,6 +104,13 @@ class WaitingLines(Generic[K]):
         self._place_of[pod] = waiting, place
         return woken
 
+    def part(self, pod: K, line: Line) -> K | None:
+        """The pod, if it waits, does so in that line from now on, for the same topics. Returns as `wait` does."""
+        if pod not in self._place_of:
+            return None
+        waiting, place = self._place_of[pod]
+        return self.wait(pod, line, waiting.topics, place, waiting.helps)
+
     def line_of(self, pod: K) -> Line | None:
         """The line that the pod waits in."""
         return self._place_of[pod][0].line if pod in self._place_of else None

@@ -23,6 +23,7 @@ from parley.control.limits import topic as limit_topic
 from parley.control.objects.pod import priority, reference
 from parley.control.state import State
 from parley.kube.cache import Key
+from parley.kube.client import ApiError, OutcomeUnknown
 from parley.kube.queue import Requeue
 from parley.negotiation.answers import by_reason
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
@@ -199,16 +200,25 @@ class Negotiator:
         if not drivers:
             self._state.nominations.end(pod.metadata.uid)
             return wait(blocked, self._sessions.repeats_in(pod))
-        room = await self.preemption.make_room(replace(preemptor, drivers=drivers))
-        if isinstance(room, Wait):
-            return room
         problem = replace(blocked.problem, topics=(*blocked.problem.topics, PREEMPTION))
         blocked = replace(blocked, problem=problem)
+        room = await self._make_room(replace(preemptor, drivers=drivers), blocked)
+        if isinstance(room, Wait):
+            return room
         if room is None:
             return wait(blocked)
         if self._pods.attempt(pod).evictions.left(now()):
             blocked = replace(blocked, line=pod.metadata.uid)  # the pause is its own: others may be served
         return _put_off(blocked, room)
+
+    async def _make_room(self, preemptor: Preemptor, blocked: Blocked) -> Wait | Postponed | None:
+        """If that fails it is tried again after a pause; meanwhile the pod hears of what changes."""
+        try:
+            return await self.preemption.make_room(preemptor)
+        except (ApiError, OutcomeUnknown):
+            meta, waiting = preemptor.pod.metadata, wait(blocked)
+            self._pods.line_up((meta.namespace, meta.name), waiting.line, waiting.topics, waiting.helps)
+            raise
 
     async def _proceed(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, exact: bool
@@ -264,16 +274,16 @@ class Negotiator:
     async def _all_refused(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim], demand: Demand) -> Wait:
         """The scheduler has reasons of its own against every viable node. On others pods may be evicted for it; if
         none are, nothing is kept for the pod any more."""
-        drivers = may_take(self._state, pod, demand, claims) if not demand.standalone else frozenset()
-        room = await self.preemption.make_room(Preemptor(pod, claims, demand, drivers)) if drivers else None
-        if isinstance(room, Wait):
-            return room
-        self._state.nominations.end(pod.metadata.uid)
-        left = attempt.refusals.left_or_begin(now())
         nodes = by_reason(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
         message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
         problem = Problem(reasons.SCHEDULER_REFUSED, message, (*class_topics(claims), NODES, PREEMPTION))
         blocked = Blocked(problem, pod.metadata.uid)
+        drivers = may_take(self._state, pod, demand, claims) if not demand.standalone else frozenset()
+        room = await self._make_room(Preemptor(pod, claims, demand, drivers), blocked) if drivers else None
+        if isinstance(room, Wait):
+            return room
+        self._state.nominations.end(pod.metadata.uid)
+        left = attempt.refusals.left_or_begin(now())
         return _put_off(blocked, room, left) if room is not None else wait(blocked, after=left)
 
 

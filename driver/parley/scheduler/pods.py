@@ -267,6 +267,14 @@ class Pods:
             self._queue.add(following)
         self._next_in_turn(kept_out_by)
 
+    def stand_apart(self, key: Key) -> None:
+        """What is done for the pod fails: others of its line need not wait until it works. It hears of the same
+        changes as before, so that nobody of a lower priority gets what it may have."""
+        if _is_kept_out(self._lines.line_of(key)):
+            self.leave_line(key)
+        elif (following := self._lines.part(key, ("apart", key))) is not None:
+            self._queue.add(following)
+
     async def arrange(self, key: Key, pod: Pod, result: Result, since: int) -> Requeue | None:
         """Puts a pod that waits into its line and reports why; returns when its key is wanted again.
 

@@ -20,7 +20,7 @@ from parley.control.objects.pod import done, over, reference
 from parley.control.release.deallocation import Deallocator, Departure
 from parley.control.state import State
 from parley.kube.cache import Key
-from parley.kube.client import REFUSALS, ApiError, Client, Conflict
+from parley.kube.client import REFUSALS, ApiError, Client, Conflict, OutcomeUnknown
 from parley.kube.queue import Requeue
 from parley.scheduler.claims_on_demand import ClaimsOnDemand
 from parley.scheduler.pods import Pods, now
@@ -119,6 +119,9 @@ class Reconciler:
             self._pods.leave_line(key)
             await self._report(key, error)
             raise  # it is tried again, after a growing pause
+        except (ApiError, OutcomeUnknown):
+            self._pods.stand_apart(key)  # others need not wait until this works
+            raise
         except Exception:
             self._pods.leave_line(key)  # others need not wait until this works
             raise

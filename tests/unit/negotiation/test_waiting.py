@@ -164,3 +164,22 @@ def test_a_higher_priority_stands_ahead_of_those_that_came_before() -> None:
     assert list(lines.members("small")) == ["high", "early", "low"]
     assert lines.wake(GPU) == ["higher", "high"]
     assert lines.leave("high") == "early"
+
+
+def test_one_that_parts_from_its_line_hears_of_the_same_and_the_next_one_is_first() -> None:
+    lines: WaitingLines[str] = WaitingLines()
+    for pod in ("first", "second"):
+        lines.wait(pod, "line", [GPU])
+    assert lines.part("first", "alone") == "second"
+    assert lines.wake(GPU) == ["first", "second"]
+    assert lines.part("first", "alone") is None
+    assert lines.part("nobody", "alone") is None
+    assert lines.leave("first") is None
+    assert lines.wake(GPU) == ["second"]
+
+
+def test_those_of_smaller_ranks_only_hear_of_what_has_to_have_them() -> None:
+    lines: WaitingLines[str] = WaitingLines()
+    for rank in range(3):
+        lines.wait(f"rank-{rank}", rank, [GPU], Place(rank, 0))
+    assert lines.sort_out(GPU, ["a"], above=1) == (["rank-0"], [])

@@ -589,6 +589,46 @@ def test_an_eviction_that_fails_after_another_one_is_tried_again_at_once(play: P
     play(scenario)
 
 
+class Unanswered(Client):
+    """No eviction is answered."""
+
+    async def request(self, call: Call) -> bytes:
+        if call.subresource == "eviction":
+            raise OutcomeUnknown("POST eviction: no answer")
+        return await super().request(call)
+
+
+@pytest.mark.scheduling_paths("native")  # the second scheduler has an order of its own
+def test_a_pod_whose_evictions_fail_is_served_before_others_when_something_comes_free(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, client=Unanswered(world.server.client()), a=1)
+        await hold(world, low=0)
+        await world.add_pod("urgent", "one", priority=10)
+        await world.add_pod("waits", "one", priority=5, preemptionPolicy="Never")
+        await asyncio.sleep(100)  # the next attempt to evict is many seconds away
+        await world.add_node("b", devices=1)
+        await world.settle(5)
+        assert evicted == []
+        assert [await world.node_of(name) for name in ("urgent", "waits")] == ["b", ""]
+
+    play(scenario)
+
+
+def test_nobody_waits_for_a_pod_whose_evictions_fail(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, client=Unanswered(world.server.client()), a=1)
+        await hold(world, low=0)
+        for name in ("urgent", "as-urgent"):
+            await world.add_pod(name, "one", priority=10)
+        await asyncio.sleep(100)
+        for node in "bc":
+            await world.add_node(node, devices=1)
+            await world.settle(5)
+        assert {await world.node_of(name) for name in ("urgent", "as-urgent")} == {"b", "c"}
+
+    play(scenario)
+
+
 def test_a_missing_right_is_told_with_its_remedy(play: Play) -> None:
     asked: list[str] = []
 

@@ -15,6 +15,7 @@ from parley.api.builtin import Pod
 from parley.control.claims.podclaims import PREEMPTION, PodClaim, Problem
 from parley.control.objects.pod import reference
 from parley.kube.cache import Key
+from parley.kube.client import ApiError, OutcomeUnknown
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
 from parley.negotiation.waiting import Topic
@@ -224,14 +225,17 @@ class Rejections:
             return await self._remind(pod, claims)
         if rejection.standalone:
             return await self._ask_standalone(key, pod, claims, rejection)
-        room = await self._make_room(pod, claims, rejection) if not undo else None
+        try:
+            room = await self._make_room(pod, claims, rejection) if not undo else None
+        except (ApiError, OutcomeUnknown):
+            self._stay(key, rejection)  # it is tried again after a pause, or when something changes
+            raise
         if isinstance(room, Wait):
             rejection.reported = None
             return room
         if self._rejected.get(pod.metadata.uid) is not rejection:
             return None  # its scheduler has asked meanwhile, after which the pod is looked at once more
-        if rejection.problem.topics:  # an event of an earlier pod of that name may have taken it out of its line
-            self._pods.stay(key, rejection.line, rejection.problem.topics)
+        self._stay(key, rejection)
         complete = not any(claim.problem and claim.problem.transient for claim in claims)
         if complete or PREEMPTION not in rejection.problem.topics:
             await self._report(pod, rejection, _with_room(rejection.problem, room))
@@ -240,6 +244,11 @@ class Rejections:
         after = (nudge, self._let_pass(key, pod, rejection), room.after if room is not None else None)
         soonest = min((seconds for seconds in after if seconds is not None), default=None)
         return Requeue(soonest) if soonest is not None else None
+
+    def _stay(self, key: Key, rejection: Rejection) -> None:
+        """An event of an earlier pod of that name may have taken it out of its line."""
+        if rejection.problem.topics:
+            self._pods.stay(key, rejection.line, rejection.problem.topics)
 
     async def _remind(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         if pod.metadata.uid not in self._unasked:
