@@ -117,10 +117,11 @@ class ClassLimits:
         body, uid = step.change.last.body, step.change.last.meta["uid"]
         if not is_parleys(body):
             return
-        record = read(body)
-        owner, entry = record.identity
+        record, before = read(body), self._shown.get(uid)
+        identity = before.identity if before is not None else record.identity  # its owner may be dropped
+        owner, entry = identity
         class_ = self._kinds.get(owner, {}).get(entry, "") if entry else _class_of_named(record.name[1])
-        self._shows(step, uid, Shown(record.identity, class_, record.devices, record.tokens, record.users))
+        self._shows(step, uid, Shown(identity, class_, record.devices, record.tokens, record.users))
 
     def _claim(self, step: Step) -> None:
         body, meta = step.change.last.body, step.change.last.meta

@@ -63,6 +63,25 @@ def test_a_claim_that_is_exclusive_when_the_driver_is_done_serves_one_pod_at_a_t
     play(scenario)
 
 
+def test_a_claim_whose_class_is_gone_when_the_driver_is_done_is_shared_as_it_was_to_be(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, shareable=True)
+        behaviour.trouble = slow(5)
+        await world.add_claim("common", "shelf")
+        await world.add_pod("first", claims=["common"])
+        for _ in range(100):
+            await asyncio.sleep(0 if behaviour.allocated else 0.1)
+        assert behaviour.allocated
+        await world.client.delete(CLASSES, "shelf")
+        await world.settle()
+        await world.add_class("shelf", driverName=ShelfDriver.name, shareable=True)
+        await world.add_pod("second", claims=["common"])
+        await world.settle()
+        assert [(await world.pod(name)).status.phase for name in ("first", "second")] == ["Running", "Running"]
+
+    play(scenario)
+
+
 async def change(world: World, **class_: Any) -> None:
     await world.client.patch(CLASSES, "shelf", class_)
     await world.settle()

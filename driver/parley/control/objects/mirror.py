@@ -142,8 +142,8 @@ def is_shareable(claim: BuiltinClaim) -> bool:
 
 def may_be_shared(claim: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
     """Whether several pods may use what is allocated for the mirror: as its class says now, and as the mirror, by
-    which schedulers and policies go, has said from the beginning."""
-    return claim is not None and is_shareable(claim) and class_ is not None and class_.shareable
+    which schedulers and policies go, has said from the beginning. That counts alone while there is no class."""
+    return claim is not None and is_shareable(claim) and (class_ is None or class_.shareable)
 
 
 def asked(claim: BuiltinClaim) -> ClassRequest | None:
