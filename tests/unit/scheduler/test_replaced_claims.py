@@ -119,6 +119,28 @@ def test_what_is_left_of_a_claim_that_was_deleted_without_its_dependents_takes_n
     play(scenario)
 
 
+def test_nor_is_it_in_the_way_of_a_claim_that_is_there_at_once(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        world.start_parley()
+        await world.add_claim("disk")
+        await world.settle()
+        await world.crash()
+        orphaned = {"metadata": {"ownerReferences": None}}
+        await world.client.patch(BUILTIN_CLAIMS, "disk", orphaned, "default")
+        await world.client.delete(BUILTIN_CLAIMS, "disk", "default")
+        await world.client.patch(CLAIMS, "disk", {"metadata": {"finalizers": None}}, "default")
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.add_claim("disk")
+        world.start_parley()
+        await world.add_pod("second", claims=["disk"])
+        await world.settle()
+        assert (await world.pod("second")).status.phase == "Running"
+
+    play(scenario)
+
+
 async def _orphaned(world: World) -> None:
     """`kubectl delete prtemplate one --cascade=orphan`."""
     orphaned = {"metadata": {"ownerReferences": None}}

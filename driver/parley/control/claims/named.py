@@ -10,7 +10,7 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.meta import Condition
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.api.names import CONDITION_ALLOCATING, CONDITION_FAILED, CONDITION_RELEASING
+from parley.api.names import CONDITION_ALLOCATING, CONDITION_FAILED, CONDITION_RELEASING, FINALIZER
 from parley.control.claims.checks import Check
 from parley.control.claims.messages import class_not_found, not_given_back, refused, taken, too_large
 from parley.control.claims.podclaims import PodClaim, Problem
@@ -305,7 +305,13 @@ def mirrors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
 
 def is_predecessors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
     """Whether Parley made the built-in claim for an earlier claim of the same name, with which it goes."""
-    return is_mirror(mirror) and stands_for_another(mirror, claim.metadata.uid)
+    return is_mirror(mirror) and (stands_for_another(mirror, claim.metadata.uid) or was_left(mirror))
+
+
+def was_left(mirror: BuiltinClaim) -> bool:
+    """Whether the mirror was a named claim's, deleted with `--cascade=orphan`: the garbage collector leaves it,
+    and the next claim of the name would find its name taken."""
+    return FINALIZER in mirror.metadata.finalizers and not mirror.metadata.owner_references
 
 
 def has_mirror(claim: ResourceClaim, class_: ResourceClass | None) -> bool:

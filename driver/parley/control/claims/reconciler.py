@@ -34,6 +34,7 @@ from parley.control.claims.named import (
     is_predecessors,
     is_shared,
     mirrors,
+    was_left,
 )
 from parley.control.claims.podclaims import Problem
 from parley.control.claims.stranding import Stranding
@@ -376,17 +377,10 @@ class ClaimReconciler:
         meta = mirror.metadata
         if meta.deletion_timestamp and FINALIZER in meta.finalizers:
             await self._drop_finalizer(mirror)
-        elif self._was_left(mirror):
+        elif was_left(mirror) and not self._ledger.all_of_claim(meta.namespace, meta.name):
             await self._delete_mirror(mirror)
         elif mirror.status.allocation is not None and self._ledger.of_claim(meta.namespace, meta.name) is None:
             await self._records.clear(mirror)
-
-    def _was_left(self, mirror: BuiltinClaim) -> bool:
-        """Whether it was a named claim's, deleted with `--cascade=orphan`: the garbage collector leaves it, and
-        the next claim of the name would find its name taken."""
-        meta = mirror.metadata
-        own = FINALIZER in meta.finalizers and not meta.owner_references
-        return own and not self._ledger.all_of_claim(meta.namespace, meta.name)
 
     def _is_used(self, mirror: BuiltinClaim) -> bool:
         """Whether it shows pods, or pods are known to use what it showed."""
