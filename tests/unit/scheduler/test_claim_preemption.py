@@ -11,6 +11,7 @@ from tests.unit.scheduler.grump import APART, add_grump
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, PODS, TEMPLATES
+from parley.control.caches.own_writes import OwnWrites
 from parley.control.holding import Holding
 from parley.control.nominations import KEPT_SECONDS
 from parley.control.objects.mirror import consumer
@@ -1380,5 +1381,28 @@ def test_what_was_being_allocated_when_a_pod_was_looked_at_is_taken_once_it_is_t
         await world.settle(30)
         assert sorted(evicted) == sorted([*others, "slow"])
         assert await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.scheduling_paths("extender")
+def test_nobody_is_evicted_before_all_of_a_pods_claims_are_seen_as_they_are(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim that was just cleared, which the cache has yet to show, needs a device as well."""
+    unseen, behind = OwnWrites.unseen, {"disk"}
+    monkeypatch.setattr(OwnWrites, "unseen", lambda self, meta: meta.name in behind or unseen(self, meta))
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2)
+        await hold(world, high=20, low=0)
+        await world.add_claim("disk")
+        await asyncio.sleep(1)
+        await world.add_pod("urgent", "one", claims=["disk"], priority=10)
+        await asyncio.sleep(30)
+        behind.clear()
+        await world.change_pod("urgent")
+        await world.settle(30)
+        assert evicted == []
 
     play(scenario)

@@ -93,7 +93,10 @@ class Preemptors:
             return None
         if problems or rejection.problem.transient:
             return None
-        pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
+        states = {claim.entry: claim.state(pod) for claim in claims}
+        if ClaimState.STALE in states.values():
+            return Postponed("", "", READING_SECONDS)  # what it needs of that claim is not known yet
+        pending = [claim for claim in claims if states[claim.entry] is ClaimState.PENDING]
         demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
         if isinstance(demand, Blocked) and demand.problem.transient:
             return Postponed("", "", READING_SECONDS)  # its parameters are read again; what is kept for it stays
