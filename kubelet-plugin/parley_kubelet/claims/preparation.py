@@ -309,6 +309,7 @@ class Preparation:
             name=claim.name,
             phase="preparing",
             boot=self.boot,
+            node=self.driver.node,
             results=found.results,
             devices=tuple(HeldDevice(pool=device.pool, name=device.device) for device in found.devices),
             handle=found.handle,

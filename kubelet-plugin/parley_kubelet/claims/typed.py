@@ -11,7 +11,7 @@ import structlog
 from pydantic import ValidationError
 
 from parley_kubelet.hooks import DeviceName, HeldClaim, NodeClaim, NodeDriver, Refused
-from parley_kubelet.state.checkpoint import CheckpointEntry, Entries
+from parley_kubelet.state.checkpoint import CheckpointEntry, Entries, HeldDevice
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +52,11 @@ class TypedEntries:
         """What is held of the entry's devices for other claims, while the entries are these."""
         return _Rivals(self, entry, entries)
 
+    def place(self, entry: CheckpointEntry, device: HeldDevice) -> DeviceName:
+        """A device of the entry by the names of today: the node's own pool is named as the node is."""
+        pool = self._driver.node if entry.node == device.pool else device.pool
+        return DeviceName(pool, device.name)
+
     def _held(self, entry: CheckpointEntry, field: str, remedy: str) -> HeldClaim[Any]:
         try:
             handle = self._driver.handle.model_validate(entry.handle)
@@ -61,7 +66,7 @@ class TypedEntries:
             raise Refused(
                 f"claim {entry.full_name}: {where}={first['input']!r}: {first['msg']}: {remedy}"
             ) from None
-        devices = tuple(DeviceName(device.pool, device.name) for device in entry.devices)
+        devices = tuple(self.place(entry, device) for device in entry.devices)
         claim = NodeClaim(entry.namespace, entry.name, entry.uid, devices, handle)
         return HeldClaim(claim, entry.state)
 
@@ -82,9 +87,12 @@ class _Rivals(Sequence[HeldClaim[Any]]):
 
     @cached_property
     def _found(self) -> tuple[HeldClaim[Any], ...]:
-        devices = frozenset((device.pool, device.name) for device in self._entry.devices)
+        place = self._typed.place
+        devices = frozenset(place(self._entry, device) for device in self._entry.devices)
+        names = frozenset(device.device for device in devices)  # most others have none of that name
         return tuple(
             self._typed.held(other)
             for uid, other in self._entries.items()
-            if uid != self._entry.uid and any((device.pool, device.name) in devices for device in other.devices)
+            if uid != self._entry.uid
+            and any(device.name in names and place(other, device) in devices for device in other.devices)
         )

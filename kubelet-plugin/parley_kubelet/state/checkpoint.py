@@ -54,6 +54,7 @@ class _Often(msgspec.Struct, frozen=True):
     name: str
     phase: Phase
     boot: str
+    node: str
     results: tuple[ReportedDevice, ...]
     devices: tuple[HeldDevice, ...]
 
@@ -68,9 +69,9 @@ class CheckpointEntry(_Often, frozen=True):
     """A claim that something is held for on this node, with all that is needed to go on without the API.
 
     `phase` is `prepared` from a successful prepare until unprepare begins: only then may a container have it.
-    `boot` is the machine's boot in which it was prepared, "" if that is not known. `edits` and `state` are what
-    the driver returned. All of it is kept as it is written, `encoded`: a node has many entries, and seldom reads
-    them.
+    `boot` is the machine's boot in which it was prepared, `node` the name that it had then, each "" if that is not
+    known. `edits` and `state` are what the driver returned. All of it is kept as it is written, `encoded`: a node
+    has many entries, and seldom reads them.
     """
 
     encoded: bytes
@@ -84,6 +85,7 @@ class CheckpointEntry(_Often, frozen=True):
         name: str,
         phase: Phase,
         boot: str,
+        node: str = "",
         results: Sequence[ReportedDevice],
         devices: Sequence[HeldDevice],
         handle: Any,
@@ -98,6 +100,7 @@ class CheckpointEntry(_Often, frozen=True):
                 "name": name,
                 "phase": phase,
                 "boot": boot,
+                "node": node,
                 "results": [msgspec.structs.asdict(result) for result in results],
                 "devices": [msgspec.structs.asdict(device) for device in devices],
                 "handle": handle,
@@ -111,6 +114,7 @@ class CheckpointEntry(_Often, frozen=True):
         """Of a file's; what is not known is left out. Raises msgspec's or pydantic's ValidationError."""
         edits = Edits.model_validate(content.get("edits", {}))
         known = {field: content[field] for field in (*_Often.__struct_fields__, "handle") if field in content}
+        known.setdefault("node", "")  # earlier plugins did not write it
         entry = cls._of(
             {**known, "edits": edits.model_dump(mode="json", by_alias=True), "state": content.get("state")}
         )

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,10 @@ class Node:
         cdi: type[Folder] = Folder,
         client: Client | None = None,
         boot: str = "first boot",
+        name: str = "n1",
     ) -> Preparation:
         preparation = Preparation(
-            DeviceNodeDriver("n1", Configuration.model_validate({"devices": list(devices)})),
+            DeviceNodeDriver(name, Configuration.model_validate({"devices": list(devices)})),
             client or self.client,
             state=state(self.state),
             cdi=cdi(self.cdi),
@@ -234,6 +236,32 @@ async def test_a_claim_whose_specification_cannot_be_written_is_not_prepared(nod
     with pytest.raises(OSError, match="No space left"):
         await node.plugin(cdi=FullDisk).prepare(claim)
     assert [entry.phase for entry in node.plugin().restore().values()] == ["preparing"]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_node_that_has_another_name_now_still_knows_who_has_its_devices(node: Node, shared: bool) -> None:
+    """Its kubelet was started with another name: what ran under the old one may run still."""
+    device = "gpu-2" if shared else "gpu-0"
+    first = await allocated(node, "a", device, shared=shared)
+    await node.plugin().prepare(first)
+    second = name_of(await create_claim(node.client, "b", allocated_status("n2", [device])))
+    plugin = node.plugin(name="n2")
+    with pytest.raises(Refused, match=f"claim team/b: device='{device}' is still prepared for claim team/a"):
+        await plugin.prepare(second)
+    await plugin.unprepare(first)
+    await plugin.prepare(second)
+
+
+async def test_what_an_earlier_plugin_prepared_without_the_nodes_name_is_held_too(node: Node) -> None:
+    first, second = await allocated(node, "a", "gpu-0"), await allocated(node, "b", "gpu-0")
+    await node.plugin().prepare(first)
+    file = node.state / "checkpoint.json"
+    (claim,) = orjson.loads(file.read_bytes())["claims"]
+    assert claim.pop("node") == "n1"
+    checksum = f"sha256:{sha256(orjson.dumps([claim], option=orjson.OPT_SORT_KEYS)).hexdigest()}"
+    file.write_bytes(orjson.dumps({"version": 2, "checksum": checksum, "claims": [claim]}))
+    with pytest.raises(Refused, match="still prepared for claim team/a"):
+        await node.plugin().prepare(second)
 
 
 async def test_two_plugins_on_one_node_see_each_others_claims(node: Node) -> None:

@@ -27,6 +27,7 @@ CLAIM = CheckpointEntry.of(
     name="training",
     phase="prepared",
     boot="b1",
+    node="n1",
     results=(ReportedDevice(request="exclusive", pool="n1", device="gpu-0"),),
     devices=(HeldDevice(pool="n1", name="gpu-0"),),
     handle={"devices": [{"pool": "n1", "device": "gpu-0"}], "shared": True},
@@ -53,7 +54,7 @@ def test_the_format(folder: Folder) -> None:
     Checkpoint(folder, "n1").write({"u1": CLAIM})
     assert orjson.loads((folder.path / "checkpoint.json").read_bytes()) == {
         "version": 2,
-        "checksum": "sha256:8f3807c2d9daa4614b25dab6859a8e8a57cf2871f4f62154a1a4863acd247be8",
+        "checksum": "sha256:71b1fac6fa2fb1ba070fa846ed123416df81c3627785f2e78c391ab2a3df6a54",
         "claims": [
             {
                 "uid": "u1",
@@ -61,6 +62,7 @@ def test_the_format(folder: Folder) -> None:
                 "name": "training",
                 "phase": "prepared",
                 "boot": "b1",
+                "node": "n1",
                 "results": [{"request": "exclusive", "pool": "n1", "device": "gpu-0"}],
                 "devices": [{"pool": "n1", "name": "gpu-0"}],
                 "handle": {"devices": [{"pool": "n1", "device": "gpu-0"}], "shared": True},
@@ -93,8 +95,8 @@ def damage(folder: Folder, change: Callable[[bytes], bytes]) -> None:
         (lambda _: b'{"version": 1}', "it has no list of claims"),
         (
             lambda whole: whole.replace(b"gpu-0", b"gpu-1"),
-            "checksum='sha256:8f3807c2d9daa4614b25dab6859a8e8a57cf2871f4f62154a1a4863acd247be8'"
-            " should be 'sha256:af302a803ff840266eabaeb51ebabac8b01ac7b845f14391988dc2a457eba136'",
+            "checksum='sha256:71b1fac6fa2fb1ba070fa846ed123416df81c3627785f2e78c391ab2a3df6a54'"
+            " should be 'sha256:cffb66d4557c63a6745e8fb4ca2efaf96586b9cdbaa13f299179f086ac609e24'",
         ),
     ],
 )
