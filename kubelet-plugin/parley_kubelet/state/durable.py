@@ -126,6 +126,10 @@ class Folder:
         self.path = path
         self._disk = disk
         self._spare = spare
+        self._names = -1
+        """Open while there are `callers` who lock a name, or wait for it."""
+        self._callers = 0
+        self._locked: set[str] = set()
         self._make(path, mode)
         self._keep_spare()
 
@@ -215,15 +219,25 @@ class Folder:
     async def locked_name(self, name: str) -> AsyncIterator[None]:
         """Keep others of this and other processes from doing something for `name` at the same time. Waits.
 
-        A lock of the open file description on one byte of a file: a file per name could not be removed safely.
+        A lock of the open file description on one byte of a file: a file per name could not be removed safely. One
+        description for all names: hundreds may be locked at a time.
         """
-        descriptor = self._open(_NAMES_LOCK)
+        if not self._callers:
+            self._names = self._open(_NAMES_LOCK)
+        self._callers += 1
         try:
-            while not _taken(descriptor, name):  # noqa: ASYNC110 - another process sets no event
+            while name in self._locked or not _taken(self._names, name):  # noqa: ASYNC110 - another process sets no event
                 await asyncio.sleep(_RETRY)
-            yield
+            self._locked.add(name)
+            try:
+                yield
+            finally:
+                self._locked.remove(name)
+                _change(self._names, name, fcntl.F_UNLCK)
         finally:
-            os.close(descriptor)
+            self._callers -= 1
+            if not self._callers:
+                os.close(self._names)
 
     def is_name_locked(self, name: str) -> bool:
         """Whether this process or another does something for `name` now."""
@@ -266,9 +280,13 @@ class Folder:
 
 
 def _taken(descriptor: int, name: str) -> bool:
-    start = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, start, 1, 0))
+        _change(descriptor, name, fcntl.F_WRLCK)
     except BlockingIOError:
         return False
     return True
+
+
+def _change(descriptor: int, name: str, kind: int) -> None:
+    start = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi", kind, os.SEEK_SET, start, 1, 0))
