@@ -63,9 +63,8 @@ class TypedEntries:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join((field, *map(str, first["loc"])))
-            raise Refused(
-                f"claim {entry.full_name}: {where}={first['input']!r}: {first['msg']}: {remedy}"
-            ) from None
+            # not the value: a handle may have what only the driver's two parts shall know
+            raise Refused(f"claim {entry.full_name}: {where}: {first['msg']}: {remedy}") from None
         devices = tuple(self.place(entry, device) for device in entry.devices)
         claim = NodeClaim(entry.namespace, entry.name, entry.uid, devices, handle)
         return HeldClaim(claim, entry.state)

@@ -347,7 +347,7 @@ async def test_a_handle_that_fails_its_schema(node: PortNode) -> None:
     with pytest.raises(Refused) as refusal:
         await node.plugin(driver).prepare(claim)
     assert str(refusal.value) == (
-        "claim team/a: status.allocation.devices.config.opaque.parameters.number='seven': Input should be a valid"
+        "claim team/a: status.allocation.devices.config.opaque.parameters.number: Input should be a valid"
         " integer, unable to parse string as an integer: run versions of the embedded driver and in"
         " parley-kubelet that belong together"
     )
@@ -364,6 +364,15 @@ class NewPorts(Ports):
     handle = FasterPort  # type: ignore[assignment]
 
 
+@pytest.mark.parametrize("data", [{"password": "s3cret"}, {"number": "s3cret"}])
+async def test_what_is_in_a_handle_is_told_nobody(node: PortNode, data: dict[str, Any]) -> None:
+    """A refusal is logged, and is an event of the pod."""
+    claim = await node.claim("a", data=data)
+    with pytest.raises(Refused, match=r"opaque\.parameters\.number: ") as refusal:
+        await node.plugin(Ports()).prepare(claim)
+    assert "s3cret" not in str(refusal.value)
+
+
 async def test_a_version_that_does_not_understand_an_older_handle_says_so_and_keeps_it(node: PortNode) -> None:
     claim = await node.claim("a", 7)
     await node.plugin(Ports()).prepare(claim)
@@ -371,7 +380,7 @@ async def test_a_version_that_does_not_understand_an_older_handle_says_so_and_ke
     with pytest.raises(Refused) as refusal:
         await plugin.unprepare(claim)
     assert str(refusal.value) == (
-        "claim team/a: the handle in the checkpoint: handle.speed={'number': 7}: Field required:"
+        "claim team/a: the handle in the checkpoint: handle.speed: Field required:"
         " start the version of the driver again that prepared the claim"
     )
     with structlog.testing.capture_logs() as logs:
