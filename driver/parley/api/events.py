@@ -57,7 +57,7 @@ def warning(about: About, source: Source, reason: str, note: str, time: str) -> 
         "reportingInstance": source.instance,
         "action": source.action,
         "reason": reason,
-        "note": note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
+        "note": note.encode(errors="backslashreplace")[:_NOTE_BYTES].decode(errors="ignore"),
         "type": "Warning",
         "regarding": about.wire(),
     }

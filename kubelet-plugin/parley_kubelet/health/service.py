@@ -39,7 +39,7 @@ def _response(version: Any, report: Sequence[Health]) -> Any:
                 health=health.condition.value,
                 last_updated_time=int(health.checked),
                 health_check_timeout_seconds=EXPIRES,
-                message=health.message.encode()[:LONGEST].decode(errors="ignore"),
+                message=health.message.encode(errors="backslashreplace")[:LONGEST].decode(errors="ignore"),
             )
             for health in report
         ]

@@ -107,7 +107,7 @@ class DraService(DRAPluginServicer):
             uid=claim.uid,
             reason=message,
         )
-        return message, None
+        return message.encode(errors="backslashreplace").decode(), None  # a file's name may be no text
 
     def _failure(self, action: str, claim: ClaimName, error: Exception) -> str:
         """What the kubelet is told of an error that names neither claim nor remedy."""

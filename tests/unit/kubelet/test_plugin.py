@@ -1,6 +1,7 @@
 """The whole plugin against a kubelet on its sockets, and an API server in memory."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -154,6 +155,24 @@ async def test_why_a_call_failed_is_told_per_claim(client: Client, tmp_path: Pat
         "claim team/a: the port is down: plug it in",
         "claim team/a: unexpected ZeroDivisionError: see the log of parley-kubelet on this node",
         "claim team/a: unexpected TimeoutError: see the log of parley-kubelet on this node",
+    ]
+
+
+async def test_a_reason_with_the_name_of_a_file_that_is_no_text_is_told(client: Client, tmp_path: Path) -> None:
+    driver, name = Failing("n1", CONFIGURATION), os.fsdecode(b"/data/core." + bytes([255]))
+    driver.faults = (Refused(f"remove {name}"), PermissionError(1, "Operation not permitted", name))
+    claim = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
+    state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
+    service = DraService(Preparation(driver, client, state=state, cdi=cdi, boot="b1"))
+    meta = claim.metadata
+    request = dra.NodePrepareResourcesRequest(
+        claims=[dra.Claim(namespace=meta.namespace, name=meta.name, uid=meta.uid)]
+    )
+    told = [(await service.NodePrepareResources(request, None)).claims[meta.uid].error for _ in range(2)]
+    assert told == [
+        r"claim team/a: remove /data/core.\udcff",
+        r"claim team/a: /data/core.\udcff: Operation not permitted: check the node's disk; the kubelet will try"
+        " again",
     ]
 
 

@@ -1,5 +1,6 @@
 """What a driver has to say about claims becomes events on the claim and its pods, not too many of them."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,15 @@ async def test_nor_does_one_that_says_what_is_no_notice(
     with structlog.testing.capture_logs() as logs:
         assert await stage.look() == []
     assert [log["event"] for log in logs] == ["no notices"]
+
+
+async def test_nor_does_the_name_of_a_users_file_that_is_no_text(stage: Stage) -> None:
+    stage.driver.says["FileTooLarge"] = f"remove {os.fsdecode(b'core.' + bytes([255]))}"
+    stage.driver.says["OverSize"] = "it uses more"
+    assert {(reason, note) for _, reason, note in await stage.look()} == {
+        ("FileTooLarge", r"claim team/a: remove core.\udcff"),
+        ("OverSize", "claim team/a: it uses more"),
+    }
 
 
 async def test_a_driver_that_has_nothing_to_say_is_not_asked(stage: Stage) -> None:

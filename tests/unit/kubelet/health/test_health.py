@@ -20,7 +20,9 @@ from parley_kubelet.configuration import Configuration
 from parley_kubelet.driver import checks
 from parley_kubelet.driver.device_driver import DeviceClaim, DeviceNodeDriver
 from parley_kubelet.health.monitor import HealthMonitor
+from parley_kubelet.health.service import HealthService
 from parley_kubelet.hooks import DeviceCondition, Health, HeldClaim
+from parley_kubelet.proto import dra_health_v1_pb2
 from parley_kubelet.testing.promises import node_claim
 
 WELL = Health(port("port-1"), DeviceCondition.HEALTHY)
@@ -97,6 +99,14 @@ async def test_a_driver_that_fails_to_tell_makes_its_devices_unknown_and_is_logg
         "ports.example.com failed to report health: no route to the switch",
     )
     assert [log["event"] for log in logs] == ["health is not known", "health of a device changed"]
+
+
+async def test_the_name_of_a_file_that_is_no_text_is_told(driver: TellingPorts, monitor: HealthMonitor) -> None:
+    name = os.fsdecode(b"core." + bytes([255]))
+    driver.told = (WELL, Health(port("port-2"), DeviceCondition.UNHEALTHY, f"remove {name}"))
+    await monitor.ask()
+    answer = await anext(HealthService(monitor, dra_health_v1_pb2).NodeWatchResources(None, None))
+    assert [device.message for device in answer.devices] == ["", r"remove core.\udcff"]
 
 
 @pytest.mark.parametrize("told", [None, (WELL, None), ("port-1",)])
