@@ -45,7 +45,7 @@ _HERE: Final = -100
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 SPARE: Final = 1024 * 1024
-"""Bytes of a spare file for a checkpoint: some thousand claims."""
+"""Bytes of a spare file for a checkpoint: some hundred claims, and it grows with their number."""
 
 _RETRY = 0.02
 """Seconds between two attempts at the lock of a name; nobody else wants it but during a rolling update."""
@@ -120,7 +120,8 @@ DISK: Final = Disk()
 
 
 class Folder:
-    """A folder of this plugin, made if it is missing. A spare file has `spare` bytes, none if that is 0."""
+    """A folder of this plugin, made if it is missing. A spare file has `spare` bytes, none if that is 0, and more
+    for a file of more than half of that."""
 
     def __init__(self, path: Path, mode: int = 0o750, disk: Disk = DISK, spare: int = 0) -> None:
         self.path = path
@@ -155,14 +156,14 @@ class Folder:
                 self._write_spare(name, data, mode)
         if flush:
             self._disk.flush(self.path)
-        self._keep_spare()
+        self._keep_spare(len(data))
 
     def _write_new(self, name: str, data: bytes, mode: int, *, flush: bool) -> None:
         temporary = self._disk.create(self.path, data, mode)
         try:
             if self._spare:
                 with suppress(OSError):
-                    self._disk.reserve(temporary, self._spare)
+                    self._disk.reserve(temporary, self._room(len(data)))
             if flush:
                 self._disk.flush(temporary)
             self._disk.rename(temporary, self.path / name)
@@ -185,11 +186,17 @@ class Folder:
         spare = self.path / _SPARE
         return bool(self._spare) and spare.exists() and spare.stat().st_blocks * _BLOCK >= size
 
-    def _keep_spare(self) -> None:
-        """Make the spare file, if there is none; what a full disk refuses, the next write tries again."""
-        if self._spare and not self._has_spare(self._spare):
+    def _keep_spare(self, size: int = 0) -> None:
+        """Make the spare file, if there is none, or a larger one for a file that became so large; what a full disk
+        refuses, the next write tries again."""
+        if self._spare and not self._has_spare(room := self._room(size)):
             with suppress(OSError):
-                self._disk.allocate(self.path / _SPARE, self._spare)
+                self._disk.allocate(self.path / _SPARE, room)
+
+    def _room(self, size: int) -> int:
+        """Bytes of a spare file that takes the next version, too, of a file with so many."""
+        half = self._spare // 2
+        return max(self._spare, half * (2 + size // half))
 
     def remove(self, name: str) -> None:
         """Remove the file; it is no error if it is gone. Not flushed. Raises OSError."""

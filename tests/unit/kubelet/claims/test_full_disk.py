@@ -1,6 +1,7 @@
 """A tenant's workspace fills the disk that the checkpoint and the CDI specifications are on, too: what is prepared
 is released and removed, so that there is room again."""
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Iterator
@@ -24,10 +25,10 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="mounts a file system")
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """Of 4 MiB, for everything that the plugin writes."""
+    """Of 12 MiB, for everything that the plugin writes."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", folder], check=True)
     try:
         yield folder
     finally:
@@ -47,12 +48,12 @@ def plugin(client: Client, disk: Path, system: Disk = SYSTEM) -> Preparation:
     return preparation
 
 
-def handle(name: str) -> dict[str, str | int]:
-    return {"workspace": f"id-of-{name}", "bytes": 1, "mountPath": "/workspace", "variable": "PLACE"}
+def handle(name: str, path: str = "/workspace") -> dict[str, str | int]:
+    return {"workspace": f"id-of-{name}", "bytes": 1, "mountPath": path, "variable": "PLACE"}
 
 
-async def allocated(client: Client, name: str) -> ClaimName:
-    status = allocated_status("n1", [DISK], driver=WorkspaceNode.name, data=handle(name))
+async def allocated(client: Client, name: str, path: str = "/workspace") -> ClaimName:
+    status = allocated_status("n1", [DISK], driver=WorkspaceNode.name, data=handle(name, path))
     claim = await create_claim(client, name, status)
     return ClaimName(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
 
@@ -105,6 +106,23 @@ async def test_claims_end_one_by_one_while_somebody_takes_each_block_that_comes_
             await preparation.prepare(await allocated(client, f"late-{claim.name}"))
         await preparation.unprepare(claim)
         assert not await preparation.holds(claim.uid)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_so_do_hundreds_whose_checkpoint_is_large(client: Client, disk: Path, restarted: bool) -> None:
+    """A pod may have 128 of them, with paths of 256 characters."""
+    claims = [await allocated(client, f"claim-{i}", f"/{'p' * 255}") for i in range(900)]
+    hogged = Hogged()
+    preparation = plugin(client, disk, hogged)
+    await asyncio.gather(*map(preparation.prepare, claims))
+    assert (disk / "state" / "checkpoint.json").stat().st_size > SPARE
+    hogged.hog = disk / "root" / "data" / "id-of-claim-0"
+    if restarted:
+        preparation = plugin(client, disk, hogged)
+    for claim in claims[:3]:
+        await preparation.unprepare(claim)
+    await asyncio.gather(*map(preparation.unprepare, claims))
+    assert await preparation.entries() == {}
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -133,7 +133,7 @@ def test_a_full_disk_has_room_in_the_spare_file(tmp_path: Path) -> None:
     for content in (b"x" * 4096, b"small", b"less"):
         full.write("file", content, mode=0o640)
         assert full.read("file") == content
-        assert len(Folder(tmp_path).read("file") or b"") <= 4096
+        assert len(Folder(tmp_path).read("file") or b"") <= 8192, "the spare file that the largest one needs"
     assert (tmp_path / "file").stat().st_mode & 0o7777 == 0o640
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "spare"]
 
