@@ -123,8 +123,8 @@ class CheckpointEntry(_Often, frozen=True):
 
     @classmethod
     def _of(cls, content: Mapping[str, Any]) -> "CheckpointEntry":
-        encoded = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
-        encoded = bytes(memoryview(encoded))  # a copy: what orjson returns holds on to 8 KB, however short it is
+        encoded = orjson.dumps([content], option=orjson.OPT_SORT_KEYS)  # as in the file: it may nest no deeper
+        encoded = encoded[1:-1]  # a copy: what orjson returns holds on to 8 KB, however short it is
         return cls(**msgspec.structs.asdict(_often(encoded)), encoded=encoded)
 
     def with_changes(self, **changes: Any) -> "CheckpointEntry":

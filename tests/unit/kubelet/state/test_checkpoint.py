@@ -80,6 +80,17 @@ def test_the_format(folder: Folder) -> None:
     }
 
 
+def test_what_can_be_written_can_be_read_however_deep_it_nests(folder: Folder) -> None:
+    """A node driver's state may be anything that is JSON."""
+    state: dict[str, Any] = {}
+    with pytest.raises(TypeError, match="Recursion limit"):  # noqa: PT012 - how deep is too deep is for orjson to say
+        while True:
+            state = {"in": state}
+            Checkpoint(folder, "n1").write({"u1": CLAIM.with_changes(state=state)})
+    (found,) = Checkpoint(folder, "n1").read().values()
+    assert found.state == state["in"]
+
+
 def damage(folder: Folder, change: Callable[[bytes], bytes]) -> None:
     path = folder.path / "checkpoint.json"
     path.write_bytes(change(path.read_bytes()))
