@@ -78,7 +78,7 @@ class HealthMonitor:
         try:
             async with asyncio.timeout(LIMIT):
                 found = await self._driver.health(await self._preparation.held())
-            report = tuple(sorted(found, key=lambda health: health.device))
+            report = tuple(sorted(found, key=lambda health: (health.device, health.condition.value)))
         except Exception as error:
             self._cannot_tell(str(error) or f"no answer within {LIMIT:g} s", error)
             message = f"{self._driver.name} failed to report health: {self._fault}"

@@ -109,7 +109,7 @@ async def test_the_name_of_a_file_that_is_no_text_is_told(driver: TellingPorts, 
     assert [device.message for device in answer.devices] == ["", r"remove core.\udcff"]
 
 
-@pytest.mark.parametrize("told", [None, (WELL, None), ("port-1",)])
+@pytest.mark.parametrize("told", [None, (WELL, None), ("port-1",), (Health(port("port-1"), 2),)])  # type: ignore[arg-type]
 async def test_a_driver_that_tells_what_is_no_health_ends_nothing(
     driver: TellingPorts, monitor: HealthMonitor, told: Any
 ) -> None:
