@@ -54,8 +54,8 @@ def make_writable(directory: int) -> None:
 
 
 def write_in_place(file: int) -> None:
-    """What the open and empty file is given of the disk is also enough to write it again: btrfs would take other
-    blocks for that."""
+    """What the open and empty file is given of the disk, or each new one in the open directory, is also enough to
+    write it again: btrfs would take other blocks for that."""
     flags = bytearray(struct.calcsize("L"))
     with suppress(OSError):
         fcntl.ioctl(file, _GET_FLAGS, flags)

@@ -23,6 +23,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from parley_kubelet.driver import trees
+from parley_kubelet.driver.attributes import write_in_place
+
 _TEMPORARY = ".parley-new-"
 _LOCK = "lock"
 _NAMES_LOCK = "lock-names"
@@ -132,6 +135,9 @@ class Folder:
         self._callers = 0
         self._locked: set[str] = set()
         self._make(path, mode)
+        if spare:
+            with trees.opened(path) as folder:
+                write_in_place(folder)
         self._keep_spare()
 
     def read(self, name: str) -> bytes | None:

@@ -2,12 +2,15 @@
 
 import asyncio
 import errno
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
 import pytest
+from tests.unit.kubelet.driver.test_file_systems import disk_of, lacking
 
 from parley_kubelet.state.durable import Disk, Folder
 
@@ -147,6 +150,43 @@ def test_without_a_spare_file_that_is_large_enough_a_full_disk_is_an_error(
     with pytest.raises(OSError, match="No space left"):
         full.write("file", b"x" * size)
     assert full.read("file") == b"before"
+
+
+class Hogged(Disk):
+    """Somebody takes each block that comes free before Parley does, once `hog` is set."""
+
+    hog: Path | None = None
+
+    def create(self, folder: Path, data: bytes, mode: int) -> Path:
+        self._take()
+        return super().create(folder, data, mode)
+
+    def allocate(self, path: Path, size: int) -> None:
+        self._take()
+        super().allocate(path, size)
+
+    def _take(self) -> None:
+        if self.hog is None:
+            return
+        for size in (1024**2, 4096, 1):
+            with suppress(OSError), self.hog.open("ab", buffering=0) as hog:
+                while hog.write(bytes(size)):
+                    pass
+
+
+@pytest.mark.parametrize(("kind", "mebibytes"), [("ext4", 64), ("btrfs", 128)])
+def test_a_full_disk_takes_one_version_after_the_other(tmp_path: Path, kind: str, mebibytes: int) -> None:
+    if lacking(kind):
+        pytest.skip(f"makes and mounts a file system of {kind}")
+    with disk_of(kind, tmp_path, size=mebibytes * 1024**2) as place:
+        hogged = Hogged()
+        folder = Folder(place / "state", disk=hogged, spare=1024**2)
+        folder.write("file", os.urandom(300_000).hex().encode())
+        hogged.hog = place / "hog"
+        for size in range(300_000, 290_000, -2500):
+            content = os.urandom(size).hex().encode()
+            folder.write("file", content)
+            assert folder.read("file") == content
 
 
 def test_a_spare_file_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
