@@ -7,12 +7,14 @@ way can't happen any more once a later one did.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import structlog
+
 from parley.api import reasons
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim
 from parley.api.names import CONDITION_ALLOCATING, driver_annotation, driver_finalizer
 from parley.api.resources import CLAIMS
-from parley.kube.client import Client, Conflict, NotFound
+from parley.kube.client import REFUSALS, Client, Conflict, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk.claim_conditions import with_conditions
 from parley.sdk.recorded import NOTHING_ALLOCATED, driver_of_record
@@ -23,6 +25,8 @@ from parley.sdk.standalone.operations import ClaimRef
 Body = dict[str, Any]
 
 _TRIES = 10
+
+log = structlog.get_logger(__name__)
 
 
 class Gone(Exception):
@@ -137,7 +141,7 @@ class StandaloneRecords:
 
     async def cleared(self, ref: ClaimRef) -> None:
         """No allocation, no request to deallocate, nothing in progress; what another driver allocated stays.
-        Raises Gone."""
+        Raises Gone. Where nothing is allocated, it need not succeed: the class may be another driver's by now."""
 
         def change(claim: ResourceClaim) -> Body | None:
             if self.is_anothers(claim):
@@ -148,7 +152,12 @@ class StandaloneRecords:
             ended = [_allocating(conditions.ENDED)] * conditions.in_progress(before.conditions)
             return {"status": self._with_conditions(claim, status, *ended)} if status or ended else None
 
-        await self._write(ref, change, subresource="status")
+        try:
+            await self._write(ref, change, subresource="status")
+        except REFUSALS as error:
+            if self._known(ref).status.allocation is not None:
+                raise
+            log.info("status not cleared", claim="/".join(ref.key), error=error.message)
 
     async def set_progress(self, ref: ClaimRef, message: str) -> None:
         """Set the condition Allocating, while there is no allocation. Raises Gone."""
