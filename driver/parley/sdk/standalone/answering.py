@@ -107,8 +107,7 @@ class Responder:
                 answered = await self._evaluated(key, question)
             except Superseded:
                 return  # the new question is in the queue
-            except NotRead as error:
-                self.await_parameters(key, error.topic)
+            except NotRead:
                 return  # there is no answer before it is read
             except DriverFault as fault:
                 await self.apply(scheduling, entries.refused(self._informers.driver, question, str(fault)))
@@ -117,9 +116,10 @@ class Responder:
 
     async def _evaluated(self, key: Key, question: PodQuestion) -> _Answered:
         seen = self.waiting.changes
+        self._answered.pop(key, None)
+        self._stale.discard(key)  # now: what is read from here on makes the answer old before it is given
         found, outlook_ = await self._considered(key, question)
         answered = self._answered[key] = _Answered(question.state, found)
-        self._stale.discard(key)
         self.waiting.evaluated(key, question.signature, outlook_, seen, question.priority)
         return answered
 
@@ -144,10 +144,10 @@ class Responder:
             waits = self.waiting.has(key)  # then others may wait for the same, who come first
             capacity = {} if waits else self._evaluator.capacity(question, answers, scores)
         except (BadParameters, NotRead) as error:
+            if error.topic is not None:
+                self.await_parameters(key, error.topic)  # before anything else runs: it may be read at once
             if isinstance(error, NotRead) and error.transient:
                 raise
-            if error.topic is not None:
-                self.await_parameters(key, error.topic)
             return entries.refused(self._informers.driver, question, str(error)), Outlook.NOWHERE
         found = entries.answered(self._informers.driver, question, answers, scores, capacity)
         return found, outlook(question, answers)
