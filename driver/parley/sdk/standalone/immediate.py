@@ -2,7 +2,8 @@
 
 Which nodes are eligible, and where it is not tried again, goes by `parley.sdk.immediate`. Where no node is viable
 the claim's condition says why, and it waits in line with those that ask for the same: a change requeues the first
-of them. What fails on every viable node is tried again after a pause.
+of them, and when that is allocated, or was tried for some seconds, the next. What fails on every viable node is
+tried again after a pause.
 """
 
 import asyncio
@@ -31,8 +32,12 @@ from parley.sdk.standalone.operations import ClaimRef, Operation, Operations, Re
 from parley.sdk.standalone.pod_allocations import assigned
 from parley.sdk.standalone.questions import PodQuestion, about_claim
 from parley.sdk.standalone.records import Gone, StandaloneRecords
+from parley.sdk.standalone.waiting import TURN_SECONDS
 
 _CHANGE: Topic = ("change",)
+
+_MOVED = (reasons.DRIVER_MOVED,)
+"""The line of those that wait until what the driver allocated in the controller has ended, of all namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +119,10 @@ class ImmediateAllocations:
         if claim is None or class_ is None or claim.metadata.uid != ref.uid:
             return
         if message := unknown_holdings(self._deps.informers.own_classes()):
-            moved = (reasons.DRIVER_MOVED,)
-            await self._wait(ref, moved, changes, reasons.DRIVER_MOVED, message)
+            await self._wait(ref, _MOVED, changes, reasons.DRIVER_MOVED, message)
             return
+        if self._lines.line_of(ref.key) == _MOVED:
+            self._pass_on(ref)  # they have nothing else in common
         since = self._begun.setdefault(ref.key, asyncio.get_running_loop().time())
         question, failed = about_claim(claim, class_, since), self._failed_nodes(ref.key, claim, class_)
         rule = NodeRule(class_)
@@ -189,7 +195,19 @@ class ImmediateAllocations:
     async def _try(
         self, operation: Operation, question: PodQuestion, nodes: Sequence[str], failed: FailedNodes
     ) -> None:
-        """Allocate on the first node where the driver does. Raises Retry if there is none."""
+        """Allocate on the first node where the driver does. Raises Retry if there is none. Others need not wait
+        until it has ended if it takes long, and in any case not longer."""
+        (ref,) = operation.refs
+        passing_on = asyncio.get_running_loop().call_later(TURN_SECONDS, self._pass_on, ref)
+        try:
+            await self._try_each(operation, question, nodes, failed)
+        finally:
+            passing_on.cancel()
+            self._pass_on(ref)
+
+    async def _try_each(
+        self, operation: Operation, question: PodQuestion, nodes: Sequence[str], failed: FailedNodes
+    ) -> None:
         failures: dict[str, str] = {}
         for node in nodes:
             operation.node = node
@@ -208,8 +226,7 @@ class ImmediateAllocations:
 
     async def _again(self, ref: ClaimRef, code: str, message: str) -> NoReturn:
         """It failed, and is tried again after a pause; others need not wait for that."""
-        if self._is_current(ref):
-            self._leave_line(ref.key)
+        self._pass_on(ref)
         await self._set_refusal(ref, code, message)
         raise Retry(message)
 
@@ -227,6 +244,11 @@ class ImmediateAllocations:
             self._requeue(ref.key)
         if code:
             await self._set_refusal(ref, code, message)
+
+    def _pass_on(self, ref: ClaimRef) -> None:
+        """The claim stands in no line any more, and the turn is the next one's."""
+        if self._is_current(ref):
+            self._leave_line(ref.key)
 
     def _is_current(self, ref: ClaimRef) -> bool:
         """Whether no other claim has the name by now."""

@@ -1,0 +1,85 @@
+"""For whom an immediate claim waits while a slow driver allocates another one, and for whom it does not."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tests.support.faults import FaultClient, NumberedCall
+from tests.unit.sdk.standalone.world import DRIVER, Array, ArrayDriver, World
+
+from parley.api.resources import CLAIMS, CLASSES, NODES
+from parley.kube.client import Client, ServerError
+
+Play = Callable[[Callable[[World], Any]], None]
+
+
+async def put_claim(world: World, namespace: str) -> None:
+    spec = {"resourceClassName": "disk", "allocationMode": "Immediate"}
+    meta = {"name": "mine", "namespace": namespace}
+    kind = {"apiVersion": CLAIMS.api_version, "kind": CLAIMS.kind}
+    await world.client.create(CLAIMS, {**kind, "metadata": meta, "spec": spec}, namespace)
+
+
+async def judge(world: World, reason: str) -> None:
+    """What the controller says in the status of the class."""
+    ready = {"type": "Ready", "status": "False", "reason": reason, "message": ""}
+    ready["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    await world.client.patch(CLASSES, "disk", {"status": {"conditions": [ready]}}, subresource="status")
+
+
+def test_what_waited_for_the_driver_to_leave_the_controller_is_allocated_side_by_side(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        array = Array({"a": 9}, seconds=60)
+        await world.add_node("a")
+        await world.add_class()
+        await judge(world, "DriverMoved")
+        world.start(ArrayDriver(array))
+        for namespace in ("one", "two", "three"):
+            await put_claim(world, namespace)
+        await world.settle()
+        assert not array.volumes
+        await judge(world, "DriverMissing")
+        await asyncio.sleep(70)
+
+        claims = (await world.client.list(CLAIMS)).items
+        assert [claim.status.driver_name for claim in claims] == [DRIVER] * 3
+
+    play(scenario)
+
+
+async def wait_for_disks(world: World, array: Array, client: Client | None = None) -> None:
+    """Three claims wait in one line, then there are three disks."""
+    await world.add_node("a")
+    await world.add_class()
+    world.start(ArrayDriver(array), client)
+    for name in ("one", "two", "three"):
+        await world.add_claim(name, mode="Immediate")
+        await asyncio.sleep(5)
+    await world.settle()
+    assert not array.volumes
+    array.stock["a"] = 3
+    await world.client.patch(NODES, "a", {"metadata": {"labels": {"disks": "new"}}})
+
+
+def test_who_wants_the_same_does_not_wait_until_a_slow_driver_is_done_with_the_first(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await wait_for_disks(world, Array({"a": 0}, seconds=200))
+        await asyncio.sleep(250)
+
+        assert [await world.node_of(name) for name in ("one", "two", "three")] == ["a"] * 3
+
+    play(scenario)
+
+
+def test_nobody_waits_behind_a_claim_that_the_api_server_fails_to_change(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        def fails(call: NumberedCall) -> None:
+            if call.verb == "patch" and call.name == "one" and not call.subresource:
+                raise ServerError(500, "InternalError", "failed calling webhook")
+
+        await wait_for_disks(world, Array({"a": 0}, 1), FaultClient(world.server.client(), before=fails))
+        await asyncio.sleep(60)
+
+        assert [await world.node_of(name) for name in ("one", "two", "three")] == ["", "a", "a"]
+
+    play(scenario)
