@@ -7,6 +7,9 @@ object can be read, and reading the parameters fails with that reason.
 A decoder looks at every byte, also of what is left for later: the API server stores text that none takes (halves
 of surrogate pairs, invalid UTF-8, thousands of levels). `without_unreadable` makes an object readable that has
 such a part where only opaque things are.
+
+It stores integers of more than 64 bits as floats, but writes those below 1e21 in digits. Encoders of JSON take no
+longer integers, so they are read as floats.
 """
 
 import re
@@ -31,6 +34,9 @@ _WRAPPED = 1
 """Parley wraps a user's parameters in one object more."""
 
 _TOO_DEEP = f"they nest deeper than {MAX_DEPTH} levels: make them flatter"
+LONG_NUMBER = re.compile(rb"[0-9]{19}")
+"""In what may have an integer of more than 64 bits."""
+
 _OPAQUE = re.compile(rb'"(parameters|data|managedFields)"[ \t\r\n]*:[ \t\r\n]*')
 
 
@@ -85,8 +91,8 @@ def _inside(value: Any) -> list[Any]:
 
 
 def without_unreadable(text: bytes) -> bytes:
-    """The JSON of an object with every opaque value that can't be read replaced, and without `managedFields`,
-    which nest as deep as the fields they describe. Raises ValueError if it is no JSON."""
+    """The JSON of an object with every opaque value that can't be read replaced, long integers as floats, and
+    without `managedFields`, which nest as deep as the fields they describe. Raises ValueError if it is no JSON."""
     kept: list[bytes] = []
     done = 0
     while found := _OPAQUE.search(text, done):
@@ -103,4 +109,4 @@ def _shown(name: bytes, value: bytes) -> bytes:
         return value  # an annotation of that name, or another thing that cannot nest
     shown = _read(value)
     unreadable = isinstance(shown, dict) and shown.keys() == {UNREADABLE}
-    return orjson.dumps(shown) if unreadable else value
+    return orjson.dumps(shown) if unreadable or LONG_NUMBER.search(value) else value

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from parley.api import builtin, models, volumes
 from parley.api.names import GROUP, VERSION
-from parley.api.opaque import without_unreadable
+from parley.api.opaque import LONG_NUMBER, without_unreadable
 from parley.api.owners import with_few_owners
 
 T = TypeVar("T")
@@ -63,9 +63,9 @@ def _of_its_kind(kind: type[T]) -> Callable[[bytes], T]:
 def _decoder(kind: type[T]) -> Callable[[bytes], T]:
     """Raises Undecodable, whatever decoders raise at what users wrote (RecursionError is no ValueError).
 
-    What fails is read once more without those of its parts that only drivers read; what is large without these at
-    once, and with few owner references, where a decoder makes an object of each value in them: that would keep
-    everybody else waiting.
+    What fails is read once more without those of its parts that only drivers read; what may have long integers, or
+    is large, without these at once. Of what is large few owner references are read: a decoder makes an object of
+    each value in them, and would keep everybody else waiting.
     """
     direct = _of_its_kind(kind)
     slow = isinstance(kind, type) and issubclass(kind, BaseModel)
@@ -73,6 +73,8 @@ def _decoder(kind: type[T]) -> Callable[[bytes], T]:
     def decode(data: bytes) -> T:
         if slow and len(data) > _LARGE:
             return _second_attempt(direct, with_few_owners(data))
+        if slow and LONG_NUMBER.search(data):
+            return _second_attempt(direct, data)
         try:
             return direct(data)
         except Exception:

@@ -68,3 +68,17 @@ def test_what_is_wrong_with_a_large_claim_is_told() -> None:
         CLAIMS.decode(orjson.dumps({"metadata": {**padding, "ownerReferences": 7}, "spec": {}}))
     with pytest.raises(Undecodable, match="resourceClassName"):
         CLAIMS.decode(orjson.dumps({"metadata": padding, "spec": {}}))
+
+
+def test_a_number_of_more_than_64_bits_is_the_float_that_the_api_server_stores() -> None:
+    """Go writes those below 1e21 in digits."""
+    digits = b"100000000000000000000"
+    body = b'{"metadata": {"name": "c"}, "spec": {"resourceClassName": "x", "parameters": {"a": [{"b":%s},-%s]}}}'
+
+    parameters = CLAIMS.decode(body % (digits, digits)).spec.parameters
+
+    assert parameters == {"a": [{"b": 1e20}, -1e20]}
+    assert orjson.loads(orjson.dumps(parameters)) == parameters
+    assert CLAIMS.decode(body % (b"18446744073709551615", b"9223372036854775808")).spec.parameters == {
+        "a": [{"b": 2**64 - 1}, -(2**63)]
+    }
