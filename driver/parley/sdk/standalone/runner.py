@@ -20,7 +20,7 @@ from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue, run_workers
 from parley.sdk.driver import Driver
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.recorded import driver_of_record
+from parley.sdk.recorded import driver_of_record, must_be_deallocated
 from parley.sdk.reference_reader import ReferenceReader
 from parley.sdk.standalone.allocating import StandaloneAllocator
 from parley.sdk.standalone.answering import Responder
@@ -199,11 +199,12 @@ class StandaloneDriver:
             self._pods.add(identity(scheduling).key)
 
     def _recorded(self, claim: ResourceClaim) -> None:
-        """The API shows an allocation. If unknown here, an earlier process wrote it late."""
+        """The API shows an allocation. If unknown here, an earlier process wrote it late, unless it was released
+        here and is yet to be cleared: another claim may have it by now."""
         uid = claim.metadata.uid
         holding = self._holdings.get(uid)
         known = holding is not None and holding.stage is AllocationStage.RECORDED
-        if not known and self._operations.of(uid) is None and not claim.status.deallocation_requested:
+        if not known and self._operations.of(uid) is None and not must_be_deallocated(claim):
             restore_one(self._embedded, self._holdings, claim, self._informers.nodes())
 
     def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
