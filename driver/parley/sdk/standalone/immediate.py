@@ -162,9 +162,12 @@ class ImmediateAllocations:
         await self._deps.holdings.release(ref.uid)
         return []
 
-    async def _is_viable(self, question: PodQuestion, rule: NodeRule, node: str) -> bool:
+    def _fits(self, rule: NodeRule, node: str) -> bool:
         known = self._deps.informers.node(node)
-        if known is None or rule.misfit(known):
+        return known is not None and not rule.misfit(known)
+
+    async def _is_viable(self, question: PodQuestion, rule: NodeRule, node: str) -> bool:
+        if not self._fits(rule, node):
             return False
         answers = await self._deps.evaluator.ask(question.request(self._deps.driver), [node])
         return bool(viable_for_all([node], answers))
@@ -208,8 +211,14 @@ class ImmediateAllocations:
     async def _try_each(
         self, operation: Operation, question: PodQuestion, nodes: Sequence[str], failed: FailedNodes
     ) -> None:
-        failures: dict[str, str] = {}
+        """An attempt may take minutes: nodes, and the class, may be others after it."""
+        (entry,), failures = question.entries, dict[str, str]()
         for node in nodes:
+            class_ = self._deps.informers.class_of(entry.claim)
+            if class_ is None or class_.revision != entry.class_.revision:
+                return  # the claim is looked at anew
+            if failures and not self._fits(NodeRule(class_), node):
+                continue
             operation.node = node
             try:
                 await self._deps.allocator.allocate(operation, assigned(question, self._deps.driver))

@@ -1,9 +1,10 @@
 """For whom an immediate claim waits while a slow driver allocates another one, and for whom it does not."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.sdk.standalone.world import DRIVER, Array, ArrayDriver, World
 
@@ -81,5 +82,42 @@ def test_nobody_waits_behind_a_claim_that_the_api_server_fails_to_change(play: P
         await asyncio.sleep(60)
 
         assert [await world.node_of(name) for name in ("one", "two", "three")] == ["", "a", "a"]
+
+    play(scenario)
+
+
+async def cordon(world: World, node: str) -> None:
+    await world.client.patch(NODES, node, {"spec": {"unschedulable": True}})
+
+
+async def forget(world: World, node: str) -> None:
+    await world.client.delete(NODES, node)
+
+
+async def exclude(world: World, node: str) -> None:
+    terms = [{"matchExpressions": [{"key": "name", "operator": "NotIn", "values": [node]}]}]
+    await world.client.patch(CLASSES, "disk", {"suitableNodes": {"nodeSelectorTerms": terms}})
+
+
+@pytest.mark.parametrize("change", [cordon, forget, exclude])
+def test_after_a_failure_it_goes_on_only_where_it_could_begin_now(
+    play: Play, change: Callable[[World, str], Awaitable[None]]
+) -> None:
+    async def scenario(world: World) -> None:
+        array = Array({"a": 9, "b": 9, "c": 9}, seconds=60)
+        for node in ("a", "b", "c"):
+            await world.add_node(node)
+        await world.add_class()
+        world.start(ArrayDriver(array))
+        await world.add_claim("disk", mode="Immediate")
+        await asyncio.sleep(30)
+        ((first, _),) = array.volumes.values()
+        array.broken = {first: RuntimeError("read-only")}
+        second, third = (node for node in ("a", "b", "c") if node != first)
+        await change(world, second)
+        await asyncio.sleep(300)
+        await world.settle()
+
+        assert await world.node_of("disk") == third
 
     play(scenario)
