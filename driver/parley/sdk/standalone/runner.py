@@ -151,9 +151,10 @@ class StandaloneDriver:
             await self._answering.answer(key, scheduling, found)
 
     def _since(self, key: Key, scheduling: PodScheduling) -> float:
-        """When the pod's claims were first asked about."""
+        """When the pod's claims were first asked about. Of an earlier pod of that name nothing counts any more."""
         uid, known = scheduling.metadata.uid, self._first_seen.get(key)
         if known is None or known[0] != uid:
+            self._answering.forget(key)
             known = self._first_seen[key] = uid, asyncio.get_running_loop().time()
         return known[1]
 

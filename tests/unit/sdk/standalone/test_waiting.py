@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.faults import FaultClient
-from tests.unit.sdk.standalone.world import ShelfDriver, World
+from tests.unit.sdk.standalone.world import Array, ArrayDriver, ShelfDriver, World
 
 from parley.api.resources import NODES
 from parley.sdk.standalone.waiting import TURN_SECONDS, Outlook, WaitingPods
@@ -248,5 +248,32 @@ def test_who_has_the_highest_priority_has_the_first_turn_after_each_change(play:
             assert driver.evaluated == ["high", "early", "late", "low"]
             await world.set_disks("a", 0)
             await world.settle()
+
+    play(scenario)
+
+
+def test_who_has_the_name_of_one_that_waited_does_not_stand_in_its_place(play: Play, array: Array) -> None:
+    """The former one went while a slow driver considered it."""
+
+    async def scenario(world: World) -> None:
+        array.stock = {"a": 0}
+        await world.add_node("a")
+        await world.add_class()
+        world.start(ArrayDriver(array))
+        for pod, priority in (("first", 1000), ("second", 10)):
+            await world.add_claim(pod)
+            await world.ask(pod, pod, nodes=["a"], priority=priority)
+        await world.settle()
+        await world.client.patch(NODES, "a", {"metadata": {"labels": {"disks": "maybe"}}})
+        await asyncio.sleep(0.5)
+        await world.end("first")
+        await world.ask("first", "first", nodes=["a"], priority=0)
+        await world.settle()
+        array.stock["a"] = 1
+        await world.client.patch(NODES, "a", {"metadata": {"labels": {"disks": "new"}}})
+        await asyncio.sleep(5)
+
+        assert (await world.answer("second")).viable_nodes == ("a",)
+        assert (await world.answer("first")).viable_nodes == ()
 
     play(scenario)
