@@ -64,7 +64,7 @@ class StandaloneClaimReconciler:
                 return
             self._start(ClaimRef(key, claim.metadata.uid))
         elif self._immediate.serves(claim):
-            self._immediate.sync(key, claim)
+            await self._immediate.sync(key, claim)
 
     def _start(self, ref: ClaimRef) -> None:
         if self._operations.free(ref.uid):

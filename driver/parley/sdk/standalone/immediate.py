@@ -9,6 +9,7 @@ tried again after a pause.
 import asyncio
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import NoReturn
 
@@ -101,8 +102,10 @@ class ImmediateAllocations:
         if (following := self._lines.leave(key)) is not None:
             self._requeue(following)
 
-    def sync(self, key: Key, claim: ResourceClaim) -> None:
-        """Begin to allocate the claim, unless it waits for a change. No operation about it is under way."""
+    async def sync(self, key: Key, claim: ResourceClaim) -> None:
+        """Begin to allocate the claim, unless it waits for a change. No operation about it is under way. Returns
+        when a driver in memory has been asked: only so many claims are judged at a time as there are workers, and
+        those of each namespace in turn."""
         if self._uids.get(key) != claim.metadata.uid:
             self.forget(key)
             self._uids[key] = claim.metadata.uid
@@ -110,9 +113,18 @@ class ImmediateAllocations:
         if class_ is None or awaits_acceptance(claim, class_):
             self._leave_line(key)  # a change of claim or class comes here again
         elif key not in self._waiting:
-            self._deps.operations.start(Operation([ClaimRef(key, claim.metadata.uid)]), self._allocate)
+            judged, operation = asyncio.Event(), Operation([ClaimRef(key, claim.metadata.uid)])
+            self._deps.operations.start(operation, partial(self._allocate, judged))
+            if not self._deps.driver.driver.asynchronous:
+                await judged.wait()
 
-    async def _allocate(self, operation: Operation) -> None:
+    async def _allocate(self, judged: asyncio.Event, operation: Operation) -> None:
+        try:
+            await self._judge(judged, operation)
+        finally:
+            judged.set()
+
+    async def _judge(self, judged: asyncio.Event, operation: Operation) -> None:
         (ref,), changes = operation.refs, self._changes
         claim = self._deps.informers.claim(ref.key)
         class_ = self._deps.informers.class_of(claim) if claim is not None else None
@@ -127,8 +139,11 @@ class ImmediateAllocations:
         question, failed = about_claim(claim, class_, since), self._failed_nodes(ref.key, claim, class_)
         rule = NodeRule(class_)
         try:
-            begun_on = await self._begun_on(ref, question, rule)
-            viable, (code, message) = await self._viable(question, rule, failed)
+            try:
+                begun_on = await self._begun_on(ref, question, rule)
+                viable, (code, message) = await self._viable(question, rule, failed)
+            finally:
+                judged.set()
         except BadParameters as error:
             why = (reasons.PARAMETERS_INVALID, str(error))
             await self._wait(ref, (question.signature, error.topic), changes, *why, topic=error.topic)
@@ -186,6 +201,7 @@ class ImmediateAllocations:
         refused = {node: f"could not allocate: {why}" for node, why in excluded.items()}
         viable: list[str] = []
         for chunk in chunks([node for node in eligible if node not in excluded]):
+            await asyncio.sleep(0)  # others have their turn
             answers = await self._deps.evaluator.ask(request, chunk)
             viable += viable_for_all(chunk, answers)
             refused.update(refusals(answers))

@@ -1,15 +1,17 @@
 """For whom an immediate claim waits while a slow driver allocates another one, and for whom it does not."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from tests.support.faults import FaultClient, NumberedCall
-from tests.unit.sdk.standalone.world import DRIVER, Array, ArrayDriver, World
+from tests.unit.sdk.standalone.world import DRIVER, Array, ArrayDriver, Disks, ShelfDriver, World
 
 from parley.api.resources import CLAIMS, CLASSES, NODES
 from parley.kube.client import Client, ServerError
+from parley.sdk import Answer, NoParameters, Request
+from parley.sdk.standalone.runner import WORKERS
 
 Play = Callable[[Callable[[World], Any]], None]
 
@@ -119,5 +121,45 @@ def test_after_a_failure_it_goes_on_only_where_it_could_begin_now(
         await world.settle()
 
         assert await world.node_of("disk") == third
+
+    play(scenario)
+
+
+class Counting(ShelfDriver):
+    """`most` is about how many nodes it was asked in one turn of the event loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = self.most = 0
+
+    def viable(self, request: Request[Disks, NoParameters], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        self.asked += len(nodes)
+        self.most = max(self.most, self.asked)
+        return super().viable(request, nodes)
+
+    async def count(self) -> None:
+        while True:
+            self.asked = 0
+            await asyncio.sleep(0)
+
+
+def test_many_claims_on_many_nodes_leave_others_their_turn(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        for number in range(1000):
+            await world.add_node(f"n{number}")
+        await world.add_class()
+        for number in range(100):
+            await world.add_claim(f"claim-{number}", mode="Immediate", size=1 + number)
+        driver = Counting()
+        world.start(driver)
+        assert world.runner is not None
+        await world.runner.ready.wait()
+        counting = asyncio.create_task(driver.count())
+        for _ in range(3000):
+            await asyncio.sleep(0)
+        counting.cancel()
+
+        assert len(driver.evaluated) == 100 * 8, "each is judged, on 128 nodes at a time"
+        assert driver.most <= WORKERS * 128
 
     play(scenario)
