@@ -82,7 +82,8 @@ class Informers:
         return None if found is None or found.metadata.uid in self._lost else found
 
     def claims(self) -> list[ResourceClaim]:
-        return list(self._claims.values())
+        """All of them, also those that the watch is yet to tell are gone."""
+        return [self._newest(found) for found in self._claims.values()]
 
     def claims_of_class(self, name: str) -> Sequence[ResourceClaim]:
         return self._claims.by_index(_BY_CLASS, name)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.late_writes import LateClient
-from tests.unit.sdk.standalone.world import NAMESPACE, Array, ArrayDriver, ShelfDriver, World
+from tests.unit.sdk.standalone.world import NAMESPACE, Array, ArrayDriver, LaggingClient, ShelfDriver, World
 
 from parley.api.names import CONDITION_ALLOCATING
 from parley.api.resources import CLAIMS
@@ -58,12 +58,15 @@ def test_an_allocation_of_a_copy_that_was_cut_off_is_refused(play: Play) -> None
     play(scenario)
 
 
-class AfterIt(Client):
-    """Takes over no claim before the late write has arrived."""
+class AfterIt(LaggingClient):
+    """Takes over no claim before the late write has arrived. Its watches of claims are `lag` seconds behind."""
 
-    def __init__(self, client: Client, late: LateClient) -> None:
+    only = CLAIMS
+
+    def __init__(self, client: Client, late: LateClient, lag: float) -> None:
         super().__init__(client)
         self._late = late
+        self.lag = lag
 
     async def request(self, call: Call) -> bytes:
         if call.resource == CLAIMS and call.verb == "patch":
@@ -72,11 +75,12 @@ class AfterIt(Client):
         return await super().request(call)
 
 
-def test_what_an_earlier_copy_wrote_at_the_last_moment_counts(play: Play) -> None:
+@pytest.mark.parametrize("lag", [0.0, 30.0])
+def test_what_an_earlier_copy_wrote_at_the_last_moment_counts(play: Play, lag: float) -> None:
     async def scenario(world: World) -> None:
         client = await cut_off(world)
         driver = ShelfDriver()
-        world.start(driver, AfterIt(world.server.client("driver"), client))
+        world.start(driver, AfterIt(world.server.client("driver"), client, lag))
         await world.ask("other", "second", nodes=["a"], selected="a")
         await world.settle()
         assert client.arrived is not None
