@@ -139,9 +139,12 @@ class WaitingPods:
             timer.cancel()
 
     def _pass_on(self, line: _Line) -> None:
-        """Whose turn it was had its time."""
+        """Whose turn it was had its time. The next is who was not asked about for longest: with a change in each
+        turn, those first in line that can't go on would have all of them."""
         self._timers.pop(line, None)
-        if (following := self._next(line)) is not None:
+        outdated = filter(self._outdated, self._lines.members(line))
+        following = min(outdated, key=lambda key: self._pods[key].changes, default=None)
+        if following is not None:
             self._give_turn(following)
 
     def close(self) -> None:

@@ -277,3 +277,27 @@ def test_who_has_the_name_of_one_that_waited_does_not_stand_in_its_place(play: P
         assert (await world.answer("first")).viable_nodes == ()
 
     play(scenario)
+
+
+def test_who_waits_behind_two_that_nothing_helps_has_a_turn_though_there_is_always_a_change() -> None:
+    async def story() -> None:
+        asked: list[str] = []
+
+        def ask(key: tuple[str, str]) -> None:
+            asked.append(key[1])
+            waiting.evaluated(key, "disk", Outlook.ELSEWHERE, waiting.changes)
+
+        def requeue(key: tuple[str, str]) -> None:
+            asyncio.get_running_loop().call_soon(ask, key)
+
+        waiting = WaitingPods(requeue)
+        for pod in ("first", "second", "third"):
+            waiting.evaluated(("team", pod), "disk", Outlook.ELSEWHERE, waiting.changes)
+        for _ in range(20):
+            waiting.changed()
+            await asyncio.sleep(TURN_SECONDS / 2)
+        waiting.close()
+
+        assert {"first", "second", "third"} == set(asked)
+
+    run(story())
