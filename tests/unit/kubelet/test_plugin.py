@@ -140,9 +140,8 @@ class Failing(DeviceNodeDriver):
         raise fault
 
 
-async def test_why_a_call_failed_is_told_per_claim(client: Client, tmp_path: Path) -> None:
-    driver = Failing("n1", CONFIGURATION)
-    driver.faults = (Refused("the port is down: plug it in"), ZeroDivisionError("a defect"), TimeoutError())
+async def errors_told(driver: Failing, client: Client, tmp_path: Path) -> list[str]:
+    """What the kubelet is told of each of the driver's faults, about the same claim."""
     claim = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
     state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
     service = DraService(Preparation(driver, client, state=state, cdi=cdi, boot="b1"))
@@ -150,7 +149,14 @@ async def test_why_a_call_failed_is_told_per_claim(client: Client, tmp_path: Pat
     request = dra.NodePrepareResourcesRequest(
         claims=[dra.Claim(namespace=meta.namespace, name=meta.name, uid=meta.uid)]
     )
-    told = [(await service.NodePrepareResources(request, None)).claims[meta.uid].error for _ in range(3)]
+    calls = len(driver.faults)
+    return [(await service.NodePrepareResources(request, None)).claims[meta.uid].error for _ in range(calls)]
+
+
+async def test_why_a_call_failed_is_told_per_claim(client: Client, tmp_path: Path) -> None:
+    driver = Failing("n1", CONFIGURATION)
+    driver.faults = (Refused("the port is down: plug it in"), ZeroDivisionError("a defect"), TimeoutError())
+    told = await errors_told(driver, client, tmp_path)
     assert told == [
         "claim team/a: the port is down: plug it in",
         "claim team/a: unexpected ZeroDivisionError: see the log of parley-kubelet on this node",
@@ -161,14 +167,7 @@ async def test_why_a_call_failed_is_told_per_claim(client: Client, tmp_path: Pat
 async def test_a_reason_with_the_name_of_a_file_that_is_no_text_is_told(client: Client, tmp_path: Path) -> None:
     driver, name = Failing("n1", CONFIGURATION), os.fsdecode(b"/data/core." + bytes([255]))
     driver.faults = (Refused(f"remove {name}"), PermissionError(1, "Operation not permitted", name))
-    claim = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
-    state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
-    service = DraService(Preparation(driver, client, state=state, cdi=cdi, boot="b1"))
-    meta = claim.metadata
-    request = dra.NodePrepareResourcesRequest(
-        claims=[dra.Claim(namespace=meta.namespace, name=meta.name, uid=meta.uid)]
-    )
-    told = [(await service.NodePrepareResources(request, None)).claims[meta.uid].error for _ in range(2)]
+    told = await errors_told(driver, client, tmp_path)
     assert told == [
         r"claim team/a: remove /data/core.\udcff",
         r"claim team/a: /data/core.\udcff: Operation not permitted: check the node's disk; the kubelet will try"

@@ -246,7 +246,7 @@ class Rejections:
         return Requeue(soonest) if soonest is not None else None
 
     def _stay(self, key: Key, rejection: Rejection) -> None:
-        """An event of an earlier pod of that name may have taken it out of its line."""
+        """It waits in its line, also if an event of an earlier pod of that name has taken it out."""
         if rejection.problem.topics:
             self._pods.stay(key, rejection.line, rejection.problem.topics)
 
