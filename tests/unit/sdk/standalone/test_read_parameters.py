@@ -55,15 +55,15 @@ def test_what_is_read_while_the_question_is_put_aside_is_not_missed(play: Play, 
 
 
 class Sold(Disks):
-    """`judged` is called for parameters that can't be."""
+    """`judged` is set when parameters that can't be are seen."""
 
-    judged: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
+    judged: ClassVar[asyncio.Event] = asyncio.Event()
 
     @field_validator("size")
     @classmethod
     def _few(cls, size: int) -> int:
         if size > 5:
-            Sold.judged()
+            Sold.judged.set()
             raise ValueError("at most 5 are sold")
         return size
 
@@ -103,7 +103,7 @@ def test_what_is_read_while_a_pod_is_refused_for_what_was_read_before_is_not_mis
         await asyncio.sleep(5)
         assert (await world.answer("pod")).viable_nodes == ()
         assert client.answers == 2
-        monkeypatch.setattr(Sold, "judged", client.second.set)
+        monkeypatch.setattr(Sold, "judged", client.second)
         await world.ask("pod", "disk", nodes=["a"], round=2)
         await world.settle()
 
