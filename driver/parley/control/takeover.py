@@ -4,11 +4,13 @@ A leader that was cut off may have sent an allocation which the network delivers
 its writes names the resourceVersion that it was decided on. So the new leader changes every built-in claim that
 such a write could give devices to: what comes later is refused by the API server. Where a claim is too large for
 this change, it is too large for an allocation as well. The same for claims that it could have accepted, which
-standalone drivers then allocate.
+standalone drivers then allocate. A claim that nobody can change, as a webhook refuses that or does not answer, is
+left after a while: others do not wait for its namespace.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -20,14 +22,12 @@ from parley.control.objects.mirror import is_mirror, offer_stands
 from parley.control.writes import ClaimWrites, MirrorWrites, ObjectWrites
 from parley.kube.client import REFUSALS, ApiError, Client, NotFound, OutcomeUnknown
 from parley.kube.informer import RELISTS
+from parley.kube.repeated import repeated
 
 T = TypeVar("T")
 C = TypeVar("C", BuiltinClaim, ResourceClaim)
 
 log = structlog.get_logger(__name__)
-
-AT_ONCE = 32
-"""So many claims are changed at the same time."""
 
 
 async def shut_out_former_leaders(client: Client, cluster: ClusterCache) -> Mapping[str, BuiltinClaim]:
@@ -46,13 +46,9 @@ async def shut_out_acceptances(
 
 
 async def _change(writes: ObjectWrites[C], claims: Iterable[C]) -> Mapping[str, C]:
-    slots = asyncio.Semaphore(AT_ONCE)
-
-    async def change(claim: C) -> C | None:
-        async with slots:
-            return await persist("a claim is not changed yet", lambda: _changed(writes, claim))
-
-    changed = await asyncio.gather(*map(change, list(claims)))
+    changed, failed = await repeated(claims, partial(_changed, writes))
+    for claim, error in failed:
+        _not_prevented(claim, str(error))
     return {claim.metadata.uid: claim for claim in changed if claim is not None}
 
 
@@ -69,9 +65,13 @@ async def _changed(writes: ObjectWrites[C], claim: C) -> C | None:
     except NotFound:
         return None
     except REFUSALS as error:
-        name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-        log.warning("late writes of a former leader are not prevented", claim=name, error=error.message)
+        _not_prevented(claim, error.message)
         return None
+
+
+def _not_prevented(claim: BuiltinClaim | ResourceClaim, error: str) -> None:
+    name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+    log.warning("late writes of a former leader are not prevented", claim=name, error=error)
 
 
 async def persist(problem: str, request: Callable[[], Awaitable[T]]) -> T:

@@ -1,5 +1,6 @@
 """A new leader changes every claim that a former leader's late write could allocate, and none else."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.control.objects.mirror import allocation_body, offer_body
 from parley.control.takeover import shut_out_acceptances, shut_out_former_leaders
-from parley.kube.client import BadRequest, Conflict, Forbidden, ServerError
+from parley.kube.client import BadRequest, Conflict, Forbidden, OutcomeUnknown, ServerError
 from parley.kube.responses import refusal
 from parley.sdk import Allocation
 
@@ -115,6 +116,51 @@ def test_a_busy_server_is_asked_again_and_one_that_refuses_keeps_nobody_from_lea
         changed = await shut_out_former_leaders(world.client, world.cluster)
         assert len(failed) == 1
         assert (before["p-waits"].metadata.uid in changed) is changes
+
+    played(story)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        refusal(500, "", b'{"code":500,"message":"failed calling webhook: connection refused"}'),
+        Conflict(409, "Conflict", "its user writes it all the time"),
+        OutcomeUnknown("a webhook takes longer than the lease allows"),
+    ],
+    ids=str,
+)
+def test_one_that_nobody_can_change_keeps_nobody_from_leading(error: Exception) -> None:
+    async def story(world: World) -> None:
+        before = await claims(world)
+
+        def fail(call: NumberedCall) -> None:
+            if call.writes and call.name == "p-waits":
+                raise error
+
+        world.before = fail
+        async with asyncio.timeout(120):
+            changed = await shut_out_former_leaders(world.client, world.cluster)
+        assert set(changed) == {before["p-offered"].metadata.uid}
+
+    played(story)
+
+
+def test_many_that_fail_do_not_keep_another_one_from_being_changed() -> None:
+    async def story(world: World) -> None:
+        pod = await world.put(PODS, pod_manifest("p"))
+        for number in range(40):
+            await world.generated(pod, f"a{number}")
+        await world.generated(pod, "z")
+
+        def fail(call: NumberedCall) -> None:
+            if call.writes and call.name.startswith("p-a"):
+                raise ServerError(500, "InternalError", "failed calling webhook")
+
+        world.before = fail
+        taking_over = asyncio.create_task(shut_out_former_leaders(world.client, world.cluster))
+        await asyncio.sleep(1)
+        assert "parley.dev/settled" in (await world.the_mirror("p-z")).metadata.labels
+        await taking_over
 
     played(story)
 

@@ -10,7 +10,7 @@ from tests.unit.sdk.standalone.world import NAMESPACE, Array, ArrayDriver, Laggi
 
 from parley.api.names import CONDITION_ALLOCATING
 from parley.api.resources import CLAIMS
-from parley.kube.client import ApiError, BadRequest, Call, Client, Forbidden
+from parley.kube.client import ApiError, BadRequest, Call, Client, Forbidden, ServerError
 
 Play = Callable[[Callable[[World], Coroutine[Any, Any, None]]], None]
 
@@ -156,5 +156,22 @@ def test_a_claim_that_cannot_be_changed_holds_nobody_up(play: Play, error: ApiEr
         assert world.runner is not None
         assert world.runner.ready.is_set()
         assert (await world.client.get(CLAIMS, "first", NAMESPACE)).status.allocation is None
+
+    play(scenario)
+
+
+def test_a_webhook_that_does_not_answer_holds_nobody_up_for_long(play: Play) -> None:
+    """What arrives while the copy waits for the webhook counts like all that is recorded."""
+
+    async def scenario(world: World) -> None:
+        await cut_off(world)
+        driver, error = ShelfDriver(), ServerError(500, "InternalError", "failed calling webhook")
+        world.start(driver, NotAllowed(world.server.client("driver"), error))
+        await asyncio.sleep(120)
+        assert world.runner is not None
+        assert world.runner.ready.is_set()
+        first = await world.claim("first")
+        assert first.status.allocation is not None
+        assert list(driver.held) == [first.metadata.uid]
 
     play(scenario)
