@@ -31,10 +31,7 @@ from parley.control.objects.mirror import asked as asked_by
 from parley.control.objects.pod import reference
 from parley.control.state import State
 from parley.negotiation.requests import Amounts, requested
-from parley.negotiation.reservations import PODS, Reservation, amount_of, crowded, hand_over, unused
-
-A_POD: Amounts = {PODS: 1000}
-"""The slot that a pod takes on its node."""
+from parley.negotiation.reservations import A_POD, PODS, Reservation, amount_of, crowded, hand_over, unused
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +93,12 @@ def lacking(
     held = state.ledger.reserving(node)
     if not held and not new:
         return ""
-    guests, awaited = _Guests(state, node), _Awaited(state)
+    there = _There(state, node)
     reservations = [
-        *(_reservation(state, holding, asker, guests.of(holding), awaited) for holding in held),
+        *(_reservation(state, holding, asker, there) for holding in held),
         *(Reservation(one.uid, one.claim, one.amounts, frozenset([asker.uid]), new=True) for one in new),
     ]
-    users = chain.from_iterable((*_uids(_users(state, one)), *guests.of(one)) for one in held)
+    users = chain.from_iterable((*_uids(there.users(one)), *there.guests(one)) for one in held)
     used = _used(state, users, _names(reservations))
     if asker.uid:
         used[asker.uid] = asker.amounts
@@ -113,13 +110,6 @@ def lacking(
         taken = {**amounts, PODS: max(amounts.get(PODS, 0), A_POD[PODS])}
         free = {name: amount - taken.get(name, 0) for name, amount in free.items()}
     return crowded(asked, free, reservations, used, asker.name, "" if asker.bound else asker.uid)
-
-
-def _users(state: State, holding: Holding) -> Sequence[Pod]:
-    """The pods on the holding's node that name its claim: also those that others put there, and that nobody has
-    looked at yet."""
-    key = (holding.namespace, holding.claim)
-    return state.cluster.pods_naming_on(key, holding.node) if holding.named else ()
 
 
 def _coming(state: State, holding: Holding) -> Sequence[Pod]:
@@ -146,23 +136,34 @@ def _used(state: State, uids: Iterable[str], names: Collection[str]) -> dict[str
     }
 
 
-class _Guests:
-    """The pods on a node to which holdings yield, for one look at the node: those of the same classes are found
-    once, because a tenant may have hundreds of claims there that yield, and of such classes."""
+class _There:
+    """The pods on a node that use its holdings, and those to which these yield, for one look at the node. Each is
+    found once, because a tenant may have hundreds of claims there that yield, and of such classes."""
 
     def __init__(self, state: State, node: str) -> None:
         self._state = state
         self._node = node
         self._of_classes: dict[tuple[str, ...], Mapping[str, Pod]] = {}
+        self._users: dict[str, Sequence[Pod]] = {}
 
-    def of(self, holding: Holding) -> Mapping[str, Pod]:
+    def users(self, holding: Holding) -> Sequence[Pod]:
+        """The pods on the holding's node that name its claim: also those that others put there, and that nobody
+        has looked at yet."""
+        if not holding.named:
+            return ()
+        if holding.uid not in self._users:
+            key = (holding.namespace, holding.claim)
+            self._users[holding.uid] = self._state.cluster.pods_naming_on(key, holding.node)
+        return self._users[holding.uid]
+
+    def guests(self, holding: Holding) -> Mapping[str, Pod]:
         """The pods to which the holding yields and that count for its node, by UID. They don't name its claim."""
         classes = holding.yields_to
         if not classes:
             return {}
         if classes not in self._of_classes:
             self._of_classes[classes] = self._found(classes)
-        own = frozenset(_uids(_users(self._state, holding)))
+        own = frozenset(_uids(self.users(holding)))
         return {uid: pod for uid, pod in self._of_classes[classes].items() if uid not in own}
 
     def _found(self, classes: Collection[str]) -> Mapping[str, Pod]:
@@ -177,27 +178,6 @@ class _Guests:
         )
         found = {pod.metadata.uid: pod for pod in chain(known, bound) if pod is not None}
         return {uid: pod for uid, pod in found.items() if cluster.usage.node_of(uid) == node}
-
-
-class _Awaited:
-    """What pods request that have no node yet, for one look at a node. Each is summed up once: a tenant may have
-    thousands that name hundreds of claims."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._requested: dict[str, Amounts] = {}
-
-    def by_users(self, holding: Holding) -> Amounts:
-        """Those that name the holding's claim, of what it reserves."""
-        asked = [self._of(pod) for pod in _coming(self._state, holding)]
-        return {name: sum(amounts.get(name, 0) for amounts in asked) for name in reserved(holding)}
-
-    def _of(self, pod: Pod) -> Amounts:
-        uid = pod.metadata.uid
-        if uid not in self._requested:
-            counts = self._state.cluster.usage.share(uid) is not None
-            self._requested[uid] = {} if counts else {**requested(pod), **A_POD}
-        return self._requested[uid]
 
 
 def _classes(state: State, pod: Pod) -> Iterator[str]:
@@ -221,9 +201,9 @@ def _classes(state: State, pod: Pod) -> Iterator[str]:
 def taken_by_guests(state: State, node: str, asker: Asker) -> str:
     """What of the room reserved on the node for claims of the pod others have, to which it yields: as a clause, ""
     if nothing."""
-    told, found = [], _Guests(state, node)
+    told, there = [], _There(state, node)
     for holding in state.ledger.reserving(node):
-        if asker.uses(holding) and (guests := found.of(holding)):
+        if asker.uses(holding) and (guests := there.guests(holding)):
             own = Reservation(holding.uid, holding.path, reserved(holding), frozenset(guests))
             left = unused([own], _used(state, guests, own.amounts))[holding.uid]
             taken = {name: amount - left[name] for name, amount in own.amounts.items() if amount > left[name]}
@@ -250,12 +230,12 @@ def left_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) ->
     waiting: dict[str, Pod] = {}
     first: dict[str, Pod] = {}
     let_in = set[str]()
-    reservations, found = [], _Guests(state, node)
+    reservations, found = [], _There(state, node)
     for holding in state.ledger.reserving(node):
-        there = {*_uids(pod for pod in _users(state, holding) if pod.spec.node_name)}
+        there = {*_uids(pod for pod in found.users(holding) if pod.spec.node_name)}
         coming = {pod.metadata.uid: pod for pod in _coming(state, holding) if is_kept_out(pod)}
         waiting |= coming
-        guests = found.of(holding)
+        guests = found.guests(holding)
         came = {uid for uid, pod in guests.items() if pod.spec.node_name}
         come = {uid: pod for uid, pod in guests.items() if uid not in came and is_kept_out(pod)}
         placed |= {*there, *came}
@@ -283,18 +263,23 @@ def _arrival(pod: Pod) -> tuple[str, str]:
     return pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
-def _reservation(
-    state: State, holding: Holding, asker: Asker, guests: Collection[str], awaited: _Awaited
-) -> Reservation:
+def _awaited(state: State, holding: Holding) -> Amounts:
+    """What pods request that name the holding's claim and have no node yet, of what it reserves."""
+    key = (holding.namespace, holding.claim)
+    return state.cluster.awaited.of(key, reserved(holding).keys()) if holding.named else {}
+
+
+def _reservation(state: State, holding: Holding, asker: Asker, there: _There) -> Reservation:
+    guests = there.guests(holding)
     is_own = bool(asker.uid) and asker.uses(holding)
     is_guest = bool(asker.uid) and not is_own and not asker.classes.isdisjoint(holding.yields_to)
     return Reservation(
         holding.uid,
         holding.path,
         reserved(holding),
-        frozenset([*([asker.uid] if is_own else ()), *_uids(_users(state, holding))]),
+        frozenset([*([asker.uid] if is_own else ()), *_uids(there.users(holding))]),
         yields_to=frozenset([*guests, *([asker.uid] if is_guest else ())]),
-        awaited=awaited.by_users(holding) if is_guest and asker.uid not in guests else {},
+        awaited=_awaited(state, holding) if is_guest and asker.uid not in guests else {},
     )
 
 

@@ -17,6 +17,9 @@ from parley.negotiation.requests import Amounts
 
 PODS = "pods"
 
+A_POD: Amounts = {PODS: 1000}
+"""The slot that a pod takes on its node."""
+
 _GI = 1000 * 1024**3
 _MI = 1000 * 1024**2
 _IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")

@@ -177,11 +177,10 @@ class Changes:
             self._pods.wake(NODES, (old.spec.node_name,))  # a scheduler may judge the node differently
 
     def _awaits_room_no_more(self, pod: Pod) -> None:
-        """Pods to which its claims yield may have the room that was left for it."""
-        for key in named_claims(pod):
-            holding = self._ledger.of_claim(*key)
-            if holding is not None and holding.yields_to:
-                self._pods.wake(ROOM, (holding.node,))
+        """Pods to which its claims yield may have the room that was left for it. It may name hundreds of them."""
+        named = (self._ledger.of_claim(*key) for key in named_claims(pod))
+        if nodes := {holding.node for holding in named if holding is not None and holding.yields_to}:
+            self._pods.wake(ROOM, nodes)
 
     def room_made(self, node: str) -> None:
         """A pod does not count for the node any more."""

@@ -8,19 +8,17 @@ import orjson
 import pytest
 from tests.support.containers import requesting
 from tests.support.effort import calls, peak_bytes
-from tests.unit.scheduler.reserving import NIGHT, begin, claim, task
+from tests.unit.scheduler.reserving import NIGHT, begin, claim, guest, task
 
-from parley.api.builtin import Pod
 from parley.api.names import RESERVATION_GATE
 from parley.api.resources import PODS, RESOURCE_SLICES
 from parley.api.selectors import node_selector
-from parley.control import room
 from parley.control.caches import kept
 from parley.control.room import Asker, lacking, left_to_hold
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Listing
-from parley.negotiation.requests import requested
 from parley.negotiation.waiting import Topic, WaitingLines
+from parley.scheduler import candidates
 from parley.scheduler.changes import ROOM_SECONDS
 
 Play = Callable[[Any], None]
@@ -243,30 +241,58 @@ def test_what_others_cost_where_room_yields_does_not_grow_with_the_claims_of_gue
     play(scenario)
 
 
-def test_what_users_request_that_wait_is_summed_up_once_for_a_guest(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A tenant may have thousands of pods that name hundreds of its claims."""
-    summed_up: list[str] = []
+BUILDS = [f"build-{i}" for i in range(10)]
 
-    def counted(pod: Pod) -> dict[str, int]:
-        summed_up.append(pod.metadata.name)
-        return requested(pod)
+
+async def yielding(world: Any) -> None:
+    """The claims `BUILDS` yield their room on the node."""
+    await begin(world, "a", yields_to=[NIGHT])
+    for name in BUILDS:
+        await claim(world, name, {"cpu": "500m"}, mountPath=f"/{name}")
+    assert await task(world, "clone", *BUILDS, cpu="500m") == "a"
+
+
+async def users_wait(world: Any, *numbers: int) -> None:
+    """Pods that name all of these claims, and that no scheduler places."""
+    waiting = {"nodeSelector": {"no": "where"}, "schedulerName": "nobody"}
+    for number in numbers:
+        await world.add_pod(f"evil-{number}", claims=BUILDS, containers=requesting(cpu="10m"), **waiting)
+    await world.settle()
+
+
+def test_what_a_guest_costs_does_not_grow_with_the_pods_that_wait_for_the_claims(play: Play) -> None:
+    """A tenant may have thousands of pods that name hundreds of its claims."""
 
     async def scenario(world: Any) -> None:
-        await begin(world, "a", yields_to=[NIGHT])
-        names = [f"build-{i}" for i in range(10)]
-        for name in names:
-            await claim(world, name, {"cpu": "500m"}, mountPath=f"/{name}")
-        assert await task(world, "clone", *names, cpu="500m") == "a"
-        waiting = {"nodeSelector": {"no": "where"}, "schedulerName": "nobody"}
-        for i in range(20):
-            await world.add_pod(f"evil-{i}", claims=names, containers=requesting(cpu="10m"), **waiting)
-        await world.settle()
-        monkeypatch.setattr(room, "requested", counted)
-        guest = Asker("other", "guest", {"cpu": 7000}, classes=frozenset([NIGHT]))
-        assert "left: 1800m cpu are reserved" in lacking(world.controller._base.state, "a", guest)
-        assert len(summed_up) == 20
+        await yielding(world)
+        await users_wait(world, *range(20))
+        asker, state = Asker("other", "guest", {"cpu": 7000}, classes=frozenset([NIGHT])), world.controller.state
+        assert "left: 1800m cpu are reserved" in lacking(state, "a", asker)
+        few = calls(lambda: lacking(state, "a", asker))
+        await users_wait(world, *range(20, 60))
+        assert calls(lambda: lacking(state, "a", asker)) < 1.2 * few
+
+    play(scenario)
+
+
+def test_a_user_that_does_not_wait_any_more_has_each_guest_asked_once(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def counted(state: Any, node: str, *args: Any) -> str:
+        looks.append(node)
+        return lacking(state, node, *args)
+
+    async def scenario(world: Any) -> None:
+        await yielding(world)
+        await users_wait(world, *range(5))
+        for i in range(3):
+            assert await guest(world, f"guest-{i}", cpu=f"{7480 + i}m") == ""
+        monkeypatch.setattr(candidates, "lacking", counted)
+        await world.client.delete(PODS, "evil-0", "default")
+        await asyncio.sleep(1)
+        assert 0 < len(looks) <= 2 * 3
 
     play(scenario)
 

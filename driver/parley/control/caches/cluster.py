@@ -28,6 +28,7 @@ from parley.api.resources import (
     VOLUMES,
 )
 from parley.control.caches import kept
+from parley.control.caches.awaited import AwaitedAmounts
 from parley.control.caches.delegated import Delegated
 from parley.control.caches.entries import names_more
 from parley.control.caches.generated_claims import GeneratedClaims
@@ -78,7 +79,8 @@ class ClusterCache:
         reservations_in: str = "",
     ) -> None:
         self._listener: Listener | None = None
-        self.usage = Usage(self._room_made)
+        self.awaited = AwaitedAmounts(self.pods_awaiting_node, lambda uid: self.usage.share(uid) is not None)
+        self.usage = Usage(self._room_made, self.awaited.counted)
         self.own_writes = OwnWrites(self._has_claim)
         self.refusals = Refusals()
         self.plugins = Plugins()
@@ -318,6 +320,7 @@ class ClusterCache:
             self._listener.mirror_refused(item)
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        self.awaited.pod_changed(old, new)
         self.usage.pod_changed(old, new)
         if self._listener is not None:
             self._listener.pod_changed(old, new)

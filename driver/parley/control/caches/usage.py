@@ -22,7 +22,7 @@ class Share:
 
 
 def _unheard(_: str) -> None:
-    """Nobody waits."""
+    """Nobody waits, or sums up anything else."""
 
 
 def _requesting(pod: Pod) -> tuple[object, ...]:
@@ -74,14 +74,16 @@ _NOBODY = Sum({}, 0)
 
 
 class Usage:
-    """Sums per node, kept up to date pod by pod. `less` is called with a node that a pod uses no more.
+    """Sums per node, kept up to date pod by pod. `less` is called with a node that a pod uses no more, and before
+    that `counted` with the UID of a pod that counts for a node from now on, or does no more.
 
     A pod may request thousands of resources that no node has. So nothing here iterates over what a node's pods
     request together. The sums that are returned change with the pods: who keeps them copies what it needs.
     """
 
-    def __init__(self, less: Callable[[str], None] = _unheard) -> None:
+    def __init__(self, less: Callable[[str], None] = _unheard, counted: Callable[[str], None] = _unheard) -> None:
         self._less = less
+        self._counted = counted
         self._shares: dict[str, Share] = {}
         self._nodes: defaultdict[str, _Node] = defaultdict(_Node)
         self._priorities: Counter[int] = Counter()
@@ -133,6 +135,7 @@ class Usage:
         self._shares[uid] = share
         self._nodes[share.node].count(share, 1)
         self._priorities[share.priority] += 1
+        self._counted(uid)
         if known is not None and (known.node != share.node or _less(known.amounts, share.amounts)):
             self._less(known.node)
 
@@ -159,6 +162,7 @@ class Usage:
         self._priorities[share.priority] -= 1
         if not self._priorities[share.priority]:
             del self._priorities[share.priority]
+        self._counted(uid)
         return share.node
 
     def _no_more_assumed(self, uid: str, node: str) -> None:
