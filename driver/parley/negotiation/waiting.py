@@ -31,6 +31,9 @@ MOST_ASKED = 300
 """So many lines of one flow are asked at a change whether it helps them: each may have much to compare, and
 everybody waits meanwhile. The lines after these, of worse places, are as those that it does not help."""
 
+MOST_COMPARED = 2000
+"""So many reservations these compare at most, all together."""
+
 
 class Place(NamedTuple):
     """Where a pod stands in any line, another place for each pod: ahead of all that have a larger one.
@@ -145,13 +148,15 @@ class WaitingLines(Generic[K]):
         return [pod for _, _, pod in self.heads(topic)]
 
     def sort_out(
-        self, topic: Topic, nodes: Collection[str] | None, above: int | None = None
+        self, topic: Topic, nodes: Collection[str] | None, above: int | None = None, compared: int = 0
     ) -> tuple[list[K], list[K]]:
         """As `wake`: the pods that the change may help, and the others; with `above` those of smaller ranks only.
 
         `nodes` are those on which anything changed; None is anywhere. Then lines know only of drivers whether it
-        helps them. Of one flow `MOST_ASKED` lines at most are asked.
+        helps them. Of one flow `MOST_ASKED` lines at most are asked, and fewer if each has many reservations to
+        look at: so many are `compared` by one.
         """
+        most = max(1, min(MOST_ASKED, MOST_COMPARED // max(compared, 1)))
         found: tuple[list[K], list[K]] = [], []
         asked: Counter[Hashable] = Counter()
         for waiting in self._waiting_for(topic):
@@ -161,7 +166,7 @@ class WaitingLines(Generic[K]):
             in_vain = False
             if helps is not None and (nodes is not None or topic[0] == "driver"):
                 asked[self._flow(pod)] += 1
-                in_vain = asked[self._flow(pod)] > MOST_ASKED or not helps(nodes)
+                in_vain = asked[self._flow(pod)] > most or not helps(nodes)
             found[in_vain].append(pod)
         return found
 

@@ -1,7 +1,7 @@
 """What both paths keep about unbound pods: each one's attempt, and the lines in which they wait."""
 
 import asyncio
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, takewhile
 from math import inf
@@ -38,10 +38,17 @@ class KeptOut:
 
 class Pods:
     """The pods on their way: what is remembered of each unbound one, the lines in which they wait, and who is
-    looked at next. Requeues keys in `queue`."""
+    looked at next. Requeues keys in `queue`. `reserving` returns what reserves room on a node."""
 
-    def __init__(self, cluster: ClusterCache, reporter: PodReporter, queue: WorkQueue[Key]) -> None:
+    def __init__(
+        self,
+        cluster: ClusterCache,
+        reporter: PodReporter,
+        queue: WorkQueue[Key],
+        reserving: Callable[[str], Collection[object]],
+    ) -> None:
         self._cluster = cluster
+        self._reserving = reserving
         self._queue = queue
         self._attempts: dict[PodReference, Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines(flow=lambda key: key[0])
@@ -105,7 +112,7 @@ class Pods:
         if topic[0] == "class":
             for attempt in self._attempts.values():  # also of those that pause, and wait in no line
                 attempt.class_changed(topic[1])
-        helped, others = self._lines.sort_out(topic, nodes)
+        helped, others = self._lines.sort_out(topic, nodes, compared=self._compared(nodes or ()))
         for key in others:
             self._bring_up_to_date(key)
         self._wake(helped, topic)
@@ -122,8 +129,13 @@ class Pods:
         and nobody there who had it: those of a higher priority look again."""
         self._revisions.changed(PREEMPTION, (node,))
         for topic in (("driver", name) for name in drivers):
-            helped, _ = self._lines.sort_out(topic, (node,), above=-priority(pod))
+            compared = self._compared((node,))
+            helped, _ = self._lines.sort_out(topic, (node,), above=-priority(pod), compared=compared)
             self._wake(helped, topic)
+
+    def _compared(self, nodes: Iterable[str]) -> int:
+        """How many reservations whoever is asked about the nodes has to look at."""
+        return sum(len(self._reserving(node)) for node in nodes)
 
     def _bring_up_to_date(self, key: Key) -> None:
         """The pod is looked at for the sake of what is reported: not at once, and the later the more there are."""

@@ -144,9 +144,8 @@ def parts(base: Base) -> Parts:
     client, state, queues, settings = base.client, base.state, base.queues, base.settings
     publisher = Publisher(client, queues.publications, state.cluster.scheduling, state.cluster.has_pod)
     control = _control(base, publisher)
-    pods = Pods(
-        state.cluster, PodReporter(publisher, base.recorder, base.metrics, settings.pod_schedulings), queues.pods
-    )
+    reporter = PodReporter(publisher, base.recorder, base.metrics, settings.pod_schedulings)
+    pods = Pods(state.cluster, reporter, queues.pods, state.ledger.reserving)
     base.wakeups.subscribe(pods.wake)
     base.wakeups.subscribe(queues.wake)
     sessions = StandaloneSessions(state, control.records, pods, base.wakeups, base.presence, settings.candidates)

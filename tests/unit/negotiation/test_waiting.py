@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.negotiation.waiting import MOST_ASKED, Place, WaitingLines
+from parley.negotiation.waiting import MOST_ASKED, MOST_COMPARED, Place, WaitingLines
 
 GPU = ("driver", "gpu")
 NODES = ("nodes",)
@@ -143,6 +144,23 @@ def test_of_one_flow_so_many_lines_are_asked_and_those_of_others_all_the_same() 
     assert asked == [*names, "other/a"]
     lines.leave(names[0])
     assert lines.sort_out(NODES, ["a"])[0] == ["tenant/last", "tenant/anything"]
+
+
+@pytest.mark.parametrize(
+    ("compared", "most"), [(1, MOST_ASKED), (100, MOST_COMPARED // 100), (MOST_COMPARED + 1, 1)], ids=str
+)
+def test_fewer_lines_are_asked_where_each_has_much_to_compare(compared: int, most: int) -> None:
+    asked: list[str] = []
+
+    def helps(of: str) -> Callable[[object], bool]:
+        return lambda _: bool(asked.append(of))  # type: ignore[func-returns-value]
+
+    lines: WaitingLines[str] = WaitingLines()
+    names = [f"tenant/{number}" for number in range(MOST_ASKED + 1)]
+    for name in names:
+        lines.wait(name, name, [NODES], helps=helps(name))
+    assert lines.sort_out(NODES, ["a"], compared=compared) == ([], names)
+    assert asked == names[:most]
 
 
 def test_what_helps_a_line_is_as_its_pods_said_last() -> None:

@@ -17,6 +17,7 @@ from parley.control.caches import kept
 from parley.control.room import Asker, lacking, left_to_hold
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Listing
+from parley.negotiation import waiting
 from parley.negotiation.waiting import Topic, WaitingLines
 from parley.scheduler import candidates
 from parley.scheduler.changes import ROOM_SECONDS
@@ -254,9 +255,9 @@ async def yielding(world: Any) -> None:
 
 async def users_wait(world: Any, *numbers: int) -> None:
     """Pods that name all of these claims, and that no scheduler places."""
-    waiting = {"nodeSelector": {"no": "where"}, "schedulerName": "nobody"}
+    nowhere = {"nodeSelector": {"no": "where"}, "schedulerName": "nobody"}
     for number in numbers:
-        await world.add_pod(f"evil-{number}", claims=BUILDS, containers=requesting(cpu="10m"), **waiting)
+        await world.add_pod(f"evil-{number}", claims=BUILDS, containers=requesting(cpu="10m"), **nowhere)
     await world.settle()
 
 
@@ -293,6 +294,33 @@ def test_a_user_that_does_not_wait_any_more_has_each_guest_asked_once(
         await world.client.delete(PODS, "evil-0", "default")
         await asyncio.sleep(1)
         assert 0 < len(looks) <= 2 * 3
+
+    play(scenario)
+
+
+def test_few_pods_of_a_namespace_are_asked_about_a_node_where_very_many_claims_reserve_room(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look compares all of these, and nobody else is served meanwhile. The other pods look a minute later."""
+    looks: list[str] = []
+
+    def counted(state: Any, node: str, *args: Any) -> str:
+        looks.append(node)
+        return lacking(state, node, *args)
+
+    async def scenario(world: Any) -> None:
+        monkeypatch.setattr(waiting, "MOST_COMPARED", 5 * len(BUILDS))
+        await yielding(world)
+        assert await task(world, "plain", cpu="10m") == "a"
+        for i in range(20):
+            await claim(world, f"work-{i}", mountPath=f"/work-{i}")
+            pod = {"containers": requesting(cpu=f"{4000 + i}m")}
+            await world.add_pod(f"work-{i}", claims=[f"work-{i}"], **pod)
+        await world.settle()
+        monkeypatch.setattr(candidates, "lacking", counted)
+        await world.finish_pod("plain")
+        await asyncio.sleep(1)
+        assert len(looks) == 5
 
     play(scenario)
 
