@@ -210,16 +210,16 @@ class Changes:
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and not node_differs(old, new):
             return
-        names = [node.metadata.name for node in (old, new) if node is not None]
-        self._wakeups.wake(NODES, names)
-        if (old is None or new is None) and self._ledger.reserving(names[0]):
-            self._queues.look_at_room(names[0])
+        name = next(node.metadata.name for node in (old, new) if node is not None)
+        self._wakeups.wake(NODES, (name,))
+        if (old is None or new is None) and self._ledger.reserving(name):
+            self._queues.look_at_room(name)
         if old is not None and out_of_service(new):
             self._releases.node_lost(old.metadata.name)
         elif new is not None and out_of_service(old):
             self._releases.node_back(new.metadata.name)
-        if (node := new or old) is not None and unavailable(old) != unavailable(new):
-            self._look_at_claims_on(node.metadata.name)
+        if unavailable(old) != unavailable(new):
+            self._look_at_claims_on(name)
 
     def _look_at_claims_on(self, node: str) -> None:
         """Named claims on a node that takes no pods any more, or does so again."""
