@@ -54,7 +54,8 @@ IMAGES: Final = "images"
 
 DATA, NEW, TRASH = "data", "new", "trash"
 _REMOVALS: Final = 2
-"""So many directories are removed at a time, beside the trash: the disk is not faster with more."""
+"""So many directories are removed at a time, beside the trash: the disk is not faster with more. Of a namespace
+one, as of the next two: none waits for all that another has to be done."""
 
 _IMAGES: Final = 4
 """So many file systems are made at a time."""
@@ -160,7 +161,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         path = self._path(workspace)
         try:
             if not await self._disk.run(partial(self._has_image, claim), workspace):
-                await self._images.run(partial(self._make_image, claim), workspace)
+                await self._images.run(partial(self._make_image, claim), claim.namespace)
             return await self._disk.run(partial(images.attach, path, workspace), workspace)
         except (OSError, images.NotMade) as error:
             raise Refused(
@@ -194,9 +195,8 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         if claim.handle.source:
             return
         await self._disk.run(partial(self._end, claim), workspace)
-        await self._flushes.run(self._flush, workspace)
+        await self._flushes.run(self._flush, claim.namespace)
         if discarded := await self._disk.run(partial(self._discarded, f"{workspace}."), workspace):
-            # a turn for each namespace: none waits for all that another has to remove
             await self._removals.run(partial(self._remove, discarded, _TURN), claim.namespace)
             log.info("workspace removed", claim=str(claim), workspace=workspace)
 
