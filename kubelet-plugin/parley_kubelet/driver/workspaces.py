@@ -207,7 +207,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         handles = ((one.claim, one.claim.handle) for one in held)
         watched = (claim for claim, handle in handles if handle.enforce == "Watch" and not handle.source)
         in_use = {claim.handle.workspace: claim for claim in watched}
-        self._usage.follow(in_use.keys())
+        self._usage.follow({name: claim.namespace for name, claim in in_use.items()})
         followed = self._usage.names()
         self._measured = {name: claim for name, claim in self._measured.items() if name in followed}
         self._measured.update(in_use)

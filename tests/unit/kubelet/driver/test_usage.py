@@ -31,7 +31,7 @@ class Watch:
     def follow(self, *names: str) -> list[str]:
         """Returns what was measured."""
         self.looked.clear()
-        self.usage.follow(names)
+        self.usage.follow(dict.fromkeys(names, "team"))
         self.usage.wait()
         return list(self.looked)
 
@@ -120,9 +120,9 @@ def test_one_that_is_left_while_it_is_measured_is_measured_once_more(
         return watch.measure(parent, name, pace)
 
     monkeypatch.setattr(measuring, "measure", slow)
-    watch.usage.follow(["a"])
+    watch.usage.follow({"a": "team"})
     begun.wait(10)
-    watch.usage.follow([])
+    watch.usage.follow({})
     go_on.set()
     watch.usage.wait()
     assert watch.looked == ["a", "a"]
@@ -134,3 +134,30 @@ def test_those_that_wait_longest_come_first(watch: Watch) -> None:
     watch.follow("b", "a")
     watch.now += usage.PAUSE
     assert watch.follow("a", "b", "c") == ["b", "a", "c"]
+
+
+def test_namespaces_take_turns_and_one_with_many_large_trees_keeps_no_other_waiting(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its looks takes as long as one may: so it has always something due."""
+    large = {f"large{number}": "team" for number in range(20)}
+    small = {"a": "other", "b": "third"}
+    for name in large:
+        (watch.folder / name).mkdir()
+    waited: dict[str, list[float]] = {name: [] for name in small}
+    seen = dict.fromkeys(small, 0.0)
+
+    def slow(parent: int, name: str, pace: object) -> Measured:
+        watch.takes = 300.0 if name in large else 0.1
+        if name in small:
+            waited[name].append(watch.now - seen[name])
+            seen[name] = watch.now
+        if watch.now > 20_000:
+            watch.usage._followed.clear()
+        return watch.measure(parent, name, pace)
+
+    monkeypatch.setattr(measuring, "measure", slow)
+    watch.usage.follow({**large, **small})
+    watch.usage.wait()
+    assert {name: max(times) <= 301 for name, times in waited.items()} == dict.fromkeys(small, True), waited
+    assert set(large) <= set(watch.looked)
