@@ -21,6 +21,7 @@ from parley_kubelet.state.durable import Folder
 VERSION: Final = "0.6.0"
 CLASS: Final = "claim"
 
+_SEPARATOR: Final = "-claim-"
 _ENDING: Final = ".json"
 
 
@@ -76,7 +77,7 @@ class Specifications:
     def __init__(self, folder: Folder, driver: str) -> None:
         self._folder = folder
         self._driver = driver
-        self._prefix = f"parley.dev-{driver}-claim-"
+        self._prefix = f"parley.dev-{driver}{_SEPARATOR}"
 
     def write(self, entry: CheckpointEntry) -> None:
         """Make the claim's file what it should be; no write if it is. Raises OSError."""
@@ -96,7 +97,8 @@ class Specifications:
     def claims(self) -> frozenset[str]:
         """The UIDs of the claims that have a file. Raises OSError."""
         names = self._folder.names(self._prefix)
-        return frozenset(name.removeprefix(self._prefix).removesuffix(_ENDING) for name in names)
+        found = (name.removeprefix(self._prefix).removesuffix(_ENDING) for name in names)
+        return frozenset(uid for uid in found if _SEPARATOR not in uid)  # else of a driver whose name has it
 
     def sweep(self) -> None:
         """Remove what a crash in the middle of a write left. Raises OSError."""

@@ -168,3 +168,11 @@ def test_the_claims_that_have_a_file_are_those_of_the_driver(folder: Folder) -> 
     specifications.write(prepared(GPU_0, uid="left-by-a-crash"))
     specifications.write(prepared(GPU_1))
     assert specifications.claims() == {"left-by-a-crash", UID}
+
+
+def test_no_file_is_taken_for_that_of_a_driver_whose_name_is_the_beginning_of_its_own(folder: Folder) -> None:
+    """It would be removed as an orphan, and containers of the other driver's claims would not start."""
+    other = Specifications(folder, "fpga.io-claim-b.io")
+    other.write(prepared(GPU_0))
+    assert Specifications(folder, "fpga.io").claims() == set()
+    assert other.claims() == {UID}
