@@ -3,7 +3,7 @@
 Which other claims a new one competes with is found here, too; whether it may is the driver's affair.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -38,15 +38,13 @@ class TypedEntries:
             "start the version of the driver again that prepared the claim",
         )
 
-    def all(self, entries: Entries) -> tuple[HeldClaim[Any], ...]:
+    def all(self, entries: Iterable[CheckpointEntry]) -> Iterator[HeldClaim[Any]]:
         """All that can be converted."""
-        found = []
-        for entry in entries.values():
+        for entry in entries:
             try:
-                found.append(self.held(entry))
+                yield self.held(entry)
             except Refused as refusal:
                 log.warning("entry left out", driver=self._driver.name, reason=str(refusal))
-        return tuple(found)
 
     def rivals(self, entry: CheckpointEntry, entries: Entries) -> Sequence[HeldClaim[Any]]:
         """What is held of the entry's devices for other claims, while the entries are these."""
