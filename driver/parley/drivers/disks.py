@@ -6,6 +6,17 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
+
+
+class PublishedDisk(NamedTuple):
+    """What a ResourceSlice says of its node's disk; `size` is less than 0 if there is none. `identity` tells it
+    from others that the node had or will have, "" if nothing does."""
+
+    generation: int
+    size: int = -1
+    enforces: bool = False
+    identity: str = ""
 
 
 class Disks:

@@ -12,7 +12,7 @@ from parley.drivers.workspace_parameters import WorkspaceClass, WorkspaceParamet
 from parley.sdk import ClaimRequest, Request
 
 _SOURCE, _NAMED = "source", "claim"
-_SHOWN = ("workspace", "bytes", "owner")
+_SHOWN = ("workspace", "bytes", "owner", "disk")
 """What a view's handle has of the other's: whichever is mounted first makes the same directory."""
 
 _AWAITED = 10_000

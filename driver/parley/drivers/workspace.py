@@ -13,11 +13,11 @@ from itertools import islice
 from secrets import token_hex
 from typing import Any, ClassVar, Final, NamedTuple
 
-from parley.api.builtin import Node, ResourceSlice
+from parley.api.builtin import DeviceAttribute, Node, ResourceSlice
 from parley.api.quantity import parse
 from parley.api.resources import NODES, RESOURCE_SLICES, Resource
 from parley.api.wording import bytes_text
-from parley.drivers.disks import Disks
+from parley.drivers.disks import Disks, PublishedDisk
 from parley.drivers.groups import Group, GroupRule, Groups, record, recorded
 from parley.drivers.reserves import excess
 from parley.drivers.views import Named, ViewRule, Views, misused, name_record, source_of, sources
@@ -45,6 +45,9 @@ DISK = "workspaces"
 IMAGES = "images"
 """Its attribute: whether the node can keep a workspace to its size."""
 
+IDENTITY = "identity"
+"""The same: which disk it is. Another one does not have what pods left."""
+
 _MI = 1024**2
 _GI = 1024**3
 
@@ -57,17 +60,6 @@ class _Promise(NamedTuple):
 
     node: str
     bytes: int
-
-
-class _Published(NamedTuple):
-    """What a ResourceSlice says of its node's disk; `size` is less than 0 if there is none."""
-
-    generation: int
-    size: int = -1
-    enforces: bool = False
-
-
-_NOTHING: Final = _Published(-1)
 
 
 class NoRoom(Exception):
@@ -96,7 +88,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
     def __init__(self) -> None:
         self._disks = Disks()
-        self._published: defaultdict[str, dict[str, _Published]] = defaultdict(dict)
+        self._published: defaultdict[str, dict[str, PublishedDisk]] = defaultdict(dict)
         """What each node's slices say, by their names."""
         self._enforcing: set[str] = set()
         """Nodes that can keep a workspace to its size."""
@@ -125,14 +117,17 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         return before != {node: self._known(node) for node in before}
 
     def _take_over(self, node: str) -> None:
-        newest = max(self._published[node].values(), default=_NOTHING)
+        newest = self._newest(node)
         self._disks.resize(node, newest.size if newest.size >= 0 else None)
         if newest.enforces:
             self._enforcing.add(node)
         else:
             self._enforcing.discard(node)
-        if not self._published[node]:
+        if not self._published.get(node):
             del self._published[node]
+
+    def _newest(self, node: str) -> PublishedDisk:
+        return max(self._published.get(node, {}).values(), default=PublishedDisk(-1))
 
     def _known(self, node: str) -> tuple[int, bool]:
         return self._disks.size(node), node in self._enforcing
@@ -241,7 +236,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
                 **everywhere,
                 **(record(Group(namespace, name)) if name else {}),
                 **({} if claim.generated else name_record(Named(namespace, claim.claim))),
-                **_asked_of_the_node(claim),
+                **_asked_of_the_node(claim, self._newest(node).identity),
             }
         self._hold(claim.uid, node, handle)
         return Allocation((Device(node, DISK),), handle)
@@ -328,13 +323,14 @@ def _node(slice_: ResourceSlice | None) -> str:
     return slice_.spec.node_name if slice_ is not None and slice_.spec.driver == WorkspaceDriver.name else ""
 
 
-def _published(slice_: ResourceSlice) -> _Published:
+def _published(slice_: ResourceSlice) -> PublishedDisk:
     generation = slice_.spec.pool.generation
     for device in slice_.spec.devices:
         if device.name == DISK and "size" in device.capacity:
-            enforces = IMAGES in device.attributes and bool(device.attributes[IMAGES].bool_)
-            return _Published(generation, int(parse(device.capacity["size"].value)), enforces)
-    return _Published(generation)
+            size, told = int(parse(device.capacity["size"].value)), device.attributes
+            enforces, identity = (told.get(name, DeviceAttribute()) for name in (IMAGES, IDENTITY))
+            return PublishedDisk(generation, size, bool(enforces.bool_), identity.string or "")
+    return PublishedDisk(generation)
 
 
 def _groups(request: WorkspaceRequest) -> Iterator[tuple[Group, str]]:
@@ -372,10 +368,12 @@ def _fault(request: WorkspaceRequest) -> str:
     return ""
 
 
-def _asked_of_the_node(claim: WorkspaceClaim) -> Mapping[str, Any]:
-    """What the handle has beside what every handle has: nothing for most claims."""
+def _asked_of_the_node(claim: WorkspaceClaim, identity: str) -> Mapping[str, Any]:
+    """What the handle has beside what every handle has. What may start over anywhere may do so on another disk."""
     wanted, class_ = claim.parameters, claim.class_parameters
+    stays = identity and not claim.generated and class_.on_node_unavailable != "Recreate"
     return {
+        **({"disk": identity} if stays else {}),
         **({"owner": class_.owner.model_dump()} if class_.owner is not None else {}),
         **({"readOnly": True} if wanted.read_only else {}),
         **({"retain": class_.retain_at_most} if wanted.reclaim == "Retain" else {}),

@@ -24,7 +24,8 @@ class OwnerHandle(BaseModel):
 class WorkspaceHandle(BaseModel):
     """What the controller's part hands over. `variable` has the path in containers; without `owner` the node's
     settings decide. `retain`: the directory stays when the claim ends, one of so many of its namespace.
-    `enforce`: what keeps it to its bytes. `source`: the UID of the claim whose directory this is a view of."""
+    `enforce`: what keeps it to its bytes. `source`: the UID of the claim whose directory this is a view of.
+    `disk`: the identity of the one that its directory is on; on others none is made."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
@@ -38,6 +39,7 @@ class WorkspaceHandle(BaseModel):
     retain: Annotated[int, Field(ge=0)] = 0
     enforce: Literal["Watch", "Image"] = "Watch"
     source: str = ""
+    disk: str = ""
 
 
 def _root(path: Path) -> Path:

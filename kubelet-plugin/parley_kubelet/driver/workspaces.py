@@ -5,6 +5,7 @@
     ROOT/trash/ID.N  one that is being removed; N is drawn
     ROOT/generated   which generated claims have one; `generated` has it
     ROOT/retained    what claims with `reclaim: Retain` left; `retained` has it
+    ROOT/identity    which disk it is; `disk_identity` has it
 
 Decides what is made and removed; on which node a workspace is, the controller's part decides
 (`parley.drivers.workspace`), and when its claim ends, the controller. A named claim's directory goes with the
@@ -36,6 +37,7 @@ from parley.api import reasons
 from parley.api.quantity import parse
 from parley.api.wording import bytes_text
 from parley_kubelet.driver import images, trees
+from parley_kubelet.driver.disk_identity import identity
 from parley_kubelet.driver.disk_threads import DiskThreads
 from parley_kubelet.driver.generated import GENERATED, GeneratedRecords
 from parley_kubelet.driver.measuring import Measured
@@ -51,6 +53,9 @@ DISK: Final = "workspaces"
 
 IMAGES: Final = "images"
 """Its attribute: whether sizes can be enforced."""
+
+IDENTITY: Final = "identity"
+"""The same: which disk it is."""
 
 DATA, NEW, TRASH = "data", "new", "trash"
 _REMOVALS: Final = 2
@@ -130,7 +135,10 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             return ()
         self._sweep()
         capacity = {"size": str(max(self._size() - self._retained.bytes(), 0))}
-        return (Offer(DISK, {IMAGES: not images.lacking()}, capacity),)
+        attributes: dict[str, str | bool] = {IMAGES: not images.lacking()}
+        with suppress(OSError):  # full or read-only: it has none yet
+            attributes[IDENTITY] = identity(self.configured.root)
+        return (Offer(DISK, attributes, capacity),)
 
     def _size(self) -> int:
         if self.configured.size is not None:
@@ -240,11 +248,22 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         if why := self._not_mounted():
             raise Refused(f"claim {claim}: {why}: mount it, then restart the node plugin")
 
+    def _check_disk(self, claim: WorkspaceClaim) -> None:
+        """A directory that is not here may be on the disk where the claim was allocated."""
+        root, disk = self.configured.root, claim.handle.disk
+        if disk and disk != identity(root):
+            raise Refused(
+                f"claim {claim}: its files are not on the disk that {root} on node {self.node} is on now: mount "
+                "the one that has them and restart the node plugin, or, if they are lost, delete the claim to "
+                "start over"
+            )
+
     def _make(self, claim: WorkspaceClaim) -> None:
         self._check_mounted(claim)
         workspace, owner = claim.handle.workspace, claim.handle.owner or self.configured
         with self._end_places(claim), self._folder(DATA) as data, self._folder(NEW) as new:
             if not trees.is_directory(data, workspace):
+                self._check_disk(claim)
                 self._record(claim)
                 trees.make(new, workspace, int(owner.mode, 8), (owner.uid, owner.gid))
                 trees.move(new, workspace, data, workspace)
@@ -260,6 +279,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         handle = claim.handle
         workspace, owner = handle.workspace, handle.owner or self.configured
         with self._end_places(claim), self._folder(DATA) as data, self._folder(NEW) as new:
+            self._check_disk(claim)
             self._record(claim)
             trees.make(new, workspace, 0o700, (os.getuid(), os.getgid()))
             folder = self.configured.root / NEW / workspace
