@@ -21,6 +21,7 @@ NAMESPACE = "parley-system"
 """That of the files."""
 
 
+@cache
 def crds() -> Mapping[str, Body]:
     """The CustomResourceDefinitions by name."""
     made = [definition(kind) for kind in KINDS]

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from parley.api.crd import KINDS, definition
 from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.api.resources import CLASSES, LEASES, NODES, PODS, RESOURCE_SLICES, SERVER_VERSION, Resource
 from parley.doctor import installed, kinds
@@ -29,12 +28,12 @@ _BASE: dict[str, Resource[Any]] = {
 async def fill(client: Client) -> None:
     """Make all of them."""
     await client.create(SERVER_VERSION, {"metadata": {"name": "version"}, "gitVersion": "v1.37.0"})
-    for kind in KINDS:
+    for crd in installed.crds().values():
         status = {
             "storedVersions": ["v1alpha1"],
             "conditions": [{"type": "Established", "status": "True"}],
         }
-        await client.create(kinds.CRDS, {**definition(kind), "status": status})
+        await client.create(kinds.CRDS, {**crd, "status": status})
     for kind_name, resource in _BASE.items():
         for body in installed.of_kind(kind_name).values():
             await client.create(resource, body, SYSTEM if resource.namespaced else None)
