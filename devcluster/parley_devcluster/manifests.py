@@ -24,6 +24,8 @@ RELEASE, NAMESPACE = "parley", "parley-system"
 
 _SOURCE = "# Source: parley/templates/"
 _HEADER = "# Rendered from deploy/chart/parley/templates/{} by `make manifests`: change it there.\n"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Ten times faster where PyYAML was built with libyaml."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def _files(output: str, folder: ManifestFolder) -> dict[str, str]:
         source, _, document = part.partition("\n")
         if not source.startswith(folder.templates):
             continue
-        parsed = yaml.safe_load(document)
+        parsed = yaml.load(document, _LOADER)
         if parsed["kind"] == "ConfigMap":
             files |= {name: _HEADER.format(source) + text for name, text in parsed["data"].items()}
         else:

@@ -30,7 +30,7 @@ Objects = Mapping[tuple[str, str], dict[str, Any]]
 def objects(values: Mapping[str, Any] | Path) -> Objects:
     """What the chart renders, by kind and name."""
     given = yaml.safe_load(values.read_text()) if isinstance(values, Path) else values
-    documents = [it for it in yaml.safe_load_all(manifests.template(DEPLOY, given)) if it]
+    documents = [it for it in yaml.load_all(manifests.template(DEPLOY, given), yaml.CSafeLoader) if it]
     found = {(it["kind"], it["metadata"]["name"]): it for it in documents}
     assert len(found) == len(documents)
     return found
