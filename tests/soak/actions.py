@@ -11,6 +11,8 @@ from typing import Any
 from tests.soak import limits
 from tests.soak import pods as kinds
 from tests.soak.keeping import has_failed
+from tests.soak.leased import LeasedProcess
+from tests.soak.mirrors import FAR
 from tests.soak.pods import (
     KEPT_POD_KINDS,
     KEPT_TEMPLATE_KINDS,
@@ -27,8 +29,9 @@ from tests.soak.priorities import Preemption, Priorities
 from tests.soak.processes import acting_as
 from tests.soak.reservations import HOME
 from tests.soak.tenant import Tenant
-from tests.soak.world import CLAIM_CONTROLLER, SECOND_SCHEDULER, Process, World
+from tests.soak.world import CLAIM_CONTROLLER, SECOND_SCHEDULER, World
 
+from parley.api.names import GENERATED_LABEL
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     BUILTIN_TEMPLATES,
@@ -65,6 +68,7 @@ class Actions:
         self._pods = 0
         self._generation = 1
         self._missing: dict[str, frozenset[int]] = {}
+        self._missing_far: dict[str, frozenset[int]] = {}
         self._classes = dict(world.plan.preemption.classes)
         self._pod_kinds = dict(POD_KINDS)
         self._keeps: tuple[Json | None, ...] = ()
@@ -91,6 +95,9 @@ class Actions:
         if world.plan.tokens:
             self._classes.update(kinds.TOKEN_CLASS_KINDS)
             self._pod_kinds.update(kinds.TOKEN_POD_KINDS)
+        if world.plan.standalone:
+            self._classes.update(kinds.FAR_CLASS_KINDS)
+            self._pod_kinds.update(kinds.FAR_POD_KINDS)
         self._claims = kinds.claim_kinds(self._classes)
         self._made_by_users = [name for name in self._claims if not kinds.is_on_demand(name)]
         self._making = kinds.MAKING_TEMPLATES if world.plan.on_demand else {}
@@ -141,6 +148,9 @@ class Actions:
             self._actions.append((6, self._change_limits))
         if world.plan.meddling and world.plan.reserving == "Nominated":
             self._actions.append((4, self._disturb_reservation_pod))
+        if world.plan.standalone:
+            self._actions += [(4, self._publish_far), (3, self._kill_driver)]
+            self._actions += [(3, self._change_far_class)] if world.plan.meddling else []
         self._priorities: Priorities | None = None
         if world.plan.preemption is not Preemption.NONE:
             self._priorities = Priorities(world.server, world.chance, world.plan.preemption)
@@ -156,6 +166,8 @@ class Actions:
         for name in NODE_KINDS:
             self._create(NODES, kinds.node(name))
             self._create(RESOURCE_SLICES, kinds.slice_(name, 1))
+            if self._world.plan.standalone:
+                self._create(RESOURCE_SLICES, kinds.far_slice(name, 1))
         for name, kind in self._classes.items():
             self._create(CLASSES, kinds.class_(name, kind))
         kept = KEPT_TEMPLATE_KINDS if self._priorities is not None else ()
@@ -165,7 +177,8 @@ class Actions:
         tokens = kinds.TOKEN_TEMPLATE_KINDS if self._world.plan.tokens else ()
         if self._world.plan.referring:
             self._create(CONFIG_MAPS, kinds.config_map())
-        for name in (*kinds.TEMPLATE_KINDS, *kept, *views, *guests, *referring, *tokens):
+        far = kinds.FAR_TEMPLATE_KINDS if self._world.plan.standalone else ()
+        for name in (*kinds.TEMPLATE_KINDS, *kept, *views, *guests, *referring, *tokens, *far):
             self._create(TEMPLATES, kinds.template(name))
         for name in self._making:
             self._create(TEMPLATES, kinds.making_template(name))
@@ -191,7 +204,7 @@ class Actions:
             self._world.kubelets.machine_there(name)
             self._patch(NODES, name, {"spec": {"unschedulable": None}})
             self._patch(NODES, name, {"metadata": {"labels": {kinds.ZONE: NODE_KINDS[name][0]}}})
-            self._missing[name] = frozenset()
+            self._missing[name] = self._missing_far[name] = frozenset()
             self._set_slice(name)
         for name, kind in self._classes.items():
             self._ensure(CLASSES, kinds.class_(name, kind))
@@ -217,9 +230,10 @@ class Actions:
 
     def _sweep(self) -> None:
         """What a pod owned that was deleted without it is left to who did so."""
-        for resource in (POD_SCHEDULINGS, BUILTIN_CLAIMS):
+        for resource in (POD_SCHEDULINGS, BUILTIN_CLAIMS, CLAIMS):
             for stored in self._all(resource):
                 kept = stored.meta.get("ownerReferences") or stored.meta.get("finalizers")
+                kept = kept or (resource == CLAIMS and GENERATED_LABEL not in (stored.meta.get("labels") or {}))
                 if not kept:
                     self._delete(resource, stored.meta["name"])
 
@@ -288,6 +302,7 @@ class Actions:
         name = name or self._some_node()
         self._delete(NODES, name)
         self._delete(RESOURCE_SLICES, f"{name}-devices")
+        self._delete(RESOURCE_SLICES, f"{name}-far")
         self._world.kubelets.machine_gone(name)
         if self._world.plan.lingering:
             return
@@ -308,13 +323,24 @@ class Actions:
             self._missing[name] = self._missing.get(name, frozenset()) ^ {device}
             self._set_slice(name)
 
+    def _publish_far(self) -> None:
+        """The standalone driver has a device less there, or has it again."""
+        name = self._some_node()
+        if self._there(NODES, name) and kinds.FAR_DEVICES[name]:
+            device = self._chance.randrange(len(kinds.FAR_DEVICES[name]))
+            self._missing_far[name] = self._missing_far.get(name, frozenset()) ^ {device}
+            self._set_slice(name)
+
     def _set_slice(self, name: str) -> None:
         self._generation += 1
-        body = kinds.slice_(name, self._generation, self._missing.get(name, frozenset()))
-        if self._there(RESOURCE_SLICES, f"{name}-devices"):
-            self._patch(RESOURCE_SLICES, f"{name}-devices", {"spec": body["spec"]})
-        else:
-            self._create(RESOURCE_SLICES, body)
+        found = [kinds.slice_(name, self._generation, self._missing.get(name, frozenset()))]
+        if self._world.plan.standalone:
+            found.append(kinds.far_slice(name, self._generation, self._missing_far.get(name, frozenset())))
+        for body in found:
+            if self._there(RESOURCE_SLICES, body["metadata"]["name"]):
+                self._patch(RESOURCE_SLICES, body["metadata"]["name"], {"spec": body["spec"]})
+            else:
+                self._create(RESOURCE_SLICES, body)
 
     def _change_class(self) -> None:
         name = self._chance.choice(self._varied)
@@ -336,6 +362,24 @@ class Actions:
             ]
         )
         self._patch(CLASSES, name, change)
+
+    def _change_far_class(self) -> None:
+        """One of the standalone driver's."""
+        only = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self._some_node()]}]}
+        change: Json = self._chance.choice(
+            [
+                {"suitableNodes": {"nodeSelectorTerms": [only]}},
+                {"suitableNodes": None},
+                {"parameters": {"colour": "blue"}},
+                {"parameters": None},
+                {"shareable": True},
+                {"shareable": False},
+                {"driverName": "nobody.example.com"},
+                {"driverName": FAR},
+                {"driverName": FAR, "parameters": None, "suitableNodes": None},
+            ]
+        )
+        self._patch(CLASSES, self._chance.choice(sorted(kinds.FAR_CLASS_KINDS)), change)
 
     def _set_class(self, name: str) -> None:
         usual = {"parameters": None, "suitableNodes": None, "placement": "Optimistic", "shareable": False}
@@ -365,7 +409,8 @@ class Actions:
         self._patch(CONFIG_MAPS, kinds.PARAMETERS, {"data": {"parameters": text}})
 
     def _change_limits(self) -> None:
-        self._patch(CLASSES, self._chance.choice(sorted(self._classes)), {"limits": limits.drawn(self._chance)})
+        limited = sorted(self._classes.keys() - kinds.FAR_CLASS_KINDS.keys())
+        self._patch(CLASSES, self._chance.choice(limited), {"limits": limits.drawn(self._chance)})
 
     def _change_classes_existence(self) -> None:
         name = self._chance.choice(sorted(self._classes))
@@ -485,11 +530,18 @@ class Actions:
 
     # -- processes and the network
 
-    def _some_process(self) -> Process | None:
-        return self._chance.choice(self._world.processes) if self._world.processes else None
+    def _some_process(self) -> LeasedProcess | None:
+        found = self._world.all_processes
+        return self._chance.choice(found) if found else None
 
     async def _kill(self) -> None:
         if (process := self._some_process()) is not None:
+            await self._world.restart(process, self._chance.uniform(0, 3), clean=self._chance.random() < 0.3)
+
+    async def _kill_driver(self) -> None:
+        """A standalone one."""
+        if self._world.outside:
+            process = self._chance.choice(self._world.outside)
             await self._world.restart(process, self._chance.uniform(0, 3), clean=self._chance.random() < 0.3)
 
     async def _restart_part(self) -> None:
@@ -505,7 +557,7 @@ class Actions:
     def _outage(self) -> None:
         """One controller is cut off, or the API server is away for all of them."""
         seconds = self._chance.uniform(0.1, 60)
-        cut = self._world.processes if self._chance.random() < 0.5 else [self._some_process()]
+        cut = self._world.all_processes if self._chance.random() < 0.5 else [self._some_process()]
         for process in cut:
             if process is not None:
                 self._server.note(f"{process.name} is cut off for {seconds:.1f} s")

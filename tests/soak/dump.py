@@ -10,7 +10,7 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, PODS
 
 def dump(world: World) -> str:
     """Pods, nodes, claims, and each controller's ledger and devices."""
-    return "\n".join([*_pods(world), *_nodes(world), *_claims(world), *_controllers(world)])
+    return "\n".join([*_pods(world), *_nodes(world), *_claims(world), *_controllers(world), *_drivers(world)])
 
 
 def _pods(world: World) -> Iterator[str]:
@@ -49,6 +49,13 @@ def _claims(world: World) -> Iterator[str]:
         devices = " ".join(f"{d['pool']}/{d['device']}" for d in handles[0].get("devices") or ())
         until = f"until {status['keptUntil']}" if status.get("keptUntil") else ""
         yield f"  claim {stored.meta['name']}: <{devices}> for <{users}> {until} {going}".rstrip()
+
+
+def _drivers(world: World) -> Iterator[str]:
+    for process in world.outside:
+        yield f"  {process.name}: {'leads' if process.leads else 'waits'}"
+        for uid, devices in process.driver.held().items():
+            yield f"    driver: {' '.join(f'{d.pool}/{d.device}' for d in devices)} for {uid}"
 
 
 def _controllers(world: World) -> Iterator[str]:

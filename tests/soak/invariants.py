@@ -6,14 +6,14 @@ Only what a change touches is looked at again, so that a check costs microsecond
     handed out twice       no device is held by two claims: by the claims' records, as long as a pod of theirs
                            lives, by what running pods were started with, by what nodes have prepared for
                            pods that were deleted by force, by what pods left there (`data`), and by the
-                           records of claims that have a deadline
+                           records of claims that have a deadline, or that a standalone driver allocated
     bound too early        a pod is bound when its claims are allocated, and reserved for it
     bound elsewhere        every claim of a pod can be used on the node that it is bound to
     moved under a pod      a running pod's claim is never allocated other devices than it was started with
     exclusive, two pods    an exclusive claim is reserved for one living pod at most
     reserved, unallocated  nothing is reserved that is not allocated
     freed while kept       see `keeping`
-    wrote without lease    no controller writes while the Lease names another one
+    wrote without lease    no controller and no standalone driver writes while its Lease names another one
 
 A scheduler's binding that arrives when it was taken for failed, and undone, binds a pod to whatever is there then.
 And one whose binding failed may choose anew among the nodes that were offered if nobody stops it within a second;
@@ -36,7 +36,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.soak.data import Data
 from tests.soak.keeping import NOWHERE, Keeping, allocation, is_kept
-from tests.soak.mirrors import Device, Json, Name, Record, is_parleys, read
+from tests.soak.mirrors import Device, Json, Name, Record, far, identity_of_claim, is_far, is_parleys, read
 from tests.soak.observed import Step
 
 Identity = tuple[str, str]
@@ -80,7 +80,8 @@ class Invariants:
         self.records: dict[Name, Record] = {}
         self.holds: defaultdict[Device, dict[Source, Hold]] = defaultdict(dict)
         self.shares: dict[Device, int] = {}
-        self.holder = ""
+        self.holders: dict[str, str] = {}
+        """Who holds the Lease of controllers, and that of standalone drivers: by the beginning of their names."""
         self.meddled: set[Identity] = set()
         """Claims that another client cleared or deleted, and that are not put right yet."""
         self.forced: dict[str, PodState] = {}
@@ -112,8 +113,8 @@ class Invariants:
     def observe(self, step: Step) -> None:
         """Look at one change."""
         kind = (step.resource.group, step.resource.plural)
-        if step.who.startswith("controller") and kind[1] != "leases":
-            self._check_lease(step)
+        if kind[1] != "leases" and (of := step.who.partition("-")[0]) in self.holders:
+            self._check_lease(step, self.holders[of])
         if (look := self._look.get(kind)) is not None:
             look(step)
 
@@ -166,6 +167,7 @@ class Invariants:
             self._names.pop((body["metadata"]["namespace"], body["metadata"]["name"]), None)
             gone = self.pods.pop(uid)
             self._left(gone, step)
+            self._forget_far(gone)
             if gone.prepared and gone.node in self._nodes:
                 shown = {record.uid for record in self.records.values()}
                 self._forget_all_but(gone, shown | set(self._noted.values()))
@@ -189,6 +191,12 @@ class Invariants:
     def _left(self, pod: PodState, step: Step) -> None:
         if pod.alive:
             self._keeping.ended(pod.name[1], [uid for uid, entry in pod.uses if not entry], step.seconds)
+
+    def _forget_far(self, pod: PodState, identity: Identity | None = None) -> None:
+        """What a standalone driver allocated is not waited for (docs/limits.md, forced deletion)."""
+        for one in [one for one, (devices, _) in pod.uses.items() if far(devices) and identity in (None, one)]:
+            self._unuse(pod, one)
+            pod.prepared.pop(one, None)
 
     def _ended(self, pod: PodState) -> None:
         for identity in list(pod.uses):
@@ -243,7 +251,8 @@ class Invariants:
                 hold = Hold(record.identity, record.shared)
                 for device in record.devices:
                     self._take(device, (pod.uid, record.name), hold)
-                if self.data.is_left and not record.identity[1] and pod.node in self._nodes:
+                leaves = self.data.is_left and not record.identity[1] and not far(record.devices)
+                if leaves and pod.node in self._nodes:
                     self.data.left(record.identity[0], pod.node, record.devices)
                     for device in record.devices:
                         self._take(device, ("data", record.identity[0]), hold)
@@ -380,6 +389,9 @@ class Invariants:
         if (before := self._named.pop(name, None)) is not None:
             self._release_kept(name, before)
         if step.change.new is None:
+            if step.who == "user":  # an administrator took its finalizers off (docs/limits.md)
+                for pod in self.pods.values():
+                    self._forget_far(pod, identity_of_claim(body["metadata"]))
             return
         self._named[name] = body
         self._hold_kept(name, body)
@@ -388,9 +400,10 @@ class Invariants:
             self.fault("reserved, unallocated", f"Parley claim {name[1]}")
 
     def _hold_kept(self, name: Name, body: Json) -> None:
-        _, devices, shared = (allocation(body) if is_kept(body) else None) or NOWHERE
+        """What the standalone driver records it holds, whoever uses it."""
+        _, devices, shared = (allocation(body) if is_kept(body) or is_far(body) else None) or NOWHERE
         for device in devices:
-            self._take(device, ("kept", name), Hold((body["metadata"]["uid"], ""), shared))
+            self._take(device, ("kept", name), Hold(identity_of_claim(body["metadata"]), shared))
 
     def _release_kept(self, name: Name, body: Json) -> None:
         for device in (allocation(body) or NOWHERE)[1]:
@@ -405,11 +418,13 @@ class Invariants:
             self.shares[spec["pool"]["name"], device["name"]] = int(shares)
 
     def _lease(self, step: Step) -> None:
-        self.holder = step.change.last.body["spec"].get("holderIdentity", "") if step.change.new else ""
+        holder = step.change.last.body["spec"].get("holderIdentity", "") if step.change.new else ""
+        of = "driver" if step.change.last.meta["name"].startswith("parley-driver-") else "controller"
+        self.holders[of] = holder
 
-    def _check_lease(self, step: Step) -> None:
-        if self.holder and step.who not in (self.holder, f"{self.holder} (late)"):
-            self.fault("wrote without lease", f"{step.who} writes while {self.holder} holds the lease")
+    def _check_lease(self, step: Step, holder: str) -> None:
+        if holder and step.who not in (holder, f"{holder} (late)"):
+            self.fault("wrote without lease", f"{step.who} writes while {holder} holds the lease")
 
 
 def _pod_state(body: Json) -> PodState:

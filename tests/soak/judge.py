@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.soak.invariants import Hold, Invariants, Source
 from tests.soak.keeping import allocation, has_failed, is_immediate, is_kept
-from tests.soak.mirrors import Device, Json, is_parleys, read
-from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, TOKEN_CLASS_KINDS, is_on_demand
+from tests.soak.mirrors import Device, Json, far, identity_of_claim, is_parleys, read
+from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, FAR_CLASS_KINDS, TOKEN_CLASS_KINDS, is_on_demand
 from tests.soak.reservations import Room
 from tests.soak.views import SOURCE, VIEW
 
@@ -37,6 +37,7 @@ class Want:
     count: int
     memory: Fraction
     shared: bool
+    far: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +207,12 @@ class Judge:
                     return None
                 if ALL_TEMPLATE_KINDS[entry.resource_claim_template_name][0] in TOKEN_CLASS_KINDS:
                     continue  # see `limits`
-                wants.append(_want(ALL_TEMPLATE_KINDS[entry.resource_claim_template_name][1]))
+                wants.append(_want(ALL_TEMPLATE_KINDS[entry.resource_claim_template_name]))
                 continue
             name = entry.resource_claim_name or ""
             claim, record = self.claims.get(name), self._records.get(name)
             if claim is None and name in CLAIM_KINDS and is_on_demand(name) and name not in self._records:
-                wants.append(_want(CLAIM_KINDS[name][1]))  # it would be made
+                wants.append(_want(CLAIM_KINDS[name]))  # it would be made
                 reserving.append(name)
                 continue
             if claim is not None and is_immediate(claim) and not allocation(claim):
@@ -243,7 +244,7 @@ class Judge:
                 if node not in nodes:
                     return None
             if not others and (record.users or not stays):  # what it uses alone counts as free: `_mine`
-                wants.append(_want(CLAIM_KINDS[name][1]))
+                wants.append(_want(CLAIM_KINDS[name]))
                 reserving.append(name)
         return wants if self.room is None or self.room.serves(pod, reserving, node) else None
 
@@ -255,7 +256,7 @@ class Judge:
             record = self._records.get(name)
             if record is None or record.identity[0] != claim["metadata"]["uid"] or self.room is not None:
                 continue  # it, or an earlier claim of its name, is on its way out
-            want = _want(CLAIM_KINDS[name][1])
+            want = _want(CLAIM_KINDS[name])
             if any(self._takes_pods(node) and self._fits([want], node, {}) for node in self._nodes):
                 yield name
 
@@ -294,16 +295,22 @@ class Judge:
 
     def _suits(self, device: Device, want: Want, node: str, mine: Mapping[Device, int]) -> bool:
         memory, shares = self._devices[device]
-        if device[0] != node or (memory / shares if want.shared else memory) < want.memory:
+        if (
+            device[0] != node
+            or far([device]) != want.far
+            or (memory / shares if want.shared else memory) < want.memory
+        ):
             return False
         count, shared = self._held.get(device, (0, True))
         count -= mine.get(device, 0)
         return count <= 0 or (want.shared and shared and count < shares)
 
 
-def _want(parameters: Json) -> Want:
+def _want(kind: tuple[str, Json]) -> Want:
+    class_name, parameters = kind
     memory = Fraction(parse(parameters.get("memory", "0")))
-    return Want(parameters.get("count", 1), memory, parameters.get("shared", False))
+    shared = parameters.get("shared", False)
+    return Want(parameters.get("count", 1), memory, shared, far=class_name in FAR_CLASS_KINDS)
 
 
 def _held(holds: Iterable[tuple[Device, Hold]]) -> dict[Device, tuple[int, bool]]:
@@ -330,7 +337,8 @@ def _recorded(claims: Iterable[Json], living: Set[str], needed: Set[str]) -> Ite
         in_use = any(user["uid"] in living for user in users) or body["metadata"]["uid"] in needed
         if in_use and (found := allocation(body)) is not None:
             _, devices, shared = found
-            yield from ((device, Hold((body["metadata"]["uid"], ""), shared)) for device in devices)
+            identity = identity_of_claim(body["metadata"])
+            yield from ((device, Hold(identity, shared)) for device in devices)
 
 
 def _published(slices: Iterator[Json]) -> Iterator[tuple[Device, tuple[Fraction, int]]]:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from tests.soak.invariants import Invariants
+from tests.soak.mirrors import FAR
 from tests.soak.priorities import ENDS_AFTER
 
 from parley.api.builtin import BuiltinClaim, Pod
@@ -18,6 +19,7 @@ from parley.drivers.tokens import TokensDriver
 from parley.kube.cache import Key
 from parley.kube.client import Client
 from parley.kube.clock import Clock
+from parley.sdk import Allocation
 from parley.simulate.kubelet import Kubelets
 from parley.simulate.pod_claims import claim_names
 
@@ -78,7 +80,7 @@ class DeviceKubelets(Kubelets):
         claim = self._claims.get(pod.metadata.namespace, name)
         if claim is not None and allocated(claim, TokensDriver.name) is not None:
             return super()._usable(pod, name)
-        found = allocated(claim, DeviceDriver.name) if claim is not None else None
+        found = _devices_of(claim) if claim is not None else None
         there = found is not None and all(device.pool == pod.spec.node_name for device in found.devices)
         return there and super()._usable(pod, name)
 
@@ -103,7 +105,7 @@ class DeviceKubelets(Kubelets):
         self._rules.prepared(pod.metadata.uid)
 
     def _give(self, pod: Pod, claim: BuiltinClaim) -> None:
-        found = allocated(claim, DeviceDriver.name)
+        found = _devices_of(claim)
         devices = tuple((device.pool, device.device) for device in found.devices) if found is not None else ()
         key = pod.spec.node_name, claim.metadata.uid
         given = self._given.get(key) if key in self.prepared else None
@@ -121,3 +123,7 @@ class DeviceKubelets(Kubelets):
         else:
             del self._exits[meta.uid]
             await super()._remove(pod)
+
+
+def _devices_of(claim: BuiltinClaim) -> Allocation | None:
+    return allocated(claim, DeviceDriver.name) or allocated(claim, FAR)

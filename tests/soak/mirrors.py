@@ -1,6 +1,6 @@
 """Parley's allocation as recorded in a built-in claim's JSON, read without any of Parley's own code."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,9 @@ Name = tuple[str, str]
 """Namespace and name."""
 
 ALLOCATED = "parley.dev/allocated"
+
+FAR = "far.example.com"
+"""The standalone driver of a soak. The names of its devices begin with "far-"."""
 
 ZONE_OF = {"a": "east", "b": "east", "c": "west", "d": "west"}
 
@@ -45,6 +48,26 @@ class Record:
         if self.tokens:
             return self.zone in ("", ZONE_OF[node])
         return node in self.nodes and all(pool == node for pool, _ in self.devices)
+
+
+def far(devices: Iterable[Device]) -> bool:
+    """Whether they are the standalone driver's."""
+    return any(name.startswith("far-") for _, name in devices)
+
+
+def is_far(claim: Json) -> bool:
+    """Whether the standalone driver has recorded an allocation in the Parley claim."""
+    status = claim.get("status") or {}
+    return bool(status.get("allocation")) and status.get("driverName") == FAR
+
+
+def identity_of_claim(meta: Json) -> tuple[str, str]:
+    """Of a Parley claim: that of the generated claim for which it stands, or its own."""
+    entry = (meta.get("labels") or {}).get("parley.dev/generated-for")
+    if entry is None:
+        return meta["uid"], ""
+    owner: Json = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
+    return owner.get("uid", ""), entry
 
 
 def is_parleys(body: Json) -> bool:

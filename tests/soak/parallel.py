@@ -70,6 +70,7 @@ def caught(bug: str, seed: int, most: int, first: int = 0) -> str:
             referring=broken.referring,
             tokens=broken.tokens,
             unruly=broken.unruly,
+            standalone=broken.standalone,
         )
         for number in sorted(range(most), key=lambda number: number != first):
             try:

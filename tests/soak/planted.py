@@ -12,6 +12,7 @@ from unittest.mock import patch
 from tests.soak.bug import Bug, no_result, nothing
 from tests.soak.planted_nodes import OF_NODES
 from tests.soak.planted_preemption import OF_PREEMPTION
+from tests.soak.planted_standalone import OF_STANDALONE
 from tests.soak.pods import GUEST
 from tests.soak.processes import WHO
 
@@ -305,6 +306,7 @@ BUGS = {
     **BUGS,
     **OF_PREEMPTION,
     **OF_NODES,
+    **OF_STANDALONE,
     "no claim is kept": Bug(((Keeping, "left", no_result),), ("freed while kept",), lasting=True),
     "a restart forgets until when claims are kept": Bug(
         ((restoring, "moment", no_result),), ("freed while kept",), lasting=True

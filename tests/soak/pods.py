@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.soak.mirrors import ZONE_OF
+from tests.soak.mirrors import FAR, ZONE_OF
 from tests.support.containers import requesting, using
 
 from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
@@ -51,9 +51,13 @@ CLAIM_KINDS: Mapping[str, tuple[str, Json]] = {
     "run-1": ("run", {}),
     "run-2": ("run", {}),
     "task-1": ("run-shared", {"shared": True}),
+    "drive": ("far", {}),
+    "array": ("far-shared", {}),
+    "standing-far": ("far-standing", {}),
 }
 """Named claims: the class, and what is asked for. Some are there only where their classes are."""
 
+IMMEDIATE = frozenset({"standing", "standing-shared", "far-standing"})
 STANDING_CLASS_KINDS: Mapping[str, Json] = {"standing": {}, "standing-shared": {"shareable": True}}
 """Classes of claims that are allocated without a pod."""
 
@@ -72,6 +76,20 @@ TOKEN_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
     "zonal": (ZONAL, {}),
 }
 """Claims of a second driver, which can be used everywhere, or in one zone."""
+
+FAR_CLASS_KINDS: Mapping[str, Json] = {
+    "far": {"driverName": FAR},
+    "far-shared": {"driverName": FAR, "shareable": True},
+    "far-standing": {"driverName": FAR},
+}
+FAR_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
+    "far": ("far", {}),
+    "far-double": ("far", {"count": 2}),
+    "far-share": ("far", {"shared": True}),
+}
+"""Claims of a standalone driver, which has devices of its own: their memory, by node."""
+
+FAR_DEVICES: Mapping[str, Sequence[str]] = {"a": ("40Gi",), "b": ("40Gi", "40Gi"), "c": (), "d": ("80Gi", "80Gi")}
 
 REFERRING_CLASS_KINDS: Mapping[str, Json] = {"referring": {}}
 REFERRING_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"referring": ("referring", {})}
@@ -179,6 +197,22 @@ REFERRING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]
     "manual": (10, (), ("manual",), {}),
 }
 
+FAR_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
+    "far": (50, ("far",), (), {}),
+    "far-pair": (16, ("far", "far"), (), {}),
+    "far-double": (16, ("far-double",), (), {}),
+    "far-share": (16, ("far-share",), (), {}),
+    "far-one": (24, ("far", "one"), (), {}),
+    "far-offered": (12, ("far", "offered"), (), {}),
+    "far-heavy": (10, ("far",), (), {"containers": requesting(cpu="5")}),
+    "far-apart": (10, ("far",), (), {"affinity": _apart()}),
+    "drive": (20, (), ("drive",), {}),
+    "drive-far": (10, ("far",), ("drive",), {}),
+    "array": (28, (), ("array",), {}),
+    "array-common": (8, (), ("array", "common"), {}),
+    "standing-far": (16, (), ("standing-far",), {}),
+}
+
 VIEW_CLASS_KINDS: Mapping[str, Json] = {"view": {}}
 VIEW_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"view": ("view", {})}
 VIEW_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
@@ -216,6 +250,7 @@ ALL_POD_KINDS = {
     **TOKEN_POD_KINDS,
     **VIEW_POD_KINDS,
     **YIELDING_POD_KINDS,
+    **FAR_POD_KINDS,
 }
 ALL_TEMPLATE_KINDS = {
     **TEMPLATE_KINDS,
@@ -224,6 +259,7 @@ ALL_TEMPLATE_KINDS = {
     **TOKEN_TEMPLATE_KINDS,
     **VIEW_TEMPLATE_KINDS,
     **YIELDING_TEMPLATE_KINDS,
+    **FAR_TEMPLATE_KINDS,
 }
 
 
@@ -306,7 +342,7 @@ def making_template(name: str) -> Json:
 def claim(name: str) -> Json:
     class_name, parameters = CLAIM_KINDS[name]
     spec = _claim_spec(class_name, parameters)
-    if class_name in STANDING_CLASS_KINDS:
+    if class_name in IMMEDIATE:
         spec["allocationMode"] = "Immediate"
     return typed(CLAIMS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
 
@@ -340,6 +376,19 @@ def slice_(node_name: str, generation: int, missing: frozenset[int] = frozenset(
     pool = {"name": node_name, "generation": generation, "resourceSliceCount": 1}
     spec = {"driver": DRIVER, "nodeName": node_name, "pool": pool, "devices": devices}
     metadata = {"name": f"{node_name}-devices", "labels": {PUBLISHED_BY_LABEL: NODE_PLUGIN}}
+    return typed(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
+
+
+def far_slice(node_name: str, generation: int, missing: frozenset[int] = frozenset()) -> Json:
+    """What the standalone driver's node part publishes."""
+    devices = [
+        {"name": f"far-{i}", "capacity": {"memory": {"value": memory}, "slices": {"value": "2"}}}
+        for i, memory in enumerate(FAR_DEVICES[node_name])
+        if i not in missing
+    ]
+    pool = {"name": node_name, "generation": generation, "resourceSliceCount": 1}
+    spec = {"driver": FAR, "nodeName": node_name, "pool": pool, "devices": devices}
+    metadata = {"name": f"{node_name}-far", "labels": {PUBLISHED_BY_LABEL: NODE_PLUGIN}}
     return typed(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
 
 

@@ -6,6 +6,7 @@ with the negotiation but the filters of the simulated scheduler, which decide wh
 
 from collections.abc import Collection, Iterable, Iterator
 
+from tests.soak import outside
 from tests.soak.judge import Judge, bodies, done
 from tests.soak.keeping import is_immediate, kept_too_long
 from tests.soak.mirrors import Json
@@ -102,7 +103,8 @@ def _left(world: World) -> Iterator[str]:
     for body in bodies(world.server, BUILTIN_CLAIMS):
         yield from _left_of(body, "built-in claim", body["metadata"]["name"] not in CLAIM_KINDS)
     for body in bodies(world.server, CLAIMS):
-        yield from _left_of(body, "Parley claim", False)
+        generated = "parley.dev/generated-for" in (body["metadata"].get("labels") or {})
+        yield from _left_of(body, "Parley claim", generated)
     places = [place for place in world.invariants.data.places if place[0] not in immediate]
     yield from (f"data of claim {claim} on node {node}" for claim, node in places)
     yield from _left_in_memory(world)
@@ -137,6 +139,9 @@ def _left_in_memory(world: World) -> Iterator[str]:
             continue
         yield f"devices {devices} of claim {uid} in the driver"
     yield from (f"tokens of claim {uid} in the driver" for uid in leader.tokens._held)
+    if world.plan.standalone:
+        yield from outside.remembered(world.leading_driver, world.server)
+        yield from outside.disagreeing(world.leading_driver, [*bodies(world.server, CLAIMS)])
 
 
 def remembered(controller: Controller) -> Iterator[str]:
@@ -211,6 +216,9 @@ def _faults(world: World) -> Iterator[str]:
     yield from (f"room not held: {what}" for what in held)
     for body in judge.claims.values():
         yield from (f"conditions disagree: {what}" for what in _disagreeing(body, stranded=judge.strands(body)))
+    if world.plan.standalone:
+        differing = outside.disagreeing(world.leading_driver, judge.claims.values())
+        yield from (f"books differ: {what}" for what in differing)
     for name in judge.allocatable_immediately():
         if not world.plan.limiting or world.limits.has_room_for(name, _holdings(world)):
             yield f"waits in vain: immediate claim {name}"

@@ -63,7 +63,8 @@ def play(
     loop = ProcessLoop()
     loop.set_exception_handler(lambda _, __: None)
     try:
-        chosen = plan or replace(Plan.drawn(chance, number), **but)
+        drawn = Plan.drawn(chance, number).with_standalone(random.Random(f"{seed}/{number}/standalone"))
+        chosen = plan or replace(drawn, **but)
         return loop.run_until_complete(_play(seed, number, chance, steps, remembered, chosen))
     except Spinning:
         raise Failed(f"in circles: no time passes, and nothing is written\n\n{_replay(seed, number)}") from None

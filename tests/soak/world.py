@@ -14,12 +14,15 @@ from typing import Any
 
 from tests.soak.binding_faults import LOST_BINDINGS, BindingClient
 from tests.soak.collector import PodCollector
+from tests.soak.counted import CountedDriver
 from tests.soak.evictions import Evictions, WatchedEvictions
 from tests.soak.invariants import Invariants, Use
 from tests.soak.kubelets import DeviceKubelets
+from tests.soak.leased import LeasedProcess, lost_lease
 from tests.soak.limits import ClassLimits
 from tests.soak.mirrors import ZONE_OF
 from tests.soak.observed import ObservedServer, Step
+from tests.soak.outside import OutsideProcess
 from tests.soak.plans import Memory, Plans
 from tests.soak.pods import GUEST, ZONAL, ZONE
 from tests.soak.priorities import Preemption
@@ -32,14 +35,12 @@ from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
 from parley.api.models import Hold
 from parley.control.nominations import Nomination
-from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Client
-from parley.kube.fencing import LeasedClient
-from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
+from parley.kube.lease import LeaseLost
 from parley.scheduler.controller import Controller
 from parley.scheduler.settings import ControllerSettings
-from parley.sdk import Allocation, Answer, Device, Driver, Held, NodeLabels, Reserve, Stranded
+from parley.sdk import Allocation, Answer, Driver, Held, NodeLabels, Reserve, Stranded
 from parley.sdk.checks import DriverFault
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
@@ -53,11 +54,10 @@ BEHIND = Rates(late=0.05)
 """Of informers that are behind now and then."""
 
 SECOND_SCHEDULER = "parley"
+CONTROLLERS_LEASE = "parley-controller"
 CLAIM_CONTROLLER = "claim-controller"
 SCHEDULER = "scheduler"
 RESTARTED = frozenset({CLAIM_CONTROLLER, SCHEDULER, "second scheduler"})
-TIMES = LeaseTimes(lease_seconds=30, renew_deadline=24, retry_seconds=8)
-
 SLOW_KUBELET = 40.0
 """Seconds that a kubelet takes, where a tenant meddles meanwhile, to end a pod that was deleted by force."""
 
@@ -67,29 +67,6 @@ MOST_AT_ONCE = 2000
 
 class Broken(Exception):
     """Raised when a rule was broken, with what was found."""
-
-
-class CountedDriver(DeviceDriver):
-    """The device driver, with a view of what it holds, and with allocations that fail or take a moment."""
-
-    def __init__(self, chance: random.Random) -> None:
-        super().__init__()
-        self._chance = chance
-        self.failing = 0.0
-        self.allocating: Callable[[str], None] = lambda _: None
-
-    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
-        self.allocating(request.pod.uid)
-        if self.failing and self._chance.random() < self.failing:
-            raise RuntimeError("the device did not come up")
-        allocations = await super().allocate(request, node)
-        if self.failing and self._chance.random() < self.failing:
-            await asyncio.sleep(self._chance.uniform(0, 2))
-        return allocations
-
-    def held(self) -> Mapping[str, tuple[Device, ...]]:
-        """Devices by the claim's UID."""
-        return {uid: devices for uid, (devices, _) in self._inventory._held.items()}
 
 
 class ZonedTokens(TokensDriver):
@@ -237,8 +214,8 @@ class Plan:
     are in an object, whether pods want tokens of a second driver, whether the driver misbehaves, whether
     kubelets are slow to start pods, whether pods of nodes that are gone stay for a while, whether claims
     fail or start over whose node takes no pods, whether pods and claims are deleted in the foreground or
-    without what they own, and the garbage collector takes its time, and whether the informers of Kubernetes' own
-    parts are behind now and then."""
+    without what they own, and the garbage collector takes its time, whether the informers of Kubernetes' own
+    parts are behind now and then, and whether a standalone driver serves some classes."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -265,6 +242,7 @@ class Plan:
     settling: bool = False
     cascading: bool = False
     behind: bool = False
+    standalone: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -299,6 +277,12 @@ class Plan:
         )
         return drawn.together(chance) if number % 11 == 8 else drawn
 
+    def with_standalone(self, chance: random.Random) -> "Plan":
+        """The same, in some worlds with a standalone driver. `chance` is another one than decides the rest, which
+        is as it would be without."""
+        allowed = self.preemption is Preemption.NONE and not self.tenant
+        return replace(self, standalone=allowed and chance.random() < 0.8)
+
     def together(self, chance: random.Random) -> "Plan":
         """The same, with all that is in worlds of its own otherwise, each at random."""
         holds: list[Hold | None] = [None, "Ledger", "Nominated"]
@@ -326,52 +310,28 @@ def _hold(number: int) -> Hold | None:
     return holds.get(number % 7)
 
 
-class Process:
+class Process(LeasedProcess):
     """A controller's process, started at once. `controller` is there as soon as it leads."""
 
     def __init__(self, world: "World", name: str, plan: Plan) -> None:
-        self.name = name
+        lease = CONTROLLERS_LEASE if plan.lease else ""
+        super().__init__(world.server, world.chance, world.clock, name, lease, plan.rates)
         self.driver = driver_kind(plan)(world.chance)
         self.driver.failing = plan.failing
         if isinstance(self.driver, UnrulyDriver):
-            self.driver.is_unruly, self.driver.may_go_on = plan.unruly, lambda: self._may_send() and not self.ends
+            self.driver.is_unruly, self.driver.may_go_on = plan.unruly, lambda: self.may_send() and not self.ends
         self.driver.allocating = world.turns.allocating
         if isinstance(self.driver, ReservingDriver) and plan.yielding:
             self.driver.yields_to = (GUEST,)
         self.tokens = ZonedTokens()
         self.controller: Controller | None = None
-        self.dead = False
-        self.ends = False
-        self.client = TroubleClient(world.server.client(), world.chance, plan.rates)
         self._world = world
         self._requests: dict[asyncio.Task[bytes], None] = {}
-        world.server.fences[name] = self._may_send
-        self._elector = self._candidate() if plan.lease else None
-        with acting_as(name):
-            self.task = asyncio.create_task(self._run(), name=name)
 
-    def _candidate(self) -> LeaseElector:
-        return LeaseElector(
-            self.client,
-            "parley-system",
-            "parley-controller",
-            self.name,
-            TIMES,
-            LeaseClock(self._world.clock, asyncio.get_running_loop().time, self._world.chance.random),
-        )
+    def _transport(self) -> Client:
+        return WatchedEvictions(self.client, self._evicts)
 
-    def _may_send(self) -> bool:
-        return not self.dead and (self._elector is None or self._elector.held())
-
-    async def _run(self) -> None:
-        if self._elector is None:
-            await self._lead()
-        else:
-            await self._elector.run(self._lead)
-
-    async def _lead(self) -> None:
-        watched = WatchedEvictions(self.client, self._evicts)
-        client = watched if self._elector is None else LeasedClient(watched, self._elector)
+    async def _work(self, client: Client) -> None:
         settings = ControllerSettings(
             scheduler_names=(SECOND_SCHEDULER,), reservation_schedulers=("default-scheduler",)
         )
@@ -427,13 +387,11 @@ class Process:
         """Whether it works on pods now."""
         return not self.dead and self.controller is not None and self.controller.ready.is_set()
 
-    async def kill(self, *, clean: bool) -> None:
-        """End it: at once, or as on SIGTERM, when it may release its lease."""
-        self.dead, self.ends = not clean, True
-        self._world.loop.continue_process(self.name)
-        self.task.cancel()
-        await asyncio.wait([self.task])
-        self.dead = True
+    def set_trouble(self, rates: Rates, failing: float, *, unruly: bool) -> None:
+        self.client.rates = rates
+        self.driver.failing = failing
+        if isinstance(self.driver, UnrulyDriver):
+            self.driver.is_unruly = unruly
 
 
 def _known(controller: Controller) -> set[Use]:
@@ -475,6 +433,8 @@ class World:
         self._now = 0.0
         self._at_once = 0
         self.processes: list[Process] = []
+        self.outside: list[OutsideProcess] = []
+        """Those of the standalone driver."""
 
     def _known_by_leader(self) -> set[Use]:
         memory = self._leaders_memory()
@@ -520,6 +480,8 @@ class World:
             self._start_part(name)
         for _ in range(2 if self.plan.lease else 1):
             self.start_process()
+        for _ in range((2 if self.plan.lease else 1) if self.plan.standalone else 0):
+            self.start_outside()
 
     def _client_of(self, part: str) -> Client:
         """For a part of Kubernetes. Not for the cluster's own scheduler: if that is behind, it binds pods with
@@ -578,20 +540,46 @@ class World:
         self.server.note(f"{process.name} starts")
         return process
 
+    def start_outside(self) -> OutsideProcess:
+        """One more standalone driver."""
+        self._names += 1
+        name, plan = f"driver-{self._names}", self.plan if not self.calm else self._calm_plan()
+        server, chance, clock = self.server, self.chance, self.clock
+        process = OutsideProcess(server, chance, clock, name, plan.rates, leased=plan.lease)
+        process.driver.failing = plan.failing
+        self.outside.append(process)
+        self.server.note(f"{name} starts")
+        return process
+
+    @property
+    def all_processes(self) -> list[LeasedProcess]:
+        """Those of Parley's."""
+        return [*self.processes, *self.outside]
+
+    def _forget(self, ended: LeasedProcess) -> None:
+        self.processes = [process for process in self.processes if process is not ended]
+        self.outside = [process for process in self.outside if process is not ended]
+
+    def _start_another(self, ended: LeasedProcess) -> None:
+        if isinstance(ended, OutsideProcess):
+            self.start_outside()
+        else:
+            self.start_process()
+
     def _calm_plan(self) -> Plan:
         return replace(self.plan, rates=CALM, failing=0.0, bindings=CALM, unruly=False)
 
-    async def restart(self, process: Process, seconds: float, *, clean: bool = False) -> None:
+    async def restart(self, process: LeasedProcess, seconds: float, *, clean: bool = False) -> None:
         """Kill it, and start another one when nothing of the first can arrive any more, or when its lease has
         expired."""
         self.server.note(f"{process.name} is {'ended' if clean else 'killed'}")
-        self.processes.remove(process)
+        self._forget(process)
         await process.kill(clean=clean)
         self._check_tasks(process)
         await self.let_pass(seconds if self.plan.lease else seconds + LATEST)
-        self.start_process()
+        self._start_another(process)
 
-    def _check_tasks(self, process: Process) -> None:
+    def _check_tasks(self, process: LeasedProcess) -> None:
         """Nothing of a process that ended runs on but writes that are on the way."""
         left = [task for task in self.loop.tasks_of(process.name) if task.get_name() != LATE_WRITE]
         if left:
@@ -602,26 +590,23 @@ class World:
         for part in self._parts.values():
             if part.done():
                 raise Broken(f"crashed: {part.get_name()} ended: {part}") from part.exception()
-        for process in [p for p in self.processes if p.task.done()]:
+        for process in [p for p in self.all_processes if p.task.done()]:
             error = process.task.exception()
-            if not _lost_lease(error):
+            if not lost_lease(error):
                 raise Broken(f"crashed: {process.name} ended: {error!r}") from error
             self.server.note(f"{process.name} lost its lease")
             process.dead = True
-            self.processes.remove(process)
+            self._forget(process)
             self._check_tasks(process)
-            self.start_process()
+            self._start_another(process)
 
     def set_calm(self, calm: bool) -> None:
         """End all trouble, or let it begin again."""
         self.calm = calm
         plan = self._calm_plan() if calm else self.plan
         self.bindings.trouble.rates = plan.bindings
-        for process in self.processes:
-            process.client.rates = plan.rates
-            process.driver.failing = plan.failing
-            if isinstance(process.driver, UnrulyDriver):
-                process.driver.is_unruly = plan.unruly
+        for process in self.all_processes:
+            process.set_trouble(plan.rates, plan.failing, unruly=plan.unruly)
             if calm:
                 self.loop.continue_process(process.name)
 
@@ -629,6 +614,11 @@ class World:
     def leader(self) -> Process | None:
         """The one that works, if there is one."""
         return next((process for process in self.processes if process.leads), None)
+
+    @property
+    def leading_driver(self) -> OutsideProcess | None:
+        """The standalone driver that works, if there is one."""
+        return next((process for process in self.outside if process.leads), None)
 
     def _leaders_memory(self) -> Memory | None:
         """Of two that lead for all they know, one has been stopped and has yet to learn that it does not."""
@@ -667,15 +657,8 @@ class World:
 
     async def stop(self) -> None:
         """End everything."""
-        for process in self.processes:
+        for process in self.all_processes:
             await process.kill(clean=False)
         for part in self._parts.values():
             part.cancel()
         await asyncio.gather(*self._parts.values(), return_exceptions=True)
-
-
-def _lost_lease(error: BaseException | None) -> bool:
-    """Also where a write in a group of tasks met it first."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(_lost_lease(inner) for inner in error.exceptions)
-    return isinstance(error, LeaseLost)

@@ -146,7 +146,7 @@ FOUND = {
     "a claim was shown as allocated for a pod that had left it meanwhile": (87065, 19),
 }
 
-_LATER = ("unruly", "slow", "lingering", "settling", "cascading", "behind")
+_LATER = ("unruly", "slow", "lingering", "settling", "cascading", "behind", "standalone")
 WITHOUT: dict[str, Any] = dict.fromkeys(_LATER, False)
 """What worlds did not have then."""
 
