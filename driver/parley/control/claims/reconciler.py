@@ -41,7 +41,7 @@ from parley.control.claims.stranding import Stranding
 from parley.control.holding import Holding
 from parley.control.immediate import ImmediateClaims
 from parley.control.objects.mirror import claim_mirror, is_mirror, owner_pod
-from parley.control.objects.standin import is_stand_in
+from parley.control.objects.standin import is_left_behind, is_stand_in
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator
 from parley.control.release.keeping import Keeping
@@ -113,7 +113,9 @@ class ClaimReconciler:
             self._immediate.forget(key)
         if claim is not None and claim.metadata.deletion_timestamp and await self._unmark(claim):
             return  # the change comes back and calls again
-        if claim is None or is_stand_in(claim):
+        if claim is not None and is_left_behind(claim, mirror) and self._ledger.of_claim(*key) is None:
+            await self._records.delete_stand_in(*key)
+        elif claim is None or is_stand_in(claim):
             self._mirrors.forget(key)
             await self._orphan(mirror)
         elif self._is_void(claim, mirror):

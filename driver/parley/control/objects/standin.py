@@ -6,7 +6,7 @@ its own record. What a driver wrote is read here; that it is well-formed was che
 
 from typing import Any
 
-from parley.api.builtin import Pod
+from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim
 from parley.api.names import API_VERSION, GENERATED_LABEL, driver_finalizer
 from parley.control.objects.mirror import ClassRequest, of_spec
@@ -58,6 +58,13 @@ def owner_uid(claim: ResourceClaim) -> str:
     if not is_stand_in(claim):
         return ""
     return next((owner.uid for owner in claim.metadata.owner_references if owner.controller), "")
+
+
+def is_left_behind(claim: ResourceClaim, mirror: BuiltinClaim | None) -> bool:
+    """Whether it is a stand-in that nobody collects, as its pod was deleted with `--cascade=orphan`, and that the
+    pod, which may go later than its stand-in loses its owner, has not reserved any more."""
+    ownerless = is_stand_in(claim) and not owner_uid(claim) and not claim.metadata.deletion_timestamp
+    return ownerless and (mirror is None or not mirror.status.reserved_for)
 
 
 def being_deallocated(claim: ResourceClaim) -> bool:
