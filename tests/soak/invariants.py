@@ -97,6 +97,8 @@ class Invariants:
         self._named: dict[Name, Json] = {}
         self._noted: dict[str, str] = {}
         """UIDs of built-in claims that nodes may have prepared, by name of the ClaimRelease that records it."""
+        self._taken_back: set[Identity] = set()
+        """Claims that were forced away while they held something of the standalone driver's."""
         self._keeping = Keeping()
         self.data = Data(self._data_removed)
         self._look: dict[tuple[str, str], Callable[[Step], None]] = {
@@ -344,6 +346,8 @@ class Invariants:
         self._release(record)
         for user in record.users:
             self._claims_of[user].add(record.name)
+        if record.identity in self._taken_back:
+            return
         if record.definite and any(self.lives(user) for user in record.users):
             for device in record.devices:
                 self._take(device, ("record", record.name), Hold(record.identity, record.shared))
@@ -389,15 +393,24 @@ class Invariants:
         if (before := self._named.pop(name, None)) is not None:
             self._release_kept(name, before)
         if step.change.new is None:
-            if step.who == "user":  # an administrator took its finalizers off (docs/limits.md)
-                for pod in self.pods.values():
-                    self._forget_far(pod, identity_of_claim(body["metadata"]))
+            if step.who == "user":
+                self._forced_away(identity_of_claim(body["metadata"]))
             return
         self._named[name] = body
         self._hold_kept(name, body)
         status = body.get("status") or {}
         if status.get("reservedFor") and not status.get("allocation"):
             self.fault("reserved, unallocated", f"Parley claim {name[1]}")
+
+    def _forced_away(self, identity: Identity) -> None:
+        """An administrator took the claim's finalizers off: a standalone driver takes back what pods use
+        (docs/limits.md)."""
+        for pod in self.pods.values():
+            self._forget_far(pod, identity)
+        for record in self.records.values():
+            if record.identity == identity and far(record.devices):
+                self._taken_back.add(identity)
+                self._release(record)
 
     def _hold_kept(self, name: Name, body: Json) -> None:
         """What the standalone driver records it holds, whoever uses it."""
