@@ -225,6 +225,8 @@ class Actions:
         await self._world.let_pass(60)
         if self._world.plan.cascading:
             self._sweep()
+        if self._world.plan.outside:
+            self._world.clean_array()
         for name in self._made_by_users:
             self._ensure(CLAIMS, kinds.claim(name))
 
@@ -375,6 +377,7 @@ class Actions:
                 {"shareable": True},
                 {"shareable": False},
                 {"driverName": "nobody.example.com"},
+                {"driverName": kinds.DRIVER},
                 {"driverName": FAR},
                 {"driverName": FAR, "parameters": None, "suitableNodes": None},
             ]

@@ -97,6 +97,8 @@ class Invariants:
         self._named: dict[Name, Json] = {}
         self._noted: dict[str, str] = {}
         """UIDs of built-in claims that nodes may have prepared, by name of the ClaimRelease that records it."""
+        self._identities: dict[str, Identity] = {}
+        """Of Parley claims, by UID."""
         self._taken_back: set[Identity] = set()
         """Claims that were forced away while they held something of the standalone driver's."""
         self._keeping = Keeping()
@@ -246,6 +248,8 @@ class Invariants:
     def _started(self, pod: PodState) -> None:
         for _, name, _ in pod.claims:
             record = self.records.get((pod.name[0], name))
+            if record is not None and record.identity in self._taken_back:
+                continue
             # A node has no devices of other nodes: a pod that its creator put there uses none of them.
             if record is not None and record.definite and pod.node in record.nodes:
                 pod.uses[record.identity] = (record.devices, record.shared)
@@ -394,13 +398,19 @@ class Invariants:
             self._release_kept(name, before)
         if step.change.new is None:
             if step.who == "user":
-                self._forced_away(identity_of_claim(body["metadata"]))
+                self._forced_away(self._identity(body))
             return
         self._named[name] = body
+        self._identity(body)
         self._hold_kept(name, body)
         status = body.get("status") or {}
         if status.get("reservedFor") and not status.get("allocation"):
             self.fault("reserved, unallocated", f"Parley claim {name[1]}")
+
+    def _identity(self, claim: Json) -> Identity:
+        """Of a Parley claim, which may lose its owner."""
+        meta = claim["metadata"]
+        return self._identities.setdefault(meta["uid"], identity_of_claim(meta))
 
     def _forced_away(self, identity: Identity) -> None:
         """An administrator took the claim's finalizers off: a standalone driver takes back what pods use
@@ -413,10 +423,13 @@ class Invariants:
                 self._release(record)
 
     def _hold_kept(self, name: Name, body: Json) -> None:
-        """What the standalone driver records it holds, whoever uses it."""
-        _, devices, shared = (allocation(body) if is_kept(body) or is_far(body) else None) or NOWHERE
+        """What the standalone driver records it holds, whoever uses it, until it is to be deallocated: it does so
+        first, and clears the record when that is done."""
+        ends = body["metadata"].get("deletionTimestamp") or (body.get("status") or {}).get("deallocationRequested")
+        kept = is_kept(body) or (is_far(body) and not ends)
+        _, devices, shared = (allocation(body) if kept else None) or NOWHERE
         for device in devices:
-            self._take(device, ("kept", name), Hold(identity_of_claim(body["metadata"]), shared))
+            self._take(device, ("kept", name), Hold(self._identity(body), shared))
 
     def _release_kept(self, name: Name, body: Json) -> None:
         for device in (allocation(body) or NOWHERE)[1]:

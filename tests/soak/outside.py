@@ -1,11 +1,15 @@
 """A standalone driver of a soak: a process of its own, which works through the API alone.
 
-It has devices of its own, of which it knows by the claims' records after a kill. What must be so at rest is here,
+It has devices of its own, of which it knows by the claims' records after a kill, or by what is outside of its
+process. What must be so at rest is here,
 too: it holds what the claims record, and remembers nothing of what is gone.
 """
 
+import asyncio
 import random
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tests.soak.counted import CountedDriver
 from tests.soak.leased import LeasedProcess
@@ -17,6 +21,7 @@ from parley.api.names import driver_lease
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS
 from parley.kube.client import Client
 from parley.kube.clock import Clock
+from parley.sdk import Allocation, Answer
 from parley.sdk.standalone import StandaloneDriver
 
 
@@ -24,6 +29,74 @@ class FarDriver(CountedDriver):
     """Its devices are in slices of its own."""
 
     name = FAR
+
+    def begin(self) -> None:
+        """Before it leads."""
+
+    def lose(self, uid: str) -> None:
+        """Nothing is held outside."""
+
+
+@dataclass
+class Array:
+    """What is held outside of every process, by the claim's UID: the node, and what was allocated there."""
+
+    fault: Callable[[str, str], None]
+    held: dict[str, tuple[str, Allocation]] = field(default_factory=dict)
+
+
+class ArrayDriver(FarDriver):
+    """It takes its time, and finds in the array what it left there."""
+
+    asynchronous = True
+
+    def __init__(self, chance: random.Random, array: Array) -> None:
+        super().__init__(chance)
+        self._array = array
+        self._changed: Callable[[], None] = lambda: None
+
+    def begin(self) -> None:
+        for uid, (_, found) in self._array.held.items():
+            self._inventory.hold(uid, found.devices, shared=bool((found.data or {}).get("shared")))
+
+    async def consider(self, request: Any, nodes: Sequence[str]) -> Mapping[str, Answer]:
+        await asyncio.sleep(self._chance.uniform(0, 2))
+        own = {claim.uid for claim in request.claims} & self._inventory._held.keys()
+        before = {uid: self._inventory._held[uid] for uid in own}
+        for uid in own:
+            self._inventory.release(uid)
+        found = self.viable(request, nodes)
+        for uid, (devices, shared) in before.items():
+            self._inventory.hold(uid, devices, shared=shared)
+        return found
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        there = self._array.held
+        new = tuple(claim for claim in request.claims if claim.uid not in there)
+        found = await super().allocate(replace(request, claims=new), node) if new else {}
+        there.update({claim.uid: (node, found[claim.name]) for claim in new})
+        for claim in request.claims:
+            if there[claim.uid][0] != node:
+                self._array.fault("moved outside", f"{claim.uid} is on {there[claim.uid][0]}, wanted on {node}")
+        allocations = {claim.name: there[claim.uid][1] for claim in request.claims}
+        for second in range(self._chance.choice((0, 1, 20))):
+            request.progress(f"attached for {second} s")
+            await asyncio.sleep(1)
+        return allocations
+
+    async def deallocate(self, uid: str) -> None:
+        await asyncio.sleep(self._chance.choice((0, 0.5)))
+        await super().deallocate(uid)
+        self._array.held.pop(uid, None)
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        await asyncio.Event().wait()
+
+    def lose(self, uid: str) -> None:
+        """Somebody freed by hand what is held for the claim."""
+        self._inventory.release(uid)
+        self._changed()
 
 
 class OutsideProcess(LeasedProcess):
@@ -38,13 +111,15 @@ class OutsideProcess(LeasedProcess):
         rates: Rates,
         *,
         leased: bool,
+        array: Array | None,
     ) -> None:
         super().__init__(server, chance, clock, name, driver_lease(FAR) if leased else "", rates)
-        self.driver = FarDriver(chance)
+        self.driver = FarDriver(chance) if array is None else ArrayDriver(chance, array)
         self.runner: StandaloneDriver | None = None
         self._clock = clock
 
     async def _work(self, client: Client) -> None:
+        self.driver.begin()
         self.runner = StandaloneDriver(client, self.driver, self._clock)
         try:
             await self.runner.run()

@@ -22,7 +22,7 @@ from tests.soak.leased import LeasedProcess, lost_lease
 from tests.soak.limits import ClassLimits
 from tests.soak.mirrors import ZONE_OF
 from tests.soak.observed import ObservedServer, Step
-from tests.soak.outside import OutsideProcess
+from tests.soak.outside import Array, OutsideProcess
 from tests.soak.plans import Memory, Plans
 from tests.soak.pods import GUEST, ZONAL, ZONE
 from tests.soak.priorities import Preemption
@@ -34,6 +34,7 @@ from tests.soak.views import SOURCE, VIEW, Views
 from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
 from parley.api.models import Hold
+from parley.api.resources import CLAIMS
 from parley.control.nominations import Nomination
 from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Client
@@ -215,7 +216,8 @@ class Plan:
     kubelets are slow to start pods, whether pods of nodes that are gone stay for a while, whether claims
     fail or start over whose node takes no pods, whether pods and claims are deleted in the foreground or
     without what they own, and the garbage collector takes its time, whether the informers of Kubernetes' own
-    parts are behind now and then, and whether a standalone driver serves some classes."""
+    parts are behind now and then, and whether a standalone driver serves some classes, and
+    takes its time and has what it holds outside of its process."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -243,6 +245,7 @@ class Plan:
     cascading: bool = False
     behind: bool = False
     standalone: bool = False
+    outside: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -280,8 +283,8 @@ class Plan:
     def with_standalone(self, chance: random.Random) -> "Plan":
         """The same, in some worlds with a standalone driver. `chance` is another one than decides the rest, which
         is as it would be without."""
-        allowed = self.preemption is Preemption.NONE and not self.tenant
-        return replace(self, standalone=allowed and chance.random() < 0.8)
+        allowed = self.preemption is Preemption.NONE
+        return replace(self, standalone=allowed and chance.random() < 0.6, outside=chance.random() < 0.5)
 
     def together(self, chance: random.Random) -> "Plan":
         """The same, with all that is in worlds of its own otherwise, each at random."""
@@ -433,6 +436,7 @@ class World:
         self._now = 0.0
         self._at_once = 0
         self.processes: list[Process] = []
+        self._array = Array(self.invariants.fault)
         self.outside: list[OutsideProcess] = []
         """Those of the standalone driver."""
 
@@ -545,11 +549,21 @@ class World:
         self._names += 1
         name, plan = f"driver-{self._names}", self.plan if not self.calm else self._calm_plan()
         server, chance, clock = self.server, self.chance, self.clock
-        process = OutsideProcess(server, chance, clock, name, plan.rates, leased=plan.lease)
+        array = self._array if plan.outside else None
+        process = OutsideProcess(server, chance, clock, name, plan.rates, leased=plan.lease, array=array)
         process.driver.failing = plan.failing
         self.outside.append(process)
         self.server.note(f"{name} starts")
         return process
+
+    def clean_array(self) -> None:
+        """Who takes the finalizers off a claim sees to what is outside of the cluster for it."""
+        leader = self.leading_driver
+        claims = {stored.meta["uid"] for stored in self.server.store.collection(CLAIMS).objects.values()}
+        for uid in [uid for uid in self._array.held if uid not in claims]:
+            if leader is not None and leader.runner is not None and leader.runner._holdings.get(uid) is None:
+                del self._array.held[uid]
+                leader.driver.lose(uid)
 
     @property
     def all_processes(self) -> list[LeasedProcess]:
