@@ -26,7 +26,7 @@ from parley.control.release.receipts import releasing_condition
 from parley.control.reservation_pods import ReservationPods
 from parley.control.state import State
 from parley.control.writes import ClaimWrites, MirrorWrites
-from parley.kube.client import AlreadyExists, Client, Forbidden, Invalid, NotFound
+from parley.kube.client import AlreadyExists, Client, Conflict, Forbidden, Invalid, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
 from parley.sdk.claim_conditions import with_conditions
@@ -208,12 +208,13 @@ class Records:
         except AlreadyExists:
             pass  # not in the cache yet; its arrival calls again
 
-    async def delete_stand_in(self, namespace: str, name: str) -> None:
+    async def delete_stand_in(self, stand_in: ResourceClaim) -> None:
         """By which the standalone driver deallocates."""
+        meta = stand_in.metadata
         try:
-            await self._client.delete(CLAIMS, name, namespace)
-        except NotFound:
-            pass  # deleted meanwhile, which is as good
+            await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid)
+        except (NotFound, Conflict):
+            pass  # deleted meanwhile, which is as good; another one may have its name
 
     async def delete_unused(self, stand_in: ResourceClaim) -> bool:
         """Delete the stand-in in which no standalone driver is to record anything any more, unless that was done.

@@ -175,7 +175,18 @@ def test_nothing_is_left_to_clear_of_a_claim_that_is_gone() -> None:
         await world.records.clear_claim(holding)
         await world.records.clear_mirror(holding)
         await world.records.unreserve(holding, next(iter(holding.pods.values())))
-        await world.records.delete_stand_in(NAMESPACE, "gone")
+
+    played(story)
+
+
+def test_a_stand_in_that_is_gone_needs_no_deletion_and_what_has_its_name_gets_none() -> None:
+    async def story(world: World) -> None:
+        former = await world.claim("former")
+        for _ in range(2):
+            await world.records.delete_stand_in(former)
+        another = await world.claim("former")
+        await world.records.delete_stand_in(former)
+        assert await world.the_claim("former") == another
 
     played(story)
 
