@@ -1,6 +1,6 @@
 """Groups of commands, with kubectl's habits: `-h`, plain text, and modules that are imported when they are needed.
 
-`parley version` loads no HTTP client.
+`parley version` loads no HTTP client, and `parley --help` no command.
 """
 
 from collections.abc import Mapping
@@ -27,6 +27,22 @@ PLACES: Mapping[str, str] = {
     "uninstall": "parley.cli.uninstall:uninstall",
 }
 """Where each command's function, or group of commands, is."""
+
+SUMMARIES: Mapping[str, str] = {
+    "explain": "Explain why a pod waits, or why it is on its node.",
+    "get": "List what classes have, who uses what, or who waits in line.",
+    "doctor": "Check Parley in a cluster: what is wrong, and how to fix it.",
+    "simulate": "Show where pods would run, in a simulated copy of a cluster.",
+    "web": "Serve a page that shows why pods wait and who holds what.",
+    "completion": "Print a completion script: `source <(parley completion bash)`.",
+    "demo": "Negotiate for pods in a simulated cluster, without Kubernetes.",
+    "controller": "Run the controller: negotiate for the pods of a cluster.",
+    "driver": "Standalone drivers.",
+    "conformance": "Check a standalone driver against the driver protocol.",
+    "cluster": "Run a real Kubernetes on this machine (parley-devcluster).",
+    "uninstall": "Check whether Parley can be removed, or clean up afterwards.",
+}
+"""The first sentence of each command's help: lists of commands, which a shell completes too, load none of them."""
 
 _SETTINGS: Mapping[str, dict[str, Any]] = {
     "cluster": {
@@ -65,6 +81,18 @@ def _lazy(*names: str) -> type[TyperGroup]:
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             return _loaded(cmd_name) if cmd_name in names else super().get_command(ctx, cmd_name)
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            self._listed().format_commands(ctx, formatter)
+
+        def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+            listed = self._listed()
+            return listed.shell_complete(listed.context_class(listed, parent=ctx.parent), incomplete)
+
+        def _listed(self) -> TyperGroup:
+            """The same with no more than names and summaries."""
+            lazy = {name: TyperCommand(name, help=SUMMARIES[name]) for name in names}
+            return TyperGroup(name=self.name, params=self.params, commands={**lazy, **self.commands})
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             """As an option of typer's the version would load all that typer checks options with."""
