@@ -4,9 +4,9 @@ Its exit status is one of `parley.api.exits`, as docs/cli.md lists them.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
+from parley.loading import quick_imports
 from parley.stdout import guarded
 
 
@@ -22,21 +22,7 @@ def _main(given: Sequence[str]) -> int:
 
         print(version("parley"))
         return 0
-    with _absent("rich"):  # structlog loads it for colours; log lines here are JSON, and it takes 3 MB
-        import structlog  # noqa: F401
-    from parley_kubelet.program import run
+    with quick_imports():
+        from parley_kubelet.program import run
 
     return run(given)
-
-
-@contextmanager
-def _absent(module: str) -> Iterator[None]:
-    """Inside, that optional module cannot be imported; those of drivers may need it later."""
-    if module in sys.modules:
-        yield
-        return
-    sys.modules[module] = None  # type: ignore[assignment]  # so that importing it fails
-    try:
-        yield
-    finally:
-        del sys.modules[module]

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from parley.loading import quick_imports
 from parley.stdout import guarded
 
 PLACES: Mapping[str, str] = {
@@ -111,7 +112,8 @@ def _lazy(*names: str) -> type[TyperGroup]:
 
 def _loaded(name: str) -> TyperCommand | TyperGroup:
     module, _, attribute = PLACES[name].partition(":")
-    found = getattr(import_module(module), attribute)
+    with quick_imports():
+        found = getattr(import_module(module), attribute)
     if not isinstance(found, typer.Typer):
         made = typer.Typer(add_completion=False, rich_markup_mode=None)
         made.command(name, **_SETTINGS.get(name, {}))(found)
