@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
-from tests.support.garbage import collect_seldom
+from tests.support.garbage import collect_seldom, collect_seldom_in_go
 
 pytest.register_assert_rewrite("tests.cluster", "tests.unit.kills")  # a failed assert there shows its values, too
 
@@ -21,6 +21,7 @@ if os.environ.get("CI") == "true":
 
 
 collect_seldom()
+collect_seldom_in_go()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
