@@ -83,8 +83,8 @@ class Binder:
             return f"the pod is being bound to node {busy}: wait until that is done"
         if user.uid in self._releasing:
             return _BEING_RELEASED
-        if self._cluster.node(node) is None:
-            return f"node {node} does not exist: {_AGAIN}"  # the API server would take the binding
+        if why := self._missing(node):
+            return why
         self._under_way[user.uid] = node
         self._assumed.narrow(user.uid, node)
         try:
@@ -122,6 +122,10 @@ class Binder:
         if (current := self._cluster.pod((user.namespace, user.name))) is not None and not over(current):
             self._cluster.usage.assume(current, node)
 
+    def _missing(self, node: str) -> str:
+        """The API server takes a binding to any name, and the pod is deleted by the garbage collector then."""
+        return "" if self._cluster.node(node) is not None else f"node {node} does not exist: {_AGAIN}"
+
     def _take_room(self, pod: Pod, node: str) -> None:
         """Where room is reserved a pod without claims counts before it is bound.
 
@@ -153,6 +157,8 @@ class Binder:
                     waits = await self._step(key, pod, claims, node)
                 except (Conflict, Busy):
                     waits = "one of its claims is changing"
+                if why := self._missing(node):
+                    raise BindRefused(why)
                 if not waits and (named := self._named(key, user)) is not None:
                     return named, claims
             await self._notifications.wait(key, min(until, now() + _LOOK_SECONDS))

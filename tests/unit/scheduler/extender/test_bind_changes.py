@@ -1,0 +1,34 @@
+"""What may happen while a bind waits: the node goes."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
+
+from parley.api.resources import NODES
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+
+def test_no_pod_is_bound_to_a_node_that_was_deleted_while_its_claims_were_allocated(play: Any) -> None:
+    """The API server takes a binding to any name, and the pod garbage collector then deletes the pod."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("n0")
+        await add_shelf_class(world)
+        world.start_parley(drivers=[ShelfDriver(Behaviour(other=1, trouble=slow(20)))])
+        await world.add_pod("p", "shelf")
+        await asyncio.sleep(5)
+        await world.client.delete(NODES, "n0")
+        await world.settle()
+        assert await world.node_of("p") == ""
+        assert world.calls.failed_binds[0] == ("p", "node n0 does not exist: the scheduler tries again")
+        assert len(world.ledger) == 0
+        await world.add_node("n1")
+        await world.settle()
+        assert await world.node_of("p") == "n1"
+
+    play(scenario)
