@@ -27,6 +27,7 @@ from parley.scheduler.extender.assumed import AssumedPods
 from parley.scheduler.extender.filtering import unusable
 from parley.scheduler.extender.notifications import Notifications
 from parley.scheduler.extender.posting import NotBound, Posting
+from parley.scheduler.extender.scope import unserved
 from parley.scheduler.placement import NotAllocated, Placement, nothing_allocated
 from parley.scheduler.pods import Pods, now
 from parley.sdk import PodReference
@@ -176,6 +177,8 @@ class Binder:
 
     async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim], node: str) -> str:
         """Do what can be done; returns what is waited for, "" if everything is allocated and recorded."""
+        if why := unserved(pod, claims):
+            raise BindRefused(why)
         for problem in (claim.problem for claim in claims if claim.problem is not None):
             if not problem.transient:
                 raise BindRefused(problem.message)

@@ -1,11 +1,11 @@
-"""What may happen while a bind waits: the node goes."""
+"""What may happen while a bind waits: the node goes, a claim is another's."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
-from parley.api.resources import NODES
+from parley.api.resources import BUILTIN_TEMPLATES, NODES, TEMPLATES
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -30,5 +30,33 @@ def test_no_pod_is_bound_to_a_node_that_was_deleted_while_its_claims_were_alloca
         await world.add_node("n1")
         await world.settle()
         assert await world.node_of("p") == "n1"
+
+    play(scenario)
+
+
+def test_no_pod_is_bound_whose_claim_turns_out_to_be_another_drivers(play: Any) -> None:
+    """Its scheduler runs without the plugin that would allocate it."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("n0")
+        await add_shelf_class(world)
+        world.start_parley(drivers=[ShelfDriver(Behaviour(other=1))])
+        await world.settle()
+        await world.stop_claim_controller()
+        await world.add_pod("p", "shelf")
+        await asyncio.sleep(2)
+        assert world.calls.count["bind"] == 1
+        await world.client.delete(TEMPLATES, "shelf", "default")
+        await asyncio.sleep(0.1)
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+        spec = {"spec": {"devices": {"requests": [request]}}}
+        await world.create(
+            BUILTIN_TEMPLATES, {"metadata": {"name": "shelf", "namespace": "default"}, "spec": spec}
+        )
+        world.start_claim_controller()
+        await world.settle()
+        assert await world.node_of("p") == ""
+        ((_, why),) = world.calls.failed_binds
+        assert why.startswith("claims gpu-0 are not Parley's and this scheduler allocates no others: leave")
 
     play(scenario)
