@@ -110,7 +110,7 @@ class Binder:
                 raise BindRefused(_too_late(node, "its claims were allocated too late"))
             if not claims:
                 self._take_room(pod, node)
-            await self._posting.bind(pod, node, exactly=bool(claims))
+            await self._posting.bind(pod, node, exactly=bool(claims), until=until)
         except Exception as error:  # a process that is asked to end leaves it to the next one to find out
             await self._undo(user)
             if not isinstance(error, OutcomeUnknown):

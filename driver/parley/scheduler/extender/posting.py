@@ -5,6 +5,7 @@ outcome is unknown does not land later, the pod is changed, after which the API 
 """
 
 import asyncio
+from math import inf
 
 from parley.api.builtin import Pod
 from parley.api.names import GROUP
@@ -12,6 +13,7 @@ from parley.api.resources import PODS
 from parley.control.objects.pod import done
 from parley.kube.client import Client, Conflict, Invalid, NotFound, OutcomeUnknown
 from parley.kube.clock import Clock, rfc3339_micro
+from parley.scheduler.pods import now
 from parley.scheduler.retried import nominate_briefly
 from parley.sdk import PodReference
 
@@ -41,8 +43,9 @@ class Posting:
         """Raises LeaseLost where this process may not lead any more."""
         self._client.check_lease()
 
-    async def bind(self, pod: Pod, node: str, *, exactly: bool) -> None:
-        """Bind the pod. `exactly`: only as given, since something is allocated for it. Raises NotBound.
+    async def bind(self, pod: Pod, node: str, *, exactly: bool, until: float = inf) -> None:
+        """Bind the pod. `exactly`: only as given, since something is allocated for it. Nothing is posted after
+        the time `until` (the event loop's clock). Raises NotBound.
 
         Raises OutcomeUnknown if that can't even be read; then `settle` has to be called before anything is freed.
         """
@@ -55,6 +58,8 @@ class Posting:
                 raise NotBound(f"the pod is bound to node {live.spec.node_name} already")
             if done(live) or live.metadata.deletion_timestamp:
                 raise NotBound("the pod has ended, or is being deleted")
+            if now() >= until:
+                raise NotBound("the API server answered no binding of the pod in time: the scheduler tries again")
             version = live.metadata.resource_version if exactly else ""
         raise NotBound("others keep changing the pod: the scheduler tries again")
 

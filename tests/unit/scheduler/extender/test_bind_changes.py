@@ -1,11 +1,12 @@
-"""What may happen while a bind waits: the node goes, a claim is another's."""
+"""What may happen while a bind waits: the node goes, a claim is another's, the API server does not answer."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
-from parley.api.resources import BUILTIN_TEMPLATES, NODES, TEMPLATES
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, NODES, TEMPLATES
+from parley.kube.client import Call, Client, OutcomeUnknown
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -58,5 +59,40 @@ def test_no_pod_is_bound_whose_claim_turns_out_to_be_another_drivers(play: Any) 
         assert await world.node_of("p") == ""
         ((_, why),) = world.calls.failed_binds
         assert why.startswith("claims gpu-0 are not Parley's and this scheduler allocates no others: leave")
+
+    play(scenario)
+
+
+class SilentServer(Client):
+    """Records an allocation after 40 s, and never answers a binding, which ends in a time-out of the client."""
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(client)
+        self.posted: list[float] = []
+
+    async def request(self, call: Call) -> bytes:
+        if call.resource == BUILTIN_CLAIMS and call.subresource == "status" and not self.posted:
+            await asyncio.sleep(40)
+        if call.subresource == "binding":
+            self.posted.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(10)
+            raise OutcomeUnknown("timed out")
+        return await super().request(call)
+
+
+def test_no_binding_is_posted_again_once_its_scheduler_gives_up(play: Any) -> None:
+    """The scheduler has given the node's room to other pods by then."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("n0")
+        await add_shelf_class(world)
+        client = SilentServer(world.server.client())
+        world.start_parley(client, drivers=[ShelfDriver(Behaviour(other=1))])
+        await world.settle()
+        await world.add_pod("p", "shelf")
+        await asyncio.sleep(50.5)
+        assert len(client.posted) == 1
+        why = "the API server answered no binding of the pod in time: the scheduler tries again"
+        assert world.calls.failed_binds[0] == ("p", why)
 
     play(scenario)
