@@ -31,7 +31,16 @@ from parley.control.objects.mirror import asked as asked_by
 from parley.control.objects.pod import reference
 from parley.control.state import State
 from parley.negotiation.requests import Amounts, requested
-from parley.negotiation.reservations import A_POD, PODS, Reservation, amount_of, crowded, hand_over, unused
+from parley.negotiation.reservations import (
+    A_POD,
+    PODS,
+    Reservation,
+    amount_of,
+    crowded,
+    hand_over,
+    is_ample,
+    unused,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,15 @@ def lacking(
     held = state.ledger.reserving(node)
     if not held and not new:
         return ""
+    asked: Amounts = {} if asker.bound else asker.amounts
+    foreseen = foreseen or Foreseen()
+    # of one that asks and is not bound, what it may be counted for already is free
+    free = _free(state, node, (*foreseen.gone, *(() if asker.bound else (asker.uid,))))
+    for amounts in foreseen.beside:
+        taken = {**amounts, PODS: max(amounts.get(PODS, 0), A_POD[PODS])}
+        free = {name: amount - taken.get(name, 0) for name, amount in free.items()}
+    if is_ample(asked, free, [*map(reserved, held)], [one.amounts for one in new]):
+        return ""
     there = _There(state, node)
     reservations = [
         *(_reservation(state, holding, asker, there) for holding in held),
@@ -102,13 +120,6 @@ def lacking(
     used = _used(state, users, _names(reservations))
     if asker.uid:
         used[asker.uid] = asker.amounts
-    asked: Amounts = {} if asker.bound else asker.amounts
-    foreseen = foreseen or Foreseen()
-    # of one that asks and is not bound, what it may be counted for already is free
-    free = _free(state, node, (*foreseen.gone, *(() if asker.bound else (asker.uid,))))
-    for amounts in foreseen.beside:
-        taken = {**amounts, PODS: max(amounts.get(PODS, 0), A_POD[PODS])}
-        free = {name: amount - taken.get(name, 0) for name, amount in free.items()}
     return crowded(asked, free, reservations, used, asker.name, "" if asker.bound else asker.uid)
 
 

@@ -11,6 +11,7 @@ users come before further pods that the reservation yields to, and after those t
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from parley.api.wording import listed
 from parley.negotiation.requests import Amounts
@@ -150,6 +151,15 @@ def hand_over(
         else:
             left |= before
     return Handover(left, served)
+
+
+def is_ample(asked: Amounts, free: Amounts, reserved: Sequence[Amounts], new: Sequence[Amounts]) -> bool:
+    """Whether a node has what is asked for, and for `new` reservations, even if nobody used anything of what is
+    `reserved` there: then nobody is kept out, whoever uses it."""
+    total = Counter[str](asked)
+    for amounts in (*reserved, *new):
+        total.update(amounts)
+    return all(total[name] <= free.get(name, 0) for name in {*asked, *chain.from_iterable(new)})
 
 
 def crowded(

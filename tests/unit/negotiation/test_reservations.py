@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.negotiation.requests import Amounts
-from parley.negotiation.reservations import Reservation, amount_of, crowded, hand_over, unused
+from parley.negotiation.reservations import Reservation, amount_of, crowded, hand_over, is_ample, unused
 
 
 def reservation(name: str, amounts: Amounts, *users: str, new: bool = False) -> Reservation:
@@ -256,3 +256,19 @@ def test_nominated_pods_and_reservation_pods_hold_no_more_than_what_is_reserved_
     )
     left = sum(one["cpu"] for one in handover.left.values())
     assert left + sum(amounts[pod]["cpu"] for pod in handover.served) <= free
+
+
+@given(
+    st.dictionaries(st.sampled_from(["cpu", "memory", "pods"]), st.integers(0, 8)),
+    st.dictionaries(st.sampled_from(["cpu", "memory", "pods"]), st.integers(0, 24)),
+    st.lists(st.tuples(st.integers(0, 8), st.booleans()), max_size=4),
+    st.dictionaries(st.sampled_from(["0", "1", "p"]), st.integers(0, 8)),
+)
+def test_where_there_is_room_beside_all_reservations_nobody_is_kept_out(
+    asked: Amounts, free: Amounts, amounts: list[tuple[int, bool]], used: Mapping[str, int]
+) -> None:
+    held = [reservation(str(i), {"cpu": cpu}, str(i), new=new) for i, (cpu, new) in enumerate(amounts)]
+    reserved = [one.amounts for one in held if not one.new]
+    if is_ample(asked, free, reserved, [one.amounts for one in held if one.new]):
+        pods = {uid: {"cpu": amount} for uid, amount in used.items()}
+        assert crowded(asked, free, held, pods, named) == ""
