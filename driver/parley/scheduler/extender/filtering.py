@@ -41,6 +41,9 @@ from parley.sdk.referenced import NotRead
 ASSUMED: Topic = ("assumed",)
 """An assumed pod was bound, or is assumed no more."""
 
+_Meant = Mapping[str, tuple[AssumedPod, str]]
+"""The pending claims, by UID, that are about to be allocated for other pods, with that pod and the node."""
+
 _UNUSABLE = {ClaimState.CLEARED, ClaimState.UNKNOWN, ClaimState.OFFERED, ClaimState.MISPLACED}
 
 
@@ -109,16 +112,20 @@ class CandidateFilter:
         return FilterResult(blocked=replace(blocked, problem=problem), by_nodes=True)
 
     def viable(self, pod: Pod, names: Sequence[str]) -> frozenset[str]:
-        """All of the nodes that are viable as things stand, whatever is assumed for others; none where room is
-        reserved, for what its users would give up stays reserved, nor any but that on which others leave the pod
-        what it asks for."""
+        """All of the nodes that are viable as things stand, whatever is assumed for others but for the pod's named
+        claims; none where room is reserved, for what its users would give up stays reserved, nor any but that on
+        which others leave the pod what it asks for."""
         names = self.unreserved(names)
         claims = expected_claims(self._state, pod)
         pending = [c for c in claims if c.problem is None and c.state(pod) is ClaimState.PENDING]
         if unserved(pod, claims) or any(c.problem is not None or c.standalone for c in claims):
             return frozenset()
+        meant = self._meant(pod, pending)
+        if self._of_another(pod, claims, meant) is not None:
+            return frozenset()
         names = self._nominated(pod, names)
-        nodes = self.nodes(pod, claims, common_nodes(claims), names)
+        nodes = self.nodes(pod, claims, _only(claims, meant), names)
+        pending = [claim for claim in pending if claim.uid not in meant]
         if not pending:
             return frozenset(nodes)
         try:
@@ -167,14 +174,9 @@ class CandidateFilter:
         self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str], *, choosy: bool
     ) -> FilterResult:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
-        meant = {c.uid: who for c in pending if (who := self._assumed.node_of(c.uid, but=pod.metadata.uid))}
-        for claim in claims:
-            if not claim.is_free:
-                continue
-            if claim.uid in meant:
-                return _in_use(claim, meant[claim.uid][0])
-            if self._state.nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod)):
-                return not_yet((pod.metadata.namespace, claim.name))
+        meant = self._meant(pod, pending)
+        if (another := self._of_another(pod, claims, meant)) is not None:
+            return another
         nodes = self.nodes(pod, claims, _only(claims, meant), names)
         pending = [claim for claim in pending if claim.uid not in meant]
         if not pending:
@@ -185,6 +187,20 @@ class CandidateFilter:
         if demand.standalone:
             return _standalone_first(demand)
         return self._survey(pod, claims, pending, demand, nodes, frozenset(meant), choosy=choosy)
+
+    def _meant(self, pod: Pod, pending: Sequence[PodClaim]) -> _Meant:
+        return {c.uid: who for c in pending if (who := self._assumed.node_of(c.uid, but=pod.metadata.uid))}
+
+    def _of_another(self, pod: Pod, claims: Sequence[PodClaim], meant: _Meant) -> FilterResult | None:
+        """Another pod is about to get a claim that one pod uses at a time."""
+        for claim in claims:
+            if not claim.is_free:
+                continue
+            if claim.uid in meant:
+                return _in_use(claim, meant[claim.uid][0])
+            if self._state.nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod)):
+                return not_yet((pod.metadata.namespace, claim.name))
+        return None
 
     def _joining(
         self, pod: Pod, claims: Sequence[PodClaim], nodes: ProposedNodes, meant: frozenset[str]
@@ -282,7 +298,7 @@ def _standalone_first(demand: Demand) -> FilterResult:
     return FilterResult(blocked=Blocked(problem, None), standalone=True)
 
 
-def _only(claims: Sequence[PodClaim], meant: Mapping[str, tuple[AssumedPod, str]]) -> Set[str] | None:
+def _only(claims: Sequence[PodClaim], meant: _Meant) -> Set[str] | None:
     """Where all is that is allocated, or is being allocated for other pods; None if nothing limits the nodes."""
     only = common_nodes(claims)
     for _, node in meant.values():

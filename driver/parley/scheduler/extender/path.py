@@ -241,8 +241,8 @@ class ExtenderPath:
         pod, victims = wire.preemption(body)
         self._unknown.asked(pod)
         nodes = self._with_extended_resources(pod, list(victims))
-        answered = self._rejections.answered_before_preemption(pod.metadata.uid)
         viable = set(self._viable(pod, nodes))
+        answered = self._rejections.answered_before_preemption(pod.metadata.uid)
         if pod.spec.resource_claims or len(viable) < len(nodes):
             self._preemptors.preemptible(pod, nodes)
             if not viable and answered:
@@ -253,6 +253,9 @@ class ExtenderPath:
 
     def _viable(self, pod: Pod, nodes: Sequence[str]) -> Collection[str]:
         """The nodes on which evicting others would help the pod."""
+        uid = pod.metadata.uid
+        if self._binder.node_of(uid) or self._rejections.is_outdated(uid) or self._turns.of_another(pod):
+            return ()
         if pod.spec.resource_claims:
             return self._filtering.viable(pod, nodes)
         return self._filtering.unreserved(nodes)
@@ -263,20 +266,27 @@ class ExtenderPath:
         nodes = sorted(self._pods.attempt(pod).extender.preemptible)
         if not nodes:
             return
-        try:
-            result = self._result(pod, nodes)
-        except DriverFault as fault:
-            self._driver_failed(pod, nodes, fault)
-        else:
-            if result.blocked is None:
-                return
-            self._reject(pod, nodes, result)
+        if self._binder.node_of(pod.metadata.uid):
+            self._being_bound(pod, nodes)
+        elif (turn := self._turns.of_another(pod)) is not None:
+            self._reject(pod, nodes, not_yet(turn.claim), lapses=turn.until)
+        elif not self._rejected(pod, nodes):
+            return
         self._rejections.in_tree(pod.metadata.uid)
 
-    def _result(self, pod: Pod, nodes: Sequence[str]) -> FilterResult:
-        if pod.spec.resource_claims:
-            return self._filtering.filter(pod, nodes, choosy=False)
-        return self._filtering.plain(pod, nodes)
+    def _rejected(self, pod: Pod, nodes: Sequence[str]) -> bool:
+        """Whether the pod is rejected on all of the nodes; that is noted."""
+        try:
+            if pod.spec.resource_claims:
+                result = self._filtering.filter(pod, nodes, choosy=False)
+            else:
+                result = self._filtering.plain(pod, nodes)
+        except DriverFault as fault:
+            self._driver_failed(pod, nodes, fault)
+            return True
+        if result.blocked is not None:
+            self._reject(pod, nodes, result)
+        return result.blocked is not None
 
     async def _bind(self, body: bytes) -> bytes:
         asked = wire.bind(body)
