@@ -253,9 +253,11 @@ class ExtenderPath:
 
     def _viable(self, pod: Pod, nodes: Sequence[str]) -> Collection[str]:
         """The nodes on which evicting others would help the pod."""
-        uid = pod.metadata.uid
-        if self._binder.node_of(uid) or self._rejections.is_outdated(uid) or self._turns.of_another(pod):
+        if self._binder.node_of(pod.metadata.uid) or self._turns.of_another(pod):
             return ()
+        outdated = sorted(self._rejections.outdated(pod.metadata.uid))
+        if outdated and not self._rejected(pod, outdated):
+            return ()  # one of these will do: the scheduler is made to ask again
         if pod.spec.resource_claims:
             return self._filtering.viable(pod, nodes)
         return self._filtering.unreserved(nodes)
@@ -276,11 +278,9 @@ class ExtenderPath:
 
     def _rejected(self, pod: Pod, nodes: Sequence[str]) -> bool:
         """Whether the pod is rejected on all of the nodes; that is noted."""
+        has_claims, filtering = bool(pod.spec.resource_claims), self._filtering
         try:
-            if pod.spec.resource_claims:
-                result = self._filtering.filter(pod, nodes, choosy=False)
-            else:
-                result = self._filtering.plain(pod, nodes)
+            result = filtering.filter(pod, nodes, choosy=False) if has_claims else filtering.plain(pod, nodes)
         except DriverFault as fault:
             self._driver_failed(pod, nodes, fault)
             return True

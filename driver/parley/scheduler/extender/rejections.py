@@ -170,14 +170,13 @@ class Rejections:
         asked, rejection.asked = rejection.asked, False
         return asked
 
-    def is_outdated(self, uid: str) -> bool:
-        """Whether the scheduler was answered about nodes in this attempt, and would be answered something else by
-        now: it is made to ask about them again, and one of them may do."""
+    def outdated(self, uid: str) -> Nodes:
+        """The nodes about which the scheduler was answered in this attempt, if it may be answered something else by
+        now; else none."""
         rejection = self._rejected.get(uid)
         if rejection is None or not rejection.asked or rejection.problem.code == reasons.PREEMPTING:
-            return False
-        changing = rejection.problem.transient and not rejection.problem.topics
-        return changing or rejection.revision != self._pods.revision(rejection.problem.topics)
+            return frozenset()
+        return frozenset() if rejection.still_holds(rejection.nodes, self._pods) else rejection.nodes
 
     def not_evicted(self, pod: Pod) -> None:
         """Its scheduler evicts nobody for the pod where that has been allocated what it asks for."""
