@@ -84,12 +84,26 @@ def trouble(pod: Body) -> str:
     return f"pod {name}: {_condition(pod, 'Ready').get('message') or 'is not ready yet'}"
 
 
+def refused(deployment: Body) -> str:
+    """Why its pods can't be created, in the words of Kubernetes; "" if they can."""
+    failure = _condition(deployment, "ReplicaFailure")
+    return str(failure.get("message", "")) if failure.get("status") == "True" else ""
+
+
+def uncreated(daemon_set: Body) -> str:
+    """How many of its pods exist, as "N of M", if some can't be created; "" if all exist."""
+    status = daemon_set.get("status") or {}
+    wanted = status.get("desiredNumberScheduled", 0)
+    there = status.get("currentNumberScheduled", wanted)
+    return f"{there} of {wanted}" if there < wanted else ""
+
+
 def _states(pod: Body) -> Iterator[dict[str, Any]]:
     status = pod.get("status") or {}
     for one in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         yield one.get("state") or {}
 
 
-def _condition(pod: Body, kind: str) -> dict[str, Any]:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
+def _condition(body: Body, kind: str) -> dict[str, Any]:
+    conditions = (body.get("status") or {}).get("conditions") or ()
     return next((one for one in conditions if one.get("type") == kind), {})

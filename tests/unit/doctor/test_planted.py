@@ -130,6 +130,13 @@ def reservation_pods_on_1_36(spec: Mapping[str, str]) -> Plant:
     )
 
 
+REFUSED_BY_QUOTA = {
+    "type": "ReplicaFailure",
+    "status": "True",
+    "reason": "FailedCreate",
+    "message": 'pods "parley-controller-7c9-" is forbidden: insufficient quota to match these scopes: '
+    "[{PriorityClass In [system-node-critical system-cluster-critical]}]",
+}
 DISK_CLASS = created(CLASSES, {"metadata": {"name": "disk"}, "driverName": "disk.example.com"})
 CLAIM = {
     "metadata": {"name": "data", "namespace": "team", "finalizers": ["disk.example.com/deletion-protection"]},
@@ -336,6 +343,17 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         "0 of 2 pods are ready: pod parley-controller-a: CrashLoopBackOff: back-off 40s",
         "kubectl -n parley-system describe pods -l app.kubernetes.io/name=parley-controller",
     ),
+    "a controller whose pods a quota refuses": (
+        all_of(
+            deleted(PODS, "parley-controller-a"),
+            deleted(PODS, "parley-controller-b"),
+            changed(kinds.DEPLOYMENTS, "parley-controller", "status", to={"conditions": [REFUSED_BY_QUOTA]}),
+        ),
+        "controller",
+        ERROR,
+        'pods "parley-controller-7c9-" is forbidden: insufficient quota to match these scopes',
+        "see kubectl -n parley-system describe pods",
+    ),
     "a controller that is scaled to 0": (
         changed(kinds.DEPLOYMENTS, "parley-controller", "spec", "replicas", to=0),
         "controller",
@@ -453,6 +471,24 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         WARNING,
         "no node plugin on node node-2: no pod gets devices there",
         "nodeSelector, affinity and tolerations of the DaemonSet",
+    ),
+    "a node plugin whose pods the namespace's Pod Security refuses": (
+        all_of(
+            deleted(PODS, "parley-kubelet-node-1"),
+            deleted(PODS, "parley-kubelet-node-2"),
+            deleted(RESOURCE_SLICES, "node-1-devices"),
+            deleted(RESOURCE_SLICES, "node-2-devices"),
+            changed(
+                kinds.DAEMON_SETS,
+                "parley-kubelet",
+                "status",
+                to={"desiredNumberScheduled": 2, "currentNumberScheduled": 0},
+            ),
+        ),
+        "node-plugin",
+        ERROR,
+        "0 of 2 pods exist, so no pod gets devices on the other nodes: the API server refuses them",
+        "kubectl label namespace parley-system pod-security.kubernetes.io/enforce=privileged",
     ),
     "no node plugin at all": (
         all_of(

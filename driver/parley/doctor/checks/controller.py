@@ -10,7 +10,7 @@ from parley.doctor.facts import RAW_PODS, Facts, NotReadable
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DEPLOYMENTS, Body
 from parley.doctor.leases import fresh, renewed
-from parley.doctor.workloads import has_option, pods_of, runs, trouble
+from parley.doctor.workloads import has_option, pods_of, refused, runs, trouble
 
 _VERSION_LABEL = "app.kubernetes.io/version"
 
@@ -39,7 +39,7 @@ def _deployment(facts: Facts, deployment: Body, pods: Sequence[Body]) -> Iterato
         yield error("is scaled to 0: no claims are negotiated", scale, about)
         return
     own, unknown = pods_of(deployment, pods), "the conditions of the pods do not say why"
-    why = next(filter(None, map(trouble, own)), unknown)
+    why = next(filter(None, map(trouble, own)), refused(deployment) or unknown)
     if ready >= wanted:
         yield ok(f"{ready} of {wanted} pods are ready", about)
     else:

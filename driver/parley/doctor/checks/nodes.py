@@ -9,7 +9,7 @@ from parley.api.wording import listed, noun_for
 from parley.doctor.facts import RAW_NODES, RAW_PODS, Facts
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DAEMON_SETS, Body
-from parley.doctor.workloads import node_of, pods_of, ready, runs, trouble
+from parley.doctor.workloads import node_of, pods_of, ready, runs, trouble, uncreated
 from parley.drivers.device import DeviceDriver
 
 PROGRAM = "parley-kubelet"
@@ -44,7 +44,11 @@ def _daemon_sets(facts: Facts, found: Sequence[Body], pods: Sequence[Body]) -> I
     for daemon_set in found:
         own = pods_of(daemon_set, pods)
         reached.update(node_of(pod) for pod in own)
+        if count := uncreated(daemon_set):
+            yield _refused(facts, daemon_set, count)
         yield from _daemon_set(facts, _title(facts, [daemon_set]), own)
+    if any(map(uncreated, found)):
+        return  # nodes that lack a pod are meant to have one
     if without := [name for name in _names(facts) if name not in reached]:
         where, whose = f"{noun_for(len(without), 'node')} {listed(without)}", noun_for(len(found), "DaemonSet")
         yield warning(
@@ -52,6 +56,17 @@ def _daemon_sets(facts: Facts, found: Sequence[Body], pods: Sequence[Body]) -> I
             f"if they have devices, see nodeSelector, affinity and tolerations of the {whose}",
             _title(facts, found),
         )
+
+
+def _refused(facts: Facts, daemon_set: Body, count: str) -> Finding:
+    name = daemon_set["metadata"]["name"]
+    return error(
+        f"{count} pods exist, so no pod gets devices on the other nodes: the API server refuses them",
+        f"see the events of kubectl -n {facts.namespace} describe daemonset {name}. If they name PodSecurity: "
+        f"kubectl label namespace {facts.namespace} pod-security.kubernetes.io/enforce=privileged --overwrite; if "
+        "they name a quota: priorityClassQuota of the chart",
+        _title(facts, [daemon_set]),
+    )
 
 
 def _title(facts: Facts, found: Sequence[Body]) -> str:
