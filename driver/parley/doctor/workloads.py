@@ -54,6 +54,12 @@ def pods_of(workload: Body, pods: Sequence[Body]) -> list[Body]:
     return [pod for pod in pods if wanted <= (pod["metadata"].get("labels") or {}).items()]
 
 
+def host_paths(workload: Body) -> dict[str, str]:
+    """The nodes' folders that its pods mount, by the volumes' names."""
+    volumes = workload["spec"]["template"]["spec"].get("volumes") or ()
+    return {one["name"]: one["hostPath"]["path"].rstrip("/") for one in volumes if one.get("hostPath")}
+
+
 def node_of(pod: Body) -> str:
     """Where the pod is; of a DaemonSet's pod that has no place yet, where it belongs (its required affinity)."""
     spec = pod["spec"]

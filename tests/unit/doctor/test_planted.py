@@ -744,3 +744,23 @@ async def test_the_folder_for_cdi_files_is_the_one_that_the_plugin_is_told(clust
     await changed(kinds.DAEMON_SETS, "parley-kubelet", *pod, "containers", 0, "args", to=args)(cluster)
 
     assert await cluster.found("kubelet-folder") == []
+
+
+async def test_a_slice_of_another_vendors_plugin_is_not_left_where_only_that_runs(cluster: Sick) -> None:
+    """Its driver runs standalone, and its node part in a DaemonSet of the vendor's own."""
+    await DISK_CLASS(cluster)
+    await standalone("disk.example.com", 5)(cluster)
+    await created(NODES, {"metadata": {"name": "node-3"}})(cluster)
+    info = {"kubeletVersion": "v1.37.0", "containerRuntimeVersion": "containerd://2.1.4"}
+    await changed(NODES, "node-3", "status", to={"nodeInfo": info})(cluster)
+    spec = {
+        "driver": "disk.example.com",
+        "nodeName": "node-3",
+        "pool": {"name": "node-3", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "disk-0"}],
+    }
+    await created(RESOURCE_SLICES, {"metadata": {"name": "node-3-disks"}, "spec": spec})(cluster)
+
+    findings = (await cluster.diagnosis()).findings
+
+    assert [one.text for one in findings if one.check == "slices"] == ["3 slices with 3 devices"]

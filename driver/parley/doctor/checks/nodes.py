@@ -1,6 +1,7 @@
 """Nodes: the plugin runs where it should, its slices are there and of now, and devices can get into containers."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 
 from parley.api.builtin import ResourceSlice
 from parley.api.names import PUBLISHED_BY_LABEL
@@ -9,7 +10,7 @@ from parley.api.wording import listed, noun_for
 from parley.doctor.facts import RAW_NODES, RAW_PODS, Facts
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DAEMON_SETS, Body
-from parley.doctor.workloads import node_of, pods_of, ready, runs, trouble, uncreated
+from parley.doctor.workloads import host_paths, node_of, pods_of, ready, runs, trouble, uncreated
 from parley.drivers.device import DeviceDriver
 
 PROGRAM = "parley-kubelet"
@@ -113,22 +114,31 @@ def slices(facts: Facts) -> Iterator[Finding]:
             if one.spec.node_name and one.spec.node_name not in nodes
         ),
     ]
-    if working is not None:
-        left = [one for one in found if one.spec.node_name in nodes - working]
-        findings += [_stale(one, "has no node plugin that works") for one in left]
+    serving = {driver: _working(facts, driver) for driver in {one.spec.driver for one in found}}
+    findings += [
+        _stale(one, "has no node plugin that works")
+        for one in found
+        if (there := serving[one.spec.driver]) is not None and one.spec.node_name in nodes - there
+    ]
     yield from findings
     if not findings:
         count = sum(len(one.spec.devices) for one in found)
         yield ok(f"{len(found)} slices with {count} {'device' if count == 1 else 'devices'}")
 
 
-def _working(facts: Facts) -> set[str] | None:
-    """Nodes on which the plugin is ready; None if it does not run in pods here."""
-    found = daemon_sets(facts)
+def _working(facts: Facts, driver: str = "") -> set[str] | None:
+    """Nodes on which the plugin is ready, for that driver if one is named; None if it does not run in pods here. A
+    driver's may be another vendor's."""
+    found = [one for one in daemon_sets(facts) if not driver or _serves(one, driver)]
     if not found:
         return None
     pods = [pod for daemon_set in found for pod in pods_of(daemon_set, facts.all(RAW_PODS))]
     return {node_of(pod) for pod in pods if ready(pod)}
+
+
+def _serves(daemon_set: Body, driver: str) -> bool:
+    """Whether it mounts the driver's folder, or that of all plugins."""
+    return any(PurePosixPath(path).name in (driver, "plugins") for path in host_paths(daemon_set).values())
 
 
 def _missing(found: Sequence[ResourceSlice], working: set[str] | None) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from parley.doctor.checks.nodes import daemon_sets
 from parley.doctor.facts import RAW_NODES, Facts
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DAEMON_SETS, Body
-from parley.doctor.workloads import option
+from parley.doctor.workloads import host_paths, option
 
 KUBELET = "/var/lib/kubelet"
 _REGISTRY = "plugins_registry"
@@ -77,14 +77,8 @@ def folders(facts: Facts) -> Iterator[Finding]:
 
 def _registry(daemon_set: Body) -> str:
     """The kubelet's folder, by the one for registrations in it; "" if that is not mounted."""
-    paths = [path for path in _host_paths(daemon_set).values() if PurePosixPath(path).name == _REGISTRY]
+    paths = [path for path in host_paths(daemon_set).values() if PurePosixPath(path).name == _REGISTRY]
     return str(PurePosixPath(paths[0]).parent) if paths else ""
-
-
-def _host_paths(workload: Body) -> dict[str, str]:
-    """By the volumes' names."""
-    volumes = workload["spec"]["template"]["spec"].get("volumes") or ()
-    return {one["name"]: one["hostPath"]["path"].rstrip("/") for one in volumes if one.get("hostPath")}
 
 
 def _distribution(facts: Facts, mounted: str) -> Iterator[Finding]:
@@ -120,7 +114,7 @@ def _others(facts: Facts, own: Body, mounted: str) -> Iterator[Finding]:
 
 def _inside(daemon_set: Body) -> Iterator[Finding]:
     """The plugin looks where the folders are mounted."""
-    paths = _host_paths(daemon_set)
+    paths = host_paths(daemon_set)
     mounted = {
         mount["name"]
         for container in daemon_set["spec"]["template"]["spec"]["containers"]
