@@ -14,6 +14,8 @@ from typer.core import TyperGroup
 
 from parley.cli.main import app
 from parley.cli.permissions import permissions
+from parley.doctor import installed
+from parley.doctor.comparing import missing_grants
 from parley.drivers import BUILT_IN
 from parley.kube.lease import LeaseTimes
 from parley_devcluster import manifests
@@ -218,6 +220,24 @@ def test_drivers_of_ones_own_in_the_controller_may_have_status_devices_written()
     own = sorted(driver.name for driver in BUILT_IN.values())
     assert rule["resourceNames"] == [*own, "mine.example.com"]
     assert {"--driver=device", "--driver=mine:Mine"} <= set(container["args"])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"nodePlugin": {"hooks": ["scratch_node:ScratchNode"], "driverNames": ["scratch.example.com"]}},
+        {"nodePlugin": {"enabled": False}},
+        {"drivers": {"embedded": [{"load": "mine:Mine", "name": "mine.example.com"}]}},
+        yaml.safe_load((CHART / "ci" / "everything-values.yaml").read_text()),
+    ],
+    ids=["nodes without devices", "no node plugin", "a driver of one's own alone", "everything"],
+)
+def test_roles_grant_what_the_doctor_expects_whatever_the_values(values: dict[str, Any]) -> None:
+    made = objects(values)
+
+    for kind in ("ClusterRole", "Role"):
+        for name, expected in installed.of_kind(kind).items():
+            assert missing_grants(expected, made[kind, name]) == [], name
 
 
 def test_pods_may_be_evicted_only_where_that_is_chosen() -> None:
