@@ -764,3 +764,13 @@ async def test_a_slice_of_another_vendors_plugin_is_not_left_where_only_that_run
     findings = (await cluster.diagnosis()).findings
 
     assert [one.text for one in findings if one.check == "slices"] == ["3 slices with 3 devices"]
+
+
+async def test_a_plugin_with_hooks_alone_publishes_before_there_is_a_class_of_its_driver(cluster: Sick) -> None:
+    folder = "/var/lib/kubelet/plugins/scratch.example.com"
+    pod = ("spec", "template", "spec")
+    await changed(kinds.DAEMON_SETS, "parley-kubelet", *pod, "volumes", 0, "hostPath", "path", to=folder)(cluster)
+    for node in ("node-1", "node-2"):
+        await changed(RESOURCE_SLICES, f"{node}-devices", "spec", "driver", to="scratch.example.com")(cluster)
+
+    assert await cluster.found("slices") == []

@@ -14,6 +14,8 @@ from parley.doctor.workloads import host_paths, node_of, pods_of, ready, runs, t
 from parley.drivers.device import DeviceDriver
 
 PROGRAM = "parley-kubelet"
+_PLUGINS = "plugins"
+"""The folder in the kubelet's that has one for each driver."""
 
 
 def plugin(facts: Facts) -> Iterator[Finding]:
@@ -96,8 +98,10 @@ def _names(facts: Facts) -> list[str]:
 
 
 def _slices(facts: Facts) -> list[ResourceSlice]:
-    """Of Parley's drivers."""
+    """Of Parley's drivers: those of the node plugins here, too, that no class names yet."""
     drivers = {DeviceDriver.name, *(one.driver_name for one in facts.all(CLASSES))}
+    paths = (PurePosixPath(path) for one in daemon_sets(facts) for path in host_paths(one).values())
+    drivers.update(path.name for path in paths if path.parent.name == _PLUGINS)
     return [one for one in facts.all(RESOURCE_SLICES) if one.spec.driver in drivers]
 
 
@@ -138,7 +142,7 @@ def _working(facts: Facts, driver: str = "") -> set[str] | None:
 
 def _serves(daemon_set: Body, driver: str) -> bool:
     """Whether it mounts the driver's folder, or that of all plugins."""
-    return any(PurePosixPath(path).name in (driver, "plugins") for path in host_paths(daemon_set).values())
+    return any(PurePosixPath(path).name in (driver, _PLUGINS) for path in host_paths(daemon_set).values())
 
 
 def _missing(found: Sequence[ResourceSlice], working: set[str] | None) -> Iterator[Finding]:
