@@ -10,6 +10,7 @@ from tests.cluster.raw import RawServer, Refused, raw, with_token
 from tests.integration.api.isolation.conftest import (
     ALLOCATED,
     CLASS,
+    CLEARED,
     DISKS,
     MARKS,
     SEATS,
@@ -231,6 +232,20 @@ async def test_status_and_the_rest_are_not_written_together(own: Claim) -> None:
     assert written.metadata.finalizers == ("parley.dev/in-use",)
     assert written.metadata.labels == {"kept": ""}
     assert written.spec.resource_class_name == CLASS[DISKS]
+
+
+async def test_how_long_an_unused_claim_stays_is_the_controllers_to_say(own: Claim) -> None:
+    """A new controller would go by it, and keep the claim although its class does not say so."""
+    forever = {"keptUntil": "9999-01-01T00:00:00Z"}
+
+    with pytest.raises(Forbidden, match="the rest of status belongs to the controller"):
+        await own.write({**ALLOCATED, **forever})
+
+    await own.write(ALLOCATED)
+    await own.is_(forever)
+    with pytest.raises(Forbidden, match="the rest of status belongs to the controller"):
+        await own.write({"keptUntil": None})
+    await own.write(CLEARED)
 
 
 async def test_two_drivers_names_are_not_in_one_write(own: Claim) -> None:
