@@ -454,8 +454,19 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         ERROR,
         "the node plugin does not work on node node-2, so no pod gets devices there: pod parley-kubelet-node-2: "
         "ImagePullBackOff: no such image",
-        "see the pod's log (kubectl -n parley-system logs POD), and run parley-kubelet doctor in it or on the "
-        "node",
+        "see kubectl -n parley-system describe pod POD, whose events say why a container does not start, and the "
+        "pod's log; run parley-kubelet doctor in it or on the node",
+    ),
+    "a node plugin whose folder is not on its node": (
+        all_of(
+            waiting("parley-kubelet-node-2", "ContainerCreating", ""),
+            deleted(RESOURCE_SLICES, "node-2-devices"),
+        ),
+        "node-plugin",
+        ERROR,
+        "the node plugin does not work on node node-2, so no pod gets devices there: pod parley-kubelet-node-2: "
+        "ContainerCreating",
+        "see kubectl -n parley-system describe pod POD, whose events say why a container does not start",
     ),
     "a node plugin that finds no room on its node": (
         all_of(unscheduled("parley-kubelet-node-2", "node-2"), deleted(RESOURCE_SLICES, "node-2-devices")),
@@ -463,7 +474,7 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         ERROR,
         "the node plugin does not work on node node-2, so no pod gets devices there: pod parley-kubelet-node-2: "
         "Unschedulable: 0/2 nodes are available: 1 Insufficient memory.",
-        "see the pod's log",
+        "see kubectl -n parley-system describe pod POD",
     ),
     "a node without a plugin": (
         all_of(deleted(PODS, "parley-kubelet-node-2"), deleted(RESOURCE_SLICES, "node-2-devices")),

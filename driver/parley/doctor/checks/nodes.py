@@ -85,8 +85,8 @@ def _daemon_set(facts: Facts, about: str, own: Sequence[Body]) -> Iterator[Findi
             continue  # an update: the old one still serves
         yield error(
             f"the node plugin does not work on node {node}, so no pod gets devices there: {why}",
-            f"see the pod's log (kubectl -n {facts.namespace} logs POD), and run parley-kubelet doctor in it or "
-            "on the node",
+            f"see kubectl -n {facts.namespace} describe pod POD, whose events say why a container does not start, "
+            "and the pod's log; run parley-kubelet doctor in it or on the node",
             about,
         )
     if not broken:
