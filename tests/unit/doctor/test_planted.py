@@ -137,6 +137,14 @@ REFUSED_BY_QUOTA = {
     "message": 'pods "parley-controller-7c9-" is forbidden: insufficient quota to match these scopes: '
     "[{PriorityClass In [system-node-critical system-cluster-critical]}]",
 }
+SCHEDULER = {
+    "metadata": {"name": "parley-scheduler", "namespace": SYSTEM},
+    "spec": {
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "scheduler"}},
+        "template": {"metadata": {"labels": {"app": "scheduler"}}, "spec": {"containers": []}},
+    },
+}
 DISK_CLASS = created(CLASSES, {"metadata": {"name": "disk"}, "driverName": "disk.example.com"})
 CLAIM = {
     "metadata": {"name": "data", "namespace": "team", "finalizers": ["disk.example.com/deletion-protection"]},
@@ -390,6 +398,27 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         ERROR,
         "nobody holds it",
         "see the controllers' logs",
+    ),
+    "a second scheduler without its certificate": (
+        all_of(
+            created(kinds.DEPLOYMENTS, SCHEDULER),
+            created(PODS, {"metadata": {"name": "s", "namespace": SYSTEM, "labels": {"app": "scheduler"}}}),
+            waiting("s", "ContainerCreating", ""),
+        ),
+        "second-scheduler",
+        ERROR,
+        "0 of 2 pods are ready: pod s: ContainerCreating",
+        "see kubectl -n parley-system describe pods -l app=scheduler",
+    ),
+    "a second scheduler that is scaled to 0": (
+        all_of(
+            created(kinds.DEPLOYMENTS, SCHEDULER),
+            changed(kinds.DEPLOYMENTS, "parley-scheduler", "spec", "replicas", to=0),
+        ),
+        "second-scheduler",
+        ERROR,
+        "is scaled to 0: no pods that name it are placed",
+        "kubectl -n parley-system scale deployment/parley-scheduler --replicas=2",
     ),
     "a class whose driver nobody runs": (
         DISK_CLASS,

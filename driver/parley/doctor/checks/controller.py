@@ -1,4 +1,4 @@
-"""The controller: its pods, and which of them leads."""
+"""The controller: its pods, and which of them leads; and the second scheduler's."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,6 +12,8 @@ from parley.doctor.kinds import DEPLOYMENTS, Body
 from parley.doctor.leases import fresh, renewed
 from parley.doctor.workloads import has_option, pods_of, refused, runs, trouble
 
+_SCHEDULER = "parley-scheduler"
+"""The Deployment of the second scheduler."""
 _VERSION_LABEL = "app.kubernetes.io/version"
 
 
@@ -31,22 +33,40 @@ def controllers(facts: Facts) -> Iterator[Finding]:
 
 
 def _deployment(facts: Facts, deployment: Body, pods: Sequence[Body]) -> Iterator[Finding]:
-    about = f"Deployment {facts.namespace}/{deployment['metadata']['name']}"
+    about = _title(facts, deployment)
+    yield _readiness(facts, deployment, pods, "no claims are negotiated")
+    if deployment["spec"].get("replicas", 1):
+        yield from _version(facts, deployment, about)
+        yield from _reservation_pods(facts, deployment, pods, about)
+
+
+def second_scheduler(facts: Facts) -> Iterator[Finding]:
+    """Where it has pods of its own, they are ready. Beside the controller it is in that one's pods."""
+    found = facts.named(DEPLOYMENTS).get(_SCHEDULER)
+    if found is not None:
+        yield _readiness(facts, found, facts.all(RAW_PODS), "no pods that name it are placed")
+    else:
+        yield ok("none in pods of its own")
+
+
+def _title(facts: Facts, deployment: Body) -> str:
+    return f"Deployment {facts.namespace}/{deployment['metadata']['name']}"
+
+
+def _readiness(facts: Facts, deployment: Body, pods: Sequence[Body], without: str) -> Finding:
+    """Whether all its pods are ready; `without` is what follows if there is none."""
+    about, name = _title(facts, deployment), deployment["metadata"]["name"]
     wanted = deployment["spec"].get("replicas", 1)
     ready = (deployment.get("status") or {}).get("readyReplicas", 0)
     if wanted == 0:
-        scale = f"kubectl -n {facts.namespace} scale deployment/{deployment['metadata']['name']} --replicas=2"
-        yield error("is scaled to 0: no claims are negotiated", scale, about)
-        return
+        scale = f"kubectl -n {facts.namespace} scale deployment/{name} --replicas=2"
+        return error(f"is scaled to 0: {without}", scale, about)
+    if ready >= wanted:
+        return ok(f"{ready} of {wanted} pods are ready", about)
     own, unknown = pods_of(deployment, pods), "the conditions of the pods do not say why"
     why = next(filter(None, map(trouble, own)), refused(deployment) or unknown)
-    if ready >= wanted:
-        yield ok(f"{ready} of {wanted} pods are ready", about)
-    else:
-        text, remedy = f"{ready} of {wanted} pods are ready: {why}", _see(facts.namespace, deployment)
-        yield warning(text, remedy, about) if ready else error(text, remedy, about)
-    yield from _version(facts, deployment, about)
-    yield from _reservation_pods(facts, deployment, pods, about)
+    text, remedy = f"{ready} of {wanted} pods are ready: {why}", _see(facts.namespace, deployment)
+    return warning(text, remedy, about) if ready else error(text, remedy, about)
 
 
 def _see(namespace: str, workload: Body) -> str:
