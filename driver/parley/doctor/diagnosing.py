@@ -23,7 +23,7 @@ CHECKS: Mapping[str, Check] = {
     "lane": installation.lane,
     "controller": controller.controllers,
     "leader": controller.leader,
-    "second-scheduler": controller.second_scheduler,
+    "scheduler": controller.second_scheduler,
     "drivers": drivers.drivers,
     "answers": drivers.answers,
     "node-plugin": nodes.plugin,
