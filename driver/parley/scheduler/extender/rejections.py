@@ -171,8 +171,8 @@ class Rejections:
         return asked
 
     def outdated(self, uid: str) -> Nodes:
-        """The nodes about which the scheduler was answered in this attempt, if another answer may follow by now; else
-        none."""
+        """The nodes about which the scheduler was answered in this attempt, if another answer may follow by now.
+        Else none."""
         rejection = self._rejected.get(uid)
         if rejection is None or not rejection.asked or rejection.problem.code == reasons.PREEMPTING:
             return frozenset()
