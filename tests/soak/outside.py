@@ -1,8 +1,8 @@
 """A standalone driver of a soak: a process of its own, which works through the API alone.
 
 It has devices of its own, of which it knows by the claims' records after a kill, or by what is outside of its
-process. What must be so at rest is here,
-too: it holds what the claims record, and remembers nothing of what is gone.
+process. What must be so at rest is here, too: it holds what the claims record, and remembers nothing of what is
+gone.
 """
 
 import asyncio
