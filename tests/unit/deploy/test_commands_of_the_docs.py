@@ -63,7 +63,7 @@ def test_values_for_hooks_of_ones_own_render(helm: Path, checkout: Path) -> None
 
     assert "--driver=scratch_node:ScratchNode" in rendered
     assert "mountPath: /var/lib/kubelet/plugins/scratch.example.com" in rendered
-    assert "      - scratch.example.com\n      - workspace.parley.dev\n    verbs: [publish]" in rendered
+    assert "      - workspace.parley.dev\n      - scratch.example.com\n    verbs: [publish]" in rendered
 
 
 def test_values_for_a_driver_of_ones_own_render(helm: Path, checkout: Path) -> None:
