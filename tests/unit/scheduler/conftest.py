@@ -105,7 +105,7 @@ class World:
         self.link = ExtenderLink()
         self.calls = Calls()
         self.clock = loop_clock()
-        self.server = MemoryServer(clock=self.clock)
+        self.server = MemoryServer(clock=self.clock, bookmark_interval=1800)  # else much of the time goes there
         self.client: Client = self.server.client()
         self.controller: Controller | None = None
         self._parley: asyncio.Task[None] | None = None

@@ -305,7 +305,7 @@ def test_its_time_begins_when_the_last_node_has_answered(play: Play, away: float
         await world.force_delete("first")
         await world.settle(away)
         world.kubelets.start("a")
-        await world.settle(KEEP / 2)
+        await world.settle(KEEP / 4)
         assert await is_allocated(world)
         await world.settle(KEEP)
         assert not await is_allocated(world)

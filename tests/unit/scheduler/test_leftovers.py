@@ -25,7 +25,6 @@ class Leaving(Settling):
 
 async def begin(world: World, client: Client | None = None) -> tuple[Removals, str]:
     """A claim is kept; returns its node."""
-    world.server.bookmark_interval = 1800.0  # a day of all watches' bookmarks took a quarter of the time
     for node in ("a", "b"):
         await world.add_node(node, devices=1)
     await world.add_class(whenUnused={"keepSeconds": KEEP})
