@@ -113,8 +113,7 @@ class ImmediateClaims:
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
         """Something changed, on these nodes alone if they are given: requeue the first of each line that it may
         help. The conditions in the other lines may be outdated, too: requeue the first of those later."""
-        compared = sum(len(self._ledger.reserving(node)) for node in nodes or ())
-        helped, others = self._lines.sort_out(topic, nodes, compared=compared)
+        helped, others = self._lines.sort_out(topic, nodes, compared=self._ledger.count_reserving(nodes))
         for key in helped:
             self._queue.add(key)
         for key in others:

@@ -158,6 +158,10 @@ class Ledger:
             return ()
         return [holding for holding in self._reserving[node].values() if not holding.removing]
 
+    def count_reserving(self, nodes: Collection[str] | None) -> int:
+        """How many these are on all of the nodes: whoever is asked about the nodes has to compare so many."""
+        return sum(len(self.reserving(node)) for node in nodes or () if node in self._reserving)
+
     def is_let_in(self, holding: Holding) -> bool:
         """Whether reservation pods on its node give way to the holding's pods."""
         if holding.is_nominated:

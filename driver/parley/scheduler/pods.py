@@ -38,14 +38,14 @@ class KeptOut:
 
 class Pods:
     """The pods on their way: what is remembered of each unbound one, the lines in which they wait, and who is
-    looked at next. Requeues keys in `queue`. `reserving` returns what reserves room on a node."""
+    looked at next. Requeues keys in `queue`. `reserving` counts what reserves room on nodes."""
 
     def __init__(
         self,
         cluster: ClusterCache,
         reporter: PodReporter,
         queue: WorkQueue[Key],
-        reserving: Callable[[str], Collection[object]],
+        reserving: Callable[[Collection[str] | None], int],
     ) -> None:
         self._cluster = cluster
         self._reserving = reserving
@@ -112,7 +112,7 @@ class Pods:
         if topic[0] == "class":
             for attempt in self._attempts.values():  # also of those that pause, and wait in no line
                 attempt.class_changed(topic[1])
-        helped, others = self._lines.sort_out(topic, nodes, compared=self._compared(nodes or ()))
+        helped, others = self._lines.sort_out(topic, nodes, compared=self._reserving(nodes))
         for key in others:
             self._bring_up_to_date(key)
         self._wake(helped, topic)
@@ -128,14 +128,10 @@ class Pods:
         """The pod has what these drivers allocated on the node. Who was looked at while they did found it taken,
         and nobody there who had it: those of a higher priority look again."""
         self._revisions.changed(PREEMPTION, (node,))
+        compared = self._reserving((node,))
         for topic in (("driver", name) for name in drivers):
-            compared = self._compared((node,))
             helped, _ = self._lines.sort_out(topic, (node,), above=-priority(pod), compared=compared)
             self._wake(helped, topic)
-
-    def _compared(self, nodes: Iterable[str]) -> int:
-        """How many reservations whoever is asked about the nodes has to look at."""
-        return sum(len(self._reserving(node)) for node in nodes)
 
     def _bring_up_to_date(self, key: Key) -> None:
         """The pod is looked at for the sake of what is reported: not at once, and the later the more there are."""

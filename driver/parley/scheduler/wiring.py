@@ -145,7 +145,7 @@ def parts(base: Base) -> Parts:
     publisher = Publisher(client, queues.publications, state.cluster.scheduling, state.cluster.has_pod)
     control = _control(base, publisher)
     reporter = PodReporter(publisher, base.recorder, base.metrics, settings.pod_schedulings)
-    pods = Pods(state.cluster, reporter, queues.pods, state.ledger.reserving)
+    pods = Pods(state.cluster, reporter, queues.pods, state.ledger.count_reserving)
     base.wakeups.subscribe(pods.wake)
     base.wakeups.subscribe(queues.wake)
     sessions = StandaloneSessions(state, control.records, pods, base.wakeups, base.presence, settings.candidates)
