@@ -3,8 +3,9 @@
 For claims that reserve with `hold: Nominated`. One pass over a node: create and nominate what is missing, nominate
 the pods that are about to use such room there (users of the claims, and pods that they yield to), delete the rest.
 So a pod that comes for the room gets it without a moment in which others could take it. One for which the node
-has too little is not nominated: it would keep others out, and not run. Users of a higher priority than the
-reservation pods are let in by the scheduler.
+has too little is not nominated: it would keep others out, and not run. Neither is one that its scheduler has yet
+to try: the first attempt fails while a pod's claim is not allocated, and one that fails ends the nomination. Users
+of a higher priority than the reservation pods are let in by the scheduler.
 """
 
 import asyncio
@@ -21,8 +22,7 @@ from parley.api.names import API_VERSION
 from parley.api.resources import PODS, SERVER_VERSION
 from parley.api.versions import COUNTS_GATED_NOMINATIONS, of_server
 from parley.control.holding import Holding
-from parley.control.live import live_pod
-from parley.control.objects.pod import priority, reference
+from parley.control.objects.pod import priority, reference, tried
 from parley.control.objects.reservation_pod import ReservationPod, reservation_pods
 from parley.control.publishing.events import Recorder
 from parley.control.room import left_to_hold
@@ -64,6 +64,8 @@ class ReservationPods:
         self._settings = settings
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
         """By node: the order of writes matters, and whoever records users calls beside the queue's worker."""
+        self._never_tried: dict[str, frozenset[str]] = {}
+        """By node: the UIDs of pods that nobody waits for any more until their schedulers have tried them."""
         self._gated: bool | None = None
         """Whether the schedulers count gated pods after a restart; None before anybody asked."""
 
@@ -91,6 +93,8 @@ class ReservationPods:
         found = self._state.cluster.reservation_pods(node)
         present = {pod.metadata.name: pod for pod in found if not pod.metadata.deletion_timestamp}
         wanted, served = await self._wanted(node, present.values())
+        if untried := await self._untried(node, served):
+            wanted, served = await self._wanted(node, present.values(), untried)
         requeue, failure = None, None
         try:
             requeue = await self._provide(wanted, present, node)
@@ -142,9 +146,10 @@ class ReservationPods:
         return await self._delete(last) and all(deleted)
 
     async def _wanted(
-        self, node: str, present: Iterable[Pod]
+        self, node: str, present: Iterable[Pod], untried: frozenset[str] = frozenset()
     ) -> tuple[Mapping[str, ReservationPod], Sequence[Pod]]:
-        """The pods that are to be there, by name, and users and guests that find what they request."""
+        """The pods that are to be there, by name, and users and guests that find what they request, without those
+        with the UIDs `untried`."""
         holdings, schedulers = self._nominated(node), self._settings.schedulers
         if not holdings or self._state.cluster.node(node) is None:
             return {}, ()
@@ -153,6 +158,8 @@ class ReservationPods:
 
         def is_kept_out(user: Pod) -> bool:
             """Schedulers count nominated pods for those of the same or a lower priority alone."""
+            if user.metadata.uid in untried:
+                return False
             return user.spec.scheduler_name in schedulers and (highest is None or priority(user) <= highest)
 
         found = left_to_hold(self._state, node, is_kept_out)
@@ -167,29 +174,36 @@ class ReservationPods:
 
     async def _nominate_served(self, node: str, served: Sequence[Pod]) -> None:
         """Before the room that is held for them is given up. Who is bound meanwhile has it already."""
-        await self._until_tried([reference(pod) for pod in served if self._is_to_be_nominated(pod)])
-        for pod in filter(self._is_to_be_nominated, served):
-            await self._nominate(reference(pod), node)
+        for pod in served:
+            now = self._now(pod)
+            if now is not None and not now.status.nominated_node_name:
+                await self._nominate(reference(pod), node)
 
-    def _is_to_be_nominated(self, pod: Pod) -> bool:
-        now = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
-        return now is not None and now.metadata.uid == pod.metadata.uid and not now.status.nominated_node_name
-
-    async def _until_tried(self, users: Sequence[PodReference]) -> None:
-        """Return when their schedulers have tried the pods, but not after long, however many they are: some are
-        never tried. The first attempt fails while a pod's claim is not allocated, and one that fails clears a
-        nomination that was there before."""
-        left = [*users]
+    async def _untried(self, node: str, served: Sequence[Pod]) -> frozenset[str]:
+        """The UIDs of those that their schedulers have not tried. What comes new is waited for, but not for long,
+        however many they are: some are never tried. When one is, its change leads here again."""
+        known = self._never_tried.pop(node, frozenset())
+        untried = self._untried_of(served)
         for _ in range(LOOKS):
-            while left and await self._is_tried(left[-1]):
-                left.pop()
-            if not left:
-                return
+            if untried <= known:
+                break
             await asyncio.sleep(LOOK_SECONDS)
+            untried = self._untried_of(served)
+        if untried:
+            self._never_tried[node] = untried
+        return untried
 
-    async def _is_tried(self, user: PodReference) -> bool:
-        live = await live_pod(self._client, user)
-        return live is None or any(condition.type == "PodScheduled" for condition in live.status.conditions)
+    def _untried_of(self, pods: Iterable[Pod]) -> frozenset[str]:
+        return frozenset(pod.metadata.uid for pod in pods if self._is_untried(pod))
+
+    def _is_untried(self, pod: Pod) -> bool:
+        now = self._now(pod)
+        return now is not None and not now.status.nominated_node_name and not tried(now)
+
+    def _now(self, pod: Pod) -> Pod | None:
+        """The pod as it is in the cache by now."""
+        now = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
+        return now if now is not None and now.metadata.uid == pod.metadata.uid else None
 
     async def _nominate(self, pod: PodReference, node: str) -> None:
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}

@@ -25,7 +25,7 @@ from parley.control.claims.podclaims import NODES, PREEMPTION, ROOM
 from parley.control.holding import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
-from parley.control.objects.pod import done, over, priority
+from parley.control.objects.pod import done, over, priority, tried
 from parley.control.objects.standin import is_stand_in
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.deallocation import Deallocator
@@ -163,6 +163,8 @@ class Changes:
                 self._reconciler.pod_done(new)
             if old is None or self._concerns_us(old, new):
                 self.enqueue(new)
+            elif tried(new) and not tried(old):
+                self._look_at_room(new)
         if old is None:
             return
         same = new if new is not None and new.metadata.uid == old.metadata.uid else None

@@ -105,7 +105,7 @@ def test_a_user_is_nominated_when_its_scheduler_has_tried_it_once(play: Play) ->
     play(scenario)
 
 
-def test_pods_that_no_scheduler_tries_make_others_on_the_node_wait_no_longer_than_one(play: Play) -> None:
+def test_pods_that_no_scheduler_tries_make_others_on_the_node_wait_one_second_once(play: Play) -> None:
     """kube-scheduler does not try a pod that names a claim which does not exist (`PreEnqueue`): anybody may make
     as many as find room."""
 
@@ -123,6 +123,13 @@ def test_pods_that_no_scheduler_tries_make_others_on_the_node_wait_no_longer_tha
         await world.add_pod("late", claims=["build"], containers=requesting(cpu="4"), schedulerName=KUBE_SCHEDULER)
         await asyncio.sleep(4)
         assert await world.node_of("late") == "a"
+
+        await world.finish_pod("late")
+        await world.settle()
+        requests = requesting(cpu="4")
+        await world.add_pod("later", claims=["build"], containers=requests, schedulerName=KUBE_SCHEDULER)
+        await asyncio.sleep(0.5)
+        assert await world.node_of("later") == "a"
 
     play(scenario)
 

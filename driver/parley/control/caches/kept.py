@@ -1,11 +1,11 @@
 """The informers' transforms: each returns an object as it is cached, without what nobody reads, and with one copy
 of what many objects share.
 
-A cluster has tens of thousands of pods and devices, most of which Parley only counts. Their labels, annotations,
-conditions and probes are not read; what their containers request, or what a device is like, is the same for many.
-Parts are shared between objects, which never change: a change is a new object. Large parts are not shared: they
-would be kept when their objects are long gone, and who makes objects could fill the memory with them. Of what an
-object has too many of, a part is kept (`shortened`).
+A cluster has tens of thousands of pods and devices, most of which Parley only counts. Their labels, annotations
+and probes are not read, and of their conditions only whether a scheduler has tried them; what their containers
+request, or what a device is like, is the same for many. Parts are shared between objects, which never change: a
+change is a new object. Large parts are not shared: they would be kept when their objects are long gone, and who
+makes objects could fill the memory with them. Of what an object has too many of, a part is kept (`shortened`).
 """
 
 from collections.abc import Iterable
@@ -24,6 +24,7 @@ from parley.api.builtin import (
     BuiltinClaimStatus,
     BuiltinTemplate,
     BuiltinTemplateSpec,
+    Condition,
     Container,
     DeviceAllocation,
     DeviceClaim,
@@ -52,6 +53,7 @@ from parley.api.owners import few_owners
 from parley.api.volumes import PersistentVolume, PersistentVolumeClaim
 from parley.control.caches.shortened import few_finalizers, few_gates, few_labels, shortened, shortened_metadata
 from parley.control.objects.mirror import is_mirror
+from parley.control.objects.pod import SCHEDULED, tried
 from parley.control.objects.reservation_pod import reserved_on
 from parley.negotiation.requests import Amounts, few_resources, is_resized, requested, stated
 from parley.sdk.checks import MAX_ENTRIES
@@ -71,6 +73,9 @@ _MOST_CHARACTERS = 256
 """A quantity or a device's attribute of more than that is large."""
 _SMALL = 1024
 """Bytes: larger parameters are not remembered, or users could fill the memory with them."""
+
+_TRIED = [Condition(SCHEDULED)]
+"""That a scheduler has tried the pod is all that its conditions tell."""
 
 _Amounts = tuple[tuple[str, Quantity], ...]
 
@@ -110,7 +115,7 @@ def pod(whole: Pod, *, seen: bool = False, reservations_in: str = "") -> Pod:
             phase=intern(whole.status.phase),
             nominated_node_name=whole.status.nominated_node_name,
             resource_claim_statuses=whole.status.resource_claim_statuses or _UNKNOWN.resource_claim_statuses,
-            conditions=_UNKNOWN.conditions,
+            conditions=_UNKNOWN.conditions if counted or not tried(whole) else _TRIED,
         ),
     )
     return left if counted and holds_room is None else shortened(left)

@@ -3,6 +3,9 @@
 from parley.api.builtin import Pod
 from parley.sdk import PodReference
 
+SCHEDULED = "PodScheduled"
+"""The condition in which a scheduler says how its attempts at a pod end."""
+
 
 def done(pod: Pod) -> bool:
     """Whether the pod has ended: the kubelet has unprepared its claims by then."""
@@ -17,6 +20,11 @@ def over(pod: Pod) -> bool:
 def priority(pod: Pod) -> int:
     """Of its PriorityClass, which the API server wrote into the pod; 0 without one."""
     return pod.spec.priority or 0
+
+
+def tried(pod: Pod) -> bool:
+    """Whether a scheduler has tried to place the pod: it says in a condition how that ended."""
+    return any(condition.type == SCHEDULED for condition in pod.status.conditions)
 
 
 def arrival(pod: Pod) -> tuple[str, str, str]:
