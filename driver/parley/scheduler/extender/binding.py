@@ -160,20 +160,21 @@ class Binder:
                     waits = "one of its claims is changing"
                 if why := self._missing(node):
                     raise BindRefused(why)
-                if not waits and (named := self._named(key, user)) is not None:
+                if not waits and (named := self._named(key, user, claims)) is not None:
                     return named, claims
             await self._notifications.wait(key, min(until, now() + _LOOK_SECONDS))
         raise BindRefused(_too_late(node, waits))
 
-    def _named(self, key: Key, user: PodReference) -> Pod | None:
-        """The pod, once its status names all of its claims: the kubelet reads that, and it is a change of the pod,
-        which a binding of the version before would run into."""
+    def _named(self, key: Key, user: PodReference, claims: Sequence[PodClaim]) -> Pod | None:
+        """The pod, once its status names all of its claims, and none that was deleted and made anew: the kubelet
+        reads that, and it is a change of the pod, which a binding of the version before would run into."""
         pod = self._cluster.pod(key)
         if pod is None or pod.metadata.uid != user.uid:
             return None
-        known = {status.name for status in pod.status.resource_claim_statuses}
+        known = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+        own = {claim.entry: claim.name for claim in claims}
         generated = (e.name for e in pod.spec.resource_claims if e.resource_claim_template_name)
-        return pod if known.issuperset(generated) else None
+        return pod if all(e in known and known[e] == own.get(e, known[e]) for e in generated) else None
 
     async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim], node: str) -> str:
         """Do what can be done; returns what is waited for, "" if everything is allocated and recorded."""

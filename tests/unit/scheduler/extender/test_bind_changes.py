@@ -7,6 +7,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, NODES, TEMPLATES
 from parley.kube.client import Call, Client, OutcomeUnknown
+from parley.simulate.claim_controller import ClaimController
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -78,6 +79,38 @@ class SilentServer(Client):
             await asyncio.sleep(10)
             raise OutcomeUnknown("timed out")
         return await super().request(call)
+
+
+class SlowClaimNames(Client):
+    """An API server that takes three seconds to note the claims of a pod in its status."""
+
+    async def request(self, call: Call) -> bytes:
+        if "resourceClaimStatuses" in ((call.body or {}).get("status") or {}):
+            await asyncio.sleep(3)
+        return await super().request(call)
+
+
+def test_a_bind_waits_until_the_pods_status_names_the_claim_that_was_made_anew(play: Any) -> None:
+    """The kubelet looks for the claim that the status names."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("n0")
+        await add_shelf_class(world)
+        await world.stop_claim_controller()
+        controller = asyncio.create_task(ClaimController(SlowClaimNames(world.server.client())).run())
+        world.start_parley(drivers=[ShelfDriver(Behaviour(other=1))])
+        await world.add_pod("p", "shelf", nodeSelector={"kubernetes.io/hostname": "n1"})
+        await world.settle()
+        (former,) = await world.mirrors()
+        await world.client.delete(BUILTIN_CLAIMS, former.metadata.name, "default")
+        await world.add_node("n1")
+        await asyncio.sleep(2)
+        assert await world.node_of("p") == ""
+        await world.settle()
+        assert await world.node_of("p") == "n1"
+        controller.cancel()
+
+    play(scenario)
 
 
 def test_no_binding_is_posted_again_once_its_scheduler_gives_up(play: Any) -> None:
