@@ -30,6 +30,7 @@ DISKS, SEATS = "disks.example.com", "seats.example.com"
 class Case:
     """A request: `before` was created with all rights (None: it creates `after`); without `after` it deletes.
 
+    `reserved`: the built-in claim is, for the test's pod, or a Parley claim is allocated.
     `refused`: whether a policy keeps the account from it.
     """
 
@@ -43,6 +44,9 @@ class Case:
     version: str = "v1"
     """Of resource.k8s.io, in which the request is made."""
 
+
+ALLOCATED: Json = {"driverName": DISKS, "allocation": {"handles": [{"driverName": DISKS}]}}
+"""Status of a Parley claim."""
 
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "UID", "controller": True}
 """The test's pod; UID stands for its own."""
@@ -228,6 +232,10 @@ def _deletions() -> list[Case]:
         ("a stand-in as the collector", COLLECTOR, CLAIMS, stand_in(), False, False),
         ("a stand-in with its namespace", NAMESPACE_CONTROLLER, CLAIMS, stand_in(), False, False),
         ("a stand-in as Parley", PARLEY, CLAIMS, stand_in(), False, False),
+        ("an allocated stand-in as the collector", COLLECTOR, CLAIMS, stand_in(), True, True),
+        ("an allocated stand-in with its namespace", NAMESPACE_CONTROLLER, CLAIMS, stand_in(), True, False),
+        ("an allocated stand-in as Parley", PARLEY, CLAIMS, stand_in(), True, False),
+        ("an allocated claim as the collector", COLLECTOR, CLAIMS, parleys(), True, False),
     ]
     return [
         Case(f"delete {name}", who, kind, before, None, refused, reserved)

@@ -43,6 +43,7 @@ from parley.scheduler.controller import Controller
 from parley.scheduler.settings import ControllerSettings
 from parley.sdk import Allocation, Answer, Driver, Held, NodeLabels, Reserve, Stranded
 from parley.sdk.checks import DriverFault
+from parley.simulate import admission
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.extender_calls import ExtenderUnavailable
@@ -428,6 +429,7 @@ class World:
         self.limits = ClassLimits(self.invariants.fault, self.invariants.lives)
         if plan.cascading:
             self.server.garbage_lag = self._garbage_lag
+        self.server.spares = admission.spares
         self.server.forbids_evictions = plan.preemption is not Preemption.ALLOWED
         self.calm = False
         self._makers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}

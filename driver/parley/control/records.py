@@ -1,4 +1,4 @@
-"""What Parley writes about claims: allocations and users of mirrors, records of named claims, and stand-ins.
+"""What Parley writes about claims: allocations and users of mirrors, and records of named claims.
 
 Nothing is decided here. A write whose outcome is unknown is settled by a newer one before anything is freed
 (`writes`).
@@ -19,14 +19,15 @@ from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.holding import Holding, Written
 from parley.control.mirror_status import others, recorded, users
-from parley.control.objects import in_use, standin
+from parley.control.objects import in_use
 from parley.control.objects import mirror as mirrors
 from parley.control.objects.pod import reference
 from parley.control.release.receipts import releasing_condition
 from parley.control.reservation_pods import ReservationPods
+from parley.control.stand_ins import StandIns
 from parley.control.state import State
 from parley.control.writes import ClaimWrites, MirrorWrites
-from parley.kube.client import AlreadyExists, Client, Conflict, Forbidden, Invalid, NotFound
+from parley.kube.client import Client, Forbidden, Invalid, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
 from parley.sdk.claim_conditions import with_conditions
@@ -51,6 +52,7 @@ class Records:
         self._reservation_pods = reservation_pods
         self._mirrors = MirrorWrites(client, state.cluster)
         self._claims = ClaimWrites(client, state.cluster)
+        self.stand_ins = StandIns(client, state.cluster)
         self._without_right: set[str] = set()
         """Drivers whose `status.devices` this account may not write."""
 
@@ -197,40 +199,6 @@ class Records:
             if claim.mirror is not None and claim.mirror.status.allocation is not None:
                 driver = mirrors.driver_of(claim.mirror.status.allocation)
                 await self._mirrors.patch(claim.mirror, {"devices": mirrors.declined_body(driver, why, now)})
-
-    async def stand_in(self, pod: Pod, claim: PodClaim, begun_by: str = "") -> None:
-        """Make the claim in which a standalone driver records what it allocates for a generated claim. The driver
-        `begun_by` is to allocate it at once: its finalizer saves it a write."""
-        assert claim.asked is not None
-        body = standin.stand_in(pod, claim.entry, claim.name, claim.asked, begun_by)
-        try:
-            await self._client.create(CLAIMS, body, pod.metadata.namespace)
-        except AlreadyExists:
-            pass  # not in the cache yet; its arrival calls again
-
-    async def delete_stand_in(self, stand_in: ResourceClaim) -> None:
-        """By which the standalone driver deallocates."""
-        meta = stand_in.metadata
-        try:
-            await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid)
-        except (NotFound, Conflict):
-            pass  # deleted meanwhile, which is as good; another one may have its name
-
-    async def delete_unused(self, stand_in: ResourceClaim) -> bool:
-        """Delete the stand-in in which no standalone driver is to record anything any more, unless that was done.
-
-        Returns whether it was done now. Raises Conflict if the stand-in is not as given any more.
-        """
-        meta = stand_in.metadata
-        if meta.deletion_timestamp or self._cluster.own_writes.unseen(meta):
-            return False
-        try:
-            version = meta.resource_version
-            await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid, resource_version=version)
-        except NotFound:
-            pass  # deleted meanwhile, which is as good
-        self._cluster.own_writes.found_gone(meta)
-        return True
 
     async def delete_scheduling(self, scheduling: PodScheduling) -> None:
         """One that an earlier pod of the same name left behind."""

@@ -120,7 +120,7 @@ class StandaloneSessions:
         with its pod, of which nothing is seen yet. `begun`: the driver was told to allocate them."""
         for claim in demand.standalone:
             if claim.written is None and self._stand_in_due(pod, claim) <= 0:
-                await self._records.stand_in(pod, claim, demand.drivers[claim.entry] if begun else "")
+                await self._records.stand_ins.create(pod, claim, demand.drivers[claim.entry] if begun else "")
                 self._pods.attempt(pod).standalone.stand_ins[claim.name] = now()
 
     def _stand_in_due(self, pod: Pod, claim: PodClaim) -> float:

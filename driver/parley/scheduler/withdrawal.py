@@ -53,7 +53,7 @@ class Withdrawal:
         for claim in claims:
             stand_in = claim.written if claim.claim is None else None
             if stand_in is not None and owner_uid(stand_in) == pod.metadata.uid:
-                deleted = await self._records.delete_unused(stand_in) or deleted
+                deleted = await self._records.stand_ins.delete_unused(stand_in) or deleted
         return deleted
 
 

@@ -154,10 +154,27 @@ def _whose(mirror: Json) -> tuple[Any, ...]:
     )
 
 
+def spares(resource: Resource[Any], claim: Json) -> bool:
+    """Whether the garbage collector can't delete the object."""
+    return resource.untyped() == CLAIMS.untyped() and bool(_deletion_refused("", claim))
+
+
 def _claim_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
     if rights.binds:
-        return ""
+        return "" if new else _deletion_refused(title, old)
     return _parleys_marks_refused(title, old, new, rights) or _drivers_marks_refused(title, old, new, rights)
+
+
+def _deletion_refused(title: str, stand_in: Json) -> str:
+    """While a standalone driver's record is in it, as long as the pod may run."""
+    generated = GENERATED_LABEL in dict(_part(stand_in, "labels"))
+    allocated = (stand_in.get("status") or {}).get("allocation")
+    if not generated or not allocated or _part(stand_in, "deletionTimestamp"):
+        return ""
+    return (
+        f"{title} is allocated, and Parley deletes it when its pod has ended, which may be long after the "
+        "deletion of the pod began."
+    )
 
 
 def _parleys_marks_refused(title: str, old: Json, new: Json, rights: Rights) -> str:

@@ -19,6 +19,7 @@ from parley.kube.memory import MemoryServer
 from parley.scheduler.controller import Controller
 from parley.scheduler.settings import ControllerSettings
 from parley.sdk import Driver
+from parley.simulate import admission
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.extender_link import ExtenderLink, leading
 from parley.simulate.kube_scheduler import KubeScheduler
@@ -60,6 +61,7 @@ class SimulatedCluster:
         settings = settings or ControllerSettings()
         clock = loop_clock()
         self._server = MemoryServer(clock=clock)
+        self._server.spares = admission.spares
         self.client: Client = self._server.client()
         self.controller = Controller(self.client, drivers if drivers is not None else built_in(), settings, clock)
         self.recording = Recording(self.client, partial(left_out, self.controller.state))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.admission_cases import CASES, DISKS, Case, stand_in
+from tests.admission_cases import ALLOCATED, CASES, DISKS, Case, stand_in
 from tests.cluster.raw import raw
 from tests.unit.simulate.test_admission_cases import RIGHTS, completed
 
@@ -83,7 +83,9 @@ def requested(cluster: Cluster, case: Case, namespace: str, pod: str) -> str:
         assert before is not None
         before["metadata"]["namespace"] = namespace
         cluster.kubectl("create", "-f", "-", stdin=manifest(case.resource, before, pod))
-    if case.reserved:
+    if case.reserved and case.resource == CLAIMS:
+        raw(cluster).patch(CLAIMS.path(namespace, "x", "status"), {"status": ALLOCATED})
+    elif case.reserved:
         reserve(cluster, namespace, pod)
     try:
         if case.before is None:

@@ -144,6 +144,28 @@ async def test_when_the_driver_is_killed_the_other_replica_goes_on(
     await assert_all_is_free(team, bindings, drivers, size)
 
 
+async def test_of_a_pod_that_is_deleted_in_the_foreground_nothing_is_free_before_it_has_ended(
+    admin: Client, team: Namespace, bindings: Bindings, controllers: Replicas, drivers: Replicas
+) -> None:
+    """The garbage collector deletes at once what the pod owns."""
+    await controllers.lead()
+    await drivers.lead()
+    await make_pool(team, 1)
+    await team.create(pod("first", templates={"licence": ONE}))
+    await bindings.all_of(["first"])
+
+    await admin.delete(PODS, "first", team.name, propagation_policy="Foreground")
+    what = "the garbage collector has deleted what it may"
+    await until(admin, BUILTIN_CLAIMS, lambda claims: not claims, what, namespace=team.name)
+    await team.create(pod("second", templates={"licence": ONE}))
+    assert "0 of 1 token of" in await team.waits("second", reasons.NOTHING_VIABLE)
+    assert (await admin.get(PODS, "first", team.name)).metadata.deletion_timestamp
+
+    await team.delete(PODS, "first")
+    await bindings.all_of(["second"])
+    await assert_all_is_free(team, bindings, drivers, 1)
+
+
 HELD = r"PATCH /apis/resource\.k8s\.io/v1/namespaces/[^/]+/resourceclaims/[^/]+/status"
 
 

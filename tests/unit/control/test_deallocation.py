@@ -301,7 +301,7 @@ def test_when_a_pod_has_ended_its_stand_ins_go() -> None:
         await world.class_(driver="outside.example.com")
         mirror = await world.generated(pod)
         claim = PodClaim("licence", mirror.metadata.name, mirror, asked=asked(mirror))
-        await world.records.stand_in(pod, claim)
+        await world.records.stand_ins.create(pod, claim)
         await world.seen()
         await Acting(world).deallocator.pod_ended(reference(pod))
         assert not (await world.admin.list(CLAIMS, NAMESPACE)).items

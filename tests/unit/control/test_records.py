@@ -14,7 +14,7 @@ from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.holding import Written
-from parley.control.objects.mirror import ClassRequest, consumer, nodes_of
+from parley.control.objects.mirror import consumer, nodes_of
 from parley.control.objects.pod import reference
 from parley.control.records import together
 from parley.kube.client import Conflict, NotFound
@@ -179,18 +179,6 @@ def test_nothing_is_left_to_clear_of_a_claim_that_is_gone() -> None:
     played(story)
 
 
-def test_a_stand_in_that_is_gone_needs_no_deletion_and_what_has_its_name_gets_none() -> None:
-    async def story(world: World) -> None:
-        former = await world.claim("former")
-        for _ in range(2):
-            await world.records.delete_stand_in(former)
-        another = await world.claim("former")
-        await world.records.delete_stand_in(former)
-        assert await world.the_claim("former") == another
-
-    played(story)
-
-
 def test_nothing_of_a_claim_that_is_gone_is_written_to_the_one_that_has_its_name() -> None:
     async def story(world: World) -> None:
         claim, _ = await named(world, await world.pod(), shareable=True)
@@ -247,19 +235,6 @@ def test_an_answered_offer_keeps_its_nodes_and_tells_what_was_found() -> None:
         assert status.allocation is not None
         assert nodes_of(status.allocation) == ("node-1", "node-2")
         assert [c.type for device in status.devices for c in device.conditions] == ["parley.dev/allocated"]
-
-    played(story)
-
-
-def test_a_stand_in_is_made_once() -> None:
-    async def story(world: World) -> None:
-        pod = await world.pod()
-        claim = PodClaim("licence", "p-licence", asked=ClassRequest("licence", {"count": 2}))
-        await world.records.stand_in(pod, claim)
-        made = await world.the_claim("p-licence")
-        await world.records.stand_in(pod, claim)
-        assert await world.the_claim("p-licence") == made
-        assert made.spec.parameters == {"count": 2}
 
     played(story)
 

@@ -39,6 +39,7 @@ from parley.scheduler.controller import Controller
 from parley.scheduler.settings import ControllerSettings
 from parley.sdk import Driver
 from parley.sdk.standalone import StandaloneDriver
+from parley.simulate import admission
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.extender_link import ExtenderEndpoint, ExtenderLink, leading
@@ -106,6 +107,7 @@ class World:
         self.calls = Calls()
         self.clock = loop_clock()
         self.server = MemoryServer(clock=self.clock, bookmark_interval=1800)  # else much of the time goes there
+        self.server.spares = admission.spares
         self.client: Client = self.server.client()
         self.controller: Controller | None = None
         self._parley: asyncio.Task[None] | None = None

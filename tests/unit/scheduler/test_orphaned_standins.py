@@ -12,7 +12,7 @@ from parley.api.resources import CLAIMS, CLASSES, PODS
 Play = Callable[..., None]
 
 
-async def _equipped(world: World, driver: Disks) -> None:
+async def equipped(world: World, driver: Disks) -> None:
     await world.add_node("a", devices=1)
     await world.add_class("disk")
     await world.client.patch(CLASSES, "disk", {"driverName": Disks.name})
@@ -34,7 +34,7 @@ def test_what_a_standalone_driver_allocated_for_them_is_free_again(
 
     async def scenario(world: World) -> None:
         driver = Disks("a")
-        await _equipped(world, driver)
+        await equipped(world, driver)
         world.start_parley()
         await world.add_pod("former", "disk")
         await world.settle()

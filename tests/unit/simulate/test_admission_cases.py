@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.admission_cases import CASES, DISKS, Case
+from tests.admission_cases import ALLOCATED, CASES, DISKS, Case
 
 from parley.simulate.admission import Rights, refused
 
@@ -27,7 +27,8 @@ def completed(body: dict[str, Any] | None, *, reserved: bool) -> dict[str, Any] 
             value = {key: inner for key, inner in value.items() if inner is not None}
         if value:
             meta[name] = value
-    status = {"reservedFor": [{"resource": "pods", "name": "a", "uid": "UID"}]} if reserved else {}
+    users = {"reservedFor": [{"resource": "pods", "name": "a", "uid": "UID"}]}
+    status = (ALLOCATED if "resourceClassName" in body["spec"] else users) if reserved else {}
     return {**body, "metadata": {**meta, "name": "x", "namespace": "team"}, "status": status}
 
 

@@ -114,7 +114,7 @@ class ClaimReconciler:
         if claim is not None and claim.metadata.deletion_timestamp and await self._unmark(claim):
             return  # the change comes back and calls again
         if claim is not None and is_left_behind(claim, mirror) and self._ledger.of_claim(*key) is None:
-            await self._records.delete_stand_in(claim)
+            await self._records.stand_ins.delete_left_behind(claim)
         elif claim is None or is_stand_in(claim):
             self._mirrors.forget(key)
             await self._orphan(mirror)

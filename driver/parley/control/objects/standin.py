@@ -10,6 +10,7 @@ from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim
 from parley.api.names import API_VERSION, GENERATED_LABEL, driver_finalizer
 from parley.control.objects.mirror import ClassRequest, of_spec
+from parley.sdk import PodReference
 
 
 def is_stand_in(claim: ResourceClaim) -> bool:
@@ -53,18 +54,28 @@ def stands_for(claim: ResourceClaim, pod_uid: str, entry: str, asked: ClassReque
     )
 
 
-def owner_uid(claim: ResourceClaim) -> str:
-    """UID of the pod that a stand-in belongs to, "" for named claims."""
+def owner(claim: ResourceClaim) -> PodReference | None:
+    """The pod that a stand-in belongs to; None for named claims, and if the pod was deleted with
+    `--cascade=orphan`."""
     if not is_stand_in(claim):
-        return ""
-    return next((owner.uid for owner in claim.metadata.owner_references if owner.controller), "")
+        return None
+    namespace, owners = claim.metadata.namespace, claim.metadata.owner_references
+    return next((PodReference(namespace, one.name, one.uid) for one in owners if one.controller), None)
+
+
+def owner_uid(claim: ResourceClaim) -> str:
+    """UID of the pod that a stand-in belongs to, "" for others."""
+    pod = owner(claim)
+    return pod.uid if pod is not None else ""
 
 
 def is_left_behind(claim: ResourceClaim, mirror: BuiltinClaim | None) -> bool:
-    """Whether it is a stand-in that nobody collects, as its pod was deleted with `--cascade=orphan`, and that the
-    pod, which may go later than its stand-in loses its owner, has not reserved any more."""
-    ownerless = is_stand_in(claim) and not owner_uid(claim) and not claim.metadata.deletion_timestamp
-    return ownerless and (mirror is None or not mirror.status.reserved_for)
+    """Whether it is a stand-in that nobody collects once its pod is gone: the garbage collector may not delete one
+    that is allocated, nor does it if the pod was deleted with `--cascade=orphan`. Such a pod may go later than its
+    stand-in loses its owner, and has it reserved until then."""
+    spared = is_stand_in(claim) and (not owner_uid(claim) or claim.status.allocation is not None)
+    unused = mirror is None or not mirror.status.reserved_for
+    return spared and unused and not claim.metadata.deletion_timestamp
 
 
 def being_deallocated(claim: ResourceClaim) -> bool:

@@ -357,7 +357,7 @@ class Deallocator:
         """The pod has ended, its object stays: its stand-ins go now, with what drivers still do for them."""
         for claim in self._cluster.stand_ins(pod):
             if not claim.metadata.deletion_timestamp:
-                await self._records.delete_stand_in(claim)
+                await self._records.stand_ins.delete(claim)
 
     async def delete_replaced(self, pod: Pod) -> None:
         """A generated claim of the pod was recreated before anything was allocated for it, and another stand-in
@@ -376,7 +376,7 @@ class Deallocator:
             for key, claim in found.items():
                 is_held = self._ledger.of_claim(*key) is not None or self._ledger.expected_for(*key) is not None
                 if not is_held and not claim.metadata.deletion_timestamp:
-                    await self._records.delete_stand_in(claim)
+                    await self._records.stand_ins.delete(claim)
 
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         """Another client may have changed a built-in claim of ours."""

@@ -3,27 +3,33 @@
 Of an object that is deleted in the foreground it deletes the dependents while the object is still there, which
 goes when no dependent with `blockOwnerDeletion` is left. Of one that is deleted as an orphaning owner it takes the
 owner references out of the dependents. An owner of a kind that is not served can't be found, and keeps what it
-owns; custom kinds of others are served from their first object on.
+owns; custom kinds of others are served from their first object on. A deletion that admission refuses is tried
+again, after ever longer pauses.
 Facts: pkg/controller/garbagecollector (1.37); what it does about circles of owners is left out.
 """
 
 import asyncio
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from parley.api.names import GROUP
+from parley.kube.backoff import Backoff
 from parley.kube.memory.kinds import Json, is_custom
 from parley.kube.memory.metadata import FOREGROUND, ORPHAN, Propagation
 from parley.kube.memory.store import Collection, Name
 from parley.kube.memory.watch_cache import Change, Stored
 
+REFUSED = Backoff(first=0.005, longest=1000.0)
+"""Between attempts at what may not be deleted."""
+
 
 class Writes(Protocol):
     """What it asks the server for."""
 
-    def collect(self, collection: Collection, name: Name, uid: str, policy: Propagation) -> None:
-        """Delete the object of that name if it still has that UID."""
+    def collect(self, collection: Collection, name: Name, uid: str, policy: Propagation) -> bool:
+        """Delete the object of that name if it still has that UID. False if admission refuses it."""
+        ...
 
     def revise(self, collection: Collection, name: Name, metadata: Json) -> None:
         """Change so much of the object's metadata."""
@@ -42,6 +48,8 @@ class GarbageCollector:
         self._served: set[tuple[str, str]] = set()
         self._dependents: dict[str, dict[str, tuple[Collection, Name]]] = defaultdict(dict)
         self._suspects: deque[tuple[Collection, Name]] = deque()
+        self._refused: Counter[str] = Counter()
+        """How often admission refused a deletion, by UID."""
 
     def observe(self, collection: Collection, change: Change) -> None:
         """Learn of a change, and look later at what follows from it."""
@@ -52,6 +60,7 @@ class GarbageCollector:
             self._unlink(uid, change.old.meta, {} if change.new is None else meta)
         if change.new is None:
             self._alive.discard(uid)
+            self._refused.pop(uid, None)
             self._waiting.pop(uid, None)
             for dependent in self._dependents.pop(uid, {}).values():
                 self._suspect(dependent)
@@ -128,7 +137,10 @@ class GarbageCollector:
             waited_for = any(owner["uid"] in self._waiting for owner in owners)
             foreground = waited_for and self._dependents.get(meta["uid"])
             policy: Propagation = "Foreground" if foreground else "Background"
-            self._writes.collect(collection, name, meta["uid"], policy)
+            if not self._writes.collect(collection, name, meta["uid"], policy):
+                self._refused[meta["uid"]] += 1
+                pause = REFUSED.delay(self._refused[meta["uid"]])
+                asyncio.get_running_loop().call_later(pause, self._suspect, (collection, name))
 
     def _let_go(self, collection: Collection, name: Name, stored: Stored) -> None:
         """What is being deleted: do for its dependents what it waits for."""

@@ -66,6 +66,8 @@ class MemoryServer:
         self.store = Store(history, self._garbage.observe)
         self.garbage_lag: Callable[[], float] = lambda: 0.0
         """Seconds until the garbage collector looks at what has lost its owners."""
+        self.spares: Callable[[Resource[Any], Json], bool] = lambda _resource, _body: False
+        """Whether an admission policy keeps the garbage collector from deleting an object."""
         self.bookmark_interval = bookmark_interval
         self.watch_round = 0
         """Rises when all watches are ended; see `end_watches`."""
@@ -314,9 +316,12 @@ class MemoryServer:
         if body != stored.body:
             self.store.write(self.store.collection(resource), _name(meta), body, stored.owners)
 
-    def collect(self, collection: Collection, name: Name, uid: str, policy: Propagation) -> None:
-        """A deletion of the garbage collector's."""
+    def collect(self, collection: Collection, name: Name, uid: str, policy: Propagation) -> bool:
+        """A deletion of the garbage collector's. False if admission refuses it."""
+        if self.spares(collection.resource, collection.objects[name].body):
+            return False
         self.delete(collection.resource, name[1], name[0] or None, uid, policy=policy)
+        return True
 
     def revise(self, collection: Collection, name: Name, metadata: Json) -> None:
         """A change of metadata of the garbage collector's."""

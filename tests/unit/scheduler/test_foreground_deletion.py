@@ -1,0 +1,53 @@
+"""Pods are deleted with `--cascade=foreground`: the garbage collector deletes what they own while they run."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.unit.scheduler.conftest import NAMESPACE, World
+from tests.unit.scheduler.test_orphaned_standins import equipped
+from tests.unit.scheduler.test_standalone import Disks
+
+from parley.api.resources import CLAIMS, PODS
+
+Play = Callable[..., None]
+
+
+@pytest.mark.scheduling_paths("native", "extender")
+@pytest.mark.parametrize("by_force", [False, True])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_a_standalone_driver_allocated_for_one_is_free_when_it_has_ended(
+    play: Play, by_force: bool, restarted: bool
+) -> None:
+    """Its user decides how long a pod may take to end."""
+
+    async def scenario(world: World) -> None:
+        driver = Disks("a")
+        await equipped(world, driver)
+        world.start_parley()
+        await world.add_pod("former", "disk")
+        await world.settle()
+        assert await world.node_of("former") == "a"
+        world.kubelets.stop("a")
+        await world.client.delete(PODS, "former", NAMESPACE, propagation_policy="Foreground")
+        await world.add_pod("next", "disk")
+        if restarted:
+            await world.crash()
+            world.start_parley()
+        await world.settle()
+        assert await world.node_of("former") == "a"
+        assert await world.node_of("next") == ""
+        assert len(driver.held) == 1
+
+        if by_force:
+            await world.force_delete("former")
+            await world.settle()
+            assert len(driver.held) == 1
+        world.kubelets.start("a")
+        await world.settle()
+        assert await world.node_of("next") == "a"
+        await world.delete_pod("next")
+        await world.settle()
+        assert driver.held == {}
+        assert not (await world.client.list(CLAIMS, NAMESPACE)).items
+
+    play(scenario)
