@@ -43,10 +43,14 @@ class Preemptors:
         self._negotiator = negotiator
 
     def proposed(self, pod: Pod, nodes: Nodes) -> None:
-        """The nodes pass the scheduler's own filters. A nominated node it asks about alone, before all of them."""
-        attempt = self._pods.attempt(pod).extender
+        """The nodes pass the scheduler's own filters. A nominated node it asks about alone, before all of them.
+        Standalone drivers that are being asked about others are asked about these, too."""
+        attempt = self._pods.attempt(pod)
+        before, session = attempt.extender.proposed, attempt.standalone.session
         alone = nodes == {pod.status.nominated_node_name}
-        attempt.proposed = attempt.proposed | nodes if alone else nodes
+        attempt.extender.proposed = before | nodes if alone else nodes
+        if session is not None and not nodes <= before:
+            session.look_at_nodes_again()
 
     def preemptible(self, pod: Pod, nodes: Sequence[str]) -> None:
         """On these nodes the scheduler could evict pods for what its own filters look at. Standalone drivers that

@@ -1,16 +1,17 @@
 """Standalone drivers at this path: asked about the scheduler's candidates, in the background."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.faults import FaultClient, NumberedCall
+from tests.unit.scheduler.conftest import AWAY
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES
-from parley.drivers.tokens import TokensDriver
+from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.kube.client import OutcomeUnknown, ServerError
-from parley.sdk import Allocation
+from parley.sdk import Allocation, Answer, Request
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -78,6 +79,30 @@ def test_a_driver_that_does_not_run_is_named_and_nobody_else_waits(play: Any) ->
         calls = world.calls.count["filter"]
         await world.settle(600)
         assert world.calls.count["filter"] == calls
+
+    play(scenario)
+
+
+class NotEverywhere(TokensDriver):
+    """Tokens are of no use on node "a"."""
+
+    def viable(self, request: Request[Wanted, Pool], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        return {claim.name: Answer(tuple(n for n in nodes if n != "a"), None, {}) for claim in request.claims}
+
+
+def test_drivers_are_asked_about_nodes_that_the_scheduler_proposes_only_later(play: Any) -> None:
+    """Its own filters may have rejected them for what Parley does not look at. No driver proposes other nodes:
+    each finds one viable."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, tokens=1, driver=NotEverywhere())
+        await world.add_node("without")
+        await world.add_pod("p", "one", "licence", schedulerName=AWAY)
+        await world.settle()
+        for nodes in (["a", "without"], ["a", "b", "without"]):
+            assert not (await world.ask("filter", await world.question("p", *nodes)))["NodeNames"]
+            await world.settle()
+        assert (await world.scheduling("p")).spec.selected_node == "b"
 
     play(scenario)
 
