@@ -17,6 +17,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.holding import Holding
 from parley.control.live import live_pod
 from parley.control.objects.pod import done, over, reference
+from parley.control.records import together
 from parley.control.release.deallocation import Deallocator, Departure
 from parley.control.state import State
 from parley.kube.cache import Key
@@ -203,7 +204,9 @@ class Reconciler:
         await self._deallocator.pod_ended(reference(pod))
 
     async def _release_departed(self, key: Key, pod: Pod | None) -> None:
-        """What pods of that name held that are terminal or gone is released."""
+        """What pods of that name held that are terminal or gone is released: for each driver by itself, because
+        another one may take long, or fail."""
+        by_driver: defaultdict[str, list[tuple[PodReference, Holding, Departure]]] = defaultdict(list)
         departed: set[str] = set()
         for holding in self._state.ledger.of_pod_name(*key):
             for user in [u for u in holding.pods.values() if (u.namespace, u.name) == key]:
@@ -219,10 +222,28 @@ class Reconciler:
                 same = pod is not None and pod.metadata.uid == user.uid
                 bound = bool(pod.spec.node_name) if pod is not None and same else user.uid not in self._unbound
                 departure = Departure(departed=True, bound=bound, prepared_on=nodes)
+                by_driver[holding.driver].append((user, holding, departure))
+        try:
+            await together(map(self._release_each, by_driver.values()))
+        finally:
+            self._forget_departed(key, departed)
+
+    async def _release_each(self, departing: Sequence[tuple[PodReference, Holding, Departure]]) -> None:
+        """Raises the first error when all were tried: what is wrong with one claim is not the others'."""
+        errors: list[Exception] = []
+        for user, holding, departure in departing:
+            try:
                 await self._deallocator.release(user, [holding], departure)
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _forget_departed(self, key: Key, departed: Collection[str]) -> None:
+        """What is known of pods that hold nothing any more is not needed."""
         held = {uid for holding in self._state.ledger.of_pod_name(*key) for uid in holding.pods}
         noted = self._noted.get(key, set())
-        for uid in departed | (noted - held):  # of some others may have released all
+        for uid in noted.union(departed) - held:  # of some others may have released all
             self._forced.pop(uid, None)
             self._unconfirmed.discard(uid)
             self._unbound.discard(uid)

@@ -178,6 +178,29 @@ def test_a_driver_that_hangs_keeps_nobody_elses_pods_waiting(play: Any, method: 
 
 
 @BOTH
+def test_what_other_drivers_allocated_for_pods_of_one_that_hangs_is_free_at_once(play: Any) -> None:
+    """It was released after what the first driver had allocated: for each pod that takes half a minute."""
+
+    async def scenario(world: World) -> None:
+        driver = Hanging()
+        await with_tokens(world, driver)
+        await world.client.patch(CLASSES, "seats", {"parameters": {"pool": 40}})
+        await world.add_node("c", devices=40)
+        for i in range(40):
+            await world.add_pod(f"p{i}", "seat", "one")
+        await world.settle()
+        driver.failing.add("deallocate")
+        for i in range(40):
+            await world.delete_pod(f"p{i}")
+        for i in range(40):
+            await world.add_pod(f"other-{i}", "one")
+        await asyncio.sleep(30)
+        assert all([await world.node_of(f"other-{i}") for i in range(40)])
+
+    play(scenario)
+
+
+@BOTH
 @pytest.mark.parametrize("method", ["allocate", "deallocate", "viable", "units"])
 def test_a_driver_that_cancels_its_own_work_ends_no_worker(play: Any, method: str) -> None:
     async def scenario(world: World) -> None:

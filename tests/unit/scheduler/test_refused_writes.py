@@ -214,3 +214,35 @@ def test_nobody_waits_behind_a_bound_pod_whose_allocation_is_refused(play: Any) 
         assert [await world.node_of(name) for name in ("second", "third")] == ["a", "a"]
 
     play(scenario)
+
+
+@pytest.mark.scheduling_paths("native", "extender")
+def test_a_claim_that_cannot_be_cleared_keeps_no_other_one_of_its_pod(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        quota = Quota(BUILTIN_CLAIMS)
+        quota.full = False
+        await world.add_node("a", devices=2)
+        await world.add_class()
+        for name in ("c", "d"):
+            await world.add_claim(name)
+        refusing = FaultClient(
+            world.server.client(), before=lambda call: quota(call) if call.name == "c" else None
+        )
+        world.start_parley(refusing, drivers=[DeviceDriver()])
+        await world.add_pod("first", claims=["c", "d"])
+        await world.settle()
+        assert await world.node_of("first") == "a"
+
+        quota.full = True
+        await world.delete_pod("first")
+        await world.add_pod("second", claims=["d"])
+        await world.settle(quiet=5.0)
+        assert quota.refused
+        assert await world.node_of("second") == "a"
+        assert (await world.claim("c")).status.allocation is not None
+
+        quota.full = False
+        await world.settle(quiet=100.0)
+        assert (await world.claim("c")).status.allocation is None
+
+    play(scenario)
