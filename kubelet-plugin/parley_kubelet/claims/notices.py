@@ -20,6 +20,7 @@ from parley.api.names import API_VERSION, GROUP
 from parley.api.resources import BUILTIN_CLAIMS, EVENTS
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
 from parley.kube.clock import Clock, rfc3339_micro, utc
+from parley.sdk.guard import uncancelled
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.hooks import Notice
 
@@ -74,7 +75,9 @@ class Notices:
         """Ask once, and tell what is due."""
         try:
             async with asyncio.timeout(LIMIT):
-                notices = await self._driver.notices(await self._preparation.held())
+                held = await self._preparation.held()
+                with uncancelled(self._driver.name):
+                    notices = await self._driver.notices(held)
             current = frozenset((notice.claim.uid, notice.reason) for notice in notices)
         except Exception as error:
             log.warning("no notices", driver=self._driver.name, reason=str(error), kind=type(error).__name__)

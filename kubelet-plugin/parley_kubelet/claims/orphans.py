@@ -49,7 +49,7 @@ async def _cleaned(preparation: Preparation, client: Client) -> bool:
     named = {entry.uid: ClaimName(entry.namespace, entry.name, entry.uid) for entry in entries.values()}
     seen = [await _seen_to(claim, entries[uid], preparation, client) for uid, claim in named.items()]
     try:
-        left = [ClaimName(one.namespace, one.name, one.uid) for one in await preparation.driver.left()]
+        left = [ClaimName(one.namespace, one.name, one.uid) for one in await preparation.left()]
     except Exception as error:
         log.warning("no search for what a lost checkpoint left", driver=preparation.driver.name, reason=str(error))
         return False

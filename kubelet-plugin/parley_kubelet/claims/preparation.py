@@ -17,7 +17,7 @@ What a claim was granted is read by `handle`, what a container gets is decided b
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -31,10 +31,11 @@ import structlog
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, NODES, Resource
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
+from parley.sdk.guard import uncancelled
 from parley_kubelet.cdi.specifications import Specifications
 from parley_kubelet.claims.handle import Granted, goes_by_labels, granted
 from parley_kubelet.claims.typed import TypedEntries
-from parley_kubelet.hooks import HeldClaim, NodeDriver, Refused
+from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Refused
 from parley_kubelet.state.checkpoint import CheckpointEntry, Entries, HeldDevice
 from parley_kubelet.state.durable import Folder
 from parley_kubelet.state.records import SharedCheckpoint
@@ -213,7 +214,13 @@ class Preparation:
             handle=handle,
             state=None,
         )
-        await self.driver.remove_data(self._typed.held(entry).claim)
+        with uncancelled(self.driver.name):
+            await self.driver.remove_data(self._typed.held(entry).claim)
+
+    async def left(self) -> Sequence[NodeClaim[Any]]:
+        """Claims of which there is something by the driver's own records. Raises what it raises."""
+        with uncancelled(self.driver.name):
+            return await self.driver.left()
 
     async def close(self) -> None:
         """Cancel calls that are still under way; they are in the checkpoint."""
@@ -262,7 +269,8 @@ class Preparation:
             return before
         entry = await self._intended(claim, before)
         held = self._typed.held(entry)
-        prepared = await self.driver.prepare(held.claim)
+        with uncancelled(self.driver.name):
+            prepared = await self.driver.prepare(held.claim)
         _check_state(claim, prepared.state)
         done = entry.with_changes(phase="prepared", edits=prepared.edits, state=dict(prepared.state))
         await self._records.change(claim.uid, partial(self._with_file, done))
@@ -328,14 +336,15 @@ class Preparation:
         if leaving is not None:
             await self._end(self._typed.held(leaving))
         else:  # the checkpoint may have been lost
-            for left in await self.driver.left():
+            for left in await self.left():
                 if left.uid == claim.uid:
                     await self._end(HeldClaim(left, None))
         await self._records.change(claim.uid, partial(self._without_file, claim.uid))
 
     async def _end(self, held: HeldClaim[Any]) -> None:
         """Nobody hears of it before what stays of it is published as taken: others would be promised its room."""
-        await self.driver.unprepare(held)
+        with uncancelled(self.driver.name):
+            await self.driver.unprepare(held)
         if self.driver.keeps_room(held.claim):
             await self._published()
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from parley.sdk.guard import uncancelled
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.hooks import DeviceCondition, Health
 
@@ -77,7 +78,9 @@ class HealthMonitor:
     async def _asked(self) -> tuple[Health, ...]:
         try:
             async with asyncio.timeout(LIMIT):
-                found = await self._driver.health(await self._preparation.held())
+                held = await self._preparation.held()
+                with uncancelled(self._driver.name):
+                    found = await self._driver.health(held)
             report = tuple(sorted(found, key=lambda health: (health.device, health.condition.value)))
         except Exception as error:
             self._cannot_tell(str(error) or f"no answer within {LIMIT:g} s", error)

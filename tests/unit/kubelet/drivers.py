@@ -42,7 +42,7 @@ class Ports(NodeDriver[Port, PortSettings]):
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
         self.entered = asyncio.Event()
-        self.fault: Exception | None = None
+        self.fault: BaseException | None = None
 
     async def prepare(self, claim: NodeClaim[Port]) -> Prepared:
         await self._called(f"prepare {claim.name}")
@@ -71,7 +71,7 @@ class TellingPorts(Ports):
     def __init__(self, node: str = "n1", settings: PortSettings | None = None) -> None:
         super().__init__(node, settings)
         self.told: Sequence[Health] = ()
-        self.silent: Exception | None = None
+        self.silent: BaseException | None = None
 
     async def health(self, held: Sequence[HeldClaim[Port]]) -> Sequence[Health]:
         if self.silent is not None:

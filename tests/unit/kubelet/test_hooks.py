@@ -15,6 +15,7 @@ from tests.unit.kubelet.drivers import DRIVER, Port, PortNode, Ports, PortSettin
 from parley.api.resources import BUILTIN_CLAIMS, Resource
 from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
+from parley.sdk.checks import DriverFault
 from parley_kubelet.claims.preparation import ClaimName, Preparation, Surroundings, boot_id
 from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Prepared, Refused
 from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry
@@ -473,3 +474,18 @@ async def test_closing_twice_is_no_error(node: PortNode) -> None:
     plugin: Preparation = node.plugin(Ports())
     await plugin.close()
     await plugin.close()
+
+
+async def test_a_hook_that_cancels_its_own_work_has_failed(node: PortNode) -> None:
+    """The kubelet's call was cancelled with it, and told nothing."""
+    driver, claim = Ports(), await node.claim("a", 7)
+    plugin = node.plugin(driver)
+    words = f"^driver {driver.name} cancelled its own work$"
+    driver.fault = asyncio.CancelledError()
+    with pytest.raises(DriverFault, match=words):
+        await plugin.prepare(claim)
+    with pytest.raises(DriverFault, match=words):
+        await plugin.unprepare(claim)
+    driver.fault = None
+    await plugin.unprepare(claim)
+    assert not await plugin.entries()

@@ -1,5 +1,6 @@
 """What a driver has to say about claims becomes events on the claim and its pods, not too many of them."""
 
+import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ class Talker(Ports):
     def __init__(self) -> None:
         super().__init__()
         self.says: dict[str, str] = {}
-        self.trouble: Exception | None = None
+        self.trouble: BaseException | None = None
 
     async def notices(self, held: Sequence[HeldClaim[Any]]) -> Sequence[Notice[Any]]:
         if self.trouble is not None:
@@ -118,11 +119,12 @@ async def test_a_claim_that_was_made_anew_meanwhile_is_told_nothing(stage: Stage
     assert stage.notices.counts() == {"OverSize": 1}
 
 
+@pytest.mark.parametrize("trouble", [RuntimeError("broken"), asyncio.CancelledError()], ids=["raises", "cancels"])
 async def test_neither_a_driver_that_fails_nor_a_right_that_is_missing_ends_it(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, trouble: BaseException
 ) -> None:
     stage.driver.says["OverSize"] = "it uses more"
-    stage.driver.trouble = RuntimeError("broken")
+    stage.driver.trouble = trouble
     with structlog.testing.capture_logs() as logs:
         assert await stage.look() == []
         stage.driver.trouble = None

@@ -266,13 +266,21 @@ async def test_a_slow_removal_keeps_nobody_else_waiting(client: Client, node: Po
         assert await waiting(client)
 
 
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (OSError("the disk is on fire"), "OSError: the disk is on fire"),
+        (asyncio.CancelledError(), f"DriverFault: driver {DRIVER} cancelled its own work"),
+    ],
+    ids=["raises", "cancels its own work"],
+)
 async def test_a_removal_that_fails_is_tried_again_and_said(
-    client: Client, node: PortNode, monkeypatch: pytest.MonkeyPatch
+    client: Client, node: PortNode, monkeypatch: pytest.MonkeyPatch, fault: BaseException, told: str
 ) -> None:
     monkeypatch.setattr(releases, "RETRIES", Backoff(first=0.01, longest=0.01))
     monkeypatch.setattr(releases, "AGAIN", 0.01)
     ports = Ports()
-    ports.fault = OSError("the disk is on fire")
+    ports.fault = fault
     await asked(client, "u1", data={"number": 7}, ended=True)
     with structlog.testing.capture_logs() as logs:
         async with answering(client, node.plugin(ports)):
@@ -282,7 +290,7 @@ async def test_a_removal_that_fails_is_tried_again_and_said(
             await receipt(client)
     assert len(removals(ports)) > 1
     said = [entry for entry in logs if entry["event"] == "data not removed yet"]
-    assert (said[0]["claim"], said[0]["reason"]) == ("team/a", "OSError: the disk is on fire")
+    assert (said[0]["claim"], said[0]["reason"]) == ("team/a", told)
 
 
 async def test_a_removal_that_was_cut_short_is_begun_again_by_the_next_process(

@@ -84,19 +84,27 @@ async def test_streams_end_with_the_plugin(driver: TellingPorts, monitor: Health
     assert await coming is None
 
 
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (OSError("no route to the switch"), "no route to the switch"),
+        (asyncio.CancelledError(), "driver ports.example.com cancelled its own work"),
+    ],
+    ids=["raises", "cancels its own work"],
+)
 async def test_a_driver_that_fails_to_tell_makes_its_devices_unknown_and_is_logged_once(
-    driver: TellingPorts, monitor: HealthMonitor
+    driver: TellingPorts, monitor: HealthMonitor, fault: BaseException, told: str
 ) -> None:
     driver.told = (WELL,)
     await monitor.ask()
-    driver.silent = OSError("no route to the switch")
+    driver.silent = fault
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
             await monitor.ask()
     (report,) = await anext(monitor.reports())
     assert (report.condition, report.message) == (
         DeviceCondition.UNKNOWN,
-        "ports.example.com failed to report health: no route to the switch",
+        f"ports.example.com failed to report health: {told}",
     )
     assert [log["event"] for log in logs] == ["health is not known", "health of a device changed"]
 
