@@ -18,7 +18,7 @@ CALL_SECONDS = 30.0
 """So long an embedded driver may take to allocate, or to release."""
 
 MOST_CALLS = 12
-"""So many calls of a driver may be under way at once: three of four workers."""
+"""So many calls of a driver may be under way at once: three of four workers of a queue."""
 
 SLOW_SECONDS, MOST_SLOW = 1.0, 8
 """So many of them may have taken longer than that: half of the workers."""

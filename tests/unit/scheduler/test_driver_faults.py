@@ -11,12 +11,13 @@ from tests.support.faults import FaultClient
 
 from parley.api import reasons
 from parley.api.builtin import ResourceSlice
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES, PODS
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Call, Invalid
 from parley.negotiation.answers import Answer
 from parley.sdk import Allocation, Held
+from parley.simulate.kubelet import UNPREPARE_SECONDS
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -173,6 +174,51 @@ def test_a_driver_that_hangs_keeps_nobody_elses_pods_waiting(play: Any, method: 
         driver.failing.clear()
         await world.settle(quiet=400.0)
         assert all([await world.node_of(f"q{i}") for i in range(40)])
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("method", ["allocate", "deallocate"])
+def test_nor_do_its_immediate_claims_keep_other_claims_waiting(play: Any, method: str) -> None:
+    async def scenario(world: World) -> None:
+        driver = Hanging()
+        await with_tokens(world, driver)
+        await world.client.patch(CLASSES, "seats", {"parameters": {"pool": 40}})
+        if method == "allocate":
+            driver.failing.add(method)
+        for i in range(40):
+            await world.add_claim(f"c{i}", "seats", "Immediate", count=1)
+        await asyncio.sleep(20)
+        driver.failing.add(method)
+        for i in range(40):
+            await world.client.delete(CLAIMS, f"c{i}", "default")
+        for minute in range(4):
+            await world.add_claim(f"mine-{minute}")
+            await world.add_pod(f"other-{minute}", claims=[f"mine-{minute}"])
+            await asyncio.sleep(2)
+            assert await world.node_of(f"other-{minute}")
+            await asyncio.sleep(58)
+
+    play(scenario)
+
+
+def test_nor_do_its_claims_keep_those_waiting_whose_nodes_have_answered(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        driver = Hanging()
+        await with_tokens(world, driver)
+        await world.client.patch(CLASSES, "seats", {"parameters": {"pool": 40}})
+        await world.add_pod("first", "one")
+        for i in range(40):
+            await world.add_pod(f"p{i}", "seat")
+        await world.settle()
+        driver.failing.add("deallocate")
+        for i in range(40):
+            await world.delete_pod(f"p{i}")
+        await asyncio.sleep(600)
+        await world.force_delete("first")
+        await asyncio.sleep(UNPREPARE_SECONDS + 2)
+        assert not (await world.client.list(CLAIM_RELEASES)).items
+        assert all(holding.class_name == "seats" for holding in world.ledger)
 
     play(scenario)
 

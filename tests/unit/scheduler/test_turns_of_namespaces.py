@@ -83,21 +83,21 @@ class SlowToFree(DeviceDriver):
 @pytest.mark.scheduling_paths("native")
 def test_what_a_lost_node_frees_for_one_namespace_keeps_nobody_elses_back(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await world.add_node("a", devices=41)
+        await world.add_node("a", devices=81)
         await world.add_class()
         await world.add_template("one")
         world.start_parley(drivers=[SlowToFree()])
-        for number in range(40):
+        for number in range(80):
             await world.add_pod(f"mine-{number}", "one")
         await world.settle()
         await theirs(world, "gpu")
         await world.settle()
         world.kubelets.stop("a")
-        for number in range(40):
+        for number in range(80):
             await world.force_delete(f"mine-{number}")
         await world.client.delete(PODS, "p", "theirs", grace_period_seconds=0)
         await asyncio.sleep(60)
-        assert len(world.ledger) == 41
+        assert len(world.ledger) == 81
         await world.taint("a", OUT_OF_SERVICE_TAINT, "NoExecute")
         await asyncio.sleep(20)
         left = [holding.namespace for holding in world.ledger]
