@@ -58,6 +58,20 @@ async def test_what_is_owned_by_one_that_is_gone_goes(client: Client, namespace:
     await until(client, CONFIG_MAPS, namespace, lambda objects: "late" not in objects)
 
 
+async def test_one_that_is_gone_is_no_owner_beside_another(client: Client, namespace: str) -> None:
+    gone, stays = [await client.create(CONFIG_MAPS, config_map(name), namespace) for name in ("gone", "stays")]
+    await client.delete(CONFIG_MAPS, "gone", namespace)
+    both = [owned_by(gone), owned_by(stays)]
+    await client.create(CONFIG_MAPS, config_map("late", ownerReferences=both), namespace)
+
+    await until(
+        client,
+        CONFIG_MAPS,
+        namespace,
+        lambda objects: [one["name"] for one in objects["late"]["metadata"]["ownerReferences"]] == ["stays"],
+    )
+
+
 async def test_an_owner_of_a_kind_that_is_not_served_keeps_what_it_owns(client: Client, namespace: str) -> None:
     owner = await client.create(CONFIG_MAPS, config_map("owner"), namespace)
     unknown = {**owned_by(owner), "apiVersion": "nobody.example.com/v1", "kind": "Unknown", "uid": "of-nobody"}

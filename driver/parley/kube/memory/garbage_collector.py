@@ -84,7 +84,7 @@ class GarbageCollector:
         for owner in _owners(meta):
             if owner in self._alive:
                 self._dependents[owner][uid] = (collection, name)
-        if self._is_garbage(meta):
+        if not all(map(self._is_solid, meta["ownerReferences"])):
             self._suspect((collection, name))
 
     def _unlink(self, uid: str, before: Json, after: Json) -> None:
@@ -97,12 +97,8 @@ class GarbageCollector:
             if owner in self._waiting:
                 self._suspect(self._waiting[owner])
 
-    def _is_garbage(self, meta: Json) -> bool:
-        """Whether the object has owners, none of which stays, or may be there."""
-        owners = meta.get("ownerReferences") or ()
-        return bool(owners) and not any(map(self._is_solid, owners))
-
     def _is_solid(self, owner: Json) -> bool:
+        """Whether it stays, or may be there."""
         return not self._is_gone(owner) and owner["uid"] not in self._waiting
 
     def _is_gone(self, owner: Json) -> bool:
