@@ -16,7 +16,17 @@ from parley.api.models import PodScheduling, PodSchedulingSpec, PodSchedulingSta
 from parley.api.resources import CLAIMS, NODES, POD_SCHEDULINGS, PODS, RESOURCE_SLICES, TEMPLATES, Resource
 from parley.control.caches import kept
 from parley.explain.snapshot import KINDS
-from parley.kube.client import ApiError, Client, Expired, Forbidden, Listing, NotFound, OutcomeUnknown, WatchEvent
+from parley.kube.client import (
+    ApiError,
+    Call,
+    Client,
+    Expired,
+    Forbidden,
+    Listing,
+    NotFound,
+    OutcomeUnknown,
+    WatchEvent,
+)
 from parley.kube.informer import Informer, Selection
 
 T = TypeVar("T")
@@ -195,10 +205,12 @@ class WatchedKinds:
 
 
 class _CacheClient(Client):
-    """Lists what the caches had when it was made."""
+    """Lists what the caches had when it was made. Everything else is asked of the server in the event loop of
+    that moment, which its connections belong to, whichever thread asks."""
 
     def __init__(self, client: Client, kinds: Mapping[Resource[Any], WatchedKind[Any]]) -> None:
         super().__init__(client)
+        self._loop = asyncio.get_running_loop()
         self._lists = {resource: (_answer(kind, None), _answer(kind, "")) for resource, kind in kinds.items()}
 
     async def list(self, resource: Resource[T], namespace: str | None = None, **_: str) -> Listing[T]:
@@ -206,6 +218,9 @@ class _CacheClient(Client):
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    async def request(self, call: Call) -> bytes:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(super().request(call), self._loop))
 
 
 def _answer(kind: WatchedKind[T], namespace: str | None) -> Listing[T] | Exception:

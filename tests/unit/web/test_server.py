@@ -10,9 +10,11 @@ import pytest
 from tests.unit.scheduler.conftest import World
 from tests.unit.web.conftest import one_runs_and_one_waits
 
-from parley.api.resources import NODES
+from parley.api.resources import CLAIMS, CLASSES, NODES
 from parley.cli import logs
 from parley.cli.endpoints import served
+from parley.drivers.device import DeviceDriver
+from parley.kube.client import Call, Client
 from parley.kube.memory import MemoryServer
 from parley.simulate.virtual_time import run
 from parley.web.server import application, own_name
@@ -36,13 +38,25 @@ def cluster() -> MemoryServer:
     return run(_cluster())
 
 
+class Connected(Client):
+    """Has connections, which belong to the event loop in which it was made."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self._loop = asyncio.get_running_loop()
+
+    async def request(self, call: Call) -> bytes:
+        assert asyncio.get_running_loop() is self._loop
+        return await super().request(call)
+
+
 @asynccontextmanager
 async def served_at(
     cluster: MemoryServer, names: tuple[str, ...] = (), most_streams: int = 4
 ) -> AsyncIterator[str]:
     """Where the page is, made in a thread as everywhere."""
     aside = Thread()
-    snapshots = Snapshots(cluster.client(), "default", aside=aside)
+    snapshots = Snapshots(Connected(cluster.client()), "default", aside=aside)
     async with served(application(snapshots, names, most_streams), 0, "127.0.0.1") as port:
         yield f"http://127.0.0.1:{port}"
     await snapshots.close()
@@ -77,6 +91,19 @@ async def test_a_page_and_its_headers(cluster: MemoryServer) -> None:
     assert "Set-Cookie" not in answer.headers
     assert "Access-Control-Allow-Origin" not in answer.headers
     assert "aiohttp" not in answer.headers["Server"]
+
+
+async def test_parameters_in_an_object_are_read_where_the_connections_are() -> None:
+    """A waiting claim that names an object must not take the page away from everybody."""
+    server = MemoryServer()
+    client = server.client()
+    await client.create(CLASSES, {"metadata": {"name": "gpu"}, "driverName": DeviceDriver.name})
+    spec = {"resourceClassName": "gpu", "parametersRef": {"kind": "ConfigMap", "name": "size"}}
+    for name in ("first", "second"):
+        await client.create(CLAIMS, {"metadata": {"name": name}, "spec": spec}, "default")
+
+    async with serving(server) as session, session.get("/classes/gpu?format=json") as answer:
+        assert [row["name"] for row in orjson.loads(await answer.read())["classes"]] == ["gpu"]
 
 
 @pytest.mark.parametrize("path", ["/", "/static/live.js", "/nodes/a", "/nodes/none", "/nodes/a?format=json"])
