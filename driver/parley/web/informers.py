@@ -27,12 +27,10 @@ from parley.kube.client import (
     OutcomeUnknown,
     WatchEvent,
 )
+from parley.kube.freshness import OPEN
 from parley.kube.informer import Informer, Selection
 
 T = TypeVar("T")
-
-_WORKS = 2.0
-"""Seconds after which a watch without events is taken to work."""
 
 Trouble = ApiError | OutcomeUnknown
 
@@ -85,7 +83,7 @@ class _ReportingClient(Client):
     async def watch(
         self, resource: Resource[T], namespace: str | None = None, *, resource_version: str, **selectors: str
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        soon = asyncio.get_running_loop().call_later(_WORKS, self._works)
+        soon = asyncio.get_running_loop().call_later(OPEN, self._works)
         stream = super().watch(resource, namespace, resource_version=resource_version, **selectors)
         try:
             async with aclosing(stream):

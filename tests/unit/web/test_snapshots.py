@@ -1,6 +1,7 @@
 """When the cluster is read and watched, with which rights, and what is said where it can't be."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 
 import pytest
 from tests.unit.scheduler.conftest import World
@@ -9,7 +10,8 @@ from tests.unit.web.refusing import Refusing, forbidden
 
 from parley.api.resources import NODES
 from parley.explain.explaining import explain
-from parley.kube.client import Call, NotFound, OutcomeUnknown, Unauthorized
+from parley.kube.client import Call, NotFound, OutcomeUnknown, RawEvent, Unauthorized
+from parley.kube.errors import Unreachable
 from parley.web.pages import page
 from parley.web.snapshots import IDLE, Snapshots
 
@@ -177,6 +179,41 @@ def test_what_is_shown_may_be_old_while_watches_fail(play: Play) -> None:
         mended = await page(made, at("/nodes/a"))
         assert "May be old" not in mended.main
         assert "maintenance" in mended.main
+        await made.close()
+
+    play(scenario)
+
+
+def test_a_server_that_lets_each_watch_hang_until_it_times_out_does_not_seem_to_work_meanwhile(play: Play) -> None:
+    class Hanging(Refusing):
+        hangs = False
+
+        async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
+            if self.hangs:
+                await asyncio.sleep(10)
+                raise Unreachable(str(call), "https://api", "no answer within 10 s")
+            async for event in super().stream(call):
+                if self.hangs:
+                    raise Unreachable(str(call), "https://api", "the connection was closed")
+                yield event
+
+    async def scenario(world: World) -> None:
+        await one_runs_and_one_waits(world)
+        client = Hanging(world.server.client())
+        made = snapshots(world, client)
+        await made.snapshot()
+
+        client.hangs = True
+        await world.taint("a", "maintenance", "NoSchedule")  # every later watch of nodes hangs
+        seen = []
+        for _ in range(120):
+            await asyncio.sleep(1)
+            seen.append(bool(made.trouble))
+        assert seen == [True] * len(seen)
+
+        client.hangs = False
+        await asyncio.sleep(60)
+        assert made.trouble == ""
         await made.close()
 
     play(scenario)
