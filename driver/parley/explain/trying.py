@@ -3,6 +3,7 @@
 Each node is evaluated as if other pods were gone (`feasibility`), so what is said comes true.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -26,6 +27,9 @@ MOST = 5
 
 _TRIED = 64
 """So many nodes are searched closely: with one call for each pod on a node."""
+
+_SPARED = 128
+"""Of so many pods those that need not end are looked for, with one call for each that lets all others end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,25 +149,26 @@ def _ways(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]
 
 def _with_all_gone(feasibility: PodFeasibility, node: str) -> bool:
     pods = feasibility.holders(node)
-    if not pods:
-        return False
-    with feasibility.without(pods):
-        return feasibility.would_do(node)
+    return bool(pods) and _is_enough(feasibility, node, pods)
 
 
 def _fewest(feasibility: PodFeasibility, node: str, pods: Sequence[PodReference]) -> _Way:
-    """One pod if one is enough; otherwise all without those that need not end."""
+    """One pod if one is enough; otherwise the last ones that are enough, without those that need not end."""
     for pod in pods:
-        with feasibility.without([pod]):
-            if feasibility.would_do(node):
-                return _Way(node, (pod,))
-    needed = list(pods)
-    for pod in pods:
+        if _is_enough(feasibility, node, [pod]):
+            return _Way(node, (pod,))
+    first = bisect_left(range(len(pods)), True, key=lambda start: not _is_enough(feasibility, node, pods[start:]))
+    needed = list(pods[max(first - 1, 0) :])
+    for pod in needed if len(needed) <= _SPARED else ():
         rest = [other for other in needed if other != pod]
-        with feasibility.without(rest):
-            if feasibility.would_do(node):
-                needed = rest
+        if _is_enough(feasibility, node, rest):
+            needed = rest
     return _Way(node, tuple(needed))
+
+
+def _is_enough(feasibility: PodFeasibility, node: str, pods: Sequence[PodReference]) -> bool:
+    with feasibility.without(pods):
+        return feasibility.would_do(node)
 
 
 def _ends(snapshot: Snapshot, feasibility: PodFeasibility, way: _Way, reported: ReportedAnswers) -> Remedy:

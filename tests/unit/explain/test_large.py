@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.unit.explain.conftest import Play
+from tests.unit.explain.conftest import Play, explained
 from tests.unit.scheduler.conftest import World
 
 from parley.api import reasons
+from parley.api.resources import CLASSES
+from parley.drivers import built_in
 from parley.drivers.device import DeviceDriver
+from parley.drivers.tokens import TokensDriver
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.remedies import remedies
 from parley.explain.snapshot import read
@@ -18,25 +21,31 @@ from parley.sdk.embedded import EmbeddedDriver
 
 
 class Counting(EmbeddedDriver):
-    """Counts the questions. One that is refused everywhere costs the driver a look at every node."""
+    """Counts the questions. One that is refused everywhere costs the driver a look at every node. `forgotten` is
+    how often it was to act as if something were free."""
 
     def __init__(self, inside: EmbeddedDriver) -> None:
         super().__init__(inside.driver)
-        self.questions = 0
+        self.questions = self.forgotten = 0
+
+    def forget(self, uid: str) -> None:
+        self.forgotten += 1
+        super().forget(uid)
 
     def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
         self.questions += 1
         return super().viable(request, nodes)
 
 
-async def questions(world: World, pod: str) -> int:
+async def counted(world: World, pod: str, driver: str = DeviceDriver.name) -> Counting:
+    """What the driver was asked for the remedies of a waiting pod."""
     read_ = await read(world.client, world.clock(), "default")
     drivers = read_.state.drivers
-    counting = Counting(drivers[DeviceDriver.name])
-    counted = replace(read_, state=replace(read_.state, drivers={**drivers, DeviceDriver.name: counting}))
+    counting = Counting(drivers[driver])
+    asked = replace(read_, state=replace(read_.state, drivers={**drivers, driver: counting}))
     key = ("default", pod)
-    remedies(counted, PodFeasibility(counted, counted.pods[key]), reasons.NOTHING_VIABLE, counted.schedulings[key])
-    return counting.questions
+    remedies(asked, PodFeasibility(asked, asked.pods[key]), reasons.NOTHING_VIABLE, asked.schedulings[key])
+    return counting
 
 
 def test_more_nodes_are_not_more_questions_if_none_would_do(play: Play) -> None:
@@ -54,8 +63,31 @@ def test_more_nodes_are_not_more_questions_if_none_would_do(play: Play) -> None:
             if size == 10:
                 await world.add_pod("wants", "three")
                 await world.settle()
-            asked.append(await questions(world, "wants"))
+            asked.append((await counted(world, "wants")).questions)
 
         assert asked[0] == asked[1] < 10
+
+    play(scenario)
+
+
+def test_whose_tokens_would_be_enough_is_found_without_trying_each_pod_with_all_others(play: Play) -> None:
+    holders = 150
+
+    async def scenario(world: World) -> None:
+        world.start_parley(drivers=built_in())
+        await world.add_node("a")
+        await world.add_node("b")
+        body = {"metadata": {"name": "licence"}, "driverName": TokensDriver.name, "nodePart": "None"}
+        await world.create(CLASSES, {**body, "parameters": {"pool": holders}})
+        await world.add_template("one", "licence")
+        await world.add_template("many", "licence", count=holders - 10)
+        for number in range(holders):
+            await world.add_pod(f"held-{number}", "one")
+        await world.settle()
+        await world.add_pod("wants", "many")
+        await world.settle()
+
+        assert len((await explained(world, "wants")).remedies[0].pods) == holders - 10
+        assert (await counted(world, "wants", TokensDriver.name)).forgotten < 20 * holders
 
     play(scenario)
