@@ -5,6 +5,7 @@ Other drivers do not publish what they have: of those only the claims can be cou
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from parley.api.models import ResourceClass
 from parley.control.objects.mirror import is_mirror
@@ -15,6 +16,8 @@ from parley.explain.snapshot import Snapshot
 from parley.sdk import Device
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.referenced import NotRead
+
+Count = Callable[[ResourceClass, Collection[str]], "Availability | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +30,38 @@ class Availability:
     partly: int = 0
 
 
-def capacity(snapshot: Snapshot, class_: ResourceClass, nodes: Collection[str]) -> Availability | None:
-    """Of a class on its suitable nodes; None if its driver does not publish it."""
-    count = _COUNTED.get(class_.driver_name)
-    return count(snapshot, class_, nodes) if count is not None else None
+class Capacities:
+    """Of the classes of one snapshot. What they share is counted once, however many classes are asked about."""
 
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._counted: Mapping[str, Count] = {DeviceDriver.name: self._devices, TokensDriver.name: self._tokens}
 
-def _devices(snapshot: Snapshot, _: ResourceClass, nodes: Collection[str]) -> Availability:
-    inventory = _inventory(snapshot)
-    total = free = partly = 0
-    for node in nodes:
-        total += len(inventory.kinds(node))
-        for (kind, shares), names in inventory.stock(node).items():
-            free += len(names) if shares == kind.slices else 0
-            partly += len(names) if shares < kind.slices else 0
-    return Availability("devices", total, free, partly)
+    def of(self, class_: ResourceClass, nodes: Collection[str]) -> Availability | None:
+        """Of a class on its suitable nodes; None if its driver does not publish it."""
+        count = self._counted.get(class_.driver_name)
+        return count(class_, nodes) if count is not None else None
+
+    def _devices(self, _: ResourceClass, nodes: Collection[str]) -> Availability:
+        total = free = partly = 0
+        for node in nodes:
+            total += len(self._inventory.kinds(node))
+            for (kind, shares), names in self._inventory.stock(node).items():
+                free += len(names) if shares == kind.slices else 0
+                partly += len(names) if shares < kind.slices else 0
+        return Availability("devices", total, free, partly)
+
+    @cached_property
+    def _inventory(self) -> Inventory:
+        return _inventory(self._snapshot)
+
+    def _tokens(self, class_: ResourceClass, nodes: Collection[str]) -> Availability | None:
+        """As the driver itself counts, with all that is held restored."""
+        try:
+            found = self._snapshot.state.drivers[TokensDriver.name].capacity(class_, list(nodes))
+        except (BadParameters, DriverFault, NotRead):
+            return None
+        return Availability("tokens", found.total, found.free) if found is not None else None
 
 
 def _inventory(snapshot: Snapshot) -> Inventory:
@@ -58,18 +78,3 @@ def _inventory(snapshot: Snapshot) -> Inventory:
             taken = tuple(Device(r.pool, r.device) for r in results if r.driver == DeviceDriver.name)
             inventory.hold(claim.metadata.uid, taken, shared=False)
     return inventory
-
-
-def _tokens(snapshot: Snapshot, class_: ResourceClass, nodes: Collection[str]) -> Availability | None:
-    """As the driver itself counts, with all that is held restored."""
-    try:
-        found = snapshot.state.drivers[TokensDriver.name].capacity(class_, list(nodes))
-    except (BadParameters, DriverFault, NotRead):
-        return None
-    return Availability("tokens", found.total, found.free) if found is not None else None
-
-
-_COUNTED: Mapping[str, Callable[[Snapshot, ResourceClass, Collection[str]], Availability | None]] = {
-    DeviceDriver.name: _devices,
-    TokensDriver.name: _tokens,
-}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from parley.api.models import ResourceClass
 from parley.api.resources import NODES
 from parley.api.selectors import matches, suitable_nodes
-from parley.explain.capacity import capacity
+from parley.explain.capacity import Capacities
 from parley.explain.claims import held
 from parley.explain.explaining import Waiting, waiting
 from parley.explain.snapshot import Snapshot
@@ -66,26 +66,37 @@ class WaitRow:
 
 def classes(snapshot: Snapshot) -> list[ClassRow]:
     """By name."""
-    line = waiting(snapshot)
-    found = sorted(snapshot.classes, key=lambda class_: class_.metadata.name)
-    return [_class_row(snapshot, class_, line) for class_ in found]
+    return _class_rows(snapshot, snapshot.classes)
 
 
-def _class_row(snapshot: Snapshot, class_: ResourceClass, line: Sequence[Waiting]) -> ClassRow:
-    name, selector = class_.metadata.name, suitable_nodes(class_)
-    nodes = [node.metadata.name for node in snapshot.nodes if selector is None or matches(selector, node)]
-    there = capacity(snapshot, class_, nodes) if snapshot.complete else None
-    return ClassRow(
-        name=name,
-        driver=class_.driver_name,
-        nodes=len(nodes) if NODES not in snapshot.blind else None,
-        what=there.what if there else "",
-        total=there.total if there else None,
-        free=there.free if there else None,
-        partly_free=there.partly if there else None,
-        claims=sum(1 for holding in snapshot.state.ledger if holding.class_name == name),
-        waiting=sum(1 for pod in line if name in pod.classes),
-    )
+def class_row(snapshot: Snapshot, name: str) -> ClassRow | None:
+    """The one of that name; None if there is none."""
+    found = _class_rows(snapshot, [class_ for class_ in snapshot.classes if class_.metadata.name == name])
+    return found[0] if found else None
+
+
+def _class_rows(snapshot: Snapshot, chosen: Sequence[ResourceClass]) -> list[ClassRow]:
+    capacities = Capacities(snapshot)
+    claims = Counter(holding.class_name for holding in snapshot.state.ledger)
+    waits = Counter(name for one in waiting(snapshot) for name in one.classes)
+    rows = []
+    for class_ in sorted(chosen, key=lambda class_: class_.metadata.name):
+        name, selector = class_.metadata.name, suitable_nodes(class_)
+        nodes = [node.metadata.name for node in snapshot.nodes if selector is None or matches(selector, node)]
+        there = capacities.of(class_, nodes) if snapshot.complete else None
+        row = ClassRow(
+            name=name,
+            driver=class_.driver_name,
+            nodes=len(nodes) if NODES not in snapshot.blind else None,
+            what=there.what if there else "",
+            total=there.total if there else None,
+            free=there.free if there else None,
+            partly_free=there.partly if there else None,
+            claims=claims[name],
+            waiting=waits[name],
+        )
+        rows.append(row)
+    return rows
 
 
 def uses(snapshot: Snapshot, namespace: str | None) -> list[UseRow]:

@@ -112,7 +112,7 @@ def _place(row: PodRow) -> tuple[int, str, str, str]:
 
 def class_details(snapshot: Snapshot, name: str) -> ClassDetails | None:
     """None if there is no class of that name."""
-    found = next((row for row in overview.classes(snapshot) if row.name == name), None)
+    found = overview.class_row(snapshot, name)
     class_ = snapshot.state.cluster.class_(name)
     if found is None or class_ is None:
         return None

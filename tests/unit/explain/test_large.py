@@ -1,6 +1,6 @@
 """What an explanation asks of drivers in a large cluster: as many questions as in a small one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,10 +8,12 @@ from tests.unit.explain.conftest import Play, explained
 from tests.unit.scheduler.conftest import World
 
 from parley.api import reasons
+from parley.api.builtin import ResourceSlice
 from parley.api.resources import CLASSES
 from parley.drivers import built_in
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
+from parley.explain import overview
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.remedies import remedies
 from parley.explain.snapshot import read
@@ -89,5 +91,31 @@ def test_whose_tokens_would_be_enough_is_found_without_trying_each_pod_with_all_
 
         assert len((await explained(world, "wants")).remedies[0].pods) == holders - 10
         assert (await counted(world, "wants", TokensDriver.name)).forgotten < 20 * holders
+
+    play(scenario)
+
+
+class Slices(list[ResourceSlice]):
+    """ResourceSlices that are counted when somebody looks at all of them."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[ResourceSlice]:
+        self.looks += 1
+        return super().__iter__()
+
+
+def test_more_classes_are_not_more_looks_at_what_all_nodes_have(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        for number in range(20):
+            await world.add_class(f"gpu-{number}")
+        await world.add_node("a", 3)
+        found = await read(world.client, world.clock(), "default")
+        slices = Slices(found.slices)
+
+        rows = overview.classes(replace(found, slices=slices))
+
+        assert {(row.total, row.free) for row in rows} == {(3, 3)}
+        assert (len(rows), slices.looks) == (20, 1)
 
     play(scenario)
