@@ -5,7 +5,7 @@ was read before. What can't be answered is raised as Unanswerable, with a messag
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
@@ -15,7 +15,7 @@ import orjson
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
-from parley.api.resources import POD_SCHEDULINGS, PODS, Undecodable
+from parley.api.resources import POD_SCHEDULINGS, PODS, VOLUMES, Undecodable
 from parley.api.wording import listed, noun_for
 from parley.control.objects.pod import done
 from parley.explain import matrix
@@ -26,6 +26,7 @@ from parley.explain.findings import EVENTS, TimedEvent, findings, written_at
 from parley.explain.model import Explanation
 from parley.explain.remedies import remedies
 from parley.explain.snapshot import Snapshot, read
+from parley.explain.whereabouts import ANYWHERE, Whereabouts, whereabouts
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.clock import rfc3339
 from parley.negotiation.states import ClaimState
@@ -35,12 +36,14 @@ from parley.scheduler.reporting import not_bound
 @dataclass(frozen=True, slots=True)
 class PodObjects:
     """What is read about a single pod, besides the `Snapshot`: the pod and its PodScheduling with every field
-    (None if there is none), and the events about it; `unread` is why there are none of these."""
+    (None if there is none), and the events about it; `unread` is why there are none of these. `where` it can go is
+    read, too."""
 
     raw: Mapping[str, Any]
     scheduling: Mapping[str, Any] | None
     events: Sequence[TimedEvent]
     unread: tuple[str, ...] = ()
+    where: Whereabouts = ANYWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Waiting:
 async def explain(client: Client, now: datetime, namespace: str, name: str) -> Explanation:
     """One pod. Raises NothingToExplain if there is none, or none with claims of Parley's."""
     objects = await read_pod(client, namespace, name)
-    pod = _decoded(objects)
+    pod = _decoded(objects.raw)
     snapshot = await read(client, now, namespace, everywhere=_may_lack_claims(pod))
     return _explained(snapshot, pod, objects, waiting(snapshot))
 
@@ -76,19 +79,21 @@ async def read_pod(client: Client, namespace: str, name: str) -> PodObjects:
             f"pod {namespace}/{name} has no claims (spec.resourceClaims is empty): there is nothing to negotiate"
         )
     about = f"regarding.uid={raw['metadata']['uid']}"
-    return PodObjects(raw, await _scheduling(client, namespace, name), *await _events(client, namespace, about))
+    where = await whereabouts(client, _decoded(raw))
+    scheduling = await _scheduling(client, namespace, name)
+    return PodObjects(raw, scheduling, *await _events(client, namespace, about), where)
 
 
 def explain_in(snapshot: Snapshot, objects: PodObjects) -> Explanation:
     """As `explain`. Raises NothingToExplain if none of the pod's claims is Parley's."""
-    return _explained(snapshot, _decoded(objects), objects, waiting(snapshot))
+    return _explained(snapshot, _decoded(objects.raw), objects, waiting(snapshot))
 
 
-def _decoded(objects: PodObjects) -> Pod:
+def _decoded(raw: Mapping[str, Any]) -> Pod:
     try:
-        return PODS.decode(orjson.dumps(objects.raw))
+        return PODS.decode(orjson.dumps(raw))
     except Undecodable as error:
-        meta = objects.raw["metadata"]
+        meta = raw["metadata"]
         title = f"pod {meta['namespace']}/{meta['name']}"
         raise Unanswerable(f"{title} can't be read: {error}: check whether there is a newer Parley") from error
 
@@ -119,11 +124,12 @@ async def explain_waiting(
     line = waiting(snapshot)
     lacking = {one.uid for one in line if one.node}
     unbound = [pod for pod in chosen if not pod.spec.node_name or pod.metadata.uid in lacking]
-    return [
-        _explained(snapshot, pod, objects, line)
-        for pod in sorted(unbound, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
-        if selects(pod.metadata.labels) and ours(snapshot, pod, PodFeasibility(snapshot, pod).claims)
-    ]
+    told = []
+    for pod in sorted(unbound, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name)):
+        if selects(pod.metadata.labels) and ours(snapshot, pod, PodFeasibility(snapshot, pod).claims):
+            about = replace(objects, where=await whereabouts(client, pod))
+            told.append(_explained(snapshot, pod, about, line))
+    return told
 
 
 def waiting(snapshot: Snapshot) -> list[Waiting]:
@@ -178,6 +184,9 @@ async def _events(
 
 def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence[Waiting]) -> Explanation:
     meta, key = pod.metadata, (pod.metadata.namespace, pod.metadata.name)
+    if objects.where.unread:
+        snapshot = replace(snapshot, partial=snapshot.partial | {VOLUMES})
+    objects.where.show(snapshot.state.cluster)
     feasibility = PodFeasibility(snapshot, pod)
     scheduling = _of(pod, snapshot.schedulings.get(key))
     if not ours(snapshot, pod, feasibility.claims):
@@ -218,7 +227,7 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
         ),
         remedies=remedies(snapshot, feasibility, code, scheduling) if lacks else (),
         ahead=_ahead(pod, feasibility, line) if lacks else (),
-        unread=(*snapshot.unread, *objects.unread),
+        unread=(*snapshot.unread, *objects.unread, *objects.where.unread),
         now=rfc3339(snapshot.now),
     )
 

@@ -5,10 +5,11 @@ DeviceClasses are read from when a pod with claims of Parley's first requests su
 Source: plugins/noderesources of Kubernetes 1.37 (shouldDelegateResourceToDRA).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from parley.api.builtin import DeviceClass, Pod
 from parley.control.caches.wanted import WantedInformer
+from parley.kube.responses import Listing
 from parley.negotiation.requests import requested
 
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -25,6 +26,11 @@ class Delegated:
 
     def __init__(self, classes: WantedInformer[DeviceClass]) -> None:
         self._classes = classes
+
+    def replace(self, classes: Sequence[DeviceClass]) -> None:
+        """Have these, and no others, where nothing is watched."""
+        self._classes.want()
+        self._classes.informer.replace(Listing(tuple(classes), ""))
 
     def known(self, pod: Pod) -> bool:
         """Whether it is read by now what a driver allocates of what the pod requests; begins to read it."""

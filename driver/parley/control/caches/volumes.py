@@ -4,11 +4,12 @@ Volumes are read from when a pod with claims of Parley's first has one. A claim 
 to no node: its scheduler chooses the volume with the node.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from parley.api.builtin import NodeSelector, Pod
 from parley.api.volumes import PersistentVolume, PersistentVolumeClaim
 from parley.control.caches.wanted import WantedInformer
+from parley.kube.responses import Listing
 
 
 def volume_claims(pod: Pod) -> Iterable[tuple[str, str]]:
@@ -33,6 +34,11 @@ class Volumes:
     def selectors(self, pod: Pod) -> tuple[tuple[str, NodeSelector], ...]:
         """By name of the PersistentVolumeClaim the nodes that its volume can be used on."""
         return tuple(self._found(volume_claims(pod))) if pod.spec.volumes else ()
+
+    def replace(self, claims: Sequence[PersistentVolumeClaim], volumes: Sequence[PersistentVolume]) -> None:
+        """Have these, and no others, where nothing is watched."""
+        self._claims.informer.replace(Listing(tuple(claims), ""))
+        self._volumes.informer.replace(Listing(tuple(volumes), ""))
 
     def known(self, pod: Pod) -> bool:
         """Whether it is read by now where the pod can go; begins to read it."""
