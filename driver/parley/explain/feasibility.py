@@ -174,18 +174,21 @@ class PodFeasibility:
             except DriverFault as fault:
                 failed = Answer((), alternatives=(), reasons=dict.fromkeys(nodes, str(fault)))
                 found.update({claim.name: failed for claim in request.claims})
-        return with_room(lambda _: found, self._candidates(), self._demand)(nodes)
+        with self._uncounted():
+            return with_room(lambda _: found, self._candidates(), self._demand)(nodes)
 
     def misfits(self, nodes: Sequence[str]) -> dict[str, str]:
         """Why nodes are not feasible before any driver is asked; those that do are left out."""
         fitting = self._candidates()
-        for node in nodes:
-            fitting.fits(node)
+        with self._uncounted():
+            for node in nodes:
+                fitting.fits(node)
         return fitting.misfits
 
     def stranded(self) -> StrandedClaims | None:
         """The pod's claims that are allocated where it can't go, as the controller decides."""
-        return stranded(self.claims, self._candidates())
+        with self._uncounted():
+            return stranded(self.claims, self._candidates())
 
     def _candidates(self) -> CandidateNodes:
         classes = [claim.class_ for claim in self.claims if claim.class_ is not None]
@@ -213,7 +216,8 @@ class PodFeasibility:
         try:
             evicts = self.pod.spec.scheduler_name == _DEFAULT_SCHEDULER and may_preempt(state.cluster, self.pod)
             preemptor = Preemptor(self.pod, self.claims, self._demand, drivers, evicts)
-            return ClaimVictims(state, preemptor).plan()
+            with self._uncounted():
+                return ClaimVictims(state, preemptor).plan()
         except DriverFault:
             return None
 
@@ -264,8 +268,16 @@ class PodFeasibility:
             with self.freed(list(held.values())):
                 yield
         finally:
-            for uid, share in used.items():
-                self._snapshot.state.cluster.usage.put(uid, share)
+            self._come_back(used)
+
+    @contextmanager
+    def _uncounted(self) -> Iterator[None]:
+        """Within the block the pod itself, which may be about to be bound to a node, counts for none."""
+        used = self._leave([] if self.pod.spec.node_name else [reference(self.pod)])
+        try:
+            yield
+        finally:
+            self._come_back(used)
 
     def staying(self) -> list[Holding]:
         """What may be in the way and stays allocated, whatever pods end, of claims other than the pod's own: it is
@@ -308,12 +320,21 @@ class PodFeasibility:
                 held = held_as_recorded(holding.uid, holding.node, holding.allocation)
                 state.drivers[holding.driver].restore(held)
 
-    def _leave(self, pods: Collection[PodReference]) -> dict[str, Share]:
+    def _leave(self, pods: Collection[PodReference]) -> dict[PodReference, Share]:
         usage = self._snapshot.state.cluster.usage
-        used: dict[str, Share] = {}
+        used: dict[PodReference, Share] = {}
         for reference_ in pods:
             share = usage.share(reference_.uid)
             if share is not None:
-                used[reference_.uid] = share
+                used[reference_] = share
                 usage.remove(reference_.uid)
         return used
+
+    def _come_back(self, used: Mapping[PodReference, Share]) -> None:
+        usage = self._snapshot.state.cluster.usage
+        for reference_, share in used.items():
+            pod = self._snapshot.pods.get((reference_.namespace, reference_.name))
+            if pod is None or pod.spec.node_name:
+                usage.put(reference_.uid, share)
+            else:
+                usage.assume(pod, share.node)

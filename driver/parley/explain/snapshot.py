@@ -35,7 +35,7 @@ from parley.control.decision.sight import pods_are_seen, show_cluster
 from parley.control.immediate import count_accepted
 from parley.control.ledger import Ledger
 from parley.control.objects.pod import done
-from parley.control.restoring import restore
+from parley.control.restoring import count_unbound, restore
 from parley.control.state import State
 from parley.drivers import built_in
 from parley.explain.errors import Unanswerable
@@ -137,6 +137,7 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
     state = State(cluster, ledger, drivers)
     show_cluster(state)
     restore(state)
+    count_unbound(state)
     count_accepted(state)
     return Snapshot(
         now,

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from tests.support.containers import requesting
 from tests.unit.explain.conftest import Play, explained, helps, text_of
 from tests.unit.scheduler.conftest import NAMESPACE, World
@@ -146,5 +147,31 @@ def test_who_has_to_leave_a_full_node_where_the_claim_is(play: Play) -> None:
         await world.delete_pod("fills")
         await world.settle()
         assert await world.node_of("waits") == "node-1"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("scheduler", ["absent", "default-scheduler"])
+def test_what_a_pod_has_been_allocated_for_counts_before_it_is_bound(play: Play, scheduler: str) -> None:
+    """For others, as for the controller, and not for the pod itself."""
+
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 2)
+        await world.add_class()
+        await world.add_template("one")
+        big = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "6"}}}]
+        await world.add_pod("first", "one", containers=big, schedulerName=scheduler)
+        await world.settle()
+        await world.add_pod("next", "one", containers=big)
+        await world.settle()
+
+        first, told = await explained(world, "first"), await explained(world, "next")
+
+        assert (first.code, first.state) in ((reasons.BINDING, "waits"), ("", "bound"))
+        assert [row.fit for row in first.nodes] == [""]
+        assert told.code == reasons.NO_CANDIDATES
+        assert [row.fit for row in told.nodes] == ["too little cpu left"]
+        assert helps(told)[0].startswith("node a is free when pod default/first ends")
 
     play(scenario)
