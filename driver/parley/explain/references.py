@@ -5,8 +5,8 @@ Parley. Nobody's waiting pod is judged by more than MOST objects; beyond that th
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Any
 
 import orjson
@@ -31,9 +31,16 @@ class SnapshotReferences:
         self._found: dict[ParametersObject, bytes | NotRead] = {}
 
     async def read(self, client: Client, cluster: ClusterCache, drivers: Mapping[str, EmbeddedDriver]) -> None:
-        """Get the objects that claims and classes in the caches name."""
-        wanted = islice(dict.fromkeys(_named(cluster, drivers)), MOST)
-        await asyncio.gather(*(self._read(client, one) for one in wanted))
+        """Get the objects that claims and classes in the caches name: those of all namespaces and of the classes
+        in turns, so that nobody who names many keeps others' from being read."""
+        turns = Counter[str]()
+        wanted = dict[ParametersObject, int]()
+        for one in _named(cluster, drivers):
+            if one not in wanted:
+                wanted[one] = turns[one.payer]
+                turns[one.payer] += 1
+        first = sorted(wanted, key=wanted.__getitem__)[:MOST]
+        await asyncio.gather(*(self._read(client, one) for one in first))
 
     async def _read(self, client: Client, wanted: ParametersObject) -> None:
         try:

@@ -75,3 +75,20 @@ def test_so_many_objects_are_read_and_no_more(play: Play, monkeypatch: pytest.Mo
         assert len(client.reads) == 3
 
     play(scenario)
+
+
+def test_a_namespace_that_names_many_objects_keeps_no_other_from_having_its_read(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await put_size(world, "count: 2")
+        await begun(world)
+        for number in range(references.MOST):
+            spec = {"resourceClassName": "gpu", "parametersRef": {**SIZE, "name": f"none-{number}"}}
+            body = {"metadata": {"name": f"c{number}"}, "spec": spec}
+            await world.client.create(CLAIMS, body, "aggressor")
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert [pod for remedy in told.remedies[:1] for pod in remedy.pods] == ["default/holder"]
+
+    play(scenario)
