@@ -22,6 +22,9 @@ from parley.kube.memory.structural_schema import schema_of, unknown_fields
 _AMOUNTS = frozenset({"allocatable", "capacity", "requests", "limits", "overhead"})
 """Fields whose values are quantities, if they are mappings."""
 
+_OTHERS_OWN = frozenset({"parameters", "data"})
+"""Fields that hold what a driver's users write, or a driver, whatever names it has in there."""
+
 _LOCATED = re.compile(r"^\w+: (?P<problem>.*?)(?: - at `\$\.?(?P<path>.*)`)?$")
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _LABEL = re.compile(LABEL)
@@ -140,12 +143,15 @@ def _quantities(body: Any, path: str) -> Iterator[str]:
             inner = _join(path, name)
             if name in _AMOUNTS and isinstance(value, dict):
                 yield from _amounts(value, inner)
-            elif name != "parameters":
+            elif name not in _OTHERS_OWN:
                 yield from _quantities(value, inner)
 
 
 def _amounts(amounts: Mapping[str, Any], path: str) -> Iterator[str]:
     for name, amount in amounts.items():
+        if isinstance(amount, dict) and name in _AMOUNTS and "value" not in amount:  # `requests` of a claim
+            yield from _amounts(amount, f"{path}.{name}")
+            continue
         value: Any = amount.get("value") if isinstance(amount, dict) else amount
         try:
             parse(str(value))

@@ -244,6 +244,38 @@ def test_a_quantity_of_a_device_is_checked_too(write: Write) -> None:
     ]
 
 
+def claim_of_another_driver(bandwidth: str) -> str:
+    return f"""
+        apiVersion: resource.k8s.io/v1
+        kind: ResourceClaim
+        metadata: {{name: c}}
+        spec:
+          devices:
+            requests:
+            - name: nic
+              exactly: {{deviceClassName: nic, capacity: {{requests: {{bandwidth: {bandwidth}}}}}}}
+        status:
+          devices: [{{driver: nic, pool: a, device: nic-0, data: {{limits: {{rate: unlimited}}}}}}]
+        """
+
+
+def test_claims_of_other_drivers_in_a_dump_may_request_capacity_and_have_any_data(write: Write) -> None:
+    """As any tenant's may: the rest of the dump must not be refused for them."""
+    manifests, _ = read_dump([write(claim_of_another_driver("1Gi"))])
+
+    assert [manifest.title for manifest in manifests] == ["ResourceClaim c"]
+
+
+def test_capacity_that_a_claim_requests_is_checked_too(write: Write) -> None:
+    with pytest.raises(BadManifests) as raised:
+        read_dump([write(claim_of_another_driver("much"))])
+
+    assert raised.value.faults == (
+        "a.yaml, document 1 (ResourceClaim c): spec.devices.requests[0].exactly.capacity.requests.bandwidth: "
+        "'much' is not a quantity; write a number such as 2, 250m or 16Gi",
+    )
+
+
 def test_all_faults_of_all_files_are_told_at_once(write: Write) -> None:
     assert faults(write("kind: Pod"), Path("missing.yaml"), write("apiVersion: v1", "c.yaml")) == [
         "a.yaml, document 1: apiVersion is missing; write for example apiVersion: parley.dev/v1alpha1",
