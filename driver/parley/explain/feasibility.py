@@ -8,7 +8,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from parley.api.builtin import Pod
+from msgspec import structs
+
+from parley.api.builtin import BuiltinClaimStatus, Pod
 from parley.api.models import ResourceClass
 from parley.api.names import DEVICE_CLASS, EXTENDER_SAYS
 from parley.api.resources import RESOURCE_SLICES
@@ -61,6 +63,7 @@ class PodFeasibility:
         self.pod = pod
         self.claims: Sequence[PodClaim] = gather(snapshot.state, pod) if claims is None else claims
         self.pending = [c for c in self.claims if not c.problem and c.state(pod) is ClaimState.PENDING]
+        self._own = frozenset(claim.holding.uid for claim in self.claims if claim.holding is not None)
         self._by_node: dict[str, list[PodReference]] | None = None
         self.problem = ""
         """Why the drivers can't even be asked."""
@@ -110,7 +113,8 @@ class PodFeasibility:
         class_ = self._snapshot.state.cluster.class_(claim.class_name)
         if class_ is None or claim.holding is None:
             return frozenset()
-        anew = with_class(self._snapshot.state, replace(claim, holding=None), class_)
+        mirror = structs.replace(claim.mirror, status=BuiltinClaimStatus()) if claim.mirror is not None else None
+        anew = with_class(self._snapshot.state, replace(claim, holding=None, mirror=mirror), class_)
         claims = [anew if one.entry == claim.entry else one for one in self.claims]
         starting = PodFeasibility(self._snapshot, self.pod, claims)
         with starting.freed([claim.holding]):
@@ -255,13 +259,14 @@ class PodFeasibility:
 
     @contextmanager
     def without(self, pods: Collection[PodReference]) -> Iterator[None]:
-        """Within the block the pods are gone, and so is what only they held."""
+        """Within the block the pods are gone, and so is what only they held, but for claims that this pod is to
+        share: it needs room for these, too."""
         uids = {pod.uid for pod in pods}
         held = {
             holding.uid: holding
             for pod in pods
             for holding in self._snapshot.state.ledger.of_pod_name(pod.namespace, pod.name)
-            if set(holding.pods) <= uids and not self.outlives_its_pods(holding)
+            if set(holding.pods) <= uids and holding.uid not in self._own and not self.outlives_its_pods(holding)
         }
         used = self._leave(pods)
         try:
@@ -282,12 +287,11 @@ class PodFeasibility:
     def staying(self) -> list[Holding]:
         """What may be in the way and stays allocated, whatever pods end, of claims other than the pod's own: it is
         of the same drivers, or reserves room."""
-        own = {claim.holding.uid for claim in self.claims if claim.holding is not None}
         return [
             holding
             for holding in self._snapshot.state.ledger
             if (not holding.pods or self.outlives_its_pods(holding))
-            and holding.uid not in own
+            and holding.uid not in self._own
             and (holding.driver in self.drivers or holding.allocation.reserve is not None)
         ]
 

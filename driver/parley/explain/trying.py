@@ -59,9 +59,11 @@ def by_trying(snapshot: Snapshot, feasibility: PodFeasibility, reported: Reporte
     yield from _ends_of(snapshot, feasibility, ways, reported)
     kept = list(_kept(feasibility, nodes, now))
     yield from kept[:MOST]
+    released = list(_released(feasibility))
+    yield from released[:MOST]
     yield from _changed_nodes(feasibility, nodes)
     if feasibility.is_tied:
-        if nodes and not (kept or ways or now):
+        if nodes and not (kept or ways or now or released):
             yield _nowhere(feasibility, nodes)
     elif kept and not ways:
         yield Remedy("addNode", f"another node like {kept[0].nodes[0]} would help", (), kept[0].nodes)
@@ -97,6 +99,20 @@ def _kept(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]
             which = f"claim {holding.path} ends (holds {', '.join(held(holding.allocation))})"
             verb, pods = "is" if len(doing) == 1 else "are", tuple(map(name_pod, holding.pods.values()))
             yield Remedy("claimEnds", f"{name_nodes(doing)} {verb} free when {which}: {until}", pods, tuple(doing))
+
+
+def _released(feasibility: PodFeasibility) -> Iterator[Remedy]:
+    """Nodes that would do if a claim that the pod is to share were released with the last pod that uses it."""
+    for claim in feasibility.claims:
+        holding = claim.holding
+        if holding is None or not holding.pods or not holding.named or feasibility.outlives_its_pods(holding):
+            continue
+        if feasibility.pod.metadata.uid not in holding.pods and (doing := feasibility.would_start_over(claim)):
+            pods, nodes = [name_pod(pod) for pod in holding.pods.values()], tuple(sorted(doing))
+            who = f"{noun_for(len(pods), 'pod')} {listed(pods, MOST)} {'ends' if len(pods) == 1 else 'end'}"
+            verb = "is" if len(nodes) == 1 else "are"
+            text = f"{name_nodes(nodes)} {verb} free when {who}, with which claim {holding.path} is released"
+            yield Remedy("podEnds", text, tuple(pods), nodes)
 
 
 def _until(feasibility: PodFeasibility, holding: Holding) -> str:

@@ -221,3 +221,34 @@ def test_what_is_kept_after_its_pod_is_not_free_when_that_ends(play: Play) -> No
         assert await world.node_of("wants") == "a"
 
     play(scenario)
+
+
+@pytest.mark.parametrize("elsewhere", [1, 2])
+def test_a_claim_that_the_pod_is_to_share_is_released_with_its_user(play: Play, elsewhere: int) -> None:
+    """Then the pod needs room for it, too, and is not tied to its node any more."""
+
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class(shareable=True)
+        await world.add_template("one")
+        await world.add_claim("shared")
+        await world.add_pod("user", claims=["shared"])
+        await world.settle()
+        await world.add_node("b", elsewhere)
+        await world.add_pod("wants", "one", claims=["shared"])
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert told.code == reasons.NOTHING_VIABLE
+        expected = "no node would be viable even if all other pods ended: node a: claim gpu-0: 0 of 1 device free"
+        if elsewhere == 2:
+            expected = "node b is free when pod default/user ends, with which claim default/shared is released"
+        assert [text for text in helps(told) if text.startswith(expected)]
+        assert not any("node a is free" in text for text in helps(told))
+        await world.delete_pod("user")
+        await world.settle()
+        assert await world.node_of("wants") == ("" if elsewhere == 1 else "b")
+
+    play(scenario)
