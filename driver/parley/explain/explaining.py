@@ -32,6 +32,19 @@ from parley.kube.clock import rfc3339
 from parley.negotiation.states import ClaimState
 from parley.scheduler.reporting import not_bound
 
+_WHEN_ASKED = frozenset(
+    {
+        reasons.NO_CANDIDATES,
+        reasons.NOTHING_VIABLE,
+        reasons.LIMIT_REACHED,
+        reasons.CLAIM_STRANDED,
+        reasons.CLAIM_IN_USE,
+        reasons.CLAIM_FULL,
+        reasons.CLAIM_PENDING,
+    }
+)
+"""Codes that the controller records for a pod of a second scheduler when that asks it, and not again before."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodObjects:
@@ -275,9 +288,13 @@ def _since(pod: Pod, state: str) -> str:
 def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodScheduling | None) -> tuple[str, str]:
     """The reason and message that the controller recorded. Before it has, or where nobody asked it, the first
     claim's problem, or that claims are where the pod can't go. It records only after a while that the binding
-    alone is missing: until then what the pod waited for before stands there."""
+    alone is missing: until then what the pod waited for before stands there. What it recorded when a scheduler
+    last asked says nothing if that finds no node by itself now."""
+    pod = feasibility.pod
     if feasibility.claims and feasibility.allocated and snapshot.knows_claims:
-        return reasons.BINDING, not_bound(feasibility.pod)
+        return reasons.BINDING, not_bound(pod)
+    if scheduling is not None and scheduling.status.waiting_for in _WHEN_ASKED and is_unasked(pod):
+        scheduling = None
     if scheduling is not None and scheduling.status.waiting_for:
         return scheduling.status.waiting_for, scheduling.status.message
     if scheduling is not None and scheduling.spec.selected_node and scheduling.spec.claims:
@@ -290,7 +307,6 @@ def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodSchedul
         return reasons.CLAIM_STRANDED, stranded.message
     if feasibility.problem:
         return "", feasibility.problem
-    pod = feasibility.pod
     if pod.spec.node_name and not snapshot.hides_scheduling((pod.metadata.namespace, pod.metadata.name)):
         return "", _not_allocated_there(feasibility)
     return "", "" if scheduling is not None else _unreported(snapshot, pod)
