@@ -15,6 +15,7 @@ from parley.api.builtin import Node, NodeStatus, Pod
 from parley.api.models import PodScheduling, PodSchedulingSpec, PodSchedulingStatus
 from parley.api.resources import CLAIMS, NODES, POD_SCHEDULINGS, PODS, RESOURCE_SLICES, TEMPLATES, Resource
 from parley.control.caches import kept
+from parley.control.caches.shortened import few_labels
 from parley.explain.snapshot import KINDS
 from parley.kube.client import (
     ApiError,
@@ -35,6 +36,17 @@ T = TypeVar("T")
 Trouble = ApiError | OutcomeUnknown
 
 
+def _pod(whole: Pod) -> Pod:
+    """As the controller keeps it. One with claims has its labels, by which it may be selected, and what its
+    scheduler says of it."""
+    left = kept.pod(whole)
+    if not whole.spec.resource_claims:
+        return left
+    conditions = [condition for condition in whole.status.conditions if condition.type == "PodScheduled"]
+    meta = replace(left.metadata, labels=few_labels(whole.metadata.labels))
+    return replace(left, metadata=meta, status=replace(left.status, conditions=conditions))
+
+
 def _node(whole: Node) -> Node:
     """Without the conditions, which change with every sign of life and are not explained by."""
     return replace(whole, status=NodeStatus(allocatable=whole.status.allocatable))
@@ -50,7 +62,7 @@ def _scheduling(whole: PodScheduling) -> PodScheduling:
 
 
 _SHORTENED: Mapping[Resource[Any], Callable[[Any], Any]] = {
-    PODS: kept.pod,
+    PODS: _pod,
     NODES: _node,
     RESOURCE_SLICES: kept.resource_slice,
     POD_SCHEDULINGS: _scheduling,

@@ -4,14 +4,14 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
 import orjson
 import pytest
 from tests.unit.cli.serving import kubeconfig_of
-from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
 from tests.unit.web.refusing import Refusing, forbidden, nothing
 
 from parley.api.resources import NODES
@@ -21,8 +21,11 @@ from parley.cli.explain import _Question
 from parley.cli.following import follow
 from parley.cli.get import _Chosen, _Printer
 from parley.cli.output import Output
-from parley.cli.views import WAITING
+from parley.cli.views import USES, WAITING, View
 from parley.explain.explaining import explain
+from parley.explain.model import Explanation
+from parley.explain.overview import line
+from parley.explain.snapshot import Snapshot
 from parley.kube.client import Call, Client
 from parley.kube.errors import Unreachable
 from parley.simulate.virtual_time import run
@@ -95,6 +98,41 @@ def test_an_explanation_is_printed_again_when_it_is_another_one(capsys: pytest.C
     assert [pod["name"] for pod in items[-1]] == ["first", "second"]
     timeless = [[{**pod, "now": ""} for pod in pods] for pods in items]
     assert all(before != after for before, after in pairwise(timeless))
+
+
+def selected(labels: Mapping[str, str]) -> bool:
+    """As by `-l app=test`, which all of the world's pods have."""
+    return labels.get("app") == "test"
+
+
+@pytest.mark.parametrize("view", [WAITING, USES], ids=["waiting", "uses"])
+def test_pods_are_selected_by_their_labels(view: View, capsys: pytest.CaptureFixture[str]) -> None:
+    async def story() -> None:
+        world = await a_world()
+        printer = _Printer(_Chosen(view, "default", selected), Output.NAME, headings=True)
+        await waiting_while_pods_come(world, follow(world.server.client(), "default", printer.more), ("first",))
+
+    run(story())
+    assert set(capsys.readouterr().out.split()) == {"pod/first" if view is WAITING else "pod/runs"}
+
+
+def test_what_its_scheduler_says_of_a_pod_is_told_as_without_watching() -> None:
+    async def story() -> tuple[Explanation, Snapshot]:
+        world = await a_world()
+        await world.add_pod("big", "one", schedulerName=SECOND_SCHEDULER, nodeSelector={"none": "such"})
+        await world.settle()
+        worlds: list[Snapshot] = []
+
+        async def keep(found: Snapshot) -> None:
+            worlds.append(found)
+
+        await waiting_while_pods_come(world, follow(world.server.client(), "default", keep), ())
+        return await explain(world.client, world.clock(), "default", "big"), worlds[-1]
+
+    told, found = run(story())
+    (row,) = line(found, None)
+    assert "found no node by its own filters" in told.message
+    assert (row.code, row.message) == (told.code, told.message)
 
 
 def test_that_time_passes_is_no_other_answer(capsys: pytest.CaptureFixture[str]) -> None:
