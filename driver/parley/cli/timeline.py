@@ -68,6 +68,9 @@ def _left_out(nodes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _answer(claim: ClaimScheduling) -> Iterator[tuple[str, str]]:
+    if not claim.says_anything:
+        yield f"claim {claim.name}", f"{claim.driver_name}: not asked, as the claim was allocated before"
+        return
     viable = ", ".join(claim.viable_nodes) or "no node"
     yield f"claim {claim.name}", f"{claim.driver_name}: viable on {viable}"
     reasons = claim.reason.split("; ") if claim.reason else []
@@ -78,7 +81,7 @@ def _answer(claim: ClaimScheduling) -> Iterator[tuple[str, str]]:
 
 
 def _viable(scheduling: PodScheduling, *, other_than: str) -> list[str]:
-    answers = [set(claim.viable_nodes) for claim in scheduling.status.claims]
+    answers = [set(claim.viable_nodes) for claim in scheduling.status.claims if claim.says_anything]
     return [
         node
         for node in scheduling.spec.candidate_nodes

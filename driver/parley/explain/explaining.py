@@ -5,6 +5,7 @@ was read before. What can't be answered is raised as Unanswerable, with a messag
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -98,8 +99,15 @@ async def read_pod(client: Client, namespace: str, name: str) -> PodObjects:
 
 
 def explain_in(snapshot: Snapshot, objects: PodObjects) -> Explanation:
-    """As `explain`. Raises NothingToExplain if none of the pod's claims is Parley's."""
-    return _explained(snapshot, _decoded(objects.raw), objects, waiting(snapshot))
+    """As `explain`, with the PodScheduling as it was read with the pod: of pods that wait for nothing a snapshot
+    may have no more than numbers. Raises NothingToExplain if none of the pod's claims is Parley's."""
+    pod = _decoded(objects.raw)
+    if objects.scheduling is not None:
+        with suppress(Undecodable):  # the snapshot says so under "Not read"
+            whole: PodScheduling = POD_SCHEDULINGS.decode(orjson.dumps(objects.scheduling))
+            key = pod.metadata.namespace, pod.metadata.name
+            snapshot = replace(snapshot, schedulings={**snapshot.schedulings, key: whole})
+    return _explained(snapshot, pod, objects, waiting(snapshot))
 
 
 def _decoded(raw: Mapping[str, Any]) -> Pod:

@@ -26,10 +26,14 @@ def recorded(pod: Pod, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
     """The candidates of the last round, as they were answered."""
     if scheduling is None:
         return ()
-    reported = answered(scheduling)
+    reported, asked = answered(scheduling), {claim.name for claim in scheduling.spec.claims}
+    silent = {one.name for one in scheduling.status.claims if not one.says_anything and one.name not in asked}
     rows = []
     for node in scheduling.spec.candidate_nodes:
-        cells = tuple(_cell(entry, node, reasons) for entry, reasons in reported.items())
+        cells = tuple(
+            Cell(entry, None, "not asked") if entry in silent else _cell(entry, node, reasons)
+            for entry, reasons in reported.items()
+        )
         verdict = SELECTED if node == pod.spec.node_name else _verdict(cells, "")
         rows.append(NodeRow(node, verdict, "", asked=True, claims=cells))
     return _sorted(rows)

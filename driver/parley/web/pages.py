@@ -2,15 +2,12 @@
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 import orjson
 
-from parley.api.models import PodScheduling
-from parley.api.resources import POD_SCHEDULINGS, Undecodable
 from parley.explain import overview
 from parley.explain.errors import NothingToExplain, Unanswerable, readable_errors
 from parley.explain.explaining import PodObjects, explain_in, read_pod
@@ -116,8 +113,8 @@ def _content(snapshot: Snapshot, objects: PodObjects | None, address: PageAddres
     match address.parts:
         case ():
             return _home(snapshot)
-        case ("pods", namespace, name) if objects is not None:
-            return _pod(snapshot, objects, namespace, name)
+        case ("pods", _, _) if objects is not None:
+            return _pod(snapshot, objects)
         case ("classes", name):
             return _class(snapshot, name)
         case ("nodes", name):
@@ -135,11 +132,7 @@ def _home(snapshot: Snapshot) -> _Content:
     )
 
 
-def _pod(snapshot: Snapshot, objects: PodObjects, namespace: str, name: str) -> _Content:
-    if objects.scheduling is not None:
-        with suppress(Undecodable):  # the snapshot says so under "Not read"
-            whole: PodScheduling = POD_SCHEDULINGS.decode(orjson.dumps(objects.scheduling))
-            snapshot = _with(snapshot, (namespace, name), whole)
+def _pod(snapshot: Snapshot, objects: PodObjects) -> _Content:
     explained = explain_in(snapshot, objects)
     moments = timeline(objects, explained)
     return _Content(
@@ -147,11 +140,6 @@ def _pod(snapshot: Snapshot, objects: PodObjects, namespace: str, name: str) -> 
         lambda: {"pods": [explained], "timeline": moments},
         lambda links: pod(explained, moments, links),
     )
-
-
-def _with(snapshot: Snapshot, key: tuple[str, str], scheduling: PodScheduling) -> Snapshot:
-    """The snapshot with this PodScheduling as a whole."""
-    return replace(snapshot, schedulings={**snapshot.schedulings, key: scheduling})
 
 
 def _class(snapshot: Snapshot, name: str) -> _Content:

@@ -54,6 +54,15 @@ def test_the_story_of_a_bound_pod() -> None:
         """)
 
 
+def test_about_a_claim_that_was_allocated_before_nobody_was_asked() -> None:
+    joined = record("p", "n1", round=negotiation(["n1", "n2"], gpu={"viableNodes": ["n1", "n2"]}, disk={}))
+
+    lines = [line.strip() for line in story(joined).plain.splitlines()]
+
+    assert "claim disk    device.parley.dev: not asked, as the claim was allocated before" in lines
+    assert "viable too, but less preferred: n2" in lines
+
+
 def test_the_story_of_a_pod_that_waits() -> None:
     giant = record(
         "giant",

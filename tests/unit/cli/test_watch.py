@@ -100,6 +100,17 @@ def test_an_explanation_is_printed_again_when_it_is_another_one(capsys: pytest.C
     assert all(before != after for before, after in pairwise(timeless))
 
 
+def test_a_running_pod_is_explained_with_its_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    async def story() -> None:
+        world = await a_world()
+        question = _Question("default", "runs", False, lambda _: True)
+        watch = question.follow(world.server.client(), ExplanationPrinter(Output.TEXT, "anywhere"))
+        await waiting_while_pods_come(world, watch, ())
+
+    run(story())
+    assert "NODE  gpu-0\na     viable  selected" in capsys.readouterr().out
+
+
 def selected(labels: Mapping[str, str]) -> bool:
     """As by `-l app=test`, which all of the world's pods have."""
     return labels.get("app") == "test"

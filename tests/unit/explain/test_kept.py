@@ -252,3 +252,25 @@ def test_a_claim_that_the_pod_is_to_share_is_released_with_its_user(play: Play, 
         assert await world.node_of("wants") == ("" if elsewhere == 1 else "b")
 
     play(scenario)
+
+
+def test_of_a_claim_that_was_allocated_before_no_driver_was_asked(play: Play) -> None:
+    """It is no answer that the node where the pod runs is not viable."""
+
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 2)
+        await world.add_class(shareable=True)
+        await world.add_template("one")
+        await world.add_claim("shared")
+        await world.add_pod("first", claims=["shared"])
+        await world.settle()
+        await world.add_pod("second", "one", claims=["shared"])
+        await world.settle()
+
+        told = await explained(world, "second")
+
+        assert [(row.node, row.verdict) for row in told.nodes] == [("a", "selected")]
+        assert not any(cell.viable is False for row in told.nodes for cell in row.claims)
+
+    play(scenario)

@@ -103,6 +103,11 @@ class ClaimScheduling(Model):
         AllocationFailure | None, Field(description="Why the claim could not be allocated on the selected node.")
     ] = None
 
+    @property
+    def says_anything(self) -> bool:
+        """Whether it is an answer: of a claim that was allocated before the driver is not asked."""
+        return bool(self.viable_nodes or self.reason) or self.alternatives is not None
+
 
 class PodSchedulingStatus(Model):
     """The drivers' side of the negotiation, and its state."""
