@@ -94,7 +94,7 @@ async def read_pod(client: Client, namespace: str, name: str) -> PodObjects:
         )
     about = f"regarding.uid={raw['metadata']['uid']}"
     where = await whereabouts(client, _decoded(raw))
-    scheduling = await _scheduling(client, namespace, name)
+    scheduling = await _scheduling(client, namespace, name, raw["metadata"]["uid"])
     return PodObjects(raw, scheduling, *await _events(client, namespace, about), where)
 
 
@@ -186,11 +186,14 @@ async def _no_such_pod(client: Client, namespace: str, name: str) -> str:
     return f"{text}: see `kubectl get pods -n {namespace}`, or name another namespace with -n"
 
 
-async def _scheduling(client: Client, namespace: str, name: str) -> Mapping[str, Any] | None:
+async def _scheduling(client: Client, namespace: str, name: str, uid: str) -> Mapping[str, Any] | None:
+    """None too if an earlier pod of that name left it behind."""
     try:
-        return await client.get(POD_SCHEDULINGS.untyped(), name, namespace)
+        found = await client.get(POD_SCHEDULINGS.untyped(), name, namespace)
     except (NotFound, Forbidden):
         return None
+    owners = found["metadata"].get("ownerReferences") or ()
+    return found if any(owner.get("uid") == uid for owner in owners) else None
 
 
 async def _events(

@@ -60,7 +60,7 @@ def by_trying(snapshot: Snapshot, feasibility: PodFeasibility, reported: Reporte
     kept = list(_kept(feasibility, nodes, now))
     yield from kept[:MOST]
     released = list(_released(feasibility))
-    yield from released[:MOST]
+    yield from released
     yield from _changed_nodes(feasibility, nodes)
     if feasibility.is_tied:
         if nodes and not (kept or ways or now or released):
@@ -103,11 +103,12 @@ def _kept(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]
 
 def _released(feasibility: PodFeasibility) -> Iterator[Remedy]:
     """Nodes that would do if a claim that the pod is to share were released with the last pod that uses it."""
-    for claim in feasibility.claims:
+    uid = feasibility.pod.metadata.uid
+    for claim in islice((c for c in feasibility.claims if c.holding and c.holding.pods.keys() - {uid}), MOST):
         holding = claim.holding
-        if holding is None or not holding.pods or not holding.named or feasibility.outlives_its_pods(holding):
+        if holding is None or uid in holding.pods or not holding.named or feasibility.outlives_its_pods(holding):
             continue
-        if feasibility.pod.metadata.uid not in holding.pods and (doing := feasibility.would_start_over(claim)):
+        if doing := feasibility.would_start_over(claim):
             pods, nodes = [name_pod(pod) for pod in holding.pods.values()], tuple(sorted(doing))
             who = f"{noun_for(len(pods), 'pod')} {listed(pods, MOST)} {'ends' if len(pods) == 1 else 'end'}"
             verb = "is" if len(nodes) == 1 else "are"

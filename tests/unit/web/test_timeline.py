@@ -2,9 +2,15 @@
 
 from typing import Any
 
-from parley.explain.explaining import PodObjects
+import orjson
+from tests.unit.scheduler.conftest import World
+from tests.unit.web.conftest import Play, one_runs_and_one_waits
+
+from parley.api.resources import POD_SCHEDULINGS
+from parley.explain.explaining import PodObjects, read_pod
 from parley.explain.findings import EventSource, TimedEvent
 from parley.explain.model import ClaimDetails, Explanation
+from parley.kube.client import Call, Client
 from parley.web.timeline import timeline
 
 
@@ -113,3 +119,24 @@ def test_an_event_of_the_year_0_is_left_out() -> None:
     raw = {"metadata": {"uid": "u", "creationTimestamp": time(1)}, "spec": {}, "status": {}}
 
     assert [one.text for one in timeline(PodObjects(raw, None, (event,)), explained())] == ["the pod was created"]
+
+
+def test_what_an_earlier_pod_of_the_name_left_behind_is_not_of_its_past(play: Play) -> None:
+    """As for a moment of each pod of a StatefulSet that is made again."""
+
+    async def scenario(world: World) -> None:
+        await one_runs_and_one_waits(world)
+        left = orjson.dumps(await world.client.get(POD_SCHEDULINGS.untyped(), "wants", "default"))
+        await world.delete_pod("wants")
+        await world.settle()
+        await world.add_pod("wants", "one")
+
+        class NotCollected(Client):
+            async def request(self, call: Call) -> bytes:
+                return left if call.resource.plural == POD_SCHEDULINGS.plural else await super().request(call)
+
+        objects = await read_pod(NotCollected(world.client), "default", "wants")
+
+        assert objects.scheduling is None
+
+    play(scenario)
