@@ -2,25 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
+from parley.kube.cancelling import CancelledItself, uncancelled
 from parley.sdk.checks import BadParameters, DriverFault, fault_text, shown
 from parley.sdk.referenced import NotRead
 
 RAISED = (Exception, asyncio.CancelledError)
 """What a method of a driver may raise that is called without await: nobody cancels it, so that is its own, too."""
-
-
-@contextmanager
-def uncancelled(driver: str) -> Iterator[None]:
-    """What the driver of that name awaits, or looks at, may be cancelled, by itself or a library: its failure,
-    and a DriverFault. As a cancellation it would end its caller's task, and nobody would hear of it."""
-    try:
-        yield
-    except asyncio.CancelledError as error:
-        if (task := asyncio.current_task()) is not None and task.cancelling():
-            raise  # the caller's: a time limit, or the program stops
-        raise DriverFault(f"driver {driver} cancelled its own work") from error
 
 
 class Guard:
@@ -45,9 +34,14 @@ class Guard:
             self._failed(call, error)
             raise DriverFault(f"driver {self._driver} failed in {call}: {fault_text(error)}") from error
 
-    def uncancelled(self) -> AbstractContextManager[None]:
-        """See `uncancelled`."""
-        return uncancelled(self._driver)
+    @contextmanager
+    def uncancelled(self) -> Iterator[None]:
+        """What the driver cancels itself is its failure, like any other, and a DriverFault."""
+        try:
+            with uncancelled(self._driver):
+                yield
+        except CancelledItself as error:
+            raise DriverFault(str(error)) from error
 
     def check_async(self, call: str, result: object) -> None:
         """A method without async has done its work when it returns what nobody can await. Raises DriverFault."""

@@ -18,9 +18,9 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.events import About, Source, warning
 from parley.api.names import API_VERSION, GROUP
 from parley.api.resources import BUILTIN_CLAIMS, EVENTS
+from parley.kube.cancelling import uncancelled
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
 from parley.kube.clock import Clock, rfc3339_micro, utc
-from parley.sdk.guard import uncancelled
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.hooks import Notice
 

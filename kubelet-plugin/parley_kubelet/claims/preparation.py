@@ -30,8 +30,8 @@ import structlog
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, NODES, Resource
+from parley.kube.cancelling import uncancelled
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
-from parley.sdk.guard import uncancelled
 from parley_kubelet.cdi.specifications import Specifications
 from parley_kubelet.claims.handle import Granted, goes_by_labels, granted
 from parley_kubelet.claims.typed import TypedEntries

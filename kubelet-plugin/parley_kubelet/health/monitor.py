@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from parley.sdk.guard import uncancelled
+from parley.kube.cancelling import uncancelled
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.hooks import DeviceCondition, Health
 

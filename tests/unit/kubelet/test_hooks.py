@@ -13,9 +13,9 @@ from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.kubelet.drivers import DRIVER, Port, PortNode, Ports, PortSettings
 
 from parley.api.resources import BUILTIN_CLAIMS, Resource
+from parley.kube.cancelling import CancelledItself
 from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
-from parley.sdk.checks import DriverFault
 from parley_kubelet.claims.preparation import ClaimName, Preparation, Surroundings, boot_id
 from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Prepared, Refused
 from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry
@@ -482,9 +482,9 @@ async def test_a_hook_that_cancels_its_own_work_has_failed(node: PortNode) -> No
     plugin = node.plugin(driver)
     words = f"^driver {driver.name} cancelled its own work$"
     driver.fault = asyncio.CancelledError()
-    with pytest.raises(DriverFault, match=words):
+    with pytest.raises(CancelledItself, match=words):
         await plugin.prepare(claim)
-    with pytest.raises(DriverFault, match=words):
+    with pytest.raises(CancelledItself, match=words):
         await plugin.unprepare(claim)
     driver.fault = None
     await plugin.unprepare(claim)

@@ -270,7 +270,7 @@ async def test_a_slow_removal_keeps_nobody_else_waiting(client: Client, node: Po
     ("fault", "told"),
     [
         (OSError("the disk is on fire"), "OSError: the disk is on fire"),
-        (asyncio.CancelledError(), f"DriverFault: driver {DRIVER} cancelled its own work"),
+        (asyncio.CancelledError(), f"CancelledItself: driver {DRIVER} cancelled its own work"),
     ],
     ids=["raises", "cancels its own work"],
 )
