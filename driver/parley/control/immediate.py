@@ -11,7 +11,7 @@ class's limits are counted here: such a claim counts from when it is accepted, a
 """
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -113,11 +113,20 @@ class ImmediateClaims:
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
         """Something changed, on these nodes alone if they are given: requeue the first of each line that it may
         help. The conditions in the other lines may be outdated, too: requeue the first of those later."""
+        for key in self._wake(topic, nodes):
+            self._queue.add_after(key, UP_TO_DATE_SECONDS)
+
+    def less_used(self, topic: Topic, nodes: Collection[str] | None) -> None:
+        """Pods use less of these nodes: there may be room for what a claim reserves. Pods end all the time: what
+        that does not help waits for other changes."""
+        self._wake(topic, nodes)
+
+    def _wake(self, topic: Topic, nodes: Collection[str] | None) -> Sequence[Key]:
+        """Returns the first of the other lines."""
         helped, others = self._lines.sort_out(topic, nodes, compared=self._ledger.count_reserving(nodes))
         for key in helped:
             self._queue.add(key)
-        for key in others:
-            self._queue.add_after(key, UP_TO_DATE_SECONDS)
+        return others
 
     def forget(self, key: Key) -> None:
         """The claim is gone, or on its way out."""

@@ -15,12 +15,22 @@ class Wakeups:
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
+        self._of_usage: list[Listener] = []
 
     def subscribe(self, listener: Listener) -> None:
         """Call the listener for every topic from now on."""
         self._listeners.append(listener)
 
+    def subscribe_to_usage(self, listener: Listener) -> None:
+        """Call the listener from now on when pods use less of nodes, of which the others are not told."""
+        self._of_usage.append(listener)
+
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
         """The topic changed, on these nodes alone if they are given."""
         for listener in self._listeners:
+            listener(topic, nodes)
+
+    def less_used(self, topic: Topic, nodes: Collection[str]) -> None:
+        """Pods use less of these nodes: what waits for room on them has to hear of it, and nobody else."""
+        for listener in self._of_usage:
             listener(topic, nodes)

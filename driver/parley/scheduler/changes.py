@@ -176,7 +176,7 @@ class Changes:
         if same is not None and same.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
             self._pods.leaves(same.spec.node_name)
         if old.spec.node_name and not done(old) and (same is None or done(same)):
-            self._pods.wake(NODES, (old.spec.node_name,))  # a scheduler may judge the node differently
+            self._wakeups.less_used(NODES, (old.spec.node_name,))  # a scheduler may judge it differently
 
     def _awaits_room_no_more(self, pod: Pod) -> None:
         """Pods to which its claims yield may have the room that was left for it. It may name hundreds of them."""
@@ -186,7 +186,7 @@ class Changes:
 
     def room_made(self, node: str) -> None:
         """A pod does not count for the node any more."""
-        self._pods.wake(ROOM, (node,))
+        self._wakeups.less_used(ROOM, (node,))
 
     def _concerns_us(self, old: Pod, new: Pod) -> bool:
         """Whether anything changed that a decision depends on; conditions do not count, nor a name in the status

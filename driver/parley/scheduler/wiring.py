@@ -147,6 +147,7 @@ def parts(base: Base) -> Parts:
     reporter = PodReporter(publisher, base.recorder, base.metrics, settings.pod_schedulings)
     pods = Pods(state.cluster, reporter, queues.pods, state.ledger.count_reserving)
     base.wakeups.subscribe(pods.wake)
+    base.wakeups.subscribe_to_usage(pods.wake)
     base.wakeups.subscribe(queues.wake)
     sessions = StandaloneSessions(state, control.records, pods, base.wakeups, base.presence, settings.candidates)
     native, extender = _paths(base, pods, control, sessions)
@@ -163,6 +164,7 @@ def parts(base: Base) -> Parts:
         state, control.allocator, control.records, control.deallocator, queues.claims, settings.candidates
     )
     base.wakeups.subscribe(immediate.wake)
+    base.wakeups.subscribe_to_usage(immediate.less_used)
     in_process = {**state.drivers, **base.apart}
     stranding = Stranding(state, control.deallocator, base.recorder, base.clock)
     classes = ClassStatuses(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from tests.support.containers import requesting
 from tests.unit.scheduler.conftest import NAMESPACE, SECOND_SCHEDULER, World
 from tests.unit.scheduler.reserving import begin, claim, task
 
@@ -177,6 +178,36 @@ def test_a_claim_without_a_pod_reserves_room_too(play: Play) -> None:
         await world.client.delete(CLAIMS, first.metadata.name, NAMESPACE)
         await asyncio.sleep(20)
         assert (await world.claim(waits.metadata.name)).status.allocation is not None
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("end", ["delete_pod", "finish_pod"])
+def test_a_claim_without_a_pod_hears_of_a_pod_that_ends(play: Play, end: str) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await world.add_pod("plain", containers=requesting(cpu="5"))
+        await world.settle()
+        await claim(world, "build", {"cpu": "4"}, "Immediate")
+        await world.settle()
+        assert (await world.claim("build")).status.allocation is None
+        await getattr(world, end)("plain")
+        await world.settle()
+        assert (await world.claim("build")).status.allocation is not None
+
+    play(scenario)
+
+
+def test_a_claim_without_a_pod_hears_of_a_pod_that_is_resized(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await world.add_pod("plain", containers=requesting(cpu="5"))
+        await world.settle()
+        await claim(world, "build", {"cpu": "4"}, "Immediate")
+        await world.settle()
+        await world.client.patch(PODS, "plain", {"spec": {"containers": requesting(cpu="2")}}, NAMESPACE)
+        await world.settle()
+        assert (await world.claim("build")).status.allocation is not None
 
     play(scenario)
 
