@@ -16,7 +16,6 @@ from parley.api.builtin import (
     ResourceSlice,
 )
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.api.volumes import PersistentVolumeClaim
 from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.indexes import named_claims
 from parley.control.claims.named import failure_of
@@ -319,11 +318,9 @@ class Changes:
             if class_.selects_namespaces:
                 self._wakeups.wake(limit_topic(class_.metadata.name, namespace.metadata.name))
 
-    def volume_claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        """It may tie its pods to other nodes now."""
-        if (claim := new or old) is None or (old is not None and new is not None and old.bound_to == new.bound_to):
-            return
-        for pod in self._cluster.pods_with_volume((claim.metadata.namespace, claim.metadata.name)):
+    def volume_moved(self, claim: Key) -> None:
+        """The PersistentVolumeClaim may tie its pods to other nodes now."""
+        for pod in self._cluster.pods_with_volume(claim):
             if not pod.spec.node_name:
                 self.enqueue(pod)
 

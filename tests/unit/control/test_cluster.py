@@ -11,6 +11,7 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, PODS
 from parley.control.objects.mirror import ClassRequest
 from parley.control.objects.pod import done, over, reference
 from parley.control.objects.standin import stand_in
+from parley.kube.cache import Key
 
 
 class Heard:
@@ -43,12 +44,14 @@ class Heard:
     def room_made(self, node: str) -> None:
         self.room.append(node)
 
+    def volume_moved(self, claim: Key) -> None: ...
+
     def nothing(self, old: Any, new: Any) -> None: ...
 
     def mirror_refused(self, item: Any) -> None: ...
 
     template_mirror_changed = class_changed = scheduling_changed = nothing
-    template_changed = slice_changed = release_changed = namespace_changed = volume_claim_changed = nothing
+    template_changed = slice_changed = release_changed = namespace_changed = nothing
     device_class_changed = nothing
 
 

@@ -18,6 +18,14 @@ else:
 Play = Callable[[Callable[[World], Any]], None]
 
 
+async def volume(world: World, node: str) -> None:
+    """The volume, which can be used on this node alone."""
+    expressions = [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
+    body = {**_typed("PersistentVolume", "disk-1"), "spec": {"nodeAffinity": affinity}}
+    await world.client.create(VOLUMES, body)
+
+
 async def begin(world: World, client: Client | None = None) -> None:
     """Two nodes with a device each; volumes can be used on `b` alone."""
     await world.add_node("a", 1)
@@ -26,11 +34,7 @@ async def begin(world: World, client: Client | None = None) -> None:
     await world.add_template("one")
     world.start_parley(client)
     await world.settle(2)
-    expressions = [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}]
-    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
-    await world.client.create(
-        VOLUMES, {**_typed("PersistentVolume", "disk-1"), "spec": {"nodeAffinity": affinity}}
-    )
+    await volume(world, "b")
 
 
 def _typed(kind: str, name: str) -> dict[str, Any]:
@@ -101,6 +105,25 @@ def test_a_pod_that_waits_is_looked_at_again_when_its_claim_is_bound_elsewhere(p
         await claim(world, "data", volume="anywhere")
         await world.settle()
         assert await world.node_of("p") in ("a", "c")
+
+    play(scenario)
+
+
+def test_a_pod_that_waits_is_looked_at_again_when_its_volume_is_made_anew_elsewhere(play: Play) -> None:
+    """The nodes of a volume can't be changed: who moves its data deletes it, and creates it with other nodes."""
+
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await claim(world, "data")
+        await world.add_pod("other", "one", nodeSelector={"kubernetes.io/hostname": "b"})
+        await world.settle(2)
+        await world.add_pod("p", "one", **volumes("data"))
+        await world.settle()
+        assert await world.node_of("p") == ""
+        await world.client.delete(VOLUMES, "disk-1")
+        await volume(world, "a")
+        await world.settle()
+        assert await world.node_of("p") == "a"
 
     play(scenario)
 

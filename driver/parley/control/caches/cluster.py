@@ -27,6 +27,7 @@ from parley.api.resources import (
     VOLUME_CLAIMS,
     VOLUMES,
 )
+from parley.api.volumes import PersistentVolume, PersistentVolumeClaim
 from parley.control.caches import kept
 from parley.control.caches.awaited import AwaitedAmounts
 from parley.control.caches.delegated import Delegated
@@ -57,10 +58,6 @@ from parley.negotiation.waiting import Topic
 from parley.sdk import PodReference
 
 T = TypeVar("T")
-
-
-def _ignored(_old: object, _new: object) -> None:
-    """Nobody waits for it."""
 
 
 class ClusterCache:
@@ -115,8 +112,8 @@ class ClusterCache:
         self.informers.observe(RESOURCE_SLICES, self._notifying(lambda to: to.slice_changed))
         self._namespaces = add_wanted(NAMESPACES, self._notifying(lambda to: to.namespace_changed), kept.namespace)
         self.volumes = Volumes(
-            add_wanted(VOLUME_CLAIMS, self._notifying(lambda to: to.volume_claim_changed), kept.volume_claim),
-            add_wanted(VOLUMES, _ignored, kept.volume),
+            add_wanted(VOLUME_CLAIMS, self._volume_claim, kept.volume_claim),
+            add_wanted(VOLUMES, self._volume, kept.volume),
         )
         self.delegated = Delegated(
             add_wanted(DEVICE_CLASSES, self._notifying(lambda to: to.device_class_changed), kept.device_class)
@@ -339,6 +336,20 @@ class ClusterCache:
         self.informers.observed(NODES, old, new)
         if self._listener is not None:
             self._listener.node_changed(old, new)
+
+    def _volume_claim(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        if (old.bound_to if old is not None else "") != (new.bound_to if new is not None else ""):
+            self._moved([one for one in (new or old,) if one is not None])
+
+    def _volume(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        if (volume := new or old) is None or (old is not None and new is not None and old.spec == new.spec):
+            return
+        self._moved(self.volumes.claims_of(volume.metadata.name))
+
+    def _moved(self, claims: Iterable[PersistentVolumeClaim]) -> None:
+        for claim in claims:
+            if self._listener is not None:
+                self._listener.volume_moved((claim.metadata.namespace, claim.metadata.name))
 
     def _class(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
         if new is not None and new.selects_namespaces:

@@ -30,6 +30,7 @@ class Volumes:
     ) -> None:
         self._claims = claims
         self._volumes = volumes
+        claims.informer.index("volume", lambda claim: filter(None, [claim.bound_to]))
 
     def selectors(self, pod: Pod) -> tuple[tuple[str, NodeSelector], ...]:
         """By name of the PersistentVolumeClaim the nodes that its volume can be used on."""
@@ -47,6 +48,10 @@ class Volumes:
         self._claims.want()
         self._volumes.want()
         return self._claims.settled and self._volumes.settled
+
+    def claims_of(self, volume: str) -> Sequence[PersistentVolumeClaim]:
+        """The claims that are bound to the volume."""
+        return self._claims.informer.by_index("volume", volume)
 
     def _found(self, claims: Iterable[tuple[str, str]]) -> Iterator[tuple[str, NodeSelector]]:
         for namespace, name in claims:
