@@ -155,13 +155,13 @@ class Attempt:
     selected last, if it has to evict others there, and `taken_back_at` when it took the allocation there back.
     Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the pod has all its
     claims; `unplaced` is how often they were taken back because it was not bound, `gave_way` how often it gave way
-    to others in a row; `tried`: its scheduler tries it though a claim that it needs is in use; until
-    `turn_kept_until` others give way to it while its parameters are read. `lasting` is the message of what was to
-    end by itself, and since when it is in the pod's way. What others gave up for it on a node is kept for it until
-    `kept`. It pauses after `refusals` of everything that was offered, `failures` to allocate, `evictions` of
-    others for it, and `creations` of claims for it; without a pause after failures two pods could wake each other
-    for ever by what each releases. `in_vain` are the searches for somebody to evict for it that found nobody.
-    Times are on the event loop's clock.
+    to others in a row, `gives_way_since` when it began to; `tried`: its scheduler tries it though a claim that it
+    needs is in use; until `turn_kept_until` others give way to it while its parameters are read. `lasting` is the
+    message of what was to end by itself, and since when it is in the pod's way. What others gave up for it on a
+    node is kept for it until `kept`. It pauses after `refusals` of everything that was offered, `failures` to
+    allocate, `evictions` of others for it, and `creations` of claims for it; without a pause after failures two
+    pods could wake each other for ever by what each releases. `in_vain` are the searches for somebody to evict
+    for it that found nobody. Times are on the event loop's clock.
     """
 
     place: Place
@@ -183,6 +183,7 @@ class Attempt:
     complete_since: float | None = None
     unplaced: int = 0
     gave_way: int = 0
+    gives_way_since: float | None = None
     tried: bool = False
     turn_kept_until: float | None = None
     lasting: tuple[str, float] = ("", 0.0)
@@ -285,6 +286,16 @@ class Attempt:
         """The scheduler did not bind the pod in time."""
         self.complete_since = None
         self.unplaced += 1
+
+    def gives_way(self, now: float) -> None:
+        """Others come first."""
+        self.gave_way += 1
+        if self.gives_way_since is None:
+            self.gives_way_since = now
+
+    def gives_way_for(self, now: float) -> float:
+        """For how many seconds others have come first by now."""
+        return 0.0 if self.gives_way_since is None else now - self.gives_way_since
 
     def lasts_for(self, message: str, now: float) -> float:
         """Something that should end by itself is in the pod's way: for how many seconds by now."""

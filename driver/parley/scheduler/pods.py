@@ -14,7 +14,7 @@ from parley.kube.cache import Key
 from parley.kube.queue import Requeue, WorkQueue
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, Place, Topic, WaitingLines
 from parley.scheduler.attempts import Attempt
-from parley.scheduler.precedence import GIVES_WAY, Precedence
+from parley.scheduler.precedence import GIVES_WAY, GIVES_WAY_SECONDS, Precedence
 from parley.scheduler.reporting import PodReporter
 from parley.scheduler.result import AT_ONCE, Result, Wait
 from parley.scheduler.revisions import Revisions
@@ -166,18 +166,22 @@ class Pods:
         by what this one is about to take, of which less is left then (`topics`). So may one of a higher priority
         that has just come."""
         attempt = self.attempt(pod)
-        if any(self._stands_before(key, attempt.place, topics) for key in self._precedence.woken):
-            return True
-        return attempt.gave_way < GIVES_WAY and self._precedence.someone_came_above(attempt.place.rank)
+        if attempt.gives_way_for(now()) < GIVES_WAY_SECONDS:
+            if any(self._stands_before(key, attempt.place, topics) for key in self._precedence.woken):
+                return True
+            if attempt.gave_way < GIVES_WAY and self._precedence.someone_came_above(attempt.place.rank):
+                return True
+        attempt.gives_way_since = None
+        return False
 
-    def give_way(self, key: Key, pod: Pod) -> Requeue | None:
-        """The pod is looked at again after those that it would overtake; nobody overtakes it meanwhile. If some of
-        these keep their turn it is not left until there are none: more may come all the time."""
-        self.attempt(pod).gave_way += 1
+    def give_way(self, key: Key, pod: Pod) -> Requeue:
+        """The pod is looked at again after those that it would overtake; nobody overtakes it meanwhile. It is not
+        left until there are none: more may be woken all the time, or keep their turn."""
+        self.attempt(pod).gives_way(now())
         if _is_kept_out(self._lines.line_of(key)):
             self.leave_line(key)
         self._precedence.give_way(key)
-        return Requeue(TURN_SECONDS) if self._precedence.waits_for_turns else None
+        return Requeue(TURN_SECONDS)
 
     def _stands_before(self, key: Key, place: Place, topics: Collection[Topic]) -> bool:
         pod = self._cluster.pod(key)
@@ -224,7 +228,7 @@ class Pods:
 
     def _begins_to_wait(self, pod: Pod) -> Place:
         attempt = self.attempt(pod)
-        attempt.gave_way = 0
+        attempt.gave_way, attempt.gives_way_since = 0, None
         return attempt.place
 
     def _kept_out_by(self, key: Key) -> Iterable[Topic]:
@@ -298,8 +302,7 @@ class Pods:
         else:
             self.line_up(key, result.line, result.topics, result.helps)
         if result.keeps_turn:
-            for other in self._precedence.keep_turn(key):
-                self._queue.add_after(other, TURN_SECONDS)
+            self._precedence.wake(key)
         if self._revisions.any_since(result.topics, since):
             self._precedence.wake(key)
             return AT_ONCE

@@ -13,6 +13,10 @@ from parley.kube.cache import Key
 GIVES_WAY = 8
 """So often in a row a pod gives way to others that have just come: there may always be some."""
 
+GIVES_WAY_SECONDS = 10.0
+"""So long in a row a pod gives way to others that were woken: a tenant may have hundreds of pods that every change
+wakes and that can't be served."""
+
 
 class Precedence:
     """Keys of the pods that come before others, and of those that wait for them. All but those that gave way are
@@ -20,7 +24,6 @@ class Precedence:
 
     def __init__(self) -> None:
         self._woken: set[Key] = set()
-        self._keep_turns: set[Key] = set()
         self._gave_way: dict[Key, None] = {}
         self._came: dict[Key, int] = {}
         """Each with its negated priority."""
@@ -32,20 +35,9 @@ class Precedence:
         return self._woken
 
     def wake(self, key: Key) -> None:
-        """A change may help the pod, or it starts over."""
+        """A change may help the pod, or it starts over, or keeps its turn: it is looked at again in a moment, and
+        may be served then."""
         self._woken.add(key)
-
-    def keep_turn(self, key: Key) -> Collection[Key]:
-        """The pod is looked at again in a moment, and may be served then. Returns those that gave way: they are
-        not left until nobody keeps a turn, since there may always be some."""
-        self._woken.add(key)
-        self._keep_turns.add(key)
-        return list(self._gave_way)
-
-    @property
-    def waits_for_turns(self) -> bool:
-        """Whether it may take a while until all are looked at that others give way to."""
-        return bool(self._keep_turns)
 
     def came(self, key: Key, rank: int) -> None:
         """The pod, or a claim that was made for it, is there now. `rank` is its negated priority."""
@@ -61,7 +53,6 @@ class Precedence:
     def looking_at(self, key: Key) -> None:
         """The pod is reconciled now, or is gone."""
         self._woken.discard(key)
-        self._keep_turns.discard(key)
         self._gave_way.pop(key, None)
         if (rank := self._came.pop(key, None)) is not None:
             self._ranks -= Counter((rank,))

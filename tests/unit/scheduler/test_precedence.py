@@ -35,17 +35,6 @@ def test_until_it_is_looked_at_others_give_way_to_it_too() -> None:
     assert list(order.next()) == [C]
 
 
-def test_who_gave_way_is_not_left_while_others_keep_their_turn_one_after_the_other() -> None:
-    order = Precedence()
-    order.wake(A)
-    order.give_way(B)
-    assert list(order.keep_turn(C)) == [B]
-    order.looking_at(A)
-    assert list(order.next()) == []
-    order.looking_at(B)
-    assert list(order.keep_turn(A)) == []
-
-
 def test_those_that_came_count_by_their_priority_until_they_are_looked_at() -> None:
     order = Precedence()
     order.came(A, -5)
