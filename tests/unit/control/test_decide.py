@@ -280,11 +280,15 @@ class TestNoneViable:
 
         played(story)
 
-    def test_of_drivers_outside_nobody_knows_what_helps_them(self) -> None:
+    def test_drivers_outside_may_have_room_on_every_node_that_is_eligible(self) -> None:
         async def story(world: World) -> None:
+            await world.node("a")
             demand = wanted(world.state, pending("a", a_class(driver="outside.example.com"), standalone=True))
             search = everywhere(world.state)
-            assert none_viable(world.state, demand.standalone, demand, search, Outcome()).helps is None
+            helps = none_viable(world.state, demand.standalone, demand, search, Outcome()).helps
+            assert helps is not None
+            assert helps(["a"])
+            assert not helps(["gone"])
 
         played(story)
 

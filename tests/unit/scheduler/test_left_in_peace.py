@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, TEMPLATES, Resource
@@ -146,6 +147,34 @@ def test_a_pod_without_claims_that_ends_wakes_those_who_lack_what_it_used(play: 
         await world.client.patch(NODES, "b", {"status": {"allocatable": {"cpu": "20"}}}, subresource="status")
         await asyncio.sleep(5)
         assert await world.node_of("huge") == "b"
+
+    play(scenario)
+
+
+def test_a_pod_that_ends_wakes_those_of_standalone_drivers_only_where_they_fit_then(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant may have thousands that fit nowhere, each in a line of its own."""
+
+    async def scenario(world: Any) -> None:
+        await world.add_node("a")
+        await world.add_class("disk", driverName=Disks.name, nodePart="None")
+        await world.add_template("one", "disk")
+        world.start_parley()
+        world.start_driver(Disks(["a"]))
+        await world.add_pod("hog", containers=[container(cpu="6")])
+        await world.settle()
+        await world.add_pod("middling", "one", containers=[container(cpu="4")])
+        await world.add_pod("huge", "one", containers=[container(cpu="9")])
+        await world.settle()
+        found = looks(monkeypatch)
+        await world.delete_pod("hog")
+        await asyncio.sleep(5)
+        assert await world.node_of("middling") == "a"
+        assert found["huge"] == 0
+        await world.client.patch(NODES, "a", {"status": {"allocatable": {"cpu": "20"}}}, subresource="status")
+        await asyncio.sleep(5)
+        assert found["huge"]
 
     play(scenario)
 

@@ -200,11 +200,10 @@ def _why_nowhere(
     return code, message + "".join(f". Claim {one.path} is {where(one.nodes)}" for one in held)
 
 
-def _helps(state: State, demand: Demand, search: Search, evictable: Evictable | None) -> Helps | None:
+def _helps(state: State, demand: Demand, search: Search, evictable: Evictable | None) -> Helps:
     """Which changes may help: every node was refused, so a change on one helps only if that node is eligible and
-    every driver has room there, or if somebody may be evicted there. Of standalone drivers nobody knows: None."""
-    if demand.standalone:
-        return None
+    every driver in this process has room there, or if somebody may be evicted there. Standalone drivers say it
+    themselves when they have anything."""
     asked = [(state.drivers[name], request) for name, request in demand.requests.items()]
     nodes, excluded = (search.wider or search.nodes).anew(), search.excluded
     priority, usage = nodes.priority, state.cluster.usage
