@@ -32,13 +32,19 @@ class Pauses:
     count: int = 0
     until: float = 0.0
     """When the latest one is over; 0 if there was none, or it was ended."""
+    begun: float = 0.0
 
     def begin(self, now: float) -> float:
         """One more failure. Returns for how many seconds to pause."""
         self.count += 1
         length = self.lengths.delay(self.count)
-        self.until = now + length
+        self.begun, self.until = now, now + length
         return length
+
+    def cut_short(self, lengths: Backoff) -> float:
+        """The latest one lasts no longer than these say, from when it began. Returns until when."""
+        self.until = min(self.until, self.begun + lengths.delay(self.count)) if self.until else 0.0
+        return self.until
 
     def end(self) -> None:
         """The pause is over, or of no use any more. The next one is longer all the same."""

@@ -17,6 +17,9 @@ from parley.scheduler.in_vain import InVain
 REFUSALS = Backoff(first=5.0, longest=300.0)
 """Before what the scheduler refused is offered again."""
 
+CHANGES = Backoff(first=1.0, longest=60.0)
+"""The same, if a node has changed meanwhile or a pod has left one: in a large cluster some do all the time."""
+
 CREATIONS = Backoff(first=1.0, longest=300.0)
 """Before claims that the pod names are created again, which somebody deleted, or an owner that does not exist."""
 
@@ -322,6 +325,11 @@ class Attempt:
         """A driver failed. When they did on all nodes that would do, they are left alone for a growing while."""
         if self.failed_everywhere:
             self.failures.begin(now)
+
+    def nodes_changed(self, now: float) -> None:
+        """The scheduler may judge nodes differently by now, and may do so no sooner the more often it refused."""
+        if self.refusals.cut_short(CHANGES) <= now:
+            self.begin_again()
 
     def begin_again(self) -> None:
         """The pause is over, or something changed that the scheduler may judge differently."""

@@ -211,7 +211,9 @@ class Pods:
 
     def _reconsider(self, attempt: Attempt, topic: Topic) -> None:
         """The scheduler may judge changed nodes differently, and nodes for a class that was changed."""
-        if topic == NODES or topic[0] == "class":
+        if topic == NODES:
+            attempt.nodes_changed(now())
+        elif topic[0] == "class":
             attempt.begin_again()
 
     def line_up(self, key: Key, line: Hashable, topics: Sequence[Topic], helps: Helps | None = None) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from tests.support.faults import FaultClient
+from tests.unit.scheduler.grump import APART, add_grump
 from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.builtin import Pod
@@ -16,6 +18,7 @@ from parley.control.state import State
 from parley.drivers.device import DeviceDriver
 from parley.drivers.device.driver import DeviceRequest
 from parley.drivers.tokens import TokensDriver
+from parley.kube.client import Call
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS
 from parley.sdk import Answer
 
@@ -175,6 +178,37 @@ def test_a_pod_that_ends_wakes_those_of_standalone_drivers_only_where_they_fit_t
         await world.client.patch(NODES, "a", {"status": {"allocatable": {"cpu": "20"}}}, subresource="status")
         await asyncio.sleep(5)
         assert found["huge"]
+
+    play(scenario)
+
+
+def test_pods_that_end_have_what_the_scheduler_refused_offered_again_once_a_minute_in_the_end(
+    play: Play,
+) -> None:
+    """In a large cluster some pod ends every second, and each offer takes a handful of writes."""
+
+    async def scenario(world: Any) -> None:
+        offers: Counter[str] = Counter()
+
+        def count(call: Call) -> None:
+            if call.writes and call.resource == BUILTIN_CLAIMS:
+                offers[call.resource.plural] += 1
+
+        await world.add_node("a", devices=1)
+        await world.add_node("b")
+        await add_grump(world, "a")
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(FaultClient(world.server.client(), before=count))
+        await world.add_pod("apart", "one", affinity=APART)
+        for number in range(600):
+            await world.add_pod(f"short-{number}", nodeName="b")
+            await asyncio.sleep(1)
+            await world.force_delete(f"short-{number}")
+        assert offers.total() < 20
+        await world.force_delete("grump-a")
+        await asyncio.sleep(60 + 15)
+        assert await world.node_of("apart") == "a"
 
     play(scenario)
 
