@@ -266,13 +266,13 @@ class Changes:
             return True
         return claim_differs(old, new) or self._cluster.own_writes.unseen(old.metadata)
 
-    def _look_at_users(self, key: Key) -> None:
-        """The named claim is looked at, and the pods that use or wait for it."""
+    def _look_at_users(self, key: Key, gone: ResourceClaim | None = None) -> None:
+        """The named claim is looked at, and who uses or waits for it, or for another one once it is `gone`."""
         if (holding := self._ledger.of_claim(*key)) is not None:
             self.look_at(holding)
         if (expecting := self._ledger.expected_for(*key)) is not None:
             self._queues.pods.add((expecting.namespace, expecting.name))
-        claim = self._cluster.claim(key)
+        claim = gone or self._cluster.claim(key)
         if claim is not None and is_stand_in(claim):
             for owner in claim.metadata.owner_references:
                 self._queues.pods.add((claim.metadata.namespace, owner.name))
@@ -351,7 +351,7 @@ class Changes:
                 for pod in self._cluster.pods_naming(key):  # they were nobody's business until now
                     self._queues.pods.add((pod.metadata.namespace, pod.metadata.name))
             if self._is_relevant(old, new):
-                self._look_at_users(key)
+                self._look_at_users(key, gone=None if new is not None else old)
 
     def _is_foreign(self, key: Key) -> bool:
         """Whether a built-in claim of that name is there which Parley does not negotiate."""
