@@ -248,9 +248,10 @@ class Changes:
         if not is_mirror(claim):
             self._foreign_changed(old, new)
             self._wakeups.wake(("claim", *key))
-        elif (owner := owner_pod(claim)) is not None:
-            if driver := self._state.moved.look(old, new):
-                self._wakeups.wake(("driver", driver))
+            return
+        if driver := self._state.moved.look(old, new):  # also of one that has lost its owner
+            self._wakeups.wake(("driver", driver))
+        if (owner := owner_pod(claim)) is not None:
             if old is None:
                 self._enqueue_new((owner.namespace, owner.name))
             else:

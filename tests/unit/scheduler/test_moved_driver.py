@@ -104,6 +104,27 @@ def test_it_is_asked_about_no_pod_until_what_it_allocated_there_has_ended(play: 
     play(scenario)
 
 
+def test_it_is_asked_again_when_claims_that_lost_their_pods_are_deleted(play: Play) -> None:
+    """`kubectl delete --cascade=orphan` leaves them behind, without an owner."""
+
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.crash()
+        world.start_parley(drivers=[])
+        async with alone(world):
+            await asyncio.sleep(10)
+            for name in ("one", "two"):
+                await world.client.delete(PODS_OF_ALL, name, "default", propagation_policy="Orphan")
+            await asyncio.sleep(60)
+            for mirror in await world.mirrors():
+                if not mirror.metadata.owner_references:
+                    await world.client.delete(BUILTIN_CLAIMS, mirror.metadata.name, "default")
+            await asyncio.sleep(60)
+            assert await world.node_of("three") == "a"
+
+    play(scenario)
+
+
 def test_a_pod_of_another_namespace_is_not_told_the_names_of_these_claims(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world)
