@@ -382,16 +382,19 @@ def _claim_of(cluster: ClusterCache, holding: Holding) -> ResourceClaim | None:
 
 
 def count_foreign(drivers: Drivers, claim: BuiltinClaim) -> bool:
-    """Tell drivers of devices that an ordinary claim took; returns whether there were any.
-
-    Access of an administrator takes nothing: it is granted beside whoever uses the device.
-    """
-    allocation = claim.status.allocation
-    taken: dict[str, list[Device]] = {}
-    for result in allocation.devices.results if allocation else ():
-        if result.driver in drivers and not result.admin_access:
-            taken.setdefault(result.driver, []).append(Device(result.pool, result.device))
+    """Tell drivers of devices that an ordinary claim took; returns whether there were any."""
+    meta, taken = claim.metadata, taken_by_foreign(drivers, claim)
     for driver, devices in taken.items():
-        held = Held(claim.metadata.uid, None, tuple(devices), None)
-        drivers[driver].restore(held, f"{claim.metadata.namespace}/{claim.metadata.name}")
+        drivers[driver].restore(Held(meta.uid, None, devices, None), f"{meta.namespace}/{meta.name}")
     return bool(taken)
+
+
+def taken_by_foreign(drivers: Drivers, claim: BuiltinClaim | None) -> Mapping[str, tuple[Device, ...]]:
+    """The devices of each of the drivers that an ordinary claim has. Access of an administrator takes nothing: it
+    is granted beside whoever uses the device."""
+    allocation = claim.status.allocation if claim is not None else None
+    taken: dict[str, tuple[Device, ...]] = {}
+    for one in allocation.devices.results if allocation else ():
+        if one.driver in drivers and not one.admin_access:
+            taken[one.driver] = (*taken.get(one.driver, ()), Device(one.pool, one.device))
+    return taken

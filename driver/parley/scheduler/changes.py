@@ -29,7 +29,7 @@ from parley.control.objects.standin import is_stand_in
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.deallocation import Deallocator
 from parley.control.release.releases import out_of_service
-from parley.control.restoring import adopt_record, count_again, count_foreign
+from parley.control.restoring import adopt_record, count_again, count_foreign, taken_by_foreign
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.cache import Key
@@ -280,12 +280,14 @@ class Changes:
         self._wakeups.wake(("claim", *key))
 
     def _foreign_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
-        if new is not None and count_foreign(self._drivers, new):
-            return
-        gone = old.status.allocation if old is not None else None
-        for name in {result.driver for result in gone.devices.results} if gone else ():
-            if old is not None and name in self._drivers:
+        """Between two lists it may have been given back and allocated anew."""
+        if new is not None:
+            count_foreign(self._drivers, new)
+        had, has = (taken_by_foreign(self._drivers, claim) for claim in (old, new))
+        for name, devices in had.items():
+            if old is not None and name not in has:
                 self._drivers[name].forget(old.metadata.uid)
+            if devices != has.get(name):
                 self._wakeups.wake(("driver", name))
 
     def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None:
