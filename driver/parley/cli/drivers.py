@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
-from parley.api.models import DriverName
 from parley.drivers import BUILT_IN
 from parley.sdk import Driver
-from parley.sdk.class_checks import class_fault
+from parley.sdk.class_checks import class_fault, unlike_a_name
 
 
 def driver_class(text: str) -> type[Driver[Any, Any]]:
@@ -59,7 +57,7 @@ def driver_name(text: str) -> str:
     """The name of the driver that `text` means: as for `driver_class`, or the name itself. Raises BadParameter."""
     if text in BUILT_IN or ":" in text:
         return driver_class(text).name
-    if "." not in text or _unlike_a_name(text):
+    if "." not in text or unlike_a_name(text):
         known = ", ".join(sorted(BUILT_IN))
         raise typer.BadParameter(
             f"{text!r} is not known: give one of {known}, MODULE:CLASS, or a name like disks.example.com"
@@ -67,19 +65,8 @@ def driver_name(text: str) -> str:
     return text
 
 
-def _unlike_a_name(text: str) -> bool:
-    try:
-        TypeAdapter(DriverName).validate_python(text)
-    except ValidationError:
-        return True
-    return False
-
-
 def _fault(found: type[Driver[Any, Any]]) -> str:
     """Why the class can't be run, and what to change; "" if it can."""
-    given = getattr(found, "name", "")
-    if _unlike_a_name(given):
-        return f"name={given!r} must be a DNS subdomain of at most 63 characters, such as disks.example.com"
     try:
         inspect.signature(found).bind()
     except TypeError as error:

@@ -240,6 +240,7 @@ def check_observed(driver: str, found: object) -> None:
 
 def check_scores(driver: str, scores: Mapping[str, float]) -> None:
     """Raises DriverFault unless every preference is from 0 to 1."""
+    _check_numbers(driver, "score", scores)
     for node, score in scores.items():
         if not 0 <= score <= 1:
             raise DriverFault(f"driver {driver} gave node {node!r} the score {score}; it must be from 0 to 1")
@@ -247,15 +248,30 @@ def check_scores(driver: str, scores: Mapping[str, float]) -> None:
 
 def check_room(driver: str, left: Mapping[str, float]) -> None:
     """Raises DriverFault unless all that is left are numbers, 0 or more."""
+    _check_numbers(driver, "room_left", left)
     for node, room in left.items():
         if not 0 <= room < inf:
             raise DriverFault(f"driver {driver} has {room} left on node {node!r}; it must be a number, 0 or more")
 
 
+def _check_numbers(driver: str, call: str, found: object) -> None:
+    if not isinstance(found, Mapping):
+        text = f"driver {driver} returned {shown(found)} from {call}"
+        raise DriverFault(f"{text}; it must be a mapping from nodes to numbers")
+
+
+def check_truth(driver: str, call: str, found: object) -> None:
+    """Raises DriverFault unless it is True or False: a mapping of answers counts as true whatever they are."""
+    if not isinstance(found, bool):
+        raise DriverFault(f"driver {driver} returned {shown(found)} from {call}; it must be True or False")
+
+
 def check_units(driver: str, claim: str, units: object) -> None:
     """Raises DriverFault unless it is a number that limits can count."""
     if not isinstance(units, int) or units < 0:
-        raise DriverFault(f"driver {driver} counts {units!r} units for claim {claim!r}; it must be a whole number")
+        raise DriverFault(
+            f"driver {driver} counts {units!r} units for claim {claim!r}; it must be a whole number, 0 or more"
+        )
 
 
 def check_capacity(driver: str, capacity: object) -> None:
@@ -264,7 +280,9 @@ def check_capacity(driver: str, capacity: object) -> None:
         return
     free, total = getattr(capacity, "free", None), getattr(capacity, "total", None)
     if not isinstance(free, int) or not isinstance(total, int) or not 0 <= free <= total <= MOST_CAPACITY:
-        raise DriverFault(f"driver {driver} returned {capacity!r}; it must be None, or 0 <= free <= total")
+        raise DriverFault(
+            f"driver {driver} returned {capacity!r}; it must be None, or whole numbers, 0 <= free <= total"
+        )
 
 
 def check_stranded(driver: str, stranded: object) -> None:

@@ -1,16 +1,24 @@
-"""What is wrong with a driver's class before it is made: models are missing, or methods are async."""
+"""What is wrong with a driver's class before it is made: its name, missing models or methods, or async ones."""
 
 import inspect
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from parley.api.models import DriverName
 from parley.sdk.driver import Driver
 from parley.sdk.values import Parameters
 
 _REQUIRED = ("parameters", "class_parameters")
+_WRITTEN = ("viable", "allocate", "deallocate", "restore", "forget")
+"""Methods without a default."""
 
 
 def class_fault(kind: type[Driver[Any, Any]]) -> str:
     """Why the class is no driver, and what to change; "" if it may be one."""
+    given = getattr(kind, "name", "")
+    if unlike_a_name(given):
+        return f"name={given!r} must be a DNS subdomain of at most 63 characters, such as disks.example.com"
     for name in _REQUIRED:
         model = getattr(kind, name, None)
         if not (isinstance(model, type) and issubclass(model, Parameters)):
@@ -21,7 +29,24 @@ def class_fault(kind: type[Driver[Any, Any]]) -> str:
         return (
             f"{' and '.join(coroutines)} must not be async: Parley calls it without await, and nothing of it runs"
         )
+    if missing := [name for name in _WRITTEN if _is_default(kind, name)]:
+        are, them = ("is", "it") if len(missing) == 1 else ("are", "them")
+        return f"{' and '.join(missing)} {are} missing: every driver has to write {them}"
     return ""
+
+
+def _is_default(kind: type[Driver[Any, Any]], name: str) -> bool:
+    asked_otherwise = name == "viable" and kind.asynchronous and kind.consider is not Driver.consider
+    return getattr(kind, name) is getattr(Driver, name) and not asked_otherwise
+
+
+def unlike_a_name(given: object) -> bool:
+    """Whether it can't be the name of a driver."""
+    try:
+        TypeAdapter(DriverName).validate_python(given)
+    except ValidationError:
+        return True
+    return False
 
 
 def _is_coroutine(method: object) -> bool:

@@ -29,6 +29,7 @@ from parley.sdk.checks import (
     check_room,
     check_scores,
     check_stranded,
+    check_truth,
     check_units,
     check_uses,
     fault_text,
@@ -170,7 +171,9 @@ class EmbeddedDriver:
         if self._barred([node]):
             return False
         with self._guard.contained("viable_without"):
-            return self.driver.viable_without(request, node, uids)
+            found = self.driver.viable_without(request, node, uids)
+            check_truth(self.name, "viable_without", found)
+        return found
 
     def stranded(self, claim: ClaimRequest[Any, Any], node: str, cause: Cause) -> Stranded:
         """What becomes of a claim on a node that takes no pods. Raises DriverFault."""
@@ -184,7 +187,7 @@ class EmbeddedDriver:
         left_out = self._barred(nodes)
         asked = [node for node in nodes if node not in left_out]
         with self._guard.contained("consider"):
-            answers = await self.driver.consider(request, asked)
+            answers = await self._guard.awaited("consider", self.driver.consider(request, asked))
             check_answers(self.name, request, asked, answers)
         return without_barred(self.not_restored.values(), answers, left_out)
 
@@ -342,9 +345,7 @@ class EmbeddedDriver:
     async def _give_back(self, uid: str) -> None:
         self.revision += 1
         with self._guard.uncancelled():
-            begun: Any = self.driver.deallocate(uid)
-            self._guard.check_async("deallocate", begun)
-            await begun
+            await self._guard.awaited("deallocate", self.driver.deallocate(uid))
 
     def restore(self, held: Held, claim: str = "", *, local: bool = True) -> None:
         """Have the driver count an allocation in the API, that of `claim` (namespace/name). `local`: only its node
@@ -394,7 +395,7 @@ class EmbeddedDriver:
         while True:
             try:
                 with self._guard.uncancelled():
-                    await self.driver.follow(from_any_thread(followed))
+                    await self._guard.awaited("follow", self.driver.follow(from_any_thread(followed)))
             except Exception as error:
                 failures += 1
                 self._failed("follow", error)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 from parley.kube.cancelling import CancelledItself, uncancelled
 from parley.sdk.checks import BadParameters, DriverFault, fault_text, shown
@@ -42,6 +43,11 @@ class Guard:
                 yield
         except CancelledItself as error:
             raise DriverFault(str(error)) from error
+
+    async def awaited(self, call: str, begun: object) -> Any:
+        """What the method returns. Raises DriverFault if it is not async."""
+        self.check_async(call, begun)
+        return await cast(Awaitable[Any], begun)
 
     def check_async(self, call: str, result: object) -> None:
         """A method without async has done its work when it returns what nobody can await. Raises DriverFault."""

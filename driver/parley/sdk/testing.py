@@ -8,10 +8,12 @@ Each check starts with a fresh driver from `make` and raises AssertionError with
 
 Whatever `allocate` raises counts as a refusal. If that makes viable() and allocate() disagree, the AssertionError
 says what it was, and has it as its cause. The checks call `viable`, never `consider`: an asynchronous driver
-without `viable` is checked by `parley driver conformance`.
+without `viable` is checked by `parley driver conformance`. That a method blocks the event loop they can't see.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -20,12 +22,32 @@ import orjson
 
 from parley.api.models import Allocation as Record
 from parley.negotiation.answers import Answers
+from parley.negotiation.stranded import Cause
 from parley.sdk.allocation_checks import check_allocations
-from parley.sdk.checks import check_answers, check_room, check_uses
+from parley.sdk.checks import (
+    MAX_CLAIMS,
+    DriverFault,
+    check_answers,
+    check_capacity,
+    check_room,
+    check_uses,
+    fault_text,
+    shown,
+)
 from parley.sdk.class_checks import class_fault
 from parley.sdk.driver import Driver
+from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import allocation_record, held_as_recorded, read_allocation
-from parley.sdk.values import Allocation, ClaimRequest, Held, PodReference, Request
+from parley.sdk.together import together
+from parley.sdk.values import Allocation, ClaimRequest, ClassOnNodes, Held, PodReference, Request
+
+UNKNOWN_NODE = "a-node-that-nobody-told-of"
+_UNKNOWN_CLAIM = "uid-of-a-claim-that-holds-nothing"
+_TIMES = 4
+"""So many times what fits one after the other fits together in no case, however well it is packed."""
+
+Done = tuple[Request[Any, Any], str, Mapping[str, Allocation]]
+"""What was allocated for a request, and where."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +93,32 @@ async def check_driver(scenario: Scenario) -> None:
         raise AssertionError(fault)
     for wanted in scenario.requests:
         check_viable_has_no_effect(scenario, wanted)
+        check_unknown_node_is_answered(scenario, wanted)
         await check_viable_means_allocatable(scenario, wanted)
         check_viable_means_room(scenario, wanted)
         check_room_is_told_of_viable_nodes(scenario, wanted)
+        check_what_is_counted(scenario, wanted)
+        await check_claims_are_judged_together(scenario, wanted)
         await check_refusal_holds_nothing(scenario, wanted)
+        await check_held_before_waiting(scenario, wanted)
         await check_deallocation_restores(scenario, wanted)
+        await check_local_release(scenario, wanted)
         await check_restore_equals_allocate(scenario, wanted)
+        await check_forget_ends_what_others_hold(scenario, wanted)
+
+
+@contextmanager
+def _contract() -> Iterator[None]:
+    try:
+        yield
+    except DriverFault as fault:
+        raise AssertionError(str(fault)) from fault
 
 
 def _answers(driver: Driver[Any, Any], scenario: Scenario, wanted: Request[Any, Any]) -> Answers:
     answers = driver.viable(wanted, scenario.nodes)
-    check_answers(driver.name, wanted, scenario.nodes, answers)
+    with _contract():
+        check_answers(driver.name, wanted, scenario.nodes, answers)
     return answers
 
 
@@ -96,6 +133,18 @@ def check_viable_has_no_effect(scenario: Scenario, wanted: Request[Any, Any]) ->
     assert _answers(driver, scenario, wanted) == _answers(driver, scenario, wanted), "viable() changed something"
 
 
+def check_unknown_node_is_answered(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    """viable() answers about nodes that nobody told the driver of: nodes come at any time."""
+    driver = scenario.make()
+    try:
+        _answers(driver, replace(scenario, nodes=(*scenario.nodes, UNKNOWN_NODE)), wanted)
+    except AssertionError:
+        raise
+    except Exception as error:
+        text = f"viable() raised {fault_text(error)}, asked about a node that it does not know"
+        raise AssertionError(text) from error
+
+
 async def check_viable_means_allocatable(scenario: Scenario, wanted: Request[Any, Any]) -> None:
     """On every viable node, and only there, allocate() succeeds, with allocations that the API accepts."""
     viable = _viable(scenario.make(), scenario, wanted)
@@ -103,9 +152,14 @@ async def check_viable_means_allocatable(scenario: Scenario, wanted: Request[Any
     for node in scenario.nodes:
         refusal = await _refusal(scenario.make(), wanted, node)
         if (refusal is None) != (node in viable):
-            said = "allocated it" if refusal is None else f"raised {type(refusal).__name__}: {refusal}"
-            text = f"viable() and allocate() disagree about node {node}: allocate() {said}"
-            raise AssertionError(text) from refusal
+            raise _disagreement(node, refusal)
+
+
+def _disagreement(node: str, refusal: Exception | None) -> AssertionError:
+    said = "allocated it" if refusal is None else f"raised {type(refusal).__name__}: {refusal}"
+    error = AssertionError(f"viable() and allocate() disagree about node {node}: allocate() {said}")
+    error.__cause__ = refusal
+    return error
 
 
 def check_viable_means_room(scenario: Scenario, wanted: Request[Any, Any]) -> None:
@@ -125,31 +179,74 @@ def check_room_is_told_of_viable_nodes(scenario: Scenario, wanted: Request[Any, 
         return
     viable = _viable(driver, scenario, wanted)
     left = driver.room_left(wanted, viable)
-    check_room(driver.name, left)
+    with _contract():
+        check_room(driver.name, left)
     assert left.keys() == set(viable), "room_left() leaves out nodes that it was asked about"
     in_order = set(driver.fullest(wanted))
     assert not in_order or in_order.issuperset(viable), "fullest() leaves out nodes that are viable"
 
 
+def check_what_is_counted(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    """What the driver tells besides its answers is such that Parley can count it: preferences, units, what is
+    reserved, capacity, what becomes of stranded claims. Requests that are equal wait in one line."""
+    driver = scenario.make()
+    called, viable = EmbeddedDriver(driver), _viable(driver, scenario, wanted)
+    with _contract():
+        called.score(wanted, viable)
+        assert called.alike(wanted) == called.alike(wanted), "alike() differs for the same request"
+        if called.foresees:
+            called.viable_without(wanted, viable[0], ())
+        for claim in wanted.claims:
+            called.units(claim)
+            called.reserves(replace(claim, generated=False))
+            for cause in Cause if called.settles_stranded else ():
+                called.stranded(claim, viable[0], cause)
+            check_capacity(
+                driver.name,
+                driver.capacity(ClassOnNodes(claim.class_name, claim.class_parameters, scenario.nodes)),
+            )
+
+
 async def _refusal(driver: Driver[Any, Any], wanted: Request[Any, Any], node: str) -> Exception | None:
+    begun: object = driver.allocate(wanted, node)
     try:
-        allocations = await driver.allocate(wanted, node)
+        allocations = await _awaitable("allocate", begun)
+    except AssertionError:
+        raise
     except Exception as error:
         return error
-    check_allocations(driver.name, wanted, allocations, node, leaves_data=driver.leaves_data)
+    with _contract():
+        check_allocations(driver.name, wanted, allocations, node, leaves_data=driver.leaves_data)
     return None
 
 
-async def _exhaust(
-    driver: Driver[Any, Any], scenario: Scenario, wanted: Request[Any, Any]
-) -> list[tuple[Request[Any, Any], str, Mapping[str, Allocation]]]:
+def _awaitable(call: str, begun: object) -> Awaitable[Any]:
+    assert isinstance(begun, Awaitable), (
+        f"{call}() returned {shown(begun)}, which cannot be awaited: {call} must be async def"
+    )
+    return begun
+
+
+async def _deallocate(driver: Driver[Any, Any], *of: Request[Any, Any]) -> None:
+    for wanted in of:
+        for claim in wanted.claims:
+            await _awaitable("deallocate", driver.deallocate(claim.uid))
+
+
+async def _exhaust(driver: Driver[Any, Any], scenario: Scenario, wanted: Request[Any, Any]) -> list[Done]:
     """Allocate copies of the request until no node is viable any more."""
-    done: list[tuple[Request[Any, Any], str, Mapping[str, Allocation]]] = []
+    done: list[Done] = []
     for number in range(1000):
         copy = _copy(wanted, number)
         if not (viable := _viable(driver, scenario, copy)):
             return done
-        done.append((copy, viable[0], await driver.allocate(copy, viable[0])))
+        try:
+            allocations = await _awaitable("allocate", driver.allocate(copy, viable[0]))
+        except AssertionError:
+            raise
+        except Exception as error:
+            raise _disagreement(viable[0], error) from error
+        done.append((copy, viable[0], allocations))
     raise AssertionError("1000 requests were served and there is still something left; make the scenario smaller")
 
 
@@ -157,6 +254,20 @@ def _copy(wanted: Request[Any, Any], number: int) -> Request[Any, Any]:
     claims = tuple(replace(c, uid=f"{c.uid}-{number}", claim=f"{c.claim}-{number}") for c in wanted.claims)
     pod = PodReference(wanted.pod.namespace, f"{wanted.pod.name}-{number}", f"{wanted.pod.uid}-{number}")
     return replace(wanted, pod=pod, claims=claims)
+
+
+async def check_claims_are_judged_together(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    """No node is viable for a pod with many times the claims that fit there one after the other."""
+    for node in scenario.nodes:
+        alone = replace(scenario, nodes=(node,))
+        fit = len(await _exhaust(scenario.make(), alone, wanted))
+        many = [_copy(wanted, number) for number in range(_TIMES * (fit + 1))]
+        if fit and len(many) * len(wanted.claims) <= MAX_CLAIMS:
+            asked = together(many[0], many[1:])
+            assert not _viable(scenario.make(), alone, asked), (
+                f"node {node} is viable for a pod with {len(asked.claims)} claims, and has enough for"
+                f" {fit * len(wanted.claims)}: judge all claims of a request together"
+            )
 
 
 async def check_refusal_holds_nothing(scenario: Scenario, wanted: Request[Any, Any]) -> None:
@@ -170,36 +281,90 @@ async def check_refusal_holds_nothing(scenario: Scenario, wanted: Request[Any, A
     assert done
 
 
+async def check_held_before_waiting(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    """What is enough for one request is not allocated for two at once."""
+    driver = scenario.make()
+    last, node, _ = (await _exhaust(driver, scenario, wanted))[-1]
+    await _deallocate(driver, last)
+    pods = (_copy(wanted, 1001), _copy(wanted, 1002))
+    refusals = await asyncio.gather(*(_refusal(driver, pod, node) for pod in pods))
+    assert any(refusals), (
+        f"allocate() gave two pods at once what is enough for one on node {node}: check again, and hold what you"
+        " allocate, before the first await"
+    )
+
+
 async def check_deallocation_restores(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """After deallocate(), also when called twice, everything is as before."""
+    """After deallocate(), also when called twice, everything is as before; for a claim that holds nothing it does
+    nothing."""
     driver = scenario.make()
     before = _answers(driver, scenario, wanted)
+    try:
+        await _awaitable("deallocate", driver.deallocate(_UNKNOWN_CLAIM))
+    except AssertionError:
+        raise
+    except Exception as error:
+        text = f"deallocate() raised {fault_text(error)} for a claim that holds nothing"
+        raise AssertionError(text) from error
     for copy, _, _ in await _exhaust(driver, scenario, wanted):
-        for claim in copy.claims:
-            await driver.deallocate(claim.uid)
-            await driver.deallocate(claim.uid)
+        await _deallocate(driver, copy, copy)
     assert _answers(driver, scenario, wanted) == before, "deallocate() did not release everything"
 
 
+async def check_local_release(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    """What is local (is_local(), node_local) makes no other node viable when it is released: nobody would look at
+    that one again."""
+    driver = scenario.make()
+    last, node, allocations = (await _exhaust(driver, scenario, wanted))[-1]
+    held = [_recorded(driver.name, claim.uid, allocations[claim.name], node) for claim in last.claims]
+    local = all(map(driver.is_local, held))
+    await _deallocate(driver, last)
+    others = [viable for viable in _viable(driver, scenario, wanted) if viable != node]
+    assert not local or not others, (
+        f"releasing what was allocated on node {node} made node {', '.join(others)} viable: it is not local to its"
+        " node, as is_local() or node_local says"
+    )
+
+
 async def check_restore_equals_allocate(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """A new driver that restores what is allocated answers like the one that allocated it.
+    """A new driver that restores what is allocated answers like the one that allocated it, and can release it.
 
     It gets what it would after a restart, read from the record: `data` as JSON has it, and no node if the claim
     can be used everywhere.
     """
     driver, successor = scenario.make(), scenario.make()
-    for copy, node, allocations in await _exhaust(driver, scenario, wanted):
+    empty = _answers(successor, scenario, wanted)
+    done = await _exhaust(driver, scenario, wanted)
+    for copy, node, allocations in done:
         for claim in copy.claims:
             allocation = allocations[claim.name]
             held = _recorded(driver.name, claim.uid, allocation, node)
             for _ in range(2):
                 successor.restore(held)
             used = driver.uses(held)
-            check_uses(driver.name, used)
+            with _contract():
+                check_uses(driver.name, used)
             assert list(used) == list(successor.uses(held)), "uses() returns something else after restore()"
     assert _answers(driver, scenario, wanted) == _answers(successor, scenario, wanted), (
         "restore() forgot something"
     )
+    await _deallocate(successor, *(copy for copy, _, _ in done))
+    assert _answers(successor, scenario, wanted) == empty, (
+        "deallocate() did not release everything that restore() counted, each claim twice"
+    )
+
+
+async def check_forget_ends_what_others_hold(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    """After forget(), also when called twice, devices that ordinary DRA held, and restore() counted, are free."""
+    driver, other = scenario.make(), scenario.make()
+    before = _answers(driver, scenario, wanted)
+    for copy, _, allocations in await _exhaust(other, scenario, wanted):
+        for claim in copy.claims:
+            if devices := allocations[claim.name].devices:
+                driver.restore(Held(claim.uid, None, devices, None))
+            driver.forget(claim.uid)
+            driver.forget(claim.uid)
+    assert _answers(driver, scenario, wanted) == before, "forget() left something of what restore() counted"
 
 
 def _recorded(driver: str, uid: str, allocation: Allocation, node: str) -> Held:
