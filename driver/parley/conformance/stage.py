@@ -98,6 +98,7 @@ class Stage:
         name = f"claim-{self._made}"
         meta = {"name": name, **({"finalizers": list(finalizers)} if finalizers else {})}
         chosen = self.subject.parameters if parameters is None else parameters
+        chosen = None if "parametersRef" in more else chosen
         spec = {"resourceClassName": self.class_name, **({} if chosen is None else {"parameters": chosen}), **more}
         await self._client.create(CLAIMS, {"metadata": meta, "spec": spec}, self.name)
         return name
@@ -191,6 +192,20 @@ class Stage:
             lambda: self.get_claim(name), wanted, self.about(name), expected, claim_text
         )
         return found
+
+    async def until_any_claim(self, names: Sequence[str], wanted: Callable[[Json], bool], expected: str) -> None:
+        """Return as soon as `wanted` is true of one of the claims. Raises Unmet."""
+
+        async def found() -> list[Json]:
+            return [await self.get_claim(name) for name in names]
+
+        await self._until(
+            found,
+            lambda claims: any(map(wanted, claims)),
+            self.about(" and ".join(names)),
+            expected,
+            lambda claims: "; ".join(map(claim_text, claims)),
+        )
 
     async def allocated(self, claim: str) -> Json:
         """The claim when it has an allocation. Raises Unmet."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from tests.unit.conformance.seats import NAME, Seats
+from tests.unit.conformance.seats import Seats
+from tests.unit.conformance.seats_objects import NAME
 
 from parley.api.resources import NODES
 from parley.conformance.checks import CHECKS

@@ -6,32 +6,29 @@ check that is to fail, or "".
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
+
+from tests.unit.conformance import seats_objects as objects
+from tests.unit.conformance.seats_objects import (
+    NAME,
+    Object,
+    WrongParameters,
+    allocation_of,
+    entries_of,
+    is_anothers,
+    seats,
+)
 
 from parley.api.names import driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, NODES, POD_SCHEDULINGS
 from parley.api.selectors import node_selector
 from parley.kube.client import ApiError, Client
 
-NAME = "seats.example.com"
 FINALIZER = driver_finalizer(NAME)
-Object = dict[str, Any]
 
 CLEARED = {"driverName": None, "allocation": None, "deallocationRequested": None}
-
-
-class WrongParameters(Exception):
-    """Raised with the reason that users read."""
-
-
-def seats(claim: Object) -> int:
-    """How many the claim wants. Raises WrongParameters."""
-    parameters = claim["spec"].get("parameters") or {}
-    wanted = parameters.get("seats", 1)
-    if not isinstance(wanted, int) or isinstance(wanted, bool) or not 0 < wanted < 1000:
-        raise WrongParameters(f"claim {claim['metadata']['name']}: seats={wanted!r:.100} is no number of seats")
-    return wanted
 
 
 class Seats:
@@ -42,6 +39,8 @@ class Seats:
         self._broken = broken
         self._task: asyncio.Task[None] | None = None
         self._starts = 0
+        self._held_for_nothing: Counter[tuple[str, str]] = Counter()
+        """By namespace and node; outside of the process."""
         self._forget()
 
     def _forget(self) -> None:
@@ -53,6 +52,13 @@ class Seats:
 
     def breaks(self, check: str) -> bool:
         return self._broken == check
+
+    def _breaks_there(self, check: str, of: Object) -> bool:
+        """Whether it breaks the rule in the namespace of its check."""
+        return self.breaks(check) and of["metadata"]["namespace"] == f"conformance-{check}"
+
+    def _leak(self, check: str, of: Object, node: str) -> None:
+        self._held_for_nothing[of["metadata"]["namespace"], node] += self._breaks_there(check, of)
 
     async def start(self) -> None:
         self._forget()
@@ -79,6 +85,7 @@ class Seats:
     async def _look_at_all(self) -> None:
         self.classes = await self._all(CLASSES)
         self.claims = await self._all(CLAIMS)
+        self.counted = deepcopy(self.claims) if self.breaks("two-at-once") else self.claims
         self.questions = await self._all(POD_SCHEDULINGS)
         self.nodes = await self._all(NODES)
         for claim in list(self.claims.values()):
@@ -105,8 +112,8 @@ class Seats:
 
     def _used(self, node: str) -> int:
         total = self._leaked[node]
-        for claim in self.claims.values():
-            for handle in _allocation(claim).get("handles") or ():
+        for claim in self.counted.values():
+            for handle in allocation_of(claim).get("handles") or ():
                 forgets = self.breaks("restart-holds") and self._starts > 1
                 if handle["driverName"] == NAME and handle["data"]["node"] == node and not forgets:
                     total += handle["data"]["seats"]
@@ -114,7 +121,10 @@ class Seats:
 
     def _free(self, claims: Sequence[Object], node: str) -> int:
         class_ = self.classes[f"/{claims[0]['spec']['resourceClassName']}"]
-        return int(class_["parameters"]["seats"]) - self._used(node)
+        place = claims[0]["metadata"]["namespace"]
+        others = self._used("node-2") if self._breaks_there("capacity-of-all", claims[0]) else 0
+        lost = self._held_for_nothing[place, node] + (others if node == "node-1" else 0)
+        return int(class_["parameters"]["seats"]) - self._used(node) - lost
 
     # Claims
 
@@ -124,32 +134,33 @@ class Seats:
         meta, status = claim["metadata"], claim.get("status") or {}
         in_use = bool(status.get("reservedFor")) and not self.breaks("deleted-in-use")
         deleted = bool(meta.get("deletionTimestamp")) and not in_use and not self.breaks("deleted")
+        deleted = deleted and not (self.breaks("abort-deleted") and not allocation_of(claim))
         asked_back = bool(status.get("deallocationRequested")) and not self.breaks("deallocates")
         if self.breaks("restart-catches-up") and self._starts > 1 and asked_back:
             asked_back = meta["uid"] in self._asked_back  # an edge that it missed
         if not status.get("deallocationRequested"):
             self._asked_back.add(meta["uid"])
-        if _is_anothers(claim):
+        if is_anothers(claim):
             if FINALIZER in meta.get("finalizers", ()) and not self.breaks("allocation-of-another"):
                 await self._remove_finalizer(claim)
             return
-        unasked = self.breaks("allocation-stays") and _allocation(claim) and not self._named(claim)
+        unasked = self.breaks("allocation-stays") and allocation_of(claim) and not self._named(claim)
         if FINALIZER in meta.get("finalizers", ()) and (deleted or asked_back or unasked or self._idle(claim)):
             await self._take_back(claim)
-        elif claim["spec"].get("allocationMode") == "Immediate" and not _allocation(claim):
+        elif claim["spec"].get("allocationMode") == "Immediate" and not allocation_of(claim):
             await self._immediate(claim)
-        elif self.breaks("repetition") and _allocation(claim):
+        elif self.breaks("repetition") and allocation_of(claim):
             self._leak_when_touched(claim)
 
     def _leak_when_touched(self, claim: Object) -> None:
         touched = (claim["metadata"].get("annotations") or {}).get("conformance.parley.dev/touched", "")
         if touched != self._seen.get(claim["metadata"]["uid"], ""):
             self._seen[claim["metadata"]["uid"]] = touched
-            self._leaked[_allocation(claim)["handles"][0]["data"]["node"]] += 1
+            self._leaked[allocation_of(claim)["handles"][0]["data"]["node"]] += 1
 
     def _idle(self, claim: Object) -> bool:
         """No allocation, and no pod is about to get one."""
-        if _allocation(claim) or (self.breaks("restart-leftovers") and self._starts > 1):
+        if allocation_of(claim) or (self.breaks("restart-leftovers") and self._starts > 1):
             return False
         return not any(self._selected(question, claim) for question in self.questions.values())
 
@@ -161,12 +172,14 @@ class Seats:
     def _selected(self, question: Object, claim: Object) -> bool:
         same = question["metadata"]["namespace"] == claim["metadata"]["namespace"]
         named = any(
-            e["resourceClaimName"] == claim["metadata"]["name"] for e in question["spec"].get("claims", ())
+            e["resourceClaimName"] == claim["metadata"]["name"]
+            and (e["driverName"] == NAME or self.breaks("abort-withdrawn"))
+            for e in question["spec"].get("claims", ())
         )
         return same and named and bool(question["spec"].get("selectedNode"))
 
     async def _take_back(self, claim: Object) -> None:
-        if _allocation(claim) and not (claim["status"].get("reservedFor") and self.breaks("deleted-in-use")):
+        if allocation_of(claim) and not (claim["status"].get("reservedFor") and self.breaks("deleted-in-use")):
             if self.breaks("deallocated-in-one-write"):
                 await self._write(claim, {"status": {"allocation": None, "deallocationRequested": None}}, "status")
             await self._write(claim, {"status": CLEARED}, "status")
@@ -186,8 +199,9 @@ class Seats:
         if class_.get("limits") and not accepted and not self.breaks("immediate-accepted"):
             return
         for node in self.nodes.values():
-            name, tainted = node["metadata"]["name"], bool(node.get("spec", {}).get("taints"))
-            suits = _suits(class_, name) or self.breaks("immediate-suitable")
+            name, spec = node["metadata"]["name"], node.get("spec", {})
+            tainted = bool(spec.get("taints")) or bool(spec.get("unschedulable"))
+            suits = objects.is_suitable(class_, name) or self.breaks("immediate-suitable")
             if suits and (not tainted or self.breaks("immediate-tainted")) and self._free([claim], name) > 0:
                 await self._hold(claim, name)
                 return
@@ -203,7 +217,8 @@ class Seats:
         place = question["metadata"]["namespace"]
         found = [self.claims.get(f"{place}/{entry['resourceClaimName']}") for entry in entries]
         claims = [claim for claim in found if claim is not None]
-        if len(claims) < len(entries) or any(claim["metadata"].get("deletionTimestamp") for claim in claims):
+        deleted = any(claim["metadata"].get("deletionTimestamp") for claim in claims)
+        if len(claims) < len(entries) or (deleted and not self.breaks("abort-deleted")):
             return
         if spec.get("selectedNode"):
             await self._allocate(question, claims)
@@ -215,7 +230,7 @@ class Seats:
         wanted, wrong = 0, ""
         for claim in claims:
             try:
-                wanted += seats(claim)
+                wanted += seats(claim, reads=self.breaks("parameters-ref"))
             except WrongParameters as error:
                 wrong = str(error)
         if wrong:
@@ -225,7 +240,7 @@ class Seats:
             return {**refused, "reason": "no"} if self.breaks("bad-parameters") else refused
         if self.breaks("together"):
             wanted = 1
-        pending = [claim for claim in claims if not _allocation(claim)] or claims
+        pending = [claim for claim in claims if not allocation_of(claim)] or claims
         nodes = question["spec"].get("candidateNodes", ())
         viable = [node for node in nodes if self._free(pending, node) >= wanted]
         judged: Object = {"viableNodes": viable, "reason": "" if viable else "no free seat"}
@@ -236,7 +251,7 @@ class Seats:
 
     async def _answer(self, question: Object, claims: Sequence[Object], failure: Object | None) -> None:
         judged = self._judged(question, claims)
-        before = [e for e in _entries(question) if e["driverName"] == NAME]
+        before = [e for e in entries_of(question) if e["driverName"] == NAME]
         if self._is_silent(judged, before, question):
             return
         round_ = question["spec"]["round"]
@@ -285,9 +300,9 @@ class Seats:
 
     async def _allocate(self, question: Object, claims: Sequence[Object]) -> None:
         node, round_ = question["spec"]["selectedNode"], question["spec"]["round"]
-        pending = [claim for claim in claims if not _allocation(claim)]
+        pending = [claim for claim in claims if not allocation_of(claim)]
         failed = any(
-            (e.get("failure") or {}).get("nodeName") == node and e["round"] == round_ for e in _entries(question)
+            (e.get("failure") or {}).get("nodeName") == node and e["round"] == round_ for e in entries_of(question)
         )
         if not pending or (failed and not self.breaks("failure-stays")) or self._ignores(question, pending):
             return
@@ -295,11 +310,14 @@ class Seats:
         if self.breaks("all-or-none") and 0 < free < wanted:
             await self._hold(pending[0], node)
         elif free < wanted:
+            self._leak("failed-holds-nothing", question, node)
             self._given_up |= {question["metadata"]["uid"]} if self.breaks("selected-again") else set()
             if not self.breaks("failure"):
                 failure = {"nodeName": node, "message": "no free seat", "permanent": False}
                 await self._answer(question, claims, failure)
         else:
+            if self._breaks_there("restart-moves", question) and self._starts > 1:
+                node = question["spec"]["candidateNodes"][0]
             for claim in pending:
                 await self._persist(question, claim, node)
 
@@ -308,7 +326,7 @@ class Seats:
         begun = any(FINALIZER in claim["metadata"].get("finalizers", ()) for claim in pending)
         if self.breaks("allocates"):
             return True
-        if self.breaks("selected-at-once") and not _was_answered(question):
+        if self.breaks("selected-at-once") and not objects.was_answered(question):
             return True
         return question["metadata"]["uid"] in self._given_up or (
             self.breaks("restart-goes-on") and self._starts > 1 and begun
@@ -320,6 +338,8 @@ class Seats:
             try:
                 return await self._hold(claim, node)
             except ApiError:
+                self._leak("aborted-holds-nothing", claim, node)
+                self._leak("restart-holds-nothing", claim, node)
                 if self.breaks("goes-on"):
                     self._given_up.add(question["metadata"]["uid"])
                 if not await self._goes_on_regardless(question):
@@ -333,8 +353,11 @@ class Seats:
         except ApiError:
             return self.breaks("abort-gone")
         selected, before = now["spec"].get("selectedNode"), question["spec"]["selectedNode"]
+        if not any(entry["driverName"] == NAME for entry in now["spec"].get("claims", ())):
+            return self.breaks("abort-withdrawn")
         if selected == before:
-            return any(map(self.breaks, ("abort-deselected", "abort-moved", "abort-gone")))
+            aborts = ("abort-deselected", "abort-moved", "abort-gone", "abort-withdrawn")
+            return any(map(self.breaks, aborts))
         return self.breaks("abort-moved" if selected else "abort-deselected")
 
     # Writes
@@ -372,30 +395,3 @@ class Seats:
         )
         claim.clear()
         claim.update(written)
-
-
-def _was_answered(question: Mapping[str, Any]) -> bool:
-    """Whether the question was answered before."""
-    return any(entry["driverName"] == NAME for entry in _entries(question))
-
-
-def _allocation(claim: Mapping[str, Any]) -> Object:
-    found: Object = (claim.get("status") or {}).get("allocation") or {}
-    return found
-
-
-def _is_anothers(claim: Mapping[str, Any]) -> bool:
-    return any(handle["driverName"] != NAME for handle in _allocation(claim).get("handles") or ())
-
-
-def _entries(question: Mapping[str, Any]) -> Sequence[Object]:
-    return (question.get("status") or {}).get("claims") or ()
-
-
-def _suits(class_: Mapping[str, Any], node: str) -> bool:
-    selector_ = class_.get("suitableNodes")
-    if selector_ is None:
-        return True
-    return any(
-        field["values"] == [node] for term in selector_["nodeSelectorTerms"] for field in term["matchFields"]
-    )

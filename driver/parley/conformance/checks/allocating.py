@@ -10,6 +10,7 @@ from parley.api.resources import CLAIMS, POD_SCHEDULINGS
 from parley.api.selectors import matches
 from parley.conformance.results import Check, NotApplicable, Unmet
 from parley.conformance.stage import (
+    FOREIGN,
     Allocated,
     Entries,
     Stage,
@@ -155,6 +156,63 @@ async def _all_or_none(stage: Stage) -> None:
     await _check_unallocated(stage, *claims)
 
 
+async def room_for_one(stage: Stage) -> str:
+    """A node that has room for one claim more. Raises NotApplicable."""
+    node, held = await stage.full_node()
+    await stage.free(held[-1])
+    return node
+
+
+async def check_room_for_one(stage: Stage, node: str, after: str) -> None:
+    """Raises Unmet unless a claim can be allocated there."""
+    claim = await stage.claim()
+    pod = await stage.ask(claim, nodes=[node])
+
+    def viable(found: Entries) -> bool:
+        return viable_nodes(found.get(claim, {})) == [node]
+
+    await stage.until_entries(pod, viable, f"{node} viable for one claim, as nothing is held {after}")
+    await stage.set_question(pod, selectedNode=node)
+    await stage.allocated(claim)
+
+
+async def _holds_nothing_after_failure(stage: Stage) -> None:
+    """After a failure nothing is held."""
+    node = await room_for_one(stage)
+    claims = [await stage.claim(), await stage.claim()]
+    pod = await stage.ask(*claims, nodes=[node])
+    await stage.answered(pod, *claims)
+    await _failed(stage, pod, node)
+    await stage.drop(pod)
+    await check_room_for_one(stage, node, f"of {pod}, whose allocation failed")
+
+
+async def _holds_nothing_after_abort(stage: Stage) -> None:
+    """After an abort nothing is held."""
+    node = await room_for_one(stage)
+    pod, _, _ = await begun(stage, node)
+    await stage.drop(pod)
+    await stage.settle()
+    stage.traffic.end_refusals()
+    await check_room_for_one(stage, node, f"of {pod}, which went while its claim was allocated")
+
+
+async def _counts_own_writes(stage: Stage) -> None:
+    """Of two pods at once one gets what there is."""
+    node = await room_for_one(stage)
+    claims = [await stage.claim(), await stage.claim()]
+    pods = [await stage.ask(claim, nodes=[node]) for claim in claims]
+    for pod, claim in zip(pods, claims, strict=True):
+        await stage.answered(pod, claim)
+    for pod in pods:
+        await stage.set_question(pod, selectedNode=node)
+    await stage.until_any_claim(claims, has_allocation, f"an allocation, as {node} has room for one claim")
+    await stage.settle()
+    if all([has_allocation(await stage.get_claim(claim)) for claim in claims]):
+        expected = f"one of {' and '.join(claims)} allocated, as {node} has room for one claim"
+        raise Unmet(f"namespace {stage.name}", expected, "both are allocated there")
+
+
 async def _leaves_failure(stage: Stage) -> None:
     """What failed is not tried again by itself."""
     node, pod, (claim,), held = await _too_late(stage, 1)
@@ -193,10 +251,10 @@ def is_allocation(call: Call) -> bool:
     return call.resource.plural == CLAIMS.plural and bool(status.get("allocation"))
 
 
-async def begun(stage: Stage) -> tuple[str, str, str]:
-    """Pod, claim and node of an allocation that can't be recorded at the moment."""
+async def begun(stage: Stage, *asked: str) -> tuple[str, str, str]:
+    """Pod, claim and node of an allocation that can't be recorded at the moment, on one of the nodes."""
     claim = await stage.claim()
-    pod = await stage.ask(claim)
+    pod = await stage.ask(claim, nodes=asked)
     nodes = viable_nodes((await stage.answered(pod, claim))[claim])
     if not nodes:
         raise NotApplicable("no node is viable")
@@ -223,6 +281,23 @@ async def _aborts_when_deselected(stage: Stage) -> None:
     pod, claim, _ = await begun(stage)
     await stage.set_question(pod, selectedNode="")
     await _aborted(stage, claim)
+
+
+async def _aborts_when_withdrawn(stage: Stage) -> None:
+    """An allocation ends when the driver is not asked for it any more."""
+    pod, claim, _ = await begun(stage)
+    await stage.set_question(pod, claims=[{"name": claim, "driverName": FOREIGN, "resourceClaimName": claim}])
+    await _aborted(stage, claim)
+
+
+async def _aborts_when_claim_is_deleted(stage: Stage) -> None:
+    """A claim that is deleted is not allocated, also while its node is selected."""
+    _, claim, _ = await begun(stage)
+    await stage.delete_claim(claim)
+    await stage.settle()
+    stage.traffic.end_refusals()
+    await stage.until_claim(claim, lambda found: not found, "it to be gone, deleted and not allocated")
+    await _check_unallocated(stage, claim)
 
 
 async def _aborts_when_pod_goes(stage: Stage) -> None:
@@ -297,10 +372,22 @@ CHECKS = (
     Check("failure-stays", _SECTION, _leaves_failure, ("failure",)),
     Check("selected-again", _SECTION, _tries_again, ("next-round", "failure", "failure-stays")),
     Check("all-or-none", _SECTION, _all_or_none, ("every-claim",)),
+    Check("two-at-once", "Other rules", _counts_own_writes),
+    Check(
+        "failed-holds-nothing", _SECTION, _holds_nothing_after_failure, ("every-claim", "failure", "all-or-none")
+    ),
     Check("goes-on", _SECTION, _goes_on_after_refusal, ("available-on-nodes",)),
     Check("abort-deselected", _SECTION, _aborts_when_deselected, ("finalizer-removed",)),
     Check("abort-moved", _SECTION, _moves, ("available-on-nodes", "goes-on")),
     Check("abort-gone", _SECTION, _aborts_when_pod_goes, ("finalizer-removed",)),
+    Check("abort-withdrawn", _SECTION, _aborts_when_withdrawn, ("finalizer-removed",)),
+    Check(
+        "abort-deleted",
+        _SECTION,
+        _aborts_when_claim_is_deleted,
+        ("finalizer-removed", "deleted", "abort-deselected", "abort-moved", "abort-gone", "abort-withdrawn"),
+    ),
+    Check("aborted-holds-nothing", _SECTION, _holds_nothing_after_abort, ("abort-gone",)),
     Check("allocation-stays", _SECTION, _keeps_allocation),
     Check("repetition", _SECTION, _repetition_changes_nothing),
 )

@@ -92,6 +92,27 @@ async def _keeps_answers_up_to_date(stage: Stage) -> None:
     await stage.until_entries(pod, useful, f"{node} viable in round 1, as a claim there was deallocated")
 
 
+async def _shares_capacity(stage: Stage) -> None:
+    """The capacity of all nodes together is not more than there is."""
+    node, held = await stage.full_node()
+    await stage.free(held[-1])
+    claim = await stage.claim()
+    pod = await stage.ask(claim)
+    capacity = (await stage.answered(pod, claim))[claim].get("capacity") or {}
+    if len(capacity) < 2:
+        return
+    first = node if node in capacity else next(iter(capacity))
+    await stage.set_question(pod, selectedNode=first)
+    await stage.allocated(claim)
+    for other in capacity.keys() - {first}:
+        claim = await stage.claim()
+        pod = await stage.ask(claim, nodes=[other])
+        entry = (await stage.answered(pod, claim))[claim]
+        if not viable_nodes(entry):
+            expected = f"{other} viable after a claim was allocated on {first}: its answer had capacity {capacity}"
+            raise Unmet(stage.question(pod), expected, entry_text(entry))
+
+
 async def _counts_capacity(stage: Stage) -> None:
     """The capacity of a node is not more than there is."""
     node, held = await stage.full_node()
@@ -124,6 +145,18 @@ async def _refuses_parameters(stage: Stage) -> None:
                 f"{field}, which has a wrong type"
             )
             raise Unmet(stage.question(pod), expected, entry_text(entry))
+
+
+async def _heeds_references(stage: Stage) -> None:
+    """Parameters in an object that can't be read are not made up."""
+    claim = await stage.claim(parametersRef={"kind": "ConfigMap", "name": "not-there"})
+    pod = await stage.ask(claim)
+    entry = (await stage.answered(pod, claim))[claim]
+    if viable_nodes(entry) or not entry.get("reason"):
+        expected = (
+            f"no viable nodes, and a reason, as parametersRef of claim {claim} names an object that is not there"
+        )
+        raise Unmet(stage.question(pod), expected, entry_text(entry))
 
 
 async def _survives_parameters(stage: Stage) -> None:
@@ -160,6 +193,8 @@ CHECKS = (
     Check("empty-list", _SECTION, _answers_with_an_empty_list),
     Check("up-to-date", _SECTION, _keeps_answers_up_to_date),
     Check("capacity", _SECTION, _counts_capacity),
+    Check("capacity-of-all", _SECTION, _shares_capacity, ("capacity",)),
     Check("bad-parameters", _SECTION, _refuses_parameters),
+    Check("parameters-ref", _SECTION, _heeds_references),
     Check("hostile-parameters", _SECTION, _survives_parameters),
 )

@@ -48,13 +48,15 @@ async def _reserved(stage: Stage) -> Allocated:
 
 
 async def _waits_for_users(stage: Stage) -> None:
-    """A deleted claim in use is left alone."""
+    """A deleted claim in use is left alone until nobody uses it."""
     held = await _reserved(stage)
     await stage.settle()
     claim = await stage.get_claim(held.claim)
     if not claim or not has_allocation(claim):
         expected = "the allocation there, as status.reservedFor has a pod"
         raise Unmet(stage.about(held.claim), expected, claim_text(claim))
+    await stage.write_claim(held.claim, {"status": {"reservedFor": None}}, "status")
+    await stage.until_claim(held.claim, lambda claim: not claim, "it to be gone, as nobody uses it any more")
 
 
 async def _deallocates_what_is_deleted(stage: Stage) -> None:
@@ -85,6 +87,6 @@ CHECKS = (
     Check("deallocated-in-one-write", _SECTION, _one_write),
     Check("finalizer-removed", _SECTION, _removes_finalizer),
     Check("deleted", _SECTION, _deallocates_what_is_deleted, ("finalizer-removed",)),
-    Check("deleted-in-use", _SECTION, _waits_for_users),
+    Check("deleted-in-use", _SECTION, _waits_for_users, ("finalizer-removed", "deleted")),
     Check("allocation-of-another", _SECTION, _leaves_anothers),
 )

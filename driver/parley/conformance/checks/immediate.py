@@ -1,5 +1,8 @@
 """The rules of "Immediate claims"."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from parley.api.resources import NODES
 from parley.api.selectors import node_selector
 from parley.conformance.checks.allocating import available
@@ -7,6 +10,7 @@ from parley.conformance.results import Check, NotApplicable, Unmet
 from parley.conformance.stage import Stage, claim_text, has_allocation
 
 _SECTION = "Immediate claims"
+_TAINT = "conformance.parley.dev/taint"
 
 
 async def _allocates_at_once(stage: Stage) -> None:
@@ -26,24 +30,33 @@ async def _on_suitable_nodes(stage: Stage) -> None:
 
 
 async def _not_on_tainted_nodes(stage: Stage) -> None:
-    """An immediate claim is not allocated on a tainted node."""
+    """An immediate claim is not allocated on a tainted or cordoned node."""
     if not stage.scene.in_memory:
         raise NotApplicable("the nodes of this cluster are not the kit's to taint")
     node = await stage.usable_node()
     await stage.use_class(suitableNodes=node_selector([node]))
-    taint = {"key": "conformance.parley.dev/taint", "effect": "NoSchedule"}
-    await stage.scene.client.patch(NODES, node, {"spec": {"taints": [taint]}})
-    try:
-        await stage.settle()  # until the driver has seen it
-        claim = await stage.claim(allocationMode="Immediate")
-        await stage.settle()
-        found = await stage.get_claim(claim)
-        if has_allocation(found):
-            expected = f"no allocation, as the only suitable node, {node}, has a NoSchedule taint"
-            raise Unmet(stage.about(claim), expected, claim_text(found))
-    finally:
-        await stage.scene.client.patch(NODES, node, {"spec": {"taints": None}})
-    await stage.allocated(claim)
+    for spec, state in _KEPT_AWAY:
+        await stage.scene.client.patch(NODES, node, {"spec": spec})
+        try:
+            await stage.settle()  # until the driver has seen it
+            claim = await stage.claim(allocationMode="Immediate")
+            await stage.settle()
+            found = await stage.get_claim(claim)
+            if has_allocation(found):
+                expected = f"no allocation, as the only suitable node, {node}, {state}"
+                raise Unmet(stage.about(claim), expected, claim_text(found))
+        finally:
+            await stage.scene.client.patch(NODES, node, {"spec": dict.fromkeys(spec)})
+        await stage.allocated(claim)
+        await stage.request_deallocation(claim)
+        await stage.delete_claim(claim)
+
+
+_KEPT_AWAY: Sequence[tuple[dict[str, Any], str]] = (
+    ({"taints": [{"key": _TAINT, "effect": "NoSchedule"}]}, "has a NoSchedule taint"),
+    ({"taints": [{"key": _TAINT, "effect": "NoExecute"}]}, "has a NoExecute taint"),
+    ({"unschedulable": True}, "is cordoned"),
+)
 
 
 async def _only_accepted(stage: Stage) -> None:

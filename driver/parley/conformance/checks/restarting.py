@@ -1,6 +1,6 @@
 """The rules of "At start": the driver's process is killed without warning, and started again."""
 
-from parley.conformance.checks.allocating import available, begun
+from parley.conformance.checks.allocating import available, begun, check_room_for_one, room_for_one
 from parley.conformance.results import Check, NotApplicable, Unmet
 from parley.conformance.stage import Stage, claim_text, entry_text, has_allocation, viable_nodes
 
@@ -81,9 +81,48 @@ async def _goes_on(stage: Stage) -> None:
         raise Unmet(stage.about(claim), f"an allocation on {node}", f"{allocation}")
 
 
+async def _releases_what_was_begun(stage: Stage) -> None:
+    """What was begun before a restart and is not wanted any more is not held."""
+    node = await room_for_one(stage)
+    pod, _, _ = await begun(stage, node)
+    await _kill(stage)
+    try:
+        await stage.drop(pod)
+        stage.traffic.end_refusals()
+    finally:
+        await _start(stage)
+    await check_room_for_one(stage, node, f"of {pod}, which went while the driver was down")
+
+
+async def _moves(stage: Stage) -> None:
+    """What was begun before a restart goes to the node that is selected by then."""
+    pod, claim, node = await begun(stage)
+    others = [other for other in viable_nodes((await stage.entries(pod))[claim]) if other != node]
+    await _kill(stage)
+    try:
+        if not others:
+            raise NotApplicable("no other node is viable")
+        await stage.set_question(pod, selectedNode=others[0])
+        stage.traffic.end_refusals()
+    finally:
+        await _start(stage)
+    allocation = (await stage.allocated(claim))["status"]["allocation"]
+    if not available(allocation, others[0], await stage.labels_of(others[0])):
+        expected = f"an allocation on {others[0]}, which is selected now, and nothing on {node}"
+        raise Unmet(stage.about(claim), expected, f"{allocation}")
+
+
 CHECKS = (
     Check("restart-holds", _SECTION, _holds_what_the_api_says, restarts=True),
     Check("restart-catches-up", _SECTION, _catches_up, restarts=True),
     Check("restart-leftovers", _SECTION, _leaves_nothing_behind, ("finalizer-removed",), restarts=True),
     Check("restart-goes-on", _SECTION, _goes_on, ("available-on-nodes", "goes-on"), restarts=True),
+    Check(
+        "restart-moves",
+        _SECTION,
+        _moves,
+        ("restart-goes-on", "abort-moved", "goes-on", "available-on-nodes"),
+        restarts=True,
+    ),
+    Check("restart-holds-nothing", _SECTION, _releases_what_was_begun, ("restart-leftovers",), restarts=True),
 )
