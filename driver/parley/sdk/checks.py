@@ -222,7 +222,7 @@ def _answer_fault(answer: object) -> str:
 
 def _are_alternatives(given: object) -> bool:
     if isinstance(given, tuple):
-        return all(isinstance(node, str) for node in given)
+        return all(isinstance(node, str) and 0 < len(node) <= MAX_NAME for node in given)
     return given is None or isinstance(given, NodeSelector)
 
 

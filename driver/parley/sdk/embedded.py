@@ -162,7 +162,7 @@ class EmbeddedDriver:
         left_out = self._barred(nodes)
         asked = [node for node in nodes if node not in left_out]
         with self._guard.contained("viable"):
-            answers = self.driver.viable(request, asked)
+            answers = self.driver.viable(request, [*asked])  # which it may change
             check_answers(self.name, request, asked, answers)
         return without_barred(self.not_restored.values(), answers, left_out)
 
@@ -187,7 +187,7 @@ class EmbeddedDriver:
         left_out = self._barred(nodes)
         asked = [node for node in nodes if node not in left_out]
         with self._guard.contained("consider"):
-            answers = await self._guard.awaited("consider", self.driver.consider(request, asked))
+            answers = await self._guard.awaited("consider", self.driver.consider(request, [*asked]))
             check_answers(self.name, request, asked, answers)
         return without_barred(self.not_restored.values(), answers, left_out)
 

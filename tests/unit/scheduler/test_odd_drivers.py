@@ -8,6 +8,7 @@ import pytest
 from tests.unit.scheduler.test_driver_faults import BOTH, Failing, with_tokens
 
 from parley.api import reasons
+from parley.api.builtin import NodeSelector, NodeSelectorTerm
 from parley.control.objects.mirror import allocated
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
@@ -80,6 +81,49 @@ class Answering(TokensDriver):
 
     def viable(self, request: Any, nodes: Sequence[str]) -> Mapping[str, Answer]:
         return {claim.name: self.answer for claim in request.claims}
+
+
+def test_pods_of_a_standalone_driver_are_told_of_an_answer_that_the_api_does_not_take(play: Any) -> None:
+    """Nobody heard of it but the driver's log: the pod was told that the driver does not answer."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class("seats", driverName=Answering.name, parameters={"pool": 3})
+        await world.add_template("seat", "seats", count=1)
+        world.start_parley(drivers=[DeviceDriver()])
+        world.start_driver(Answering(Answer((), NodeSelector([NodeSelectorTerm()] * 300))))
+        await world.add_pod("p", "seat")
+        await world.settle(quiet=1.0)
+        (entry,) = (await world.scheduling("p")).status.claims
+        assert entry.reason == (
+            "driver tokens.parley.dev gave an answer that the API does not take: "
+            "alternatives.nodeSelector.nodeSelectorTerms: Tuple should have at most 128 items after validation, "
+            "not 300"
+        )
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("standalone", [False, True])
+def test_a_driver_may_change_the_list_of_nodes_that_it_gets(play: Any, standalone: bool) -> None:
+    class Clearing(TokensDriver):
+        def viable(self, request: Any, nodes: Any) -> Mapping[str, Answer]:
+            found = super().viable(request, [*nodes])
+            nodes.clear()
+            return found
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class("seats", driverName=Clearing.name, parameters={"pool": 3})
+        await world.add_template("seat", "seats", count=1)
+        world.start_parley(drivers=[DeviceDriver(), *([] if standalone else [Clearing()])])
+        if standalone:
+            world.start_driver(Clearing())
+        await world.add_pod("p", "seat")
+        await world.settle(quiet=1.0)
+        assert await world.node_of("p")
+
+    play(scenario)
 
 
 @BOTH

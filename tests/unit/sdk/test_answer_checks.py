@@ -21,6 +21,7 @@ FAULTY: list[tuple[Any, str]] = [
         "alternatives is ['b']; it must be a tuple of nodes, a NodeSelector or None",
     ),
     (Answer((), (5,)), "alternatives is (5,); it must be a tuple of nodes, a NodeSelector or None"),  # type: ignore[arg-type]
+    (Answer((), ("",)), "alternatives is ('',); it must be a tuple of nodes, a NodeSelector or None"),
     (Answer((), None, None), "reasons is None; it must be a mapping from nodes to texts"),  # type: ignore[arg-type]
     (Answer((), None, "no"), "reasons is 'no'; it must be a mapping from nodes to texts"),  # type: ignore[arg-type]
     (Answer((), None, {"a": 5}), "reasons has 5, which is no text that can be written"),  # type: ignore[dict-item]

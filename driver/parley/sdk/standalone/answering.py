@@ -10,11 +10,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 import structlog
+from pydantic import ValidationError
 
 from parley.api.models import PodScheduling
 from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.cache import Key
-from parley.kube.client import Client, Conflict, NotFound
+from parley.kube.client import Client, Conflict, Invalid, NotFound
 from parley.kube.queue import WorkQueue
 from parley.negotiation.waiting import Topic
 from parley.sdk.checks import BadParameters, DriverFault
@@ -112,7 +113,12 @@ class Responder:
             except DriverFault as fault:
                 await self.apply(scheduling, entries.refused(self._informers.driver, question, str(fault)))
                 raise
-        await self.apply(scheduling, answered.entries)
+        try:
+            await self.apply(scheduling, answered.entries)
+        except (Invalid, ValidationError) as error:
+            text = f"driver {self._informers.driver} gave an answer that the API does not take: {_invalid(error)}"
+            await self.apply(scheduling, entries.refused(self._informers.driver, question, text))
+            raise DriverFault(text) from error
 
     async def _evaluated(self, key: Key, question: PodQuestion) -> _Answered:
         seen = self.waiting.changes
@@ -171,3 +177,11 @@ class Responder:
         self._informers.wrote(written)
         pod = f"{meta.namespace}/{meta.name}"
         log.debug("answered", driver=self._informers.driver, pod=pod, round=scheduling.spec.round)
+
+
+def _invalid(error: Invalid | ValidationError) -> str:
+    """Which field, and why."""
+    if isinstance(error, Invalid):
+        return error.message
+    first = error.errors()[0]
+    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
