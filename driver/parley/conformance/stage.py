@@ -207,9 +207,14 @@ class Stage:
             lambda claims: "; ".join(map(claim_text, claims)),
         )
 
-    async def allocated(self, claim: str) -> Json:
-        """The claim when it has an allocation. Raises Unmet."""
-        return await self.until_claim(claim, has_allocation, "an allocation")
+    async def allocated(self, claim: str, pod: str = "") -> Json:
+        """The claim when it has an allocation. Raises Unmet, with the failure that is reported to the pod."""
+        try:
+            return await self.until_claim(claim, has_allocation, "an allocation")
+        except Unmet as unmet:
+            told = failure((await self.entries(pod)).get(claim, {})) if pod else {}
+            seen = f"{unmet.seen}; {self.question(pod)}: failure={told!r}" if told else unmet.seen
+            raise Unmet(unmet.about, unmet.expected, seen) from None
 
     async def allocate(self, node: str = "", **parameters: Any) -> Allocated:
         """A pod whose claim the driver allocated, on the node or on one that is viable. Raises Unmet."""
@@ -220,7 +225,7 @@ class Stage:
         if not chosen:
             raise Unmet(self.question(pod), "a viable node, as the driver is idle", entry_text(entry))
         await self.set_question(pod, selectedNode=chosen)
-        await self.allocated(claim)
+        await self.allocated(claim, pod)
         return Allocated(pod, claim)
 
     async def free(self, what: Allocated) -> None:
@@ -262,7 +267,7 @@ class Stage:
                 await self.delete_claim(claim)
                 return held
             await self.set_question(pod, selectedNode=node)
-            await self.allocated(claim)
+            await self.allocated(claim, pod)
             held.append(Allocated(pod, claim))
         raise NotApplicable(f"{MOST_CLAIMS} claims did not fill {node}: give the class less, to see it full")
 

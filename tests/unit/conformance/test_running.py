@@ -14,6 +14,14 @@ async def removes_its_claim(stage: Stage) -> None:
     await stage.request_deallocation(claim)
 
 
+async def takes_what_is_full(stage: Stage) -> None:
+    """What is full is allocated."""
+    node, _ = await stage.full_node()
+    claim = await stage.claim()
+    pod = await stage.ask(claim, nodes=[node], selected=node)
+    await stage.allocated(claim, pod)
+
+
 async def does_not_apply(stage: Stage) -> None:
     """There is nothing to see."""
     raise NotApplicable("nothing to see")
@@ -28,6 +36,15 @@ def test_what_the_driver_took_away_is_a_failure_and_the_next_check_is_made() -> 
     assert gone.seen == '404 NotFound: resourceclaims.parley.dev "claim-1" not found'
     assert (odd.outcome, odd.why) == (CheckOutcome.SKIPPED, "nothing to see")
     assert answers.outcome is CheckOutcome.PASSED
+
+
+def test_where_nothing_is_allocated_the_failure_is_shown_that_the_driver_reported() -> None:
+    (full,) = results(checks=(Check("full", "2. Allocate", takes_what_is_full),))
+
+    assert full.seen == (
+        "finalizers=[], status={}; PodScheduling conformance-full/pod-10: "
+        "failure={'nodeName': 'node-2', 'message': 'no free seat', 'permanent': False}"
+    )
 
 
 def test_after_a_basic_check_that_failed_no_other_is_made() -> None:

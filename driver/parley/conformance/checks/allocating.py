@@ -34,8 +34,8 @@ async def _selected_at_once(stage: Stage) -> None:
     """A claim is allocated on a node that is selected without a question."""
     node = await stage.usable_node()
     claim = await stage.claim(finalizers=[stage.finalizer])
-    await stage.ask(claim, nodes=[node], selected=node)
-    await stage.allocated(claim)
+    pod = await stage.ask(claim, nodes=[node], selected=node)
+    await stage.allocated(claim, pod)
 
 
 async def _finalizer_first(stage: Stage) -> None:
@@ -173,7 +173,7 @@ async def check_room_for_one(stage: Stage, node: str, after: str) -> None:
 
     await stage.until_entries(pod, viable, f"{node} viable for one claim, as nothing is held {after}")
     await stage.set_question(pod, selectedNode=node)
-    await stage.allocated(claim)
+    await stage.allocated(claim, pod)
 
 
 async def _holds_nothing_after_failure(stage: Stage) -> None:
@@ -242,7 +242,7 @@ async def _tries_again(stage: Stage) -> None:
 
     await stage.until_entries(pod, renewed, f"an entry of round 2 without failure, {node} being viable")
     await stage.set_question(pod, selectedNode=node)
-    await stage.allocated(claim)
+    await stage.allocated(claim, pod)
 
 
 def is_allocation(call: Call) -> bool:
