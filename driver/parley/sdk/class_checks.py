@@ -9,6 +9,7 @@ from parley.api.models import DriverName
 from parley.sdk.driver import Driver
 from parley.sdk.values import Parameters
 
+_IN_CONTROLLER = ("see", "users_changed", "units", "viable_without", "reserves", "uses", "stranded")
 _REQUIRED = ("parameters", "class_parameters")
 _WRITTEN = ("viable", "allocate", "deallocate", "restore", "forget")
 """Methods without a default."""
@@ -33,6 +34,13 @@ def class_fault(kind: type[Driver[Any, Any]]) -> str:
         are, them = ("is", "it") if len(missing) == 1 else ("are", "them")
         return f"{' and '.join(missing)} {are} missing: every driver has to write {them}"
     return ""
+
+
+def only_in_controller(kind: type[Driver[Any, Any]]) -> list[str]:
+    """What the class has and a standalone driver has not: its claims are one unit each, reserve nothing, leave
+    nothing on nodes, and so on."""
+    flags = [name for name in ("sees_pods", "leaves_data") if getattr(kind, name)]
+    return [*flags, *(name for name in _IN_CONTROLLER if getattr(kind, name) is not getattr(Driver, name))]
 
 
 def _is_default(kind: type[Driver[Any, Any]], name: str) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.unit.scheduler.test_driver_faults import BOTH, Failing, with_tokens
 
 from parley.api import reasons
@@ -12,7 +13,7 @@ from parley.api.builtin import NodeSelector, NodeSelectorTerm
 from parley.control.objects.mirror import allocated
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
-from parley.sdk import Allocation, Answer
+from parley.sdk import Allocation, Answer, Reserve
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -217,5 +218,29 @@ def test_a_driver_in_the_controller_that_allocates_elsewhere_is_at_fault(play: A
         await world.settle(quiet=1.0)
         words = "available_on has not 'a', the node on which the claim was to be allocated: correct the driver"
         assert (await world.scheduling("p")).status.message.endswith(f"claim 'gpu-0': {words}")
+
+    play(scenario)
+
+
+def test_a_standalone_driver_is_told_what_it_has_that_counts_only_in_the_controller(play: Any) -> None:
+    """Its record said that it reserves room, which nobody keeps for it."""
+
+    class Reserving(TokensDriver):
+        def reserves(self, claim: Any) -> Reserve | None:
+            return Reserve({"cpu": "3"})
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class("seats", driverName=Reserving.name, parameters={"pool": 3, "scope": "Node"})
+        world.start_parley(drivers=[DeviceDriver()])
+        with capture_logs() as logs:
+            world.start_driver(Reserving())
+            await world.add_claim("c", "seats", mode="Immediate", count=1)
+            await world.settle(quiet=1.0)
+        allocation = (await world.claim("c")).status.allocation
+        assert allocation is not None
+        assert allocation.reserve is None
+        (told,) = [line for line in logs if line["event"] == "not used outside of the controller"]
+        assert told["unused"] == ["units", "reserves"]
 
     play(scenario)

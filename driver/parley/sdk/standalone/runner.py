@@ -18,6 +18,7 @@ from parley.kube.client import Client
 from parley.kube.clock import Clock, utc
 from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue, run_workers
+from parley.sdk.class_checks import only_in_controller
 from parley.sdk.driver import Driver
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import driver_of_record, must_be_deallocated
@@ -41,7 +42,17 @@ WORKERS = 16
 
 ASYNCHRONOUS_WORKERS = 128
 
+_LIMITS = 'docs/limits.md, "Standalone drivers"'
+
 log = structlog.get_logger(__name__)
+
+
+class _Alone(EmbeddedDriver):
+    """The driver outside of the controller, where nobody reserves room for its claims' pods."""
+
+    @property
+    def may_reserve(self) -> bool:
+        return False
 
 
 class StandaloneDriver:
@@ -57,7 +68,7 @@ class StandaloneDriver:
         self._informers = Informers(client, driver.name, self)
         self._watched = [self._watch(client, resource) for resource in driver.watches]
         self._references = ReferenceReader(client)
-        self._embedded = embedded = EmbeddedDriver(driver, self._references)
+        self._embedded = embedded = _Alone(driver, self._references)
         self._first_seen: dict[Key, tuple[str, float]] = {}
         """UID of each PodScheduling with claims of this driver's, and when it was first seen."""
         self._holdings = Holdings(embedded, self._changed)
@@ -130,6 +141,8 @@ class StandaloneDriver:
         self._pod_allocations.restore()
         self._running = True
         log.info("driver restored", driver=self.driver.name, claims=len(self._holdings))
+        if unused := only_in_controller(type(self.driver)):
+            log.warning("not used outside of the controller", driver=self.driver.name, unused=unused, see=_LIMITS)
         for item in (*self._informers.claims(), *self._informers.schedulings()):
             queue = self._claims if isinstance(item, ResourceClaim) else self._pods
             queue.add(identity(item).key)
