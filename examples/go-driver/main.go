@@ -25,6 +25,8 @@ type driver struct {
 	classes, claims, schedulings, nodes *store
 	answered                            time.Time // when a pod that waits was last answered anew
 	again                               bool      // look again in a second, though nothing may have changed
+	started                             time.Time
+	alone                               bool // no write of a process before this one can arrive any more
 }
 
 func main() {
@@ -40,7 +42,7 @@ func main() {
 	kind := func(plural, selector string) *store {
 		return &store{group, plural, selector, map[string]*object{}, false}
 	}
-	d := &driver{api: at, classes: kind("resourceclasses", ""), claims: kind("resourceclaims", "")}
+	d := &driver{api: at, classes: kind("resourceclasses", ""), claims: kind("resourceclaims", ""), started: time.Now()}
 	d.schedulings = kind("podschedulings", "parley.dev/drivers=standalone")
 	d.nodes = &store{"/api/v1", "nodes", "", map[string]*object{}, false}
 	d.run()
@@ -65,12 +67,29 @@ func (d *driver) run() {
 		}
 		unlisted := func(s *store) bool { return !s.listed }
 		if d.again = false; !slices.ContainsFunc(d.all(), unlisted) {
-			d.lookAtAll()
+			if d.alone = d.alone || d.takeOver(); d.alone {
+				d.lookAtAll()
+			}
 		}
 		if later = nil; d.again {
 			later = time.After(time.Second)
 		}
 	}
+}
+
+// takeOver changes every claim that a process before this one began with, by starting over: the network may deliver
+// an allocation of that process late, and the API server refuses it then. A claim that can't be changed is left
+// after a minute.
+func (d *driver) takeOver() bool {
+	done := true
+	for _, c := range d.claims.items {
+		if c.Status.Allocation == nil && slices.Contains(c.Metadata.Finalizers, finalizer) {
+			err := d.unprotect(c)
+			d.note(err)
+			done = done && err == nil
+		}
+	}
+	return done || time.Since(d.started) > time.Minute
 }
 
 func (d *driver) lookAtAll() {
@@ -258,6 +277,10 @@ func (d *driver) takeBack(c *object) error {
 			return err
 		}
 	}
+	return d.unprotect(c)
+}
+
+func (d *driver) unprotect(c *object) error {
 	others := slices.DeleteFunc(slices.Clone(c.Metadata.Finalizers), func(f string) bool { return f == finalizer })
 	return d.setFinalizers(c, others)
 }

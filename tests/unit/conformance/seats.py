@@ -27,7 +27,6 @@ from parley.api.selectors import node_selector
 from parley.kube.client import ApiError, Client
 
 FINALIZER = driver_finalizer(NAME)
-
 CLEARED = {"driverName": None, "allocation": None, "deallocationRequested": None}
 
 
@@ -48,7 +47,7 @@ class Seats:
         self._seen: dict[str, str] = {}
         self._asked_back: set[str] = set()
         self._given_up: set[str] = set()
-        self._dead = False
+        self._dead, self._is_new = False, True
 
     def breaks(self, check: str) -> bool:
         return self._broken == check
@@ -88,6 +87,10 @@ class Seats:
         self.counted = deepcopy(self.claims) if self.breaks("two-at-once") else self.claims
         self.questions = await self._all(POD_SCHEDULINGS)
         self.nodes = await self._all(NODES)
+        takes_over = self._is_new and not self.breaks("restart-takes-over")
+        for claim in objects.begun(self.claims, FINALIZER) if takes_over else ():
+            await self._write(claim, {"metadata": {"annotations": {f"{NAME}/allocating-on": str(self._starts)}}})
+        self._is_new = False
         for claim in list(self.claims.values()):
             await self._each(self._claim(claim))
         for question in list(self.questions.values()):

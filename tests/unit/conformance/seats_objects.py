@@ -47,3 +47,10 @@ def is_suitable(class_: Mapping[str, Any], node: str) -> bool:
     return any(
         field["values"] == [node] for term in selector_["nodeSelectorTerms"] for field in term["matchFields"]
     )
+
+
+def begun(claims: Mapping[str, Object], finalizer: str) -> list[Object]:
+    """Those with that finalizer and nothing allocated."""
+    return [
+        c for c in claims.values() if finalizer in c["metadata"].get("finalizers", ()) and not allocation_of(c)
+    ]

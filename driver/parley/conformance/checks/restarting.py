@@ -1,6 +1,13 @@
 """The rules of "At start": the driver's process is killed without warning, and started again."""
 
-from parley.conformance.checks.allocating import available, begun, check_room_for_one, room_for_one
+from parley.api.resources import CLAIMS
+from parley.conformance.checks.allocating import (
+    available,
+    begun,
+    check_room_for_one,
+    is_allocation,
+    room_for_one,
+)
 from parley.conformance.results import Check, NotApplicable, Unmet
 from parley.conformance.stage import Stage, claim_text, entry_text, has_allocation, viable_nodes
 
@@ -112,6 +119,21 @@ async def _moves(stage: Stage) -> None:
         raise Unmet(stage.about(claim), expected, f"{allocation}")
 
 
+async def _takes_over(stage: Stage) -> None:
+    """What was begun before a restart is changed before anything is allocated."""
+    _, claim, _ = await begun(stage)
+    await _kill(stage)
+    before = len(stage.traffic.writes)
+    stage.traffic.end_refusals()
+    await _start(stage)
+    await stage.allocated(claim)
+    written = [write for write in stage.traffic.writes[before:] if write.after is not None]
+    first = next(index for index, write in enumerate(written) if is_allocation(write.call))
+    if not any(write.is_about(CLAIMS, stage.name, claim) for write in written[:first]):
+        expected = "a change before the first allocation, so that a late write of the process before is refused"
+        raise Unmet(stage.about(claim), expected, f"{written[first].call} as the first write")
+
+
 CHECKS = (
     Check("restart-holds", _SECTION, _holds_what_the_api_says, restarts=True),
     Check("restart-catches-up", _SECTION, _catches_up, restarts=True),
@@ -122,6 +144,13 @@ CHECKS = (
         _SECTION,
         _moves,
         ("restart-goes-on", "abort-moved", "goes-on", "available-on-nodes"),
+        restarts=True,
+    ),
+    Check(
+        "restart-takes-over",
+        "Other rules",
+        _takes_over,
+        ("finalizer-first", "goes-on", "restart-goes-on"),
         restarts=True,
     ),
     Check("restart-holds-nothing", _SECTION, _releases_what_was_begun, ("restart-leftovers",), restarts=True),
