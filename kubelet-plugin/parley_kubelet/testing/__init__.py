@@ -3,7 +3,8 @@
 A driver's author calls the driver's hooks, and has them checked for what `parley_kubelet.hooks` promises:
 
     async def test_my_driver_keeps_its_promises() -> None:
-        await check_node_driver(Scenario(make=MyDriver, claims=(one, two), left=lambda: sorted(folder.iterdir())))
+        make = lambda: MyDriver("node-1", MySettings(folder=folder))
+        await check_node_driver(NodeScenario(make, claims=(one, two), left=lambda: sorted(folder.iterdir())))
 
 The parts around the plugin are played: the kubelet on the sockets, the controller in a claim's status.
 

@@ -5,7 +5,7 @@ the promise that was broken.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,7 +66,7 @@ async def check_prepared_together(scenario: NodeScenario) -> None:
     for claim in scenario.claims:
         driver.admit(claim, [other for other in held if set(other.claim.devices) & set(claim.devices)])
         held.append(HeldClaim(claim, None))
-    prepared = await asyncio.gather(*(driver.prepare(claim) for claim in scenario.claims))
+    prepared = await asyncio.gather(*(_begun("prepare", driver.prepare(claim)) for claim in scenario.claims))
     held = [
         HeldClaim(claim, _checked(driver, claim, p)) for claim, p in zip(scenario.claims, prepared, strict=True)
     ]
@@ -101,6 +101,8 @@ async def check_repeated(scenario: NodeScenario, claim: NodeClaim[Any]) -> None:
     for last in (scenario.make(), scenario.make()):
         await _undo(last, HeldClaim(claim, state))
         assert scenario.left() == before, f"unprepare() of claim {claim} left something"
+    listed = [one.uid for one in await scenario.make().left()]
+    assert claim.uid not in listed, f"left() has claim {claim} after unprepare() and remove_data()"
 
 
 async def check_undone_without_state(scenario: NodeScenario, claim: NodeClaim[Any]) -> None:
@@ -127,8 +129,15 @@ async def check_interrupted(scenario: NodeScenario, claim: NodeClaim[Any]) -> No
 
 async def _undo(driver: NodeDriver[Any, Any], held: HeldClaim[Any]) -> None:
     """The pod is gone, and the claim ends."""
-    await driver.unprepare(held)
-    await driver.remove_data(held.claim)
+    await _begun("unprepare", driver.unprepare(held))
+    await _begun("remove_data", driver.remove_data(held.claim))
+
+
+def _begun(hook: str, call: object) -> Awaitable[Any]:
+    assert isinstance(call, Awaitable), (
+        f"{hook}() returned {call!r}: {hook} must be async def, the plugin awaits it"
+    )
+    return call
 
 
 async def _interrupted(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], steps: int) -> bool:
@@ -144,6 +153,7 @@ async def _interrupted(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], step
 
 def _checked(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], prepared: Prepared) -> Any:
     """The state as it comes back from the checkpoint."""
+    assert isinstance(prepared, Prepared), f"prepare() of claim {claim} returned {prepared!r}: it must be Prepared"
     entry = CheckpointEntry.of(
         uid=claim.uid,
         namespace=claim.namespace,

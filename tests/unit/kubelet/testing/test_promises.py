@@ -72,6 +72,26 @@ class MakesUpNumbers(Files):
         return Prepared(Edits(env={"NUMBER": str(MakesUpNumbers.made)}))
 
 
+class ListsWhatIsGone(Files):
+    async def left(self) -> Sequence[NodeClaim[Port]]:
+        return [node_claim(Files, "c1", {"number": 1})]
+
+
+class PlainPrepare(Files):
+    def prepare(self, claim: NodeClaim[Port]) -> Prepared:  # type: ignore[override]
+        return Prepared()
+
+
+class PlainUnprepare(Files):
+    def unprepare(self, held: HeldClaim[Port]) -> None:  # type: ignore[override]
+        self.file(held.claim).unlink(missing_ok=True)
+
+
+class ReturnsEdits(Files):
+    async def prepare(self, claim: NodeClaim[Port]) -> Any:
+        return Edits(env={"NUMBER": "7"})
+
+
 class BadEdits(Files):
     async def prepare(self, claim: NodeClaim[Port]) -> Prepared:
         mount = Mount.model_construct(host_path="a", container_path="/a", options=(), type=None)
@@ -103,6 +123,10 @@ async def test_a_driver_that_keeps_its_promises(tmp_path: Path) -> None:
         (KeepsFiles, r"unprepare\(\) left something of claims that were prepared together"),
         (MakesUpNumbers, r"prepare\(\) of claim team/c1 gave something else the second time"),
         (BadEdits, r"prepare\(\) of claim team/c1 gave edits that containers cannot have: .*hostPath='a'"),
+        (ListsWhatIsGone, r"left\(\) has claim team/c1 after unprepare\(\) and remove_data\(\)"),
+        (PlainPrepare, r"prepare\(\) returned Prepared\(.*: prepare must be async def, the plugin awaits it"),
+        (PlainUnprepare, r"unprepare\(\) returned None: unprepare must be async def, the plugin awaits it"),
+        (ReturnsEdits, r"prepare\(\) of claim team/c1 returned Edits\(.*: it must be Prepared"),
         (LeavesOutDevices, r"health\(\) leaves out devices of claim team/c1"),
     ],
 )
