@@ -198,9 +198,10 @@ def check_what_is_counted(scenario: Scenario, wanted: Request[Any, Any]) -> None
             called.viable_without(wanted, viable[0], ())
         for claim in wanted.claims:
             called.units(claim)
-            called.reserves(replace(claim, generated=False))
+            named = replace(claim, generated=False)
+            called.reserves(named)
             for cause in Cause if called.settles_stranded else ():
-                called.stranded(claim, viable[0], cause)
+                called.stranded(named, viable[0], cause)
             check_capacity(
                 driver.name,
                 driver.capacity(ClassOnNodes(claim.class_name, claim.class_parameters, scenario.nodes)),

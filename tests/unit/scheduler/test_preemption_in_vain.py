@@ -111,3 +111,20 @@ def test_a_search_of_many_nodes_gives_way_to_others(play: Play) -> None:
         assert driver.longest <= AT_A_TIME
 
     play(scenario)
+
+
+def test_who_waits_for_a_driver_that_says_neither_yes_nor_no_is_told(play: Play) -> None:
+    """Answers count as true whatever they are: nobody was evicted, and nobody knew why."""
+
+    class Answering(Asked):
+        def viable_without(self, request: DeviceRequest, node: str, uids: Collection[str]) -> Any:
+            return self.viable(request, (node,))
+
+    async def scenario(world: World) -> None:
+        await full(world, Answering(), 3)
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle(60)
+        message = (await world.scheduling("urgent")).status.message
+        assert message.endswith("from viable_without; it must be True or False")
+
+    play(scenario)
