@@ -73,9 +73,11 @@ def is_left_behind(claim: ResourceClaim, mirror: BuiltinClaim | None) -> bool:
     """Whether it is a stand-in that nobody collects once its pod is gone: the garbage collector may not delete one
     that is allocated, nor does it if the pod was deleted with `--cascade=orphan`. Such a pod may go later than its
     stand-in loses its owner, and has it reserved until then."""
-    spared = is_stand_in(claim) and (not owner_uid(claim) or claim.status.allocation is not None)
-    unused = mirror is None or not mirror.status.reserved_for
-    return spared and unused and not claim.metadata.deletion_timestamp
+    if not is_stand_in(claim) or claim.metadata.deletion_timestamp:
+        return False
+    if owner_uid(claim):
+        return claim.status.allocation is not None
+    return mirror is None or not mirror.status.reserved_for
 
 
 def being_deallocated(claim: ResourceClaim) -> bool:
