@@ -89,6 +89,7 @@ def test_an_object_with_very_many_owners_and_finalizers_keeps_all_of_them(resour
         async def live() -> Any:
             return (await world.admin.get(resource.untyped(), "c", NAMESPACE))["metadata"]
 
+        world.server.garbage_lag = lambda: 3600.0
         await world.class_()
         await world.claim()
         await sync(world)

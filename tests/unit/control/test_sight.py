@@ -19,6 +19,7 @@ LOADER = [{"name": "load", "image": "loader:2"}]
 
 
 async def a_pod_with_an_owner(world: World) -> None:
+    world.server.garbage_lag = lambda: 3600.0
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
     other = {"apiVersion": "example.com/v1", "kind": "Run", "name": "r", "uid": "uid-r"}
     meta = {"name": "p", "labels": {"run": "42"}, "ownerReferences": [other, owner]}
