@@ -12,6 +12,7 @@ from parley.control.caches.cluster import ClusterCache
 from parley.control.claims.podclaims import PodClaim
 from parley.control.live import live_pod
 from parley.control.objects import standin
+from parley.control.objects.pod import done
 from parley.kube.client import AlreadyExists, Client, Conflict, NotFound
 
 
@@ -21,6 +22,8 @@ class StandIns:
     def __init__(self, client: Client, cluster: ClusterCache) -> None:
         self._client = client
         self._cluster = cluster
+        self._being_deleted: set[str] = set()
+        """UIDs."""
 
     async def create(self, pod: Pod, claim: PodClaim, begun_by: str = "") -> None:
         """Create the pod's stand-in for a generated claim. The driver `begun_by` is to allocate it at once: its
@@ -33,20 +36,35 @@ class StandIns:
             pass  # not in the cache yet; its arrival calls again
 
     async def delete(self, stand_in: ResourceClaim) -> None:
-        """Delete it, whatever changed in it."""
+        """Delete it, whatever changed in it, unless somebody is about it: whose attempt fails tries again."""
         meta = stand_in.metadata
+        if meta.uid in self._being_deleted:
+            return
+        self._being_deleted.add(meta.uid)
         try:
             await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid)
-        except (NotFound, Conflict):
-            pass  # deleted meanwhile, which is as good; another one may have its name
+        except NotFound:
+            pass  # deleted meanwhile, which is as good
+        except Conflict:
+            if await self._is_there(stand_in):
+                raise
+        finally:
+            self._being_deleted.discard(meta.uid)
+
+    async def _is_there(self, stand_in: ResourceClaim) -> bool:
+        """Not if another one has its name."""
+        try:
+            live = await self._client.get(CLAIMS, stand_in.metadata.name, stand_in.metadata.namespace)
+        except NotFound:
+            return False
+        return live.metadata.uid == stand_in.metadata.uid
 
     async def delete_left_behind(self, stand_in: ResourceClaim) -> None:
-        """Delete it unless its pod is there, also one that the cache has yet to show."""
+        """Delete it if its pod has ended or is gone, which the cache may have to see."""
         pod = standin.owner(stand_in)
         known = self._cluster.pod((pod.namespace, pod.name)) if pod is not None else None
-        if pod is not None and known is not None and known.metadata.uid == pod.uid:
-            return
-        if pod is None or await live_pod(self._client, pod) is None:
+        ended = pod is not None and known is not None and known.metadata.uid == pod.uid and done(known)
+        if pod is None or ended or await live_pod(self._client, pod) is None:
             await self.delete(stand_in)
 
     async def delete_unused(self, stand_in: ResourceClaim) -> bool:

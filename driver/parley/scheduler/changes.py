@@ -25,7 +25,7 @@ from parley.control.holding import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
 from parley.control.objects.pod import done, over, priority, tried
-from parley.control.objects.standin import is_stand_in
+from parley.control.objects.standin import is_orphan, is_stand_in
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.deallocation import Deallocator
 from parley.control.release.releases import out_of_service
@@ -252,10 +252,9 @@ class Changes:
         if driver := self._state.moved.look(old, new):  # also of one that has lost its owner
             self._wakeups.wake(("driver", driver))
         if (owner := owner_pod(claim)) is not None:
-            if old is None:
-                self._enqueue_new((owner.namespace, owner.name))
-            else:
-                self._queues.pods.add((owner.namespace, owner.name))
+            (self._enqueue_new if old is None else self._queues.pods.add)((owner.namespace, owner.name))
+            if (stand_in := self._cluster.claim(key)) is not None and is_orphan(stand_in):
+                self._queues.claims.add(key)  # it goes when this one is not reserved any more
         else:
             self._deallocator.mirror_changed(old, new)
             if self._is_relevant(old, new):

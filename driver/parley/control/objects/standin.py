@@ -69,15 +69,20 @@ def owner_uid(claim: ResourceClaim) -> str:
     return pod.uid if pod is not None else ""
 
 
+def is_orphan(claim: ResourceClaim) -> bool:
+    """Whether it is the stand-in of a pod that was deleted with `--cascade=orphan`."""
+    return is_stand_in(claim) and owner(claim) is None
+
+
 def is_left_behind(claim: ResourceClaim, mirror: BuiltinClaim | None) -> bool:
     """Whether it is a stand-in that nobody collects once its pod is gone: the garbage collector may not delete one
     that is allocated, nor does it if the pod was deleted with `--cascade=orphan`. Such a pod may go later than its
     stand-in loses its owner, and has it reserved until then."""
     if not is_stand_in(claim) or claim.metadata.deletion_timestamp:
         return False
-    if owner_uid(claim):
-        return claim.status.allocation is not None
-    return mirror is None or not mirror.status.reserved_for
+    if is_orphan(claim):
+        return mirror is None or not mirror.status.reserved_for
+    return claim.status.allocation is not None
 
 
 def being_deallocated(claim: ResourceClaim) -> bool:
