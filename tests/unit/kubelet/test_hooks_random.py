@@ -33,6 +33,10 @@ class Switch:
         self.trouble: tuple[type[BaseException], bool] | None = None
 
 
+class Killed(BaseException):
+    """The plugin's process is gone, in the middle of a hook."""
+
+
 class SwitchPorts(Ports):
     def __init__(self, switch: Switch) -> None:
         super().__init__()
@@ -55,7 +59,7 @@ class SwitchPorts(Ports):
             raise trouble[0]("in the middle")
 
 
-TROUBLE = st.none() | st.tuples(st.sampled_from([RuntimeError, asyncio.CancelledError]), st.booleans())
+TROUBLE = st.none() | st.tuples(st.sampled_from([RuntimeError, Killed]), st.booleans())
 
 
 class ClaimsOfASwitch(RuleBasedStateMachine):
@@ -131,13 +135,13 @@ class ClaimsOfASwitch(RuleBasedStateMachine):
             assert claim.uid not in self.switch.open.values()
 
     def attempt(self, work: Any, trouble: Any) -> bool:
-        """Whether it succeeded. A cancelled hook stands for a process that died: everything starts anew."""
+        """Whether it succeeded. After a kill everything starts anew."""
         self.switch.trouble = trouble
         try:
             self.runner.run(work)
         except (RuntimeError, Refused):
             return False
-        except asyncio.CancelledError:
+        except Killed:
             self.restart()
             return False
         finally:
