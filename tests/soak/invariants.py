@@ -426,7 +426,7 @@ class Invariants:
         """What the standalone driver records it holds, whoever uses it, until it is to be deallocated: it does so
         first, and clears the record when that is done."""
         ends = body["metadata"].get("deletionTimestamp") or (body.get("status") or {}).get("deallocationRequested")
-        kept = is_kept(body) or (is_far(body) and not ends)
+        kept = not ends if is_far(body) else is_kept(body)
         _, devices, shared = (allocation(body) if kept else None) or NOWHERE
         for device in devices:
             self._take(device, ("kept", name), Hold(self._identity(body), shared))

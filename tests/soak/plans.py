@@ -25,7 +25,7 @@ from typing import Any
 
 from tests.soak.invariants import Hold, Invariants
 from tests.soak.judge import Judge, Taken, Use, bodies
-from tests.soak.mirrors import Device, Json, is_parleys, read
+from tests.soak.mirrors import Device, Json, far, is_parleys, read
 from tests.soak.observed import Step
 from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, CLAIM_KINDS
 from tests.soak.priorities import SPARED
@@ -246,9 +246,11 @@ class Plans:
         return sum(counted)
 
     def _devices(self, node: str) -> Iterator[Device]:
+        """Those that the controller gives; of a standalone driver nothing is kept."""
         for body in bodies(self._server, RESOURCE_SLICES):
             if body["spec"]["nodeName"] == node:
-                yield from ((node, device["name"]) for device in body["spec"].get("devices") or ())
+                devices = [(node, device["name"]) for device in body["spec"].get("devices") or ()]
+                yield from (device for device in devices if not far([device]))
 
     def _judge(self, memory: Memory, plan: Nomination, judge: Judge) -> None:
         pods = {pod.metadata.uid: pod for pod in judge.pods}

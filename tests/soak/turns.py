@@ -4,7 +4,8 @@
 
 Pods of one kind ask for the same. A controller can serve those whose claims its watches have shown. Those that
 their scheduler refused somewhere stand in no line with others, nor do those for which a driver failed. Of those
-that are offered the same node it chooses itself, and after a restart lines are formed anew (docs/limits.md).
+that are offered the same node it chooses itself, a standalone driver may answer the one that comes first last, and
+after a restart lines are formed anew (docs/limits.md).
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from tests.soak.judge import Judge, done
 from tests.soak.mirrors import is_parleys, read
 from tests.soak.observed import Step
 from tests.soak.plans import Memory
-from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS
+from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, CLAIM_KINDS, FAR_CLASS_KINDS
 
 from parley.control.objects.pod import priority, reference
 from parley.scheduler.pods import Pods
@@ -84,9 +85,12 @@ class Turns:
 
     def _before(self, pod: Pod, other: Pod) -> bool:
         kind = pod.metadata.labels.get("kind", "")
-        alike = kind == other.metadata.labels.get("kind") and kind in ALL_POD_KINDS
-        offered = alike and any(ALL_TEMPLATE_KINDS.get(one, ("",))[0] == "exact" for one in ALL_POD_KINDS[kind][1])
-        return alike and not offered and priority(pod) > priority(other) and bool(other.spec.node_name)
+        if kind != other.metadata.labels.get("kind") or kind not in ALL_POD_KINDS:
+            return False
+        _, templates, claims, _ = ALL_POD_KINDS[kind]
+        classes = {ALL_TEMPLATE_KINDS[one][0] for one in templates} | {CLAIM_KINDS[one][0] for one in claims}
+        chosen_by_others = "exact" in classes or not classes.isdisjoint(FAR_CLASS_KINDS)
+        return not chosen_by_others and priority(pod) > priority(other) and bool(other.spec.node_name)
 
 
 def _told(pod: Pod) -> str:

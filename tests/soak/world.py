@@ -282,10 +282,10 @@ class Plan:
         return drawn.together(chance) if number % 11 == 8 else drawn
 
     def with_standalone(self, chance: random.Random) -> "Plan":
-        """The same, in some worlds with a standalone driver. `chance` is another one than decides the rest, which
-        is as it would be without."""
-        allowed = self.preemption is Preemption.NONE
-        return replace(self, standalone=allowed and chance.random() < 0.6, outside=chance.random() < 0.5)
+        """The same, in some worlds with a standalone driver, more seldom where there are priorities. `chance` is
+        another one than decides the rest, which is as it would be without."""
+        share = 0.6 if self.preemption is Preemption.NONE else 0.3
+        return replace(self, standalone=chance.random() < share, outside=chance.random() < 0.5)
 
     def together(self, chance: random.Random) -> "Plan":
         """The same, with all that is in worlds of its own otherwise, each at random."""
