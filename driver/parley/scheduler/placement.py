@@ -18,7 +18,7 @@ from parley.control.decision.kept import kept_nodes
 from parley.control.holding import Holding
 from parley.control.live import live_pod
 from parley.control.objects.mirror import is_offer, offer_body
-from parley.control.objects.pod import done, priority, reference
+from parley.control.objects.pod import over, priority, reference
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator, Departure
 from parley.control.state import State
@@ -166,10 +166,17 @@ class Placement:
             return Requeue(pause)
         return None
 
+    async def put_right(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
+        """The same, unless somebody removed what was written with reason, and Busy is raised: the claim controller
+        takes out a pod that is deleted as often as it is put in."""
+        if any(claim.holding is not None and claim.holding.written.is_known for claim in claims):
+            await self.check_current(pod)
+        return await self.write(pod, claims)
+
     async def check_current(self, pod: Pod) -> None:
-        """Raises Busy if the cache is behind: the pod is gone, has ended, or was bound meanwhile."""
+        """Raises Busy if the cache is behind: the pod is gone, has ended, or was bound or deleted meanwhile."""
         live = await live_pod(self._client, reference(pod))
-        if live is None or done(live) or live.spec.node_name != pod.spec.node_name:
+        if live is None or live.spec.node_name != pod.spec.node_name or (over(live) and not over(pod)):
             raise Busy
 
     async def release_all(self, pod: Pod, cleared: Sequence[Holding] = ()) -> None:

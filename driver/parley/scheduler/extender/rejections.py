@@ -275,8 +275,10 @@ class Rejections:
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection
     ) -> Result:
         problems = [claim.problem for claim in claims if claim.problem is not None]
-        if any(problem.transient for problem in problems):
-            return None  # to ask again would bring the same answer: claims are judged before they are made
+        if passing := [problem for problem in problems if problem.transient]:
+            # To ask again would bring the same answer: claims are judged before they are made.
+            topics = [topic for problem in passing for topic in problem.topics]
+            return Wait(pod.metadata.uid, topics) if topics else None
         if not problems and any(c.standalone and c.state(pod) is ClaimState.PENDING for c in claims):
             return await self._negotiate(key, pod, claims, rejection.nodes)
         if rejection.nudged is None:

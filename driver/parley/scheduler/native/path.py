@@ -124,7 +124,7 @@ class NativePath:
             case Step.WRITE if not pod.spec.node_name and are_apart(claims):
                 return await self._release(pod, claims)
             case Step.WRITE:
-                return await self._write(pod, claims)
+                return await self._placement.put_right(pod, claims)
             case Step.ADOPT:
                 self._adopt(pod, claims)
                 return Requeue()
@@ -151,12 +151,7 @@ class NativePath:
         step = next_step((claim.state(pod) for claim in claims), bound=True) if pod.spec.node_name else None
         if step is Step.ADOPT:
             self._adopt(pod, claims)
-        return await self._write(pod, claims) if step is Step.WRITE else None
-
-    async def _write(self, pod: Pod, claims: Sequence[PodClaim]) -> Result:
-        if any(claim.holding is not None and claim.holding.written.is_known for claim in claims):
-            await self._placement.check_current(pod)  # somebody removed what we wrote, perhaps with reason
-        return await self._placement.write(pod, claims)
+        return await self._placement.put_right(pod, claims) if step is Step.WRITE else None
 
     async def _mark_in_use(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """Others wait for what the bound pod uses: their schedulers need not try them."""
