@@ -43,7 +43,7 @@ from parley.scheduler.result import Wait
 from parley.scheduler.victim_search import VictimSearch
 
 MOST_EVICTIONS = 60
-"""So many pods are evicted within a minute."""
+"""So many pods are evicted within a minute; more only where a single plan has more."""
 
 SPARED_SECONDS = 30.0
 """So long a pod is left alone, at least, that the API server did not let Parley evict."""
@@ -234,11 +234,11 @@ class ClaimPreemption:
             return Postponed(
                 "", f"{_one(pod, unbound[0])} of lower priority is about to be bound", BINDING_SECONDS
             )
-        if self._is_under_way(pod, plan):
-            return None
         pause = self._pods.attempt(pod).evictions.left(time)
-        if len(self._recent) >= MOST_EVICTIONS:
-            pause = max(pause, self._recent[0] + _MINUTE - time)
+        if pause > 0 and self._is_under_way(pod, plan):
+            return None
+        if (beyond := len(self._recent) + min(len(plan.victims), MOST_EVICTIONS) - MOST_EVICTIONS) > 0:
+            pause = max(pause, self._recent[beyond - 1] + _MINUTE - time)
         if pause <= 0:
             return None
         return Postponed("", "Pods are evicted for it after a pause, as some were before", pause)
@@ -250,7 +250,7 @@ class ClaimPreemption:
                 self._pods.look_again((victim.metadata.namespace, victim.metadata.name))
 
     def _is_under_way(self, pod: Pod, plan: Plan) -> bool:
-        """Whether all of them were to be evicted before, which was cut short: others may have left already."""
+        """Whether all of them were to be evicted with one that was a moment ago, which was cut short."""
         nomination = self._nominations.of(pod.metadata.uid)
         if nomination is None or nomination.node != plan.node:
             return False

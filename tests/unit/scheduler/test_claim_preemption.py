@@ -1406,3 +1406,22 @@ def test_nobody_is_evicted_before_all_of_a_pods_claims_are_seen_as_they_are(
         assert evicted == []
 
     play(scenario)
+
+
+@pytest.mark.scheduling_paths("native")
+def test_no_more_than_sixty_pods_are_evicted_within_a_minute(play: Play) -> None:
+    """A plan counts with all of its victims before the first of them goes: a part of them would go in vain."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=31, b=31)
+        await world.add_template("many", count=31)
+        await hold(world, **{f"low-{number}": 0 for number in range(62)})
+        for name in ("first", "second"):
+            await world.add_pod(name, "many", priority=10)
+        await asyncio.sleep(50)
+        assert len(evicted) == 31
+        await asyncio.sleep(60)
+        assert len(evicted) == 62
+        assert sorted([await world.node_of("first"), await world.node_of("second")]) == ["a", "b"]
+
+    play(scenario)
