@@ -6,6 +6,7 @@ Nothing is decided here. A write whose outcome is unknown is settled by a newer 
 
 import asyncio
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import structlog
@@ -177,17 +178,24 @@ class Records:
         await self._claims.patch(claim, with_conditions(claim, _NOTHING, now, without=(CONDITION_STRANDED,)))
 
     async def offer(
-        self, claims: Sequence[PodClaim], drivers: Mapping[str, str], nodes: Sequence[str]
+        self,
+        claims: Sequence[PodClaim],
+        drivers: Mapping[str, str],
+        nodes: Sequence[str],
+        units: Mapping[str, int] = MappingProxyType({}),
     ) -> list[BuiltinClaim]:
         """Offer nodes to the scheduler for generated claims; returns the mirrors as written.
 
-        `drivers` has the driver's name by entry. Nothing is held meanwhile: whoever is allocated first, has it.
+        `drivers` has the driver's name by entry, `units` those that are to be recorded. Nothing is held meanwhile:
+        whoever is allocated first, has it.
         """
         now = rfc3339(self._clock())
+
+        def body(mirror: BuiltinClaim, entry: str) -> dict[str, Any]:
+            return mirrors.offer_body(mirror, drivers[entry], nodes, now, units=units.get(entry))
+
         return await together(
-            self._mirrors.patch(
-                claim.mirror, {"allocation": mirrors.offer_body(claim.mirror, drivers[claim.entry], nodes, now)}
-            )
+            self._mirrors.patch(claim.mirror, {"allocation": body(claim.mirror, claim.entry)})
             for claim in claims
             if claim.mirror is not None
         )

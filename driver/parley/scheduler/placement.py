@@ -17,7 +17,7 @@ from parley.control.decision.demand import Demand
 from parley.control.decision.kept import kept_nodes
 from parley.control.holding import Holding
 from parley.control.live import live_pod
-from parley.control.objects.mirror import is_offer, offer_body
+from parley.control.objects.mirror import is_offer, offer_body, recorded_units
 from parley.control.objects.pod import over, priority, reference
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator, Departure
@@ -206,7 +206,7 @@ class Placement:
         attempt = self._pods.attempt(pod)
         if not self._offered_before and not await self._would_offer(claims[0], demand, nodes):
             return self._offers_no_more()
-        written = await self._records.offer(claims, demand.drivers, nodes)
+        written = await self._records.offer(claims, demand.drivers, nodes, _units(claims, demand))
         if not all(map(_is_offered, written)):
             for mirror in written:
                 await self._records.clear(mirror)
@@ -262,6 +262,10 @@ class Placement:
         if any(claim.standalone or claim.offered_by != demand.drivers[claim.entry] for claim in offered):
             await self._withdraw(pod, offered, "the driver of the class has changed")
             return None
+        units = _units(offered, demand)
+        if any(c.mirror is not None and recorded_units(c.mirror) != units.get(c.entry) for c in offered):
+            await self._withdraw(pod, offered, "what it counts for in the limits of the class has changed")
+            return None
         kept = kept_nodes(self._state, pod.metadata.uid, priority(pod), demand)
         if chosen in kept:
             self._pods.attempt(pod).offered = (chosen,)
@@ -287,6 +291,13 @@ class Placement:
         """The offer ends, and not because the scheduler wants none of these nodes."""
         self._pods.attempt(pod).offered = ()
         await self._records.decline(offered, why)
+
+
+def _units(claims: Sequence[PodClaim], demand: Demand) -> dict[str, int]:
+    """What has to be recorded with an offer, by entry: parameters in objects may be gone or others later. Raises
+    DriverFault."""
+    counts = demand.units() if any(claim.refers for claim in claims) else {}
+    return {claim.entry: counts[claim.entry] for claim in claims if claim.refers}
 
 
 def chosen_node(pod: Pod, offered: Sequence[PodClaim]) -> str:

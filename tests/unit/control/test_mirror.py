@@ -229,6 +229,8 @@ def test_units_are_recorded_beside_the_drivers_handle_if_they_are_given() -> Non
         assert found.data == {"count": 3}
         assert claim.status.allocation is not None
         assert driver_of(claim.status.allocation) == TOKENS
+        offered = showing(offer_body(mirror_of(CLAIM), TOKENS, ["node-1"], NOW, units=units))
+        assert recorded_units(offered) == units
 
 
 def spec_of(*requests: dict[str, Any], parameters: Any = None) -> BuiltinClaim:

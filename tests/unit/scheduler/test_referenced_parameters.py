@@ -18,9 +18,13 @@ from tests.unit.scheduler.references import (
 )
 
 from parley.api import reasons
+from parley.api.names import CONDITION_DECLINED
 from parley.api.resources import CLAIMS, CONFIG_MAPS, TEMPLATES, Resource
+from parley.control.objects.mirror import consumer, is_offer, offer_ended, recorded_units
+from parley.control.objects.pod import reference
 from parley.drivers.tokens import TokensDriver
 from parley.kube.client import OutcomeUnknown
+from parley.simulate.status_writes import patch_claim, patch_pod
 
 pytestmark = pytest.mark.scheduling_paths("native", "extender")
 
@@ -150,6 +154,58 @@ def test_a_restart_does_without_the_object(play: Play) -> None:
         await world.delete_pod("p")
         await world.settle()
         assert await world.node_of("q") == "node-1"
+
+    play(scenario)
+
+
+@pytest.mark.scheduling_paths("native")
+def test_what_was_offered_counts_as_much_after_a_restart_without_the_object(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begun(world)
+        await world.add_node("node-2")
+        await put_class(
+            world, parameters={"pool": 9}, limits=[{"units": 5}], placement="Exact", nodePart="Required"
+        )
+        await put_size(world, "count: 3")
+        await put_template(world)
+        await world.add_pod("p", "one")
+        await world.settle()
+        (mirror,) = await world.mirrors()
+        assert mirror.status.allocation is not None
+        assert is_offer(mirror.status.allocation)
+        await world.client.delete(CONFIG_MAPS, "size", NAMESPACE)
+        await world.crash()
+        world.start_parley(drivers=[TokensDriver()])
+        await world.settle()
+        assert [holding.units for holding in world.ledger] == [3]
+
+    play(scenario)
+
+
+@pytest.mark.scheduling_paths("native")
+def test_an_offer_ends_if_the_object_says_something_else_when_the_scheduler_chooses(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begun(world)
+        await world.add_node("node-2")
+        await put_class(
+            world, parameters={"pool": 9}, limits=[{"units": 5}], placement="Exact", nodePart="Required"
+        )
+        await put_size(world, "count: 3")
+        await put_template(world)
+        await world.add_pod("p", "one", schedulerName="quiet")
+        await world.settle(5)
+        (mirror,) = await world.mirrors()
+        await world.client.patch(CONFIG_MAPS, "size", {"data": {"parameters": "count: 1"}}, NAMESPACE)
+        await world.add_pod("q", "one", schedulerName="quiet")
+        await world.settle(5)
+        pod = await world.pod("p")
+        reserved = await patch_claim(world.client, mirror, {"reservedFor": [consumer(reference(pod))]})
+        await patch_pod(world.client, pod, {"nominatedNodeName": "node-1"})
+        await world.settle(5)
+        seen = await world.mirror(reserved.metadata.name)
+        assert seen is not None
+        assert (recorded_units(mirror), offer_ended(seen)) == (3, CONDITION_DECLINED)
+        assert len(world.ledger) == 0
 
     play(scenario)
 

@@ -233,39 +233,44 @@ def allocation_body(
     ever, because an allocation can't be changed.
     """
     request = claim.spec.devices.requests[0].name
-    configs = [(driver, dict(allocation.data)), *([(GROUP, {_UNITS: units})] if units is not None else [])]
     body: dict[str, Any] = {
         "devices": {
             "results": [
                 {"request": request, "driver": driver, "pool": device.pool, "device": device.device}
                 for device in ((allocation.devices or (PLACEHOLDER,)) if node_part else ())
             ],
-            "config": [
-                {
-                    "source": "FromClaim",
-                    "requests": [request],
-                    "opaque": {"driver": owner, "parameters": data},
-                }
-                for owner, data in configs
-            ],
+            "config": [_config(request, driver, dict(allocation.data)), *_units_config(request, units)],
         },
         "allocationTimestamp": now,
     }
     return body if nodes is None else {**body, "nodeSelector": selector_body(nodes)}
 
 
-def offer_body(claim: BuiltinClaim, driver: str, nodes: Iterable[str], now: str) -> dict[str, Any]:
-    """`status.allocation` that offers nodes: the scheduler chooses one and waits for the conditions."""
+def _config(request: str, owner: str, data: dict[str, Any]) -> dict[str, Any]:
+    return {"source": "FromClaim", "requests": [request], "opaque": {"driver": owner, "parameters": data}}
+
+
+def _units_config(request: str, units: int | None) -> list[dict[str, Any]]:
+    return [_config(request, GROUP, {_UNITS: units})] if units is not None else []
+
+
+def offer_body(
+    claim: BuiltinClaim, driver: str, nodes: Iterable[str], now: str, *, units: int | None = None
+) -> dict[str, Any]:
+    """`status.allocation` that offers nodes: the scheduler chooses one and waits for the conditions. `units` are
+    recorded if they are given: an allocation can't be changed afterwards."""
+    request = claim.spec.devices.requests[0].name
     result = {
-        "request": claim.spec.devices.requests[0].name,
+        "request": request,
         "driver": driver,
         "pool": PLACEHOLDER.pool,
         "device": PLACEHOLDER.device,
         "bindingConditions": [CONDITION_ALLOCATED],
         "bindingFailureConditions": [CONDITION_DECLINED],
     }
+    config = _units_config(request, units)
     return {
-        "devices": {"results": [result]},
+        "devices": {"results": [result], **({"config": config} if config else {})},
         "nodeSelector": node_selector(nodes),
         "allocationTimestamp": now,
     }
