@@ -145,7 +145,7 @@ class PodFeasibility:
     @property
     def limited(self) -> frozenset[str]:
         """The classes of pending claims whose limits leave too little; if that is not known here, as with limits
-        that go by the namespace's labels, those that have limits."""
+        that go by a namespace's labels and who asks may not read these, those that have limits."""
         limits, classes = self._snapshot.state.ledger.limits, self._units_by_class()
         found = {c.metadata.name for c, wanted in classes if limits.excess(c, self.namespace, wanted)}
         return frozenset(found or (class_.metadata.name for class_, _ in classes if class_.limits))

@@ -7,12 +7,13 @@ namespace only, and a list of what is missing.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
 from parley.api import meta
-from parley.api.builtin import BuiltinClaim, Node, Pod, ResourceSlice
+from parley.api.builtin import BuiltinClaim, Namespace, Node, Pod, ResourceSlice
 from parley.api.exits import Exit
 from parley.api.models import PodScheduling, ResourceClass
 from parley.api.names import DRIVERS_LABEL, GROUP, STANDALONE
@@ -22,6 +23,7 @@ from parley.api.resources import (
     CLAIM_RELEASES,
     CLAIMS,
     CLASSES,
+    NAMESPACES,
     NODES,
     POD_SCHEDULINGS,
     PODS,
@@ -34,6 +36,7 @@ from parley.control.caches.cluster import ClusterCache
 from parley.control.decision.sight import pods_are_seen, show_cluster
 from parley.control.immediate import count_accepted
 from parley.control.ledger import Ledger
+from parley.control.limits import Limits
 from parley.control.objects.pod import done
 from parley.control.restoring import count_unbound, restore
 from parley.control.state import State
@@ -127,8 +130,11 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
         *(reader.list(resource, None if everywhere else namespace) for resource in _NAMESPACED),
     )
     references = SnapshotReferences()
-    ledger, drivers = Ledger(), {driver.name: EmbeddedDriver(driver, references) for driver in built_in()}
+    drivers = {driver.name: EmbeddedDriver(driver, references) for driver in built_in()}
     cluster = _filled(client, reader.listings, pods_seen=pods_are_seen(drivers))
+    if any(class_.selects_namespaces for class_ in cluster.classes()):
+        cluster.show_namespaces(await reader.namespaces())
+    ledger = Ledger(Limits(labels=lambda name: cluster.namespace_labels(name) or {}))
     await references.read(client, cluster, drivers)
     for driver in drivers.values():
         for resource in driver.driver.watches:
@@ -203,6 +209,16 @@ class _Reader:
         self.buried[resource] = found.tombstones
         self.unread += _undecodable(resource, found.tombstones)
         self.listings[resource.group, resource.plural] = Listing(found.items, found.resource_version)
+
+    async def namespaces(self) -> Listing[Namespace]:
+        """For limits that select them by their labels. Who may not list them may often get the one."""
+        try:
+            return await self._client.list(NAMESPACES)
+        except Forbidden as error:
+            self.unread.append(error.message)
+        with suppress(Forbidden, NotFound):
+            return Listing((await self._client.get(NAMESPACES, self._namespace),), "")
+        return Listing((), "")
 
 
 def _undecodable(resource: Resource[Any], stones: Sequence[Tombstone]) -> Iterator[str]:

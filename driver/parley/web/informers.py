@@ -223,7 +223,9 @@ class _CacheClient(Client):
         self._loop = asyncio.get_running_loop()
         self._lists = {resource: (_answer(kind, None), _answer(kind, "")) for resource, kind in kinds.items()}
 
-    async def list(self, resource: Resource[T], namespace: str | None = None, **_: str) -> Listing[T]:
+    async def list(self, resource: Resource[T], namespace: str | None = None, **selectors: str) -> Listing[T]:
+        if resource not in self._lists:
+            return await super().list(resource, namespace, **selectors)
         answer = self._lists[resource][namespace is not None]
         if isinstance(answer, Exception):
             raise answer

@@ -4,13 +4,16 @@ import asyncio
 
 import pytest
 from tests.unit.explain.conftest import Play, explained, helps
+from tests.unit.explain.test_snapshot import Refusing
 from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
 
 from parley.api import reasons
-from parley.api.resources import CLAIMS, CLASSES, NODES, PODS, TEMPLATES
+from parley.api.resources import CLAIMS, CLASSES, NAMESPACES, NODES, PODS, TEMPLATES
 from parley.control.decision.kept import KEPT
 from parley.drivers import built_in
+from parley.explain.explaining import explain
 from parley.explain.remedies import ADVICE
+from parley.kube.client import ApiError, Call, Forbidden
 
 ABOUT_NODES = {reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE}
 OF_CLAIMS_ALONE = {
@@ -215,6 +218,40 @@ def test_a_claim_that_is_being_deleted_is_gone_when_its_pod_ends(play: Play) -> 
             "claim c is gone when pod default/has ends",
             ADVICE[reasons.CLAIM_BEING_DELETED],
         ]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("lists_namespaces", [True, False])
+def test_a_limit_of_namespaces_with_a_label_names_who_holds_what_it_counts(
+    play: Play, lists_namespaces: bool
+) -> None:
+    """And not who holds something of another class. Who may not list namespaces may get the own one."""
+
+    def refuse(call: Call) -> ApiError | None:
+        hidden = call.resource == NAMESPACES and call.verb == "list" and not lists_namespaces
+        return Forbidden(403, "Forbidden", "namespaces is forbidden") if hidden else None
+
+    async def scenario(world: World) -> None:
+        labels = {"tier": "trial"}
+        await world.client.create(NAMESPACES, {"metadata": {"name": "default", "labels": labels}})
+        world.start_parley()
+        await world.add_node("a", 4)
+        await world.add_class(limits=[{"namespaceSelector": {"matchLabels": labels}, "claims": 1}, {"claims": 9}])
+        await world.add_class("other", limits=[{"namespaceSelector": {"matchLabels": labels}, "claims": 9}])
+        await world.add_template("one")
+        await world.add_template("another", "other")
+        await world.add_pod("holds", "one")
+        await world.add_pod("apart", "another")
+        await world.settle()
+        await world.add_pod("wants", "one", "another")
+        await world.settle()
+
+        told = await explain(Refusing(world.client, refuse), world.clock(), "default", "wants")
+
+        assert told.code == reasons.LIMIT_REACHED
+        assert helps(told)[:-1] == ["pod default/holds holds 1 of class gpu, released when it ends"]
+        assert told.unread == (() if lists_namespaces else ("namespaces is forbidden",))
 
     play(scenario)
 

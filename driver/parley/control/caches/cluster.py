@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Namespace, Node, Pod
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.api.names import DRIVERS_LABEL, STANDALONE
 from parley.api.resources import (
@@ -51,7 +51,7 @@ from parley.control.caches.usage import Usage
 from parley.control.caches.volumes import Volumes, volume_claims
 from parley.control.objects.reservation_pod import reserved_on
 from parley.kube.cache import Key
-from parley.kube.client import Client
+from parley.kube.client import Client, Listing
 from parley.kube.informer import Informer, OnChange
 from parley.negotiation.requests import Amounts, amounts
 from parley.negotiation.waiting import Topic
@@ -261,6 +261,10 @@ class ClusterCache:
         """The namespace's labels; None as long as they are not known."""
         found = self._namespaces.informer.get("", name)
         return None if found is None else found.metadata.labels
+
+    def show_namespaces(self, found: Listing[Namespace]) -> None:
+        """Have them in the cache, which is not run."""
+        self._namespaces.informer.replace(found)
 
     def classes(self) -> Iterable[ResourceClass]:
         return self._classes.values()
