@@ -18,6 +18,7 @@ from parley.explain.text import console
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.manifests import read
+from parley.simulate.namespaces import with_namespaces
 from parley.simulate.objects import BadManifests, Manifest
 from parley.simulate.outcome import SimulationOutcome, outcome_of
 from parley.simulate.priorities import prioritized
@@ -48,11 +49,12 @@ def demo(
     """Negotiate for pods in a simulated cluster, without Kubernetes.
 
     The files hold Nodes, ResourceSlices, ResourceClasses, ResourceClaimTemplates, ResourceClaims and Pods, or
-    workloads with pods: Deployments, StatefulSets, DaemonSets, Jobs. PriorityClasses count, too.
+    workloads with pods: Deployments, StatefulSets, DaemonSets, Jobs. PriorityClasses and the labels of Namespaces
+    count, too.
     """
     logs.configure(LogFormat.TEXT) if verbose else logs.silence()
     try:
-        manifests = prioritized(expanded(read(files)))
+        manifests = with_namespaces(prioritized(expanded(read(files))))
     except BadManifests as error:
         refuse(error)
     outcome = virtual_time.run(negotiated(manifests, scheduler_name))

@@ -22,6 +22,7 @@ from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.cluster_import import import_objects, pods_of
 from parley.simulate.manifests import read_dump
+from parley.simulate.namespaces import with_namespaces
 from parley.simulate.objects import BadManifests, Manifest
 from parley.simulate.outcome import SimulationOutcome, outcome_of
 from parley.simulate.priorities import prioritized
@@ -74,7 +75,7 @@ def simulate(
 
     Pods that are bound keep their nodes and what they hold. To simulate a live cluster, save the output of
     `kubectl get
-    nodes,resourceslices,prclasses,prtemplates,prclaims,prreleases,pods,resourceclaims,resourceclaimtemplates
+    namespaces,nodes,resourceslices,prclasses,prtemplates,prclaims,prreleases,pods,resourceclaims,resourceclaimtemplates
     -A -o json`, and the ConfigMaps that `parametersRef` names: all of these kinds matter; others are ignored.
     Deployments, StatefulSets, DaemonSets and Jobs add the pods that they lack.
     """
@@ -97,7 +98,8 @@ def _manifests(files: Sequence[Path], changes: WhatIf, add: Sequence[Path]) -> l
     _tell_left_out(left_out)
     added, left_out = read_dump(add)
     _tell_left_out(left_out)
-    return prioritized(expanded(changed(manifests, WhatIf(added, changes.removed, changes.drained))))
+    found = changed(manifests, WhatIf(added, changes.removed, changes.drained))
+    return with_namespaces(prioritized(expanded(found)))
 
 
 def _tell_left_out(left_out: Mapping[str, int]) -> None:

@@ -23,6 +23,7 @@ from parley.api.resources import (
     CLAIMS,
     CLASSES,
     CONFIG_MAPS,
+    NAMESPACES,
     NODES,
     PODS,
     RESOURCE_SLICES,
@@ -35,6 +36,7 @@ from parley.simulate.validation import Validator, name_fault
 from parley.simulate.workloads import WORKLOADS, pod_of, template_of, workload_fault
 
 KINDS: tuple[Resource[Any], ...] = (
+    NAMESPACES,
     NODES,
     RESOURCE_SLICES,
     CONFIG_MAPS,

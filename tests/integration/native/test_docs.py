@@ -81,7 +81,7 @@ async def test_a_pod_is_explained_and_a_dump_of_its_cluster_is_simulated(
     assert re.match(rf"Pod {team.name}/trainer (is|has been) bound to node-1", await reader(explain))
     assert (await reader(explain_all)).startswith("No pod with Parley claims is waiting in ")
     assert json.loads(await reader(as_data))["items"][0]["node"] == "node-1"
-    await reader(shown(page, "kubectl get nodes,resourceslices"))
+    await reader(shown(page, "kubectl get namespaces,nodes,resourceslices"))
     simulated = await reader("parley simulate cluster.json")
 
     assert re.search(rf"(?m)^ +{team.name}/trainer +node-1", simulated)

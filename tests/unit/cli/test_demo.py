@@ -256,8 +256,8 @@ def test_wrong_manifests_are_told_on_stderr(tmp_path: Path, monkeypatch: pytest.
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr == (
-        "error: a.yaml, document 1: kind 'Secret' (v1) is not known to the simulated cluster; it knows Node, "
-        "ResourceSlice, ConfigMap, PriorityClass, ResourceClass, ResourceClaimTemplate, ResourceClaim, "
+        "error: a.yaml, document 1: kind 'Secret' (v1) is not known to the simulated cluster; it knows Namespace, "
+        "Node, ResourceSlice, ConfigMap, PriorityClass, ResourceClass, ResourceClaimTemplate, ResourceClaim, "
         "Deployment, StatefulSet, DaemonSet, Job, Pod\n"
         "error: a.yaml, document 2: apiVersion is missing; write for example apiVersion: parley.dev/v1alpha1\n"
         "error: b.yaml: cannot be read: No such file or directory; give the path of a YAML file\n"

@@ -388,3 +388,59 @@ def test_rows_and_names_of_what_was_simulated(dump: Path) -> None:
         "NAMESPACE", "POD", "NODE", "HOLDS", "REASON",
     ]  # fmt: skip
     assert [f"pod/{line.split()[1]}" for line in bare] == names
+
+
+LIMITED = """
+apiVersion: parley.dev/v1alpha1
+kind: ResourceClass
+metadata: {name: licence}
+driverName: tokens.parley.dev
+nodePart: None
+parameters: {pool: 9}
+limits:
+- {namespaceSelector: {matchLabels: {tier: trial}}, claims: 1}
+- {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}, claims: 2}
+---
+apiVersion: parley.dev/v1alpha1
+kind: ResourceClaimTemplate
+metadata: {name: one}
+spec: {spec: {resourceClassName: licence}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: a}
+"""
+
+POD = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME}
+spec:
+  resourceClaims: [{name: one, resourceClaimTemplateName: one}]
+  containers: [{name: main, image: none, resources: {claims: [{name: one}]}}]
+"""
+
+TRIAL = """
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: default, labels: {tier: trial}}
+"""
+
+
+@pytest.mark.parametrize("command", ["simulate", "demo"])
+@pytest.mark.parametrize(("namespace", "runs"), [(TRIAL, 1), ("", 2)])
+def test_the_labels_of_namespaces_say_which_limit_counts(
+    command: str, namespace: str, runs: int, tmp_path: Path
+) -> None:
+    """A namespace that is not in the files has the one label that each has."""
+    path = tmp_path / "all.yaml"
+    path.write_text(LIMITED + "".join(POD.replace("NAME", name) for name in "pqr") + namespace)
+
+    result = CliRunner().invoke(app, [command, "-o", "json", str(path)])
+
+    assert result.exit_code == 0, result.stderr
+    pods = orjson.loads(result.stdout)["items"]
+    assert sum(1 for pod in pods if pod["node"]) == runs
+    assert all("LimitReached" in pod["reason"] for pod in pods if not pod["node"])

@@ -153,7 +153,7 @@ ELSEWHERE: tuple[tuple[str, str, str], ...] = (
     ("docs/cli.md", r"source ", "tests/unit/docs/test_commands.py"),
     ("docs/doctor.md", r"kubectl parley doctor", "tests/integration/doctor/test_doctor.py"),
     ("docs/driver-protocol.md", r"parley driver conformance", "tests/integration/driver/test_conformance.py"),
-    ("docs/explain.md", r"kubectl get (nodes,|podschedulings)|parley explain", NATIVE),
+    ("docs/explain.md", r"kubectl get (namespaces,|podschedulings)|parley explain", NATIVE),
     ("docs/explain.md", r"parley get classes", "tests/unit/cli/test_get.py"),
     ("docs/extender.md", r"(kubectl|helm) ", INSTALL),
     ("docs/releasing.md", r"export PATH|mike ", "tests/integration/docs/test_versions.py"),

@@ -97,8 +97,8 @@ def test_empty_documents_are_counted_and_skipped(write: Write) -> None:
         ("apiVersion: v1", "a.yaml, document 1: kind is missing; write for example kind: ResourceClaim"),
         (
             "{apiVersion: v1, kind: Service, metadata: {name: web}}",
-            "a.yaml, document 1: kind 'Service' (v1) is not known to the simulated cluster; it knows Node, "
-            "ResourceSlice, ConfigMap, PriorityClass, ResourceClass, ResourceClaimTemplate, ResourceClaim, "
+            "a.yaml, document 1: kind 'Service' (v1) is not known to the simulated cluster; it knows Namespace, "
+            "Node, ResourceSlice, ConfigMap, PriorityClass, ResourceClass, ResourceClaimTemplate, ResourceClaim, "
             "Deployment, StatefulSet, DaemonSet, Job, Pod",
         ),
         (
