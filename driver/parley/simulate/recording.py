@@ -91,6 +91,8 @@ class Recording:
         self._left_out = left_out
         self._records: dict[Key, PodRecord] = {}
         self._named: defaultdict[Key, dict[tuple[Key, str], None]] = defaultdict(dict)
+        self._reserved: dict[str, frozenset[str]] = {}
+        """Who had each allocated claim, by UID, reserved last."""
         self.bound = 0
         """How many of the pods were bound, so far."""
         self._start = asyncio.get_running_loop().time()
@@ -148,8 +150,19 @@ class Recording:
             if new is not None:
                 _remember(record, entry, new)
             text = _claim_step(entry, old, new)
-            if text and (_is_for(record, old) or _is_for(record, new)):
+            if text and (_is_for(record, old) or _is_for(record, new) or self._had(record, old, new)):
                 self._step(record, text)
+        if new is None or new.status.allocation is None:
+            self._reserved.pop(claim.metadata.uid, None)
+        elif new.status.reserved_for:
+            self._reserved[new.metadata.uid] = frozenset(user.uid for user in new.status.reserved_for)
+
+    def _had(self, record: PodRecord, old: BuiltinClaim | None, new: BuiltinClaim | None) -> bool:
+        """Whether the claim is released, and the pod was the last that had it reserved: the claim controller may
+        have taken that back before."""
+        if old is None or old.status.reserved_for or new is None or new.status.allocation is not None:
+            return False
+        return record.pod.metadata.uid in self._reserved.get(old.metadata.uid, ())
 
     def _users(self, claim: BuiltinClaim) -> Iterator[tuple[PodRecord, str]]:
         """The pods that name the claim, and their entries for it."""
