@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from tests.cluster.manifests import pod
+from tests.cluster.manifests import pod, resource_class
 from tests.cluster.namespace import Namespace
 from tests.integration.native.conftest import Devices, Parley
 
 from parley.api import reasons
 from parley.api.resources import CONFIG_MAPS, TEMPLATES, Resource
+from parley.control.objects.mirror import is_offer, recorded_units
 from parley.kube.client import Client
 from parley_devcluster.parley import NAMESPACE
 
@@ -68,3 +69,22 @@ async def test_refused_then_missing_then_misunderstood_then_allocated_for_good(
     await shop.create(pod("second", templates={"gpu": "one"}))
     await shop.bound("second")
     assert (await shop.client.get(CONFIG_MAPS, "size", shop.name)).data == {"parameters": "count: 1"}
+
+
+async def test_an_offer_records_what_an_object_asked_for(shop: Namespace, devices: Devices) -> None:
+    """The API server takes that, and what the driver found, from an allocation that was offered."""
+    await devices(node_2=2)
+    await grant(shop.client, shop.name)
+    await write(shop, "count: 2")
+    spec = {"resourceClassName": "exact", "parametersRef": {"kind": "ConfigMap", "name": "size"}}
+    await shop.create(resource_class("exact", placement="Exact"))
+    await shop.client.create(TEMPLATES, {"metadata": {"name": "offered"}, "spec": {"spec": spec}}, shop.name)
+
+    await shop.create(pod("patient", templates={"gpu": "offered"}))
+
+    await shop.bound("patient")
+    (mirror,) = await shop.mirrors("patient")
+    assert mirror.status.allocation is not None
+    assert is_offer(mirror.status.allocation)
+    assert recorded_units(mirror) == 2
+    assert len(await shop.devices("patient")) == 2
