@@ -24,9 +24,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
+import msgspec
 import structlog
 
-from parley.api.builtin import Lease
+from parley.api.builtin import Lease, ObjectMeta
 from parley.api.resources import LEASES
 from parley.kube.client import AlreadyExists, ApiError, Client, Conflict, NotFound, OutcomeUnknown
 from parley.kube.clock import Clock, rfc3339_micro, utc
@@ -186,7 +187,8 @@ class LeaseElector:
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
-            self._seen = None
+            # Who held it until it was deleted does not know yet, and has his time all the same.
+            self._seen = self._seen and msgspec.structs.replace(self._seen, metadata=ObjectMeta())
             return
         # A changed label, say, is no renewal; but the version to write against is always the latest.
         if self._seen is None or self._seen.spec != lease.spec:
@@ -198,7 +200,7 @@ class LeaseElector:
         spec = self._spec(holder)
         seen, self._seen = self._seen, None  # unknown until the answer is there
         try:
-            if seen is None:
+            if seen is None or not seen.metadata.resource_version:
                 body = {"metadata": {"name": self._name}, "spec": spec}
                 self._seen = await self._client.create(LEASES, body, self._namespace)
             else:

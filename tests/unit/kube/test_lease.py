@@ -355,6 +355,40 @@ async def test_a_longer_lease_of_the_replaced_process_gave_its_writes_more_time(
     assert b.led == [("began", 16)]
 
 
+async def test_a_lease_that_somebody_deletes_stays_with_its_holder(server: MemoryServer, start: Start) -> None:
+    a, b = Process(server, "a"), Process(server, "b")
+    start(a)
+    await asyncio.sleep(1)
+    start(b)
+    await asyncio.sleep(19.5)
+    await server.client().delete(LEASES, "controller", "parley")
+    await asyncio.sleep(40)
+
+    assert a.led == [("began", 0)]
+    assert b.led == []
+    assert (await lease(server)).spec.holder_identity == "a"
+
+
+async def test_whoever_held_a_lease_that_was_deleted_is_given_his_time(server: MemoryServer, start: Start) -> None:
+    a, b = Process(server, "a"), Process(server, "b")
+    leader = start(a)
+    await asyncio.sleep(1)
+    start(b)
+    await asyncio.sleep(19.5)
+    a.cut_off()
+    await server.client().delete(LEASES, "controller", "parley")
+    with pytest.raises(LeaseLost):
+        await leader
+    ceased = now()
+    assert b.led == []
+
+    await asyncio.sleep(40)
+    [(_, began)] = b.led
+    assert began > ceased + a.elector.times.write_seconds
+    assert began <= 20 + 15 + 2 + 2
+    assert (await lease(server)).spec.holder_identity == "b"
+
+
 async def test_a_lease_taken_by_another_is_lost_at_once(server: MemoryServer, start: Start) -> None:
     a = Process(server, "a")
     leader = start(a)
