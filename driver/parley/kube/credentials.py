@@ -26,6 +26,9 @@ Load = Callable[[ClientConfig], Awaitable[None]]
 
 REFRESH_SECONDS = 60.0
 
+PATIENCE_SECONDS = 2.0
+"""So long requests wait for new credentials while nothing speaks against those that are known."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -79,13 +82,18 @@ class Credentials:
         """Look again if it is time to. Raises NoConfiguration if they could never be read.
 
         Whoever waits for it may give up, as a request does after its time: it goes on for those who come later. A
-        plugin that takes longer than each of them waits would otherwise be begun again and again.
+        plugin that takes longer than each of them waits would otherwise be begun again and again. A plugin is
+        asked minutes before its token ends: that one goes on to be used where the plugin hangs.
         """
         if self.current():
             return
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.ensure_future(self._refresh())
-        await asyncio.shield(self._refreshing)
+        await asyncio.wait((self._refreshing,), timeout=PATIENCE_SECONDS if self._due else None)
+        if self._refreshing.done():
+            self._refreshing.result()
+        elif self._due:
+            self._due = asyncio.get_running_loop().time() + self._refresh_seconds
 
     async def _refresh(self) -> None:
         try:

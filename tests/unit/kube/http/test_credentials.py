@@ -22,7 +22,7 @@ from parley.api.resources import NODES
 from parley.kube import credentials
 from parley.kube.client import OutcomeUnknown
 from parley.kube.client_config import ClientConfig, read_kubeconfig, read_service_account
-from parley.kube.credentials import Credentials, NoConfiguration
+from parley.kube.credentials import PATIENCE_SECONDS, Credentials, NoConfiguration
 from parley.kube.http import HttpClient, HttpOptions
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -238,6 +238,34 @@ async def test_credentials_that_take_longer_than_a_request_may_are_there_for_a_l
         with suppress(TimeoutError):
             await asyncio.wait_for(known.refresh(), 4)
     assert (begun, known.authorization) == (1, "Bearer 1")
+
+
+@pytest.mark.looptime
+async def test_known_credentials_are_used_while_new_ones_do_not_come() -> None:
+    # A plugin is asked minutes before its token ends. A lease is lost after 10 s without a request.
+    begun = 0
+
+    async def load(configuration: Any) -> None:
+        nonlocal begun
+        begun += 1
+        await asyncio.sleep(1e9 if begun == 2 else 0)
+        configuration.api_key["BearerToken"] = f"Bearer {begun}"
+
+    known, now = Credentials(load, "test"), asyncio.get_running_loop().time
+    await known.refresh()
+    await asyncio.sleep(60)
+    before = now()
+    await known.refresh()
+    assert now() == before + PATIENCE_SECONDS
+    await known.refresh()
+    assert (now(), known.authorization) == (before + PATIENCE_SECONDS, "Bearer 1")
+
+    known.doubt()  # the server refused them: only new ones are of use
+    await known.refresh()
+    assert (now(), known.authorization) == (before + 60, "Bearer 1")
+    await asyncio.sleep(60)
+    await known.refresh()
+    assert (begun, known.authorization) == (3, "Bearer 3")
 
 
 async def test_many_who_wait_for_credentials_read_them_once() -> None:
