@@ -162,14 +162,17 @@ class HttpTransport:
     async def _open_stream(self, call: Call) -> aiohttp.ClientResponse:
         watch = {"watch": "true", "allowWatchBookmarks": "true"}
         limit = {"timeoutSeconds": str(int(self._options.watch_seconds))}
-        async with asyncio.timeout(self._options.timeout):
-            session = (await self._opened()).watches
-            arguments = self._arguments(call, {**watch, **call.query, **limit})
-            response = await session.request("GET", timeout=self._silence, **arguments)
-            if response.status < 300:
-                return response
-            async with response:
-                raise self._refused(call, response, await response.read())
+        try:
+            async with asyncio.timeout(self._options.timeout):
+                session = (await self._opened()).watches
+                arguments = self._arguments(call, {**watch, **call.query, **limit})
+                response = await session.request("GET", timeout=self._silence, **arguments)
+                if response.status < 300:
+                    return response
+                async with response:
+                    raise self._refused(call, response, await response.read())
+        except TimeoutError as error:
+            raise self._no_answer(call, error, self._options.timeout) from error
 
     async def _opened(self) -> _Sessions:
         """The sessions, with credentials that are not older than they may be."""

@@ -153,6 +153,18 @@ async def test_a_watch_that_fell_silent_is_given_up(serve: Serve) -> None:
     assert len(found) == 1
 
 
+async def test_a_watch_that_is_not_opened_in_time_says_how_long_that_was(serve: Serve) -> None:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    client = await serve(handler, timeout=0.2, silent_seconds=150)
+    with pytest.raises(
+        OutcomeUnknown, match=r"^WATCH resourceclaims default: no answer: nothing came within 0\.2 s$"
+    ):
+        await events(client, [])
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 async def test_a_server_that_is_gone_without_a_word_is_noticed_on_a_quiet_watch(
     connect: Callable[..., Awaitable[HttpClient]], host_of: Callable[[Handler], Awaitable[str]]
