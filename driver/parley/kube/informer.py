@@ -10,10 +10,10 @@ the object is deleted, or when another one has its name.
 
 A stream that ends is continued from the last resource version, bookmarks included; a version that the server no
 longer has (410) leads to a relist; any other refusal or silence waits with a backoff, at least as long as the
-server asked. A stream that ends within a second counts as a failure, so that a server which closes at once is not
-hammered. One that breaks after it was open for long ends a row of failures, even if nothing came: load balancers
-cut what was quiet for half a minute, again and again. Errors of `on_change` are not caught: a change that was half
-handled must end the process.
+server asked, up to a minute. A stream that ends within a second counts as a failure, so that a server which
+closes at once is not hammered. One that breaks after it was open for long ends a row of failures, even if
+nothing came: load balancers cut what was quiet for half a minute, again and again. Errors of `on_change` are
+not caught: a change that was half handled must end the process.
 
 It decides nothing about the objects; what a change means is left to `on_change`.
 """
@@ -45,6 +45,9 @@ OnTombstone = Callable[[Tombstone], None]
 RELISTS = Backoff(first=0.2, longest=30, jitter=0.5)
 SHORT_LIVED = 1.0
 """Seconds: a stream that ends sooner did not work."""
+
+LONGEST_ASKED = 60.0
+"""Seconds that a server may ask to wait: a proxy that says an hour while it is maintained is back before that."""
 
 AT_ONCE = 8
 """So many changes are applied before others may run: a stream that has more of them never waits, and each can wake
@@ -166,17 +169,17 @@ class Informer(Generic[T]):
             self._version = None
             return self._failed(error)
         except ApiError as error:
-            return max(self._failed(error), error.retry_after or 0)
+            return self._failed(error, asked=error.retry_after or 0)
         except OutcomeUnknown as error:
             return self._failed(error)
 
-    def _failed(self, error: object, cause: str = "") -> float:
+    def _failed(self, error: object, cause: str = "", asked: float = 0) -> float:
         if self._freshness.is_open():
             self._failures = 0  # it had worked until now, if only to say that nothing had changed
         self._failures += 1
         self._freshness.failed(str(error))
         self.interruptions[cause or type(error).__name__] += 1
-        pause = self._backoff.delay(self._failures)
+        pause = max(self._backoff.delay(self._failures), min(asked, LONGEST_ASKED))
         log_it = log.info if self._failures == 1 else log.warning
         log_it(
             "watching interrupted",

@@ -305,6 +305,14 @@ async def test_a_server_that_asks_to_slow_down_is_obeyed() -> None:
     assert server.requests == [(0, "list"), (20, "list"), (20, "watch 1"), (40, "watch 1")]
 
 
+async def test_no_server_keeps_a_cache_from_being_read_for_longer_than_a_minute() -> None:
+    for_ever = TooManyRequests(429, "TooManyRequests", "maintenance", retry_after=1e300)
+    server = ScriptedServer(for_ever, listing(1))
+    await follow(inform(server, Told()))
+
+    assert server.requests == [(0, "list"), (60, "list"), (60, "watch 1")]
+
+
 async def test_a_change_after_failures_makes_the_next_pause_short_again() -> None:
     cut = OutcomeUnknown("connection reset")
     server = ScriptedServer(listing(1), cut, cut, cut, [added(pod("a", 2)), cut])
