@@ -50,6 +50,17 @@ async def closed(streams: Streams) -> bool:
     return streams[0].at_eof() or streams[0].exception() is not None
 
 
+def is_open(client: socket.socket) -> bool:
+    """Whether the other side left it so. Nothing was sent to it."""
+    client.setblocking(False)
+    try:
+        return bool(client.recv(1))
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+
+
 async def ask(streams: Streams, path: str = "/") -> bytes:
     reader, writer = streams
     writer.write(f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
@@ -84,6 +95,20 @@ async def test_the_oldest_idle_connection_makes_room(idle: Clients) -> None:
         assert await ask(newcomer) == b"ok"
         assert await ask(first) == b"ok"
         assert await ask(others[1]) == b"ok"
+
+
+async def test_of_connections_that_come_at_once_no_more_stay_than_may(idle: Clients) -> None:
+    async with small(ConnectionLimits(most=20)) as port:
+        at_once = [socket.create_connection((HOST, port)) for _ in range(100)]  # the loop accepts all in one go
+        await asyncio.sleep(0.2)
+        try:
+            assert sum(map(is_open, at_once)) == 20
+            (newcomer,) = await idle(port, 1)
+            assert await ask(newcomer) == b"ok"
+            assert sum(map(is_open, at_once)) == 19
+        finally:
+            for one in at_once:
+                one.close()
 
 
 async def test_who_is_being_answered_is_left_alone(idle: Clients) -> None:

@@ -56,11 +56,11 @@ backoff. A burst of a thousand bindings opens up to 660."""
 class _Connection(asyncio.Protocol):
     """One connection, as aiohttp's protocol sees it."""
 
-    __slots__ = ("_doorkeeper", "_inner", "busy", "since", "transport")
+    __slots__ = ("_doorkeeper", "busy", "inner", "since", "transport")
 
     def __init__(self, doorkeeper: "Doorkeeper", inner: web.RequestHandler) -> None:
         self._doorkeeper = doorkeeper
-        self._inner = inner
+        self.inner = inner
         self.busy = 0
         self.since = 0.0
         self.transport: asyncio.Transport | None = None
@@ -68,25 +68,25 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self._inner.connection_made(transport)
-        self._doorkeeper.come(self._inner, self)
+        self.inner.connection_made(transport)
+        self._doorkeeper.come(self.inner, self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._doorkeeper.gone(self._inner, self)
+        self._doorkeeper.gone(self.inner, self)
         if self.transport is not None:  # else it was lost in the moment in which it was encrypted
-            self._inner.connection_lost(exc)
+            self.inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._inner.data_received(data)
+        self.inner.data_received(data)
 
     def eof_received(self) -> None:
-        self._inner.eof_received()
+        self.inner.eof_received()
 
     def pause_writing(self) -> None:
-        self._inner.pause_writing()
+        self.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        self._inner.resume_writing()
+        self.inner.resume_writing()
 
     def abort(self) -> None:
         if self.transport is not None:
@@ -121,7 +121,12 @@ class Doorkeeper:
         if not full:
             return
         spare = oldest is None or self._clock() - oldest.since < self._limits.spared
-        (connection if spare or oldest is None else oldest).abort()
+        self._close(connection if spare or oldest is None else oldest)
+
+    def _close(self, connection: _Connection) -> None:
+        """It does not count from now on: of hundreds that come in one round each closes another one."""
+        connection.abort()
+        self.gone(connection.inner, connection)
 
     def gone(self, inner: object, connection: _Connection) -> None:
         """A connection was closed, by either side."""
@@ -152,7 +157,7 @@ class Doorkeeper:
         """Close what was idle for too long."""
         before = self._clock() - self._limits.idle
         for connection in [one for one in self._idle if one.since <= before]:
-            connection.abort()
+            self._close(connection)
 
     async def sweeping(self) -> None:
         """Until cancelled."""
