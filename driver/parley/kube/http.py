@@ -223,7 +223,7 @@ class HttpTransport:
             return Garbled(f"{call}: the answer is a page for browsers")
         phrase = response.reason or "Unknown"
         error = responses.refusal(response.status, phrase, content, response.headers.get("Retry-After"))
-        if call.writes and responses.leaves_write_open(error):
+        if call.writes and responses.leaves_write_open(error, content):
             return OutcomeUnknown(f"{call}: {error}")
         return error
 

@@ -87,6 +87,7 @@ class _Details(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _Status(msgspec.Struct, frozen=True):
+    kind: str = ""
     code: int = 0
     reason: str = ""
     message: str = ""
@@ -124,16 +125,20 @@ def refusal(code: int, phrase: str, content: bytes, retry_after: str | None = No
 
     `retry_after` is the header of that name; a date in it is ignored, API servers send seconds.
     """
-    try:
-        status = _status.decode(content)
-    except (ValueError, RecursionError):
-        status = _Status()
+    status = _status_in(content)
     reason = status.reason or phrase
     message = status.message or content[:300].decode(errors="replace").strip() or "the answer has no text"
     seconds = status.details.retry_after_seconds if status.details else None
     if seconds is None and retry_after and retry_after.isdecimal():
         seconds = float(retry_after)
     return _kind(code, reason, message)(code, reason, message, seconds)
+
+
+def _status_in(content: bytes) -> _Status:
+    try:
+        return _status.decode(content)
+    except (ValueError, RecursionError):
+        return _Status()
 
 
 def _kind(code: int, reason: str, message: str) -> type[ApiError]:
@@ -144,15 +149,19 @@ def _kind(code: int, reason: str, message: str) -> type[ApiError]:
     return _BY_CODE.get(code, ServerError if code >= 500 else ApiError)
 
 
-def leaves_write_open(error: ApiError) -> bool:
+def leaves_write_open(error: ApiError, content: bytes) -> bool:
     """Whether a write that was answered so may have happened, or may yet.
 
     A gateway lost sight of it (502, 504; the API server's own time limit is a 504 too), etcd did not answer in
     time, or the connection to it broke: the API server passes that on as an internal error with the message of
-    etcd or of gRPC. What is too large was not written.
+    etcd or of gRPC. A failure that is no Status object is a gateway's as well (Envoy says 503 when a connection
+    breaks after the request was sent), or the API server broke down over the write. What is too large was not
+    written.
     """
     if isinstance(error, TooLarge):
         return False
+    if error.status >= 500 and _status_in(content).kind != "Status":
+        return True
     lost = any(origin in error.message for origin in ("etcdserver:", "rpc error:"))
     return error.status in (502, 504) or (error.status >= 500 and lost)
 

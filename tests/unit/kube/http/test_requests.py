@@ -271,6 +271,25 @@ async def test_a_write_that_got_lost_behind_the_server_has_an_unknown_outcome(
 
 
 @pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        (503, b"upstream connect error or disconnect/reset before headers. reset reason: connection termination"),
+        (503, b'{"message": "Service Unavailable"}'),
+        (500, b"This request caused apiserver to panic. Look in the logs for details."),
+        (520, b"<html>Unknown error</html>"),
+    ],
+)
+async def test_a_write_over_which_something_else_than_the_api_server_failed_has_an_unknown_outcome(
+    code: int, answer: bytes, serve: Serve
+) -> None:
+    client = await serve(answering(answer, code))
+    with pytest.raises(OutcomeUnknown, match=f"^PATCH pods default/a: {code} "):
+        await client.patch(PODS, "a", {}, "default")
+    with pytest.raises(ServerError):
+        await client.get(PODS, "a", "default")
+
+
+@pytest.mark.parametrize(
     ("code", "message"),
     [
         (500, "etcdserver: request is too large"),
