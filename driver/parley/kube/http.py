@@ -2,7 +2,7 @@
 
 What happens                                           what is raised
 the server refuses (a code from 300 up)                the ApiError of the code
-a 404 with a page for browsers                         Garbled: another server answered
+a 404 that is none of an API server's                  Garbled: another server answered
 no connection, connection lost, nothing in time        OutcomeUnknown, also where nothing was sent
 a write lost between gateway, API server and etcd      OutcomeUnknown (see `responses.leaves_write_open`)
 a watch that ends                                      nothing: the iteration ends
@@ -220,7 +220,7 @@ class HttpTransport:
         if response.status == 401:
             self._credentials.doubt()
         if responses.is_from_elsewhere(response.status, content):
-            return Garbled(f"{call}: the answer is a page for browsers")
+            return Garbled(f"{call}: the answer 404 is none of an API server")
         phrase = response.reason or "Unknown"
         error = responses.refusal(response.status, phrase, content, response.headers.get("Retry-After"))
         if call.writes and responses.leaves_write_open(error, content):

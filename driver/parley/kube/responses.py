@@ -82,6 +82,9 @@ _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger
 """What etcd, and the API server's client of etcd, say of an object that is larger than they take."""
 
 
+_NO_PATH = b"404 page not found"
+
+
 class _Details(msgspec.Struct, rename="camel", frozen=True):
     retry_after_seconds: float | None = None
 
@@ -172,8 +175,9 @@ def unreadable(call: Call, error: Exception) -> OutcomeUnknown:
 
 
 def is_from_elsewhere(code: int, content: bytes) -> bool:
-    """Whether it is a 404 of a proxy or a web server: it does not say that the object is absent."""
-    return code == 404 and content.lstrip().startswith(b"<")
+    """Whether it is a 404 of a gateway or a web server: it does not say that the object is absent. Of a kind that
+    it does not serve an API server says so in the words of Go's library."""
+    return code == 404 and not content.startswith(_NO_PATH) and _status_in(content).kind != "Status"
 
 
 def page(resource: Resource[T], content: bytes) -> tuple[Listing[T], str]:

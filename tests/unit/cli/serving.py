@@ -84,7 +84,7 @@ def served(
     place: Path,
     namespace: str = "",
     refused: frozenset[str] = frozenset(),
-    absent: bytes = orjson.dumps({"reason": "NotFound", "message": "not found"}),
+    absent: bytes = orjson.dumps({"kind": "Status", "reason": "NotFound", "message": "not found"}),
 ) -> Iterator[Path]:
     """The path of a kubeconfig of the server. Plurals in `refused` are forbidden; `absent` is a 404's text."""
 

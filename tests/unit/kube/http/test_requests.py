@@ -102,11 +102,26 @@ async def test_a_server_that_asks_to_slow_down_says_for_how_long(
     assert caught.value.retry_after == seconds
 
 
-async def test_a_page_for_browsers_does_not_say_that_the_object_is_absent(serve: Serve) -> None:
-    """It may be a proxy's, or a web server's at the kubeconfig's address. No deletion counts as done by it."""
-    client = await serve(answering(b"\n<!DOCTYPE html><h1>404 Not Found</h1>", 404))
-    with pytest.raises(Garbled, match=r"^DELETE pods default/a: the answer is a page for browsers$"):
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\n<!DOCTYPE html><h1>404 Not Found</h1>",
+        b"default backend - 404",
+        b'{"message": "no Route matched with those values"}',
+        b"",
+    ],
+)
+async def test_a_404_of_another_server_does_not_say_that_the_object_is_absent(answer: bytes, serve: Serve) -> None:
+    """It may be a gateway's, or a web server's at the kubeconfig's address. No deletion counts as done by it."""
+    client = await serve(answering(answer, 404))
+    with pytest.raises(Garbled, match=r"^DELETE pods default/a: the answer 404 is none of an API server$"):
         await client.delete(PODS, "a", "default")
+
+
+async def test_a_kind_that_the_api_server_does_not_serve_is_absent(serve: Serve) -> None:
+    client = await serve(answering(b"404 page not found\n", 404))
+    with pytest.raises(NotFound):
+        await client.list(CLASSES)
 
 
 async def test_an_answer_that_is_no_status_object_is_quoted(serve: Serve) -> None:
