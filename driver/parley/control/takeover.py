@@ -21,6 +21,7 @@ from parley.control.caches.cluster import ClusterCache
 from parley.control.objects.mirror import is_mirror, offer_stands
 from parley.control.writes import ClaimWrites, MirrorWrites, ObjectWrites
 from parley.kube.client import REFUSALS, ApiError, Client, NotFound, OutcomeUnknown
+from parley.kube.errors import is_right_lacking
 from parley.kube.informer import RELISTS
 from parley.kube.repeated import repeated
 
@@ -65,6 +66,8 @@ async def _changed(writes: ObjectWrites[C], claim: C) -> C | None:
     except NotFound:
         return None
     except REFUSALS as error:
+        if is_right_lacking(error):
+            raise
         _not_prevented(claim, error.message)
         return None
 

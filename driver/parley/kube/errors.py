@@ -10,6 +10,10 @@ OutcomeUnknown            no answer: a write may or may not have happened, read 
   Unreachable             the connection, or the time, was lost on the way to a server over HTTP
 """
 
+import re
+
+_NO_RIGHT = re.compile(r'User ".*" cannot \w+ resource ')
+
 
 class ApiError(Exception):
     """Raised when the API server refused a request.
@@ -74,6 +78,12 @@ class ServerError(ApiError):
 
 REFUSALS = (BadRequest, Forbidden, Invalid)
 """What the server, a policy or a webhook (which says 400 by default) does not take, however often it is sent."""
+
+
+def is_right_lacking(error: ApiError) -> bool:
+    """Whether the API server's authorizer refused, as one does for a moment that has just started and has not read
+    all roles. Admission, which also says 403, refuses the one object."""
+    return isinstance(error, Forbidden) and _NO_RIGHT.search(error.message) is not None
 
 
 class OutcomeUnknown(Exception):

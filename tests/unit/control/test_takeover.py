@@ -15,6 +15,12 @@ from parley.kube.client import BadRequest, Conflict, Forbidden, OutcomeUnknown, 
 from parley.kube.responses import refusal
 from parley.sdk import Allocation
 
+NO_ROLES_YET = (
+    'resourceclaims.resource.k8s.io "p-waits" is forbidden: User "system:serviceaccount:parley-system:parley" '
+    'cannot patch resource "resourceclaims" in API group "resource.k8s.io" in the namespace "default"'
+)
+"""As API servers say that have just started."""
+
 
 async def claims(world: World) -> dict[str, BuiltinClaim]:
     """One that waits, one that is offered, one that is allocated, and one that is not Parley's."""
@@ -95,6 +101,7 @@ def test_it_returns_what_was_written_since_the_cache_saw_the_claim() -> None:
     [
         (ServerError(503, "", "busy"), True),
         (Forbidden(403, "", "a policy"), False),
+        (Forbidden(403, "Forbidden", NO_ROLES_YET), True),
         (BadRequest(400, "", "a webhook"), False),
         (refusal(500, "", b'{"code":500,"message":"etcdserver: request is too large"}'), False),
     ],

@@ -11,6 +11,7 @@ import structlog
 from parley.api.models import ResourceClaim
 from parley.kube.cache import identity
 from parley.kube.client import REFUSALS
+from parley.kube.errors import is_right_lacking
 from parley.kube.repeated import repeated
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.operations import ClaimRef
@@ -29,6 +30,8 @@ async def shut_out_earlier_copies(informers: Informers, records: StandaloneRecor
         except Gone:
             pass  # with what could have been written to it
         except REFUSALS as error:
+            if is_right_lacking(error):
+                raise
             _not_prevented(claim, error.message)
 
     begun = [c for c in informers.claims() if c.status.allocation is None and records.has_finalizer(c)]

@@ -160,6 +160,20 @@ def test_a_claim_that_cannot_be_changed_holds_nobody_up(play: Play, error: ApiEr
     play(scenario)
 
 
+def test_a_server_that_has_not_read_its_roles_yet_is_asked_again(play: Play) -> None:
+    """Else what an earlier copy wrote late would count."""
+
+    async def scenario(world: World) -> None:
+        await cut_off(world)
+        error = Forbidden(403, "Forbidden", 'User "disks" cannot patch resource "resourceclaims/status"')
+        world.start(ShelfDriver(), NotAllowed(world.server.client("driver"), error))
+        await asyncio.sleep(5)
+        assert world.runner is not None
+        assert not world.runner.ready.is_set()
+
+    play(scenario)
+
+
 def test_a_webhook_that_does_not_answer_holds_nobody_up_for_long(play: Play) -> None:
     """What arrives while the copy waits for the webhook counts like all that is recorded."""
 
