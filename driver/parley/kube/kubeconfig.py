@@ -144,9 +144,18 @@ def _context(documents: Sequence[_Entry], context: str | None) -> _Entry:
 def _check_server(server: object) -> None:
     if not isinstance(server, str):
         raise _Broken("the context's cluster has no `server`: correct the file")
-    if urlsplit(server).scheme not in ("http", "https"):
+    if not _is_address(server):
         like = "such as https://10.0.0.1:6443"
         raise _Broken(f"the cluster's server {server!r} is not an address {like}: correct the file")
+
+
+def _is_address(server: str) -> bool:
+    try:
+        url = urlsplit(server)
+        host, port = (url.hostname or "").encode("idna"), url.port
+    except ValueError:
+        return False
+    return url.scheme in ("http", "https") and bool(host) and port != 0
 
 
 def _check_parts(entry: _Entry, kind: str) -> None:

@@ -84,6 +84,13 @@ KUBECONFIGS: Mapping[str, tuple[str, str]] = {
         cluster(server="api.example.com"),
         "the cluster's server 'api.example.com' is not an address such as https://10.0.0.1:6443: correct the file",
     ),
+    **{
+        f"an address that is none: {server}": (
+            cluster(server=server),
+            f"the cluster's server {server!r} is not an address such as https://10.0.0.1:6443: correct the file",
+        )
+        for server in ("https://", "https://host:64430000", "https://host:api", "https://[::1", "https://a..b")
+    },
     "an authority that is gone": (
         cluster(**{"certificate-authority": "ca.crt"}),
         "the cluster's certificate-authority ca.crt does not exist: correct the file, or name another one with "
