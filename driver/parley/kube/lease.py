@@ -140,7 +140,12 @@ class LeaseElector:
         finally:
             await _end(leading)
             await self._release()
-        leading.result()
+        try:
+            leading.result()
+        except ExceptionGroup as group:
+            if group.split(LeaseLost)[1] is not None:
+                raise
+            raise LeaseLost(self._why_not()) from group  # the work noticed first
 
     async def _acquire(self) -> None:
         while True:

@@ -239,6 +239,26 @@ async def test_a_process_that_was_stopped_does_not_write_when_it_wakes(server: M
         await leader
 
 
+async def test_a_lease_that_the_work_finds_lost_first_is_lost_alike(server: MemoryServer) -> None:
+    # As after a machine slept: timers go on as if nothing had been.
+    a = Process(server, "a")
+
+    async def writes() -> None:
+        while True:
+            await asyncio.sleep(0.1)
+            await a.writer.create(PODS, {**POD, "metadata": {"generateName": "a-"}}, "default")
+
+    async def lead() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(writes())
+
+    leader = asyncio.ensure_future(a.elector.run(lead))
+    await asyncio.sleep(5)
+    a.asleep = 3600
+    with pytest.raises(LeaseLost, match=r"did not renew it for 360\d\.\d s of at most 10 s$"):
+        await leader
+
+
 async def test_who_may_not_write_learns_so_without_writing(server: MemoryServer, start: Start) -> None:
     """Also through other clients around the one with the lease."""
     a = Process(server, "a")
