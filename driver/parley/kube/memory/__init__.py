@@ -3,7 +3,7 @@
     server = MemoryServer()
     client = server.client()
 
-It passes the same conformance tests as a real API server (`tests/integration/kube/test_conformance.py`). What a
+It passes the same conformance tests as a real API server (`tests/integration/kube`). What a
 caller gives and gets goes through JSON, so that nobody shares an object with the server.
 
 What it leaves out: authentication and admission policies, namespaces as objects (any is accepted), pagination,
