@@ -24,7 +24,7 @@ from parley.control.claims.podclaims import NODES, PREEMPTION, ROOM
 from parley.control.holding import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
-from parley.control.objects.pod import done, over, priority, tried
+from parley.control.objects.pod import done, over, priority, reference, tried
 from parley.control.objects.standin import is_orphan, is_stand_in
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.deallocation import Deallocator
@@ -170,6 +170,8 @@ class Changes:
         if same is None:
             self._reconciler.pod_gone(old)
             self.enqueue(old)
+            for claim in self._cluster.stand_ins(reference(old)):
+                self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
         if not (old.spec.node_name or over(old)) and (same is None or over(same)):
             self._awaits_room_no_more(old)
         if same is not None and same.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
@@ -239,8 +241,7 @@ class Changes:
             self._wakeups.wake(NODES, nodes if all(nodes) else None)
 
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
-        claim = new or old
-        if claim is None:
+        if (claim := new or old) is None:
             return
         key = (claim.metadata.namespace, claim.metadata.name)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):

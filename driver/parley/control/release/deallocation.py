@@ -311,8 +311,8 @@ class Deallocator:
     async def _request_deallocation(self, holding: Holding, *, departed: bool) -> bool:
         """Ask the standalone driver to deallocate; whether nobody needs to wait until it did.
 
-        The stand-in of a pod that is gone goes with it, that of one that has ended goes in `pod_ended`: either
-        tells the driver.
+        The stand-in of a pod that is gone is deleted when its claim is looked at, that of one that has ended in
+        `pod_ended`: either tells the driver.
         """
         if departed and not holding.named:
             return True
