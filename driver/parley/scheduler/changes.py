@@ -144,8 +144,9 @@ class Changes:
                 self._queues.look_at_room(holding.node)
         if (node := self._cluster.reserved_on(pod)) is not None:
             self._queues.look_at_room(node)
-        if pod.spec.resource_claims and self._yields(pod.spec.node_name):
-            self._queues.look_at_room(pod.spec.node_name)
+        nodes = {pod.spec.node_name, *(holding.node for holding in self._ledger.of_pod(reference(pod)))}
+        for node in filter(self._yields, nodes if pod.spec.resource_claims else ()):
+            self._queues.look_at_room(node)
 
     def _yields(self, node: str) -> bool:
         """Whether reservation pods on the node may have to give way to guests there."""
@@ -263,9 +264,8 @@ class Changes:
 
     def _is_relevant(self, old: Claim | None, new: Claim | None) -> bool:
         """Whether pods have to hear of the change. That the cache shows what we wrote ourselves may be awaited."""
-        if old is None or new is None:
-            return True
-        return claim_differs(old, new) or self._cluster.own_writes.unseen(old.metadata)
+        unseen = self._cluster.own_writes.unseen
+        return old is None or new is None or claim_differs(old, new) or unseen(old.metadata)
 
     def _look_at_users(self, key: Key, gone: ResourceClaim | None = None) -> None:
         """The named claim is looked at, and who uses or waits for it, or for another one once it is `gone`."""

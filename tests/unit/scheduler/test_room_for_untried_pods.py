@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.containers import requesting
 from tests.unit.scheduler.conftest import NAMESPACE, World
-from tests.unit.scheduler.reserving import claim, disks, task
+from tests.unit.scheduler.reserving import NIGHT, claim, disks, task
 
 from parley.api.resources import PODS
 from parley.drivers.workspace import WorkspaceDriver
@@ -71,6 +71,31 @@ def test_ordinary_pods_do_not_get_it(play: Play, nodes: list[str]) -> None:
         await world.add_pod("first", containers=requesting(cpu="100"), schedulerName=BUSY)
         await world.add_pod("late", claims=["build"], containers=requesting(cpu="6"), schedulerName=BUSY)
         await world.settle()
+        assert await world.node_of("late") == "a"
+        scheduler.cancel()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("name", ["build", "guest"], ids=["a user", "a guest"])
+def test_one_gets_it_that_is_tried_long_after_it_was_there(play: Play, name: str) -> None:
+    """Its scheduler was restarted meanwhile. Guests use a claim that the room yields to."""
+
+    async def scenario(world: World) -> None:
+        await disks(world, "a", hold="Nominated", yields_to=[NIGHT])
+        world.start_parley(drivers=[WorkspaceDriver()], reservation_schedulers=(BUSY,))
+        scheduler = asyncio.create_task(KubeScheduler(world.client, world.clock, BUSY).run())
+        await claim(world, "build", {"cpu": "6"})
+        assert await task(world, "clone", "build", schedulerName=BUSY) == "a"
+        await world.finish_pod("clone")
+        await world.settle()
+        scheduler.cancel()
+
+        await world.add_claim("guest", NIGHT, size="1Mi")
+        await world.add_pod("late", claims=[name], containers=requesting(cpu="4"), schedulerName=BUSY)
+        await asyncio.sleep(10)
+        scheduler = asyncio.create_task(KubeScheduler(world.client, world.clock, BUSY).run())
+        await asyncio.sleep(30)
         assert await world.node_of("late") == "a"
         scheduler.cancel()
 
