@@ -280,15 +280,16 @@ class Changes:
         self._wakeups.wake(("claim", *key))
 
     def _foreign_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
-        """Between two lists it may have been given back and allocated anew."""
+        """Between two lists it may have been allocated anew: a driver may take that for what it knows already."""
+        had, has = (taken_by_foreign(self._drivers, claim) for claim in (old, new))
+        changed = [name for name, devices in had.items() if devices != has.get(name)]
+        if old is not None:
+            for name in changed:
+                self._drivers[name].forget(old.metadata.uid)
         if new is not None:
             count_foreign(self._drivers, new)
-        had, has = (taken_by_foreign(self._drivers, claim) for claim in (old, new))
-        for name, devices in had.items():
-            if old is not None and name not in has:
-                self._drivers[name].forget(old.metadata.uid)
-            if devices != has.get(name):
-                self._wakeups.wake(("driver", name))
+        for name in changed:
+            self._wakeups.wake(("driver", name))
 
     def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None:
         if (mirror := new or old) is not None:
@@ -368,10 +369,8 @@ class Changes:
         self._queues.pods.add((meta.namespace, meta.name))
         for owner in meta.owner_references:
             pod = PodReference(meta.namespace, meta.name, owner.uid)
-            if new is None:
-                self._publisher.lost(pod)
-            else:
-                self._publisher.seen(pod)
+            tell = self._publisher.lost if new is None else self._publisher.seen
+            tell(pod)
 
     def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
         if (template := new or old) is not None:

@@ -10,6 +10,7 @@ from tests.unit.scheduler.test_unheard_bindings import LateClient
 
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.drivers.device import DeviceDriver
+from parley.sdk import Held
 
 Play = Callable[[Callable[[World], Any]], None]
 
@@ -21,9 +22,27 @@ async def allocate(world: World, *nodes: str) -> None:
     await world.client.patch(BUILTIN_CLAIMS, "ordinary", status, NAMESPACE, subresource="status")
 
 
+class Careful(DeviceDriver):
+    """Takes what it is told of a claim that it knows for a repetition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: set[str] = set()
+
+    def restore(self, held: Held) -> None:
+        if held.uid not in self.known:
+            self.known.add(held.uid)
+            super().restore(held)
+
+    def forget(self, uid: str) -> None:
+        self.known.discard(uid)
+        super().forget(uid)
+
+
+@pytest.mark.parametrize("driver", [DeviceDriver, Careful])
 @pytest.mark.parametrize("listed", [False, True], ids=["watched", "between two lists"])
 def test_a_claim_that_is_allocated_elsewhere_leaves_its_device_to_who_waits_for_it(
-    play: Play, listed: bool
+    play: Play, listed: bool, driver: Callable[[], DeviceDriver]
 ) -> None:
     async def scenario(world: World) -> None:
         for node in ("a", "b"):
@@ -40,7 +59,7 @@ def test_a_claim_that_is_allocated_elsewhere_leaves_its_device_to_who_waits_for_
         )
         await allocate(world, "a")
         client = LateClient(world.server.client(), 0.0, {})
-        world.start_parley(client)
+        world.start_parley(client, drivers=[driver()])
         await world.add_pod("p", "one", nodeSelector={"kubernetes.io/hostname": "a"})
         await world.settle()
         assert await world.node_of("p") == ""
