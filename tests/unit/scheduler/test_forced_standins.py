@@ -1,11 +1,13 @@
-"""Pods are forced away: what a standalone driver allocated for them the garbage collector may not delete."""
+"""What standalone drivers allocated for pods that are forced away, or whose other claims stay, is free."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
+from tests.support.faults import FaultClient
 from tests.unit.scheduler.conftest import NAMESPACE, World
 from tests.unit.scheduler.test_orphaned_standins import equipped
+from tests.unit.scheduler.test_refused_writes import Quota
 from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
@@ -57,5 +59,30 @@ def test_it_is_free_where_it_was_allocated_when_their_generated_claims_were_gone
         await world.settle()
         await world.force_delete("former")
         await _is_free(world, driver)
+
+    play(scenario)
+
+
+@pytest.mark.scheduling_paths("native", "extender")
+def test_it_is_free_where_another_claim_of_a_pod_that_has_ended_cannot_be_cleared(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        quota = Quota(BUILTIN_CLAIMS)
+        quota.full = False
+        driver = Disks("a")
+        await equipped(world, driver)
+        await world.add_class()
+        await world.add_claim("c")
+        refusing = FaultClient(
+            world.server.client(), before=lambda call: quota(call) if call.name == "c" else None
+        )
+        world.start_parley(refusing)
+        await world.add_pod("former", "disk", claims=["c"])
+        await world.settle()
+        assert await world.node_of("former") == "a"
+        quota.full = True
+        await world.finish_pod("former")
+        await world.settle(quiet=5.0)
+        assert quota.refused
+        assert driver.held == {}
 
     play(scenario)

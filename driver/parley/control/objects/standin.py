@@ -75,9 +75,9 @@ def is_orphan(claim: ResourceClaim) -> bool:
 
 
 def is_left_behind(claim: ResourceClaim, mirror: BuiltinClaim | None) -> bool:
-    """Whether it is a stand-in that nobody collects once its pod is gone: the garbage collector may not delete one
-    that is allocated, nor does it if the pod was deleted with `--cascade=orphan`. Such a pod may go later than its
-    stand-in loses its owner, and has it reserved until then."""
+    """Whether it is a stand-in that nobody collects once its pod has ended: the garbage collector may not delete
+    one that is allocated, nor does it if the pod was deleted with `--cascade=orphan`. Such a pod may go later than
+    its stand-in loses its owner, and has it reserved until then."""
     if not is_stand_in(claim) or claim.metadata.deletion_timestamp:
         return False
     if is_orphan(claim):
