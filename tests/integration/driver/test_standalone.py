@@ -166,6 +166,22 @@ async def test_of_a_pod_that_is_deleted_in_the_foreground_nothing_is_free_before
     await assert_all_is_free(team, bindings, drivers, 1)
 
 
+async def test_what_a_pod_had_that_is_forced_away_is_free(
+    admin: Client, team: Namespace, bindings: Bindings, controllers: Replicas, drivers: Replicas
+) -> None:
+    """Its generated claim has it as its user for a moment longer."""
+    await controllers.lead()
+    await drivers.lead()
+    await make_pool(team, 1)
+    await team.create(pod("first", templates={"licence": ONE}))
+    await bindings.all_of(["first"])
+
+    await admin.delete(PODS, "first", team.name, grace_period_seconds=0)
+    await team.create(pod("second", templates={"licence": ONE}))
+    await bindings.all_of(["second"])
+    await assert_all_is_free(team, bindings, drivers, 1)
+
+
 HELD = r"PATCH /apis/resource\.k8s\.io/v1/namespaces/[^/]+/resourceclaims/[^/]+/status"
 
 
