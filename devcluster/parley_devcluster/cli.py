@@ -59,6 +59,7 @@ def up(
         result = devcluster.up(directory, fake_nodes=fake_nodes, kubeconfig=kubeconfig, containers=kind)
         typer.echo(f"up: {result.how}", err=True)
         if result.cluster is not None:
+            _start_again(result.cluster)
             _run_parley(result.cluster, deploy, devices, extender)
         if result.engine is not None:
             kind_parley.install(result.engine, result.kubeconfig, deploy.parent, devices, extender=extender)
@@ -83,8 +84,17 @@ def status(directory: Directory = None) -> None:
     components = [cluster.component(name) for name in cluster.component_names]
     typer.echo(f"kubeconfig  {cluster.kubeconfig}\nserver      {cluster.server} ({cluster.version})")
     for component in components:
-        typer.echo(f"{component.name}  {'runs' if component.running else 'does not run'}")
+        ended = f"does not run: see {component.log}; `parley cluster up` starts it again"
+        typer.echo(f"{component.name}  {'runs' if component.running else ended}")
     raise typer.Exit(0 if all(component.running for component in components) else 1)
+
+
+def _start_again(cluster: Cluster) -> None:
+    """What has ended since, such as a controller that lost its Lease: nobody else starts it."""
+    for component in map(cluster.component, cluster.component_names):
+        if not component.running:
+            component.start()
+            typer.echo(f"{component.name} had ended (see {component.log}) and was started again", err=True)
 
 
 def _run_parley(cluster: Cluster, deploy: Path, devices: Path, extender: bool) -> None:
