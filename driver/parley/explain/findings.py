@@ -27,6 +27,14 @@ _PATIENCE = 30.0
 _WAITS = frozenset({*ADVICE, reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE})
 """Codes of which a pod has one at a time."""
 
+_UNRELATED = "no relationship found between node"
+"""What the node authorizer says to a kubelet (plugin/pkg/auth/authorizer/node in Kubernetes)."""
+
+_RACE = (
+    " (the kubelet asked before the API server's node authorizer had seen the binding: the kubelet tries again by"
+    " itself, within 90 s)"
+)
+
 _KUBELET = "kubelet"
 _DEFAULT = "default-scheduler"
 
@@ -212,14 +220,16 @@ def _health(raw: Mapping[str, Any]) -> Iterator[PodFinding]:
 def _events(pod: Pod, events: Sequence[TimedEvent], code: str) -> Iterator[PodFinding]:
     """Warnings about this very pod, latest first, without what is reported above, if not in the same words."""
     mine = [event for event in events if _is_about(pod, event)]
+    waited = bool(code or pod.spec.node_name)
     for event in sorted(mine, key=lambda event: event.at, reverse=True):
         by = _by(event)
         known = event.reason == reasons.CLAIM_UNUSED or (_is_scheduler(event) and not pod.spec.node_name)
         known = known or (by == "controller" and event.reason == code)
         if event.type != "Warning" or known or _is_settled(pod, event):
             continue
-        earlier = "(earlier) " if by == "controller" and code and event.reason in _WAITS else ""
-        yield PodFinding(by, event.reason, earlier + event.note, event.at)
+        past = _is_scheduler(event) or (by == "controller" and waited and event.reason in _WAITS)
+        text = f"{'(earlier) ' if past else ''}{event.note}{_RACE if _UNRELATED in event.note else ''}"
+        yield PodFinding(by, event.reason, text, event.at)
 
 
 def _is_about(pod: Pod, event: TimedEvent) -> bool:
@@ -227,7 +237,10 @@ def _is_about(pod: Pod, event: TimedEvent) -> bool:
 
 
 def _is_settled(pod: Pod, event: TimedEvent) -> bool:
-    """Whether it is about a claim that could not be made at first, as when a template comes with its pod."""
+    """Whether it is about a claim that could not be made at first, as when a template comes with its pod, or what
+    a scheduler says of every pod while its claims are negotiated."""
+    if _is_scheduler(event) and DEVICE_CLASS in event.note:
+        return True
     made = {status.name for status in pod.status.resource_claim_statuses}
     wanted = {entry.name for entry in pod.spec.resource_claims if entry.resource_claim_template_name}
     return event.reason == "FailedResourceClaimCreation" and wanted <= made
