@@ -50,10 +50,9 @@ async def test_a_claim_becomes_allocated_and_ready_with_its_first_pod(
     assert {c.observed_generation for c in found.status.conditions} == {found.metadata.generation}
 
     shown = await user.kubectl("get", "prclaims", "-o", "wide")
-    assert (
-        " ".join(shown.split()[:10]) == "NAME CLASS ALLOCATED READY DRIVER AGE MODE RESERVED-FOR KEPT-UNTIL REASON"
-    )
-    assert shown.split()[-3:] == ["WaitForFirstConsumer", "first", "Ready"]
+    headings = "NAME CLASS ALLOCATED READY DRIVER AGE MODE RESERVED-FOR KEPT-UNTIL REASON ALLOCATION"
+    assert " ".join(shown.split()[:11]) == headings
+    assert shown.split()[-7:] == ["WaitForFirstConsumer", "first", "Ready", "allocated", "on", "node", "node-0"]
 
     await team.client.delete(CLAIMS, "mine", team.name)  # while the pod uses it
     await user.until("Ready=false", "mine")

@@ -66,7 +66,7 @@ def test_the_command_without_a_directory_says_how_to_use_it(capsys: pytest.Captu
             "resourceclaims",
             ["prclaim", "prclaims"],
             "Namespaced",
-            "Class Allocated Ready Driver Age Mode* Reserved-For* Kept-Until* Reason*",
+            "Class Allocated Ready Driver Age Mode* Reserved-For* Kept-Until* Reason* Allocation*",
         ),
         ("resourceclaimtemplates", ["prtemplate", "prtemplates"], "Namespaced", "Class Age Mode*"),
         (

@@ -83,6 +83,7 @@ KINDS = (
             Column("Reserved-For", ".status.reservedFor[*].name", wide=True),
             Column("Kept-Until", ".status.keptUntil", wide=True),
             _READY_REASON,
+            Column("Allocation", '.status.conditions[?(@.type=="Allocated")].message', wide=True),
         ),
         status=True,
     ),
