@@ -9,7 +9,7 @@ import typer
 
 import parley_devcluster as devcluster
 from parley_devcluster import Cluster, kind_parley
-from parley_devcluster.parley import CONTROLLER, run_parley, wait_for_devices
+from parley_devcluster.parley import CONTROLLER, reads_devices, run_parley, wait_for_devices
 from parley_devcluster.second_scheduler import SECOND_SCHEDULER, free_address
 
 app = typer.Typer(
@@ -24,6 +24,9 @@ app = typer.Typer(
 SOURCE = Path(__file__).parents[2]
 """The checkout, for the manifests that are no part of the package."""
 
+EXAMPLES = SOURCE / "examples" / "devices"
+"""What the nodes have, unless another folder is named."""
+
 Directory = Annotated[
     Path | None,
     typer.Option(
@@ -34,7 +37,8 @@ Directory = Annotated[
 ]
 Deploy = Annotated[Path, typer.Option(help="The folder with Parley's manifests.", show_default=False)]
 Devices = Annotated[
-    Path, typer.Option(help="A folder with a device configuration <node>.yaml for each node.", show_default=False)
+    Path | None,
+    typer.Option(help="A folder with a device configuration <node>.yaml for each node.", show_default=False),
 ]
 
 
@@ -46,7 +50,7 @@ def up(
         Path | None, typer.Option(help="Use this cluster instead of creating one.", show_default=False)
     ] = None,
     deploy: Deploy = SOURCE / "deploy",
-    devices: Devices = SOURCE / "examples" / "devices",
+    devices: Devices = None,
     extender: Annotated[
         bool, typer.Option("--extender", help="Run a second scheduler too, for pods with schedulerName: parley.")
     ] = False,
@@ -62,7 +66,8 @@ def up(
             _start_again(result.cluster)
             _run_parley(result.cluster, deploy, devices, extender)
         if result.engine is not None:
-            kind_parley.install(result.engine, result.kubeconfig, deploy.parent, devices, extender=extender)
+            folder = devices or EXAMPLES
+            kind_parley.install(result.engine, result.kubeconfig, deploy.parent, folder, extender=extender)
     typer.echo(result.kubeconfig)
     for line in _next_steps(result.kubeconfig, parley=bool(result.cluster or result.engine)):
         typer.echo(line, err=True)
@@ -97,14 +102,19 @@ def _start_again(cluster: Cluster) -> None:
             typer.echo(f"{component.name} had ended (see {component.log}) and was started again", err=True)
 
 
-def _run_parley(cluster: Cluster, deploy: Path, devices: Path, extender: bool) -> None:
+def _run_parley(cluster: Cluster, deploy: Path, devices: Path | None, extender: bool) -> None:
+    files = {node.name: (devices or EXAMPLES) / f"{node.name}.yaml" for node in cluster.nodes}
     if CONTROLLER not in cluster.component_names:
-        files = {node.name: devices / f"{node.name}.yaml" for node in cluster.nodes}
         run_parley(cluster, deploy=deploy, devices=files, extender=free_address() if extender else "")
         wait_for_devices(cluster)
     elif extender and SECOND_SCHEDULER not in cluster.component_names:
         raise ValueError(
             f"the cluster in {cluster.directory} runs without a second scheduler: run `parley cluster down` first"
+        )
+    elif devices is not None and not all(reads_devices(cluster, node, file) for node, file in files.items()):
+        raise ValueError(
+            f"the cluster in {cluster.directory} runs with other devices than those of --devices {devices}: "
+            "run `parley cluster down` first"
         )
 
 

@@ -56,6 +56,11 @@ class Component:
         return self._command.name
 
     @property
+    def argv(self) -> tuple[str, ...]:
+        """The program and its arguments."""
+        return self._command.argv
+
+    @property
     def pid(self) -> int | None:
         """The process id; None while it does not run."""
         return self._process.pid if self._process is not None and self.running else None

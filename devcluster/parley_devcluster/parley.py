@@ -107,6 +107,11 @@ def node_plugin_arguments(node: Node, kubeconfig: Path, devices: Path) -> list[s
     ]
 
 
+def reads_devices(cluster: Cluster, node: str, file: Path) -> bool:
+    """Whether the plugin of that node was started with this device configuration file."""
+    return str(file.resolve()) in cluster.component(f"{NODE_PLUGIN}-{node}").argv
+
+
 def _devices_of(node: Node, devices: Mapping[str, Path]) -> Path:
     try:
         return devices[node.name].resolve(strict=True)
