@@ -61,14 +61,15 @@ def by_trying(snapshot: Snapshot, feasibility: PodFeasibility, reported: Reporte
     yield from kept[:MOST]
     released = list(_released(feasibility))
     yield from released
-    yield from _changed_nodes(feasibility, nodes)
+    changed = list(_changed_nodes(feasibility, nodes))
+    yield from changed
     if feasibility.is_tied:
         if nodes and not (kept or ways or now or released):
-            yield _nowhere(feasibility, nodes)
+            yield _nowhere(feasibility, nodes, eligible=not changed)
     elif kept and not ways:
         yield Remedy("addNode", f"another node like {kept[0].nodes[0]} would help", (), kept[0].nodes)
     else:
-        yield from _another_node(snapshot, feasibility, nodes, ways, now)
+        yield from _another_node(snapshot, feasibility, nodes, ways, now, eligible=not changed)
 
 
 def freeing(snapshot: Snapshot, feasibility: PodFeasibility, nodes: Sequence[str]) -> Iterator[Remedy]:
@@ -248,6 +249,8 @@ def _another_node(
     nodes: Sequence[str],
     ways: Sequence[_Way],
     now: frozenset[str],
+    *,
+    eligible: bool,
 ) -> Iterator[Remedy]:
     """A node of which there is one already, unless what lacks is not the nodes'; or that no node would do."""
     local = [way for way in ways if not any(_holds_everywhere(snapshot, feasibility, pod) for pod in way.pods)]
@@ -256,7 +259,7 @@ def _another_node(
     elif not nodes:
         yield Remedy("addNode", "the cluster has no nodes: add one")
     elif not ways and not now:
-        yield _nowhere(feasibility, nodes)
+        yield _nowhere(feasibility, nodes, eligible=eligible)
 
 
 def _holds_everywhere(snapshot: Snapshot, feasibility: PodFeasibility, pod: PodReference) -> bool:
@@ -264,14 +267,16 @@ def _holds_everywhere(snapshot: Snapshot, feasibility: PodFeasibility, pod: PodR
     return any(holding.nodes is None and holding.driver in feasibility.drivers for holding in held)
 
 
-def _nowhere(feasibility: PodFeasibility, nodes: Sequence[str]) -> Remedy:
+def _nowhere(feasibility: PodFeasibility, nodes: Sequence[str], *, eligible: bool) -> Remedy:
+    """Unless `eligible`, there are nodes that have what is requested and are ruled out."""
     shown = nodes[:_TRIED]
     with feasibility.without(feasibility.in_the_way()):
         reasons_ = {**refusals(feasibility.answers(shown)), **feasibility.misfits(shown)}
     why = by_reason(reasons_)
     text = "no node would be viable even if all other pods ended"
+    advice = "Request something else" if eligible else "Change what rules a node out, request something else"
     other = "" if feasibility.is_tied else ", or add a node that has it"
-    return Remedy("noNode", f"{text}: {why}. Request something else{other}" if why else text)
+    return Remedy("noNode", f"{text}: {why}. {advice}{other}" if why else text)
 
 
 def name_nodes(nodes: Sequence[str]) -> str:

@@ -26,9 +26,11 @@ def test_what_was_recorded_when_the_scheduler_last_asked_is_old_when_it_does_not
         told = await explained(world, "wants")
         assert told.code == ""
         assert told.message == "scheduler parley found no node by its own filters, before it asked Parley"
-        assert helps(told)[0] == (
-            "node a has what the claims request, but is not eligible: taint maintenance:NoSchedule, which the pod "
-            "does not tolerate"
-        )
+        taint = "taint maintenance:NoSchedule, which the pod does not tolerate"
+        assert helps(told) == [
+            f"node a has what the claims request, but is not eligible: {taint}",
+            f"no node would be viable even if all other pods ended: node a: {taint}. Change what rules a node "
+            "out, request something else, or add a node that has it",
+        ]
 
     play(scenario)
