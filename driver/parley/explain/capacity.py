@@ -5,13 +5,14 @@ Other drivers do not publish what they have: of those only the claims can be cou
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from parley.api.models import ResourceClass
 from parley.control.objects.mirror import is_mirror
 from parley.drivers.device import DeviceDriver
 from parley.drivers.device.inventory import Inventory
 from parley.drivers.tokens import TokensDriver
+from parley.drivers.workspace import WorkspaceDriver
 from parley.explain.snapshot import Snapshot
 from parley.sdk import Device
 from parley.sdk.checks import BadParameters, DriverFault
@@ -35,7 +36,11 @@ class Capacities:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._counted: Mapping[str, Count] = {DeviceDriver.name: self._devices, TokensDriver.name: self._tokens}
+        self._counted: Mapping[str, Count] = {
+            DeviceDriver.name: self._devices,
+            TokensDriver.name: partial(self._as_counted, "tokens"),
+            WorkspaceDriver.name: partial(self._as_counted, "MiB"),
+        }
 
     def of(self, class_: ResourceClass, nodes: Collection[str]) -> Availability | None:
         """Of a class on its suitable nodes; None if its driver does not publish it."""
@@ -55,13 +60,13 @@ class Capacities:
     def _inventory(self) -> Inventory:
         return _inventory(self._snapshot)
 
-    def _tokens(self, class_: ResourceClass, nodes: Collection[str]) -> Availability | None:
+    def _as_counted(self, what: str, class_: ResourceClass, nodes: Collection[str]) -> Availability | None:
         """As the driver itself counts, with all that is held restored."""
         try:
-            found = self._snapshot.state.drivers[TokensDriver.name].capacity(class_, list(nodes))
+            found = self._snapshot.state.drivers[class_.driver_name].capacity(class_, list(nodes))
         except (BadParameters, DriverFault, NotRead):
             return None
-        return Availability("tokens", found.total, found.free) if found is not None else None
+        return Availability(what, found.total, found.free) if found is not None else None
 
 
 def _inventory(snapshot: Snapshot) -> Inventory:

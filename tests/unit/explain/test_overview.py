@@ -7,6 +7,7 @@ import pytest
 from tests.unit.explain.conftest import Play, text_of
 from tests.unit.explain.test_snapshot import Refusing
 from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.reserving import begin, claim, task
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
 from parley.api.resources import BUILTIN_CLAIMS, CLASSES
@@ -181,5 +182,23 @@ def test_a_pod_that_nodes_are_offered_for_waits_for_the_class(play: Play) -> Non
         (row,) = line(snapshot, None)
         assert (row.code, row.classes) == ("SchedulerChooses", ("shelf",))
         assert [row.waiting for row in classes(snapshot)] == [1]
+
+    play(scenario)
+
+
+def test_the_space_for_workspaces_is_that_of_the_classs_status(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "node-1")
+        await claim(world, "build-42")
+        await task(world, "clone", "build-42")
+
+        snapshot = await read(world.client, world.clock(), "default")
+
+        row = next(row for row in classes(snapshot) if row.name == "workspace")
+        status = (await world.client.get(CLASSES, "workspace")).status
+        assert row.what == "MiB"
+        assert (row.total, row.free) == (status.total, status.free)
+        assert row.total is not None
+        assert row.free == row.total - 1
 
     play(scenario)
