@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from parley.api import reasons
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.api.wording import counted, listed, noun_for
+from parley.drivers.workspace import WorkspaceDriver
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.matrix import answered
 from parley.explain.model import Remedy
@@ -58,6 +59,11 @@ ADVICE: Mapping[str, str] = {
 
 _PATIENCE = 30.0
 """Seconds in which a scheduler that runs has said something about a pod."""
+
+_OFF_BY_DEFAULT = {
+    WorkspaceDriver.name: " and has --driver workspaces (the chart's nodePlugin.workspaces.enabled)"
+}
+"""How the plugin comes to have drivers that it does not have by itself."""
 
 _UNTIL_OTHERS_END = frozenset({reasons.CLAIM_IN_USE, reasons.CLAIM_FULL, reasons.CLAIM_BEING_DELETED})
 
@@ -122,7 +128,7 @@ def _without_plugins(feasibility: PodFeasibility) -> Iterator[Remedy]:
     for driver in feasibility.unpublished:
         text = (
             f"no node has a ResourceSlice of driver {driver}: check whether its node plugin runs "
-            "(kubectl -n parley-system get pods -o wide)"
+            f"(kubectl -n parley-system get pods -o wide){_OFF_BY_DEFAULT.get(driver, '')}"
         )
         yield Remedy("advice", text)
 

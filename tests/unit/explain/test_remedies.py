@@ -6,6 +6,7 @@ import pytest
 from tests.unit.explain.conftest import Play, explained, helps
 from tests.unit.explain.test_snapshot import Refusing
 from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
+from tests.unit.scheduler.reserving import begin, claim, task
 
 from parley.api import reasons
 from parley.api.resources import CLAIMS, CLASSES, NAMESPACES, NODES, PODS, TEMPLATES
@@ -197,6 +198,25 @@ def test_node_plugins_that_run_nowhere_are_named_first(play: Play) -> None:
         assert helps(told)[0] == (
             "no node has a ResourceSlice of driver device.parley.dev: check whether its node plugin runs "
             "(kubectl -n parley-system get pods -o wide)"
+        )
+
+    play(scenario)
+
+
+def test_that_workspaces_are_off_by_default_is_said_where_no_node_has_any(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.add_node("a")
+        await claim(world, "build-42")
+        await task(world, "clone", "build-42")
+
+        told = await explained(world, "clone")
+
+        assert "has no disk for workspaces: its node plugin publishes none" in told.message
+        assert helps(told)[0] == (
+            "no node has a ResourceSlice of driver workspace.parley.dev: check whether its node plugin runs "
+            "(kubectl -n parley-system get pods -o wide) and has --driver workspaces (the chart's "
+            "nodePlugin.workspaces.enabled)"
         )
 
     play(scenario)
