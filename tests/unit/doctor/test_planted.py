@@ -688,6 +688,19 @@ async def test_of_a_controller_outside_of_the_cluster_it_is_not_known_which_driv
     assert await cluster.found("drivers") == []
 
 
+async def test_a_controller_outside_of_the_cluster_says_in_a_class_that_it_runs_the_driver(cluster: Sick) -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "InController", "message": ""}
+    status = {"conditions": [{**ready, "lastTransitionTime": ago(9)}]}
+    await deleted(kinds.DEPLOYMENTS, "parley-controller")(cluster)
+    await changed(CLASSES, "gpu", "status", to=status)(cluster)
+    await standalone("device.parley.dev", 600)(cluster)
+
+    (found,) = [one for one in (await cluster.diagnosis()).findings if one.check == "drivers" and one.remedy]
+
+    left = "driver device.parley.dev runs in the controller, and this Lease is left of a standalone one"
+    assert found.text == left
+
+
 async def test_reservation_pods_that_do_not_preempt_are_well(cluster: Sick) -> None:
     await reservation_pods_on_1_36({"preemptionPolicy": "Never"})(cluster)
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from parley.api.builtin import Lease
 from parley.api.models import PodScheduling
 from parley.api.names import driver_lease
-from parley.api.reasons import DRIVER_NOT_ANSWERING
+from parley.api.reasons import DRIVER_NOT_ANSWERING, IN_CONTROLLER, READY
 from parley.api.resources import CLASSES, LEASES, POD_SCHEDULINGS
 from parley.api.wording import listed
 from parley.doctor.facts import Facts
@@ -37,8 +37,9 @@ def drivers(facts: Facts) -> Iterator[Finding]:
     for driver, classes in sorted(by_driver.items()):
         if driver not in leases and driver not in embedded:
             yield _nobody(driver, classes, others, facts.namespace)
+    here = _in_controller(facts) | (embedded if controllers else frozenset())  # one outside may run less than all
     for driver, lease in sorted(leases.items()):
-        if driver in embedded and controllers:  # one outside of the cluster may run less than the default
+        if driver in here:
             yield _both(facts, driver, lease)
         else:
             yield _standalone(facts, driver, lease, by_driver.get(driver, []))
@@ -47,6 +48,15 @@ def drivers(facts: Facts) -> Iterator[Finding]:
         yield ok(f"{listed(served)} {'run' if len(served) > 1 else 'runs'} in the controller")
     if not by_driver:
         yield ok("there are no classes, so no driver is needed")
+
+
+def _in_controller(facts: Facts) -> frozenset[str]:
+    """The drivers of which a controller says so in their classes, wherever it runs."""
+    return frozenset(
+        class_.driver_name
+        for class_ in facts.all(CLASSES)
+        if any(one.type == READY and one.reason == IN_CONTROLLER for one in class_.status.conditions)
+    )
 
 
 def _leases(facts: Facts) -> Mapping[str, Lease]:
