@@ -27,14 +27,23 @@ _PATIENCE = 30.0
 _WAITS = frozenset({*ADVICE, reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE})
 """Codes of which a pod has one at a time."""
 
-_UNRELATED = "no relationship found between node"
-"""What the node authorizer says to a kubelet (plugin/pkg/auth/authorizer/node in Kubernetes)."""
-
-_RACE = (
-    " (the kubelet asked before the API server's node authorizer had seen the binding: the kubelet tries again by"
-    " itself, within 90 s)"
+_NO_PLUGIN = (
+    " (the driver's node plugin does not run on that node, or has just started: see its pod there, kubectl -n"
+    " parley-system get pods -o wide; the kubelet tries again by itself, within 90 s)"
 )
 
+_MEANS = {
+    "no relationship found between node": (
+        " (the kubelet asked before the API server's node authorizer had seen the binding: the kubelet tries again"
+        " by itself, within 90 s)"
+    ),
+    "/dra.sock: connect: ": _NO_PLUGIN,
+    " is not registered": _NO_PLUGIN,
+}
+"""What a kubelet that could not prepare a claim says, and what that means. The words are those of Kubernetes'
+pkg/kubelet/cm/dra/plugin and plugin/pkg/auth/authorizer/node."""
+
+_UNPREPARED = "FailedPrepareDynamicResources"
 _KUBELET = "kubelet"
 _DEFAULT = "default-scheduler"
 
@@ -228,8 +237,14 @@ def _events(pod: Pod, events: Sequence[TimedEvent], code: str) -> Iterator[PodFi
         if event.type != "Warning" or known or _is_settled(pod, event):
             continue
         past = _is_scheduler(event) or (by == "controller" and waited and event.reason in _WAITS)
-        text = f"{'(earlier) ' if past else ''}{event.note}{_RACE if _UNRELATED in event.note else ''}"
-        yield PodFinding(by, event.reason, text, event.at)
+        yield PodFinding(
+            by, event.reason, f"{'(earlier) ' if past else ''}{event.note}{_meaning(event)}", event.at
+        )
+
+
+def _meaning(event: TimedEvent) -> str:
+    prepares = event.reason == _UNPREPARED
+    return next((means for words, means in _MEANS.items() if prepares and words in event.note), "")
 
 
 def _is_about(pod: Pod, event: TimedEvent) -> bool:
@@ -253,7 +268,7 @@ def _is_scheduler(event: TimedEvent) -> bool:
 def _by(event: TimedEvent) -> str:
     if event.writer == "parley.dev/controller":
         return "controller"
-    if event.reason == "FailedPrepareDynamicResources":
+    if event.reason == _UNPREPARED:
         return "node plugin"
     return _KUBELET if event.writer == _KUBELET else "scheduler" if _is_scheduler(event) else event.writer
 

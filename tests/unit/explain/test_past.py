@@ -1,5 +1,6 @@
 """What was reported while a pod waited, once it is bound: it is over, and reads so."""
 
+import pytest
 from tests.unit.explain.conftest import Play, explained, said
 from tests.unit.explain.test_findings import event
 from tests.unit.scheduler.conftest import World
@@ -51,6 +52,29 @@ def test_nor_is_what_its_scheduler_said_and_the_usual_message_says_nothing(play:
         told = await explained(world, "second")
 
         assert said(told, "scheduler") == ["(earlier) 0/1 nodes are available: 1 Insufficient cpu."]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "DRA driver device.parley.dev is not registered",
+        'desc = "transport: Error while dialing: dial unix /var/lib/kubelet/plugins/device.parley.dev/dra.sock: '
+        'connect: connection refused"',
+    ],
+)
+def test_where_the_kubelet_finds_no_node_plugin_that_is_to_be_looked_at(play: Play, words: str) -> None:
+    async def scenario(world: World) -> None:
+        await one_runs(world)
+        await event(world, "second", "FailedPrepareDynamicResources", words, reportingController="kubelet")
+
+        told = await explained(world, "second")
+
+        assert said(told, "node plugin") == [
+            f"{words} (the driver's node plugin does not run on that node, or has just started: see its pod "
+            "there, kubectl -n parley-system get pods -o wide; the kubelet tries again by itself, within 90 s)"
+        ]
 
     play(scenario)
 
