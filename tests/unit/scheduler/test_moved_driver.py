@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.conditions import condition
+from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.names import driver_finalizer
-from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES
+from parley.api.resources import (
+    BUILTIN_CLAIMS,
+    CLAIM_RELEASES,
+    CLAIMS,
+    CLASSES,
+    NODES,
+    POD_SCHEDULINGS,
+    TEMPLATES,
+)
 from parley.api.resources import PODS as PODS_OF_ALL
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
@@ -370,5 +379,29 @@ def test_what_a_node_owes_for_a_pod_that_was_deleted_by_force_before_is_asked_fo
             await world.settle()
             assert (await world.claim("disk")).status.allocation is None
             assert not (await world.client.list(CLAIM_RELEASES)).items
+
+    play(scenario)
+
+
+def test_the_former_drivers_answer_is_not_in_the_way_of_the_new_ones(play: Play) -> None:
+    """The new one proposes a node first, and has nothing to propose once it is asked about that."""
+
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node)
+        await world.client.patch(NODES, "b", {"spec": {"unschedulable": True}})
+        await world.add_class()
+        await world.add_template()
+        world.start_parley()
+        await world.add_pod("p", "one")
+        await world.settle()
+        assert await world.node_of("p") == ""
+        world.start_driver(Disks("b"))
+        await world.client.patch(CLASSES, "gpu", {"driverName": Disks.name})
+        await world.settle()
+        assert await world.node_of("p") == ""
+        await world.client.patch(NODES, "b", {"spec": {"unschedulable": False}})
+        await world.settle()
+        assert await world.node_of("p") == "b"
 
     play(scenario)

@@ -297,13 +297,7 @@ class Publisher:
             return await self._patch(pod, {"spec": {"claims": [], "selectedNode": ""}})
         wanted = body(pod, report)
         if report.question is not None:
-            try:
-                return await self._apply(pod, wanted)
-            except Invalid:
-                emptied = await self._empty_lists(pod, wanted, report.question)
-                if not emptied and not await self._delete_former(pod):
-                    raise
-            return await self._apply(pod, wanted)
+            return await self._ask(pod, wanted, report.question)
         if (shown := self._shown((pod.namespace, pod.name))) is not None and shown.spec.claims:
             wanted["spec"]["claims"] = []
         if first:
@@ -314,6 +308,22 @@ class Publisher:
             except AlreadyExists:
                 pass  # written by an earlier run of the controller
         return await self._patch(pod, wanted)
+
+    async def _ask(self, pod: PodReference, wanted: dict[str, Any], question: Question) -> PodScheduling:
+        try:
+            applied = await self._apply(pod, wanted)
+        except Invalid:
+            emptied = await self._empty_lists(pod, wanted, question)
+            if not emptied and not await self._delete_former(pod):
+                raise
+            applied = await self._apply(pod, wanted)
+        asked = {claim.entry: claim.driver for claim in question.claims}
+        if all(asked.get(one.name, one.driver_name) == one.driver_name for one in applied.status.claims):
+            return applied
+        # They were ours, written in another way before the claim became another driver's. What that one leaves out
+        # of its answer would stay as it is, or become null, which the API server refuses for kinds of a CRD.
+        await self._patch(pod, {"metadata": {"uid": applied.metadata.uid}, "status": {"claims": []}})
+        return await self._apply(pod, wanted)
 
     async def _patch(self, pod: PodReference, wanted: dict[str, Any]) -> PodScheduling:
         return await self._client.patch(
