@@ -20,6 +20,8 @@ from parley.kube.memory.watch_cache import Change, Stored
 
 HISTORY = 1000
 MOST_CHARACTERS = 300
+MOST_AT_ONCE, AT_ONCE_SECONDS = 2000, 10.0
+"""Writes within so many seconds; more go in circles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,11 @@ class ObservedServer(MemoryServer):
         """Changes so far, those of leases not counted: they are too cheap to count."""
         self.controllers_steps = 0
         """Those of them that controllers made."""
+        self.at_once, self._since = 0, 0.0
+        """Writes since then, those that change nothing included."""
         self._observer = observer
+        self.goes_in_circles: Callable[[], None] = lambda: None
+        """Called when there were `MOST_AT_ONCE` writes within `AT_ONCE_SECONDS`."""
         self._told: deque[Step | str] = deque(maxlen=remembered)
         self._collector = copy_context()
         self._collector.run(WHO.set, "garbage collector")
@@ -76,6 +82,11 @@ class ObservedServer(MemoryServer):
         self._observer(step)
 
     def _check_fence(self, resource: Resource[Any]) -> None:
+        if _now() > self._since + AT_ONCE_SECONDS:
+            self.at_once, self._since = 0, _now()
+        self.at_once += 1
+        if self.at_once == MOST_AT_ONCE:
+            self.goes_in_circles()
         may_send = self.fences.get(WHO.get())
         if may_send is not None and resource.plural != LEASES.plural and not _late() and not may_send():
             raise OutcomeUnknown("no longer allowed to send, and not sent")

@@ -21,7 +21,7 @@ from tests.soak.kubelets import DeviceKubelets
 from tests.soak.leased import LeasedProcess, lost_lease
 from tests.soak.limits import ClassLimits
 from tests.soak.mirrors import ZONE_OF
-from tests.soak.observed import ObservedServer, Step
+from tests.soak.observed import AT_ONCE_SECONDS, MOST_AT_ONCE, ObservedServer, Step
 from tests.soak.outside import Array, OutsideProcess
 from tests.soak.plans import Memory, Plans
 from tests.soak.pods import GUEST, ZONAL, ZONE
@@ -62,9 +62,6 @@ SCHEDULER = "scheduler"
 RESTARTED = frozenset({CLAIM_CONTROLLER, SCHEDULER, "second scheduler"})
 SLOW_KUBELET = 40.0
 """Seconds that a kubelet takes, where a tenant meddles meanwhile, to end a pod that was deleted by force."""
-
-MOST_AT_ONCE = 2000
-"""Steps at one moment; more go in circles."""
 
 
 class Broken(Exception):
@@ -421,6 +418,7 @@ class World:
         self.invariants.data.is_left = plan.data
         self.broken = asyncio.Event()
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
+        self.server.goes_in_circles = self._goes_in_circles
         self.plans = Plans(self.server, self.invariants, self._leaders_memory, SECOND_SCHEDULER)
         self.evictions = Evictions(self.invariants.fault, self.plans.evicted)
         self.turns = Turns(self._leaders_memory)
@@ -435,8 +433,6 @@ class World:
         self._makers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         self._parts: dict[str, asyncio.Task[None]] = {}
         self._names = 0
-        self._now = 0.0
-        self._at_once = 0
         self.processes: list[Process] = []
         self._array = Array(self.invariants.fault)
         self.outside: list[OutsideProcess] = []
@@ -458,11 +454,12 @@ class World:
             self.evictions.observe(step)
             self.plans.observe(step)
             self.turns.observe(step)
-        self._now, self._at_once = step.seconds, self._at_once + 1 if step.seconds == self._now else 0
-        if self._at_once == MOST_AT_ONCE:
-            self.invariants.faults.append(f"in circles: {MOST_AT_ONCE} steps and no time passes")
         if self.invariants.faults:
             self.broken.set()
+
+    def _goes_in_circles(self) -> None:
+        self.invariants.faults.append(f"in circles: {MOST_AT_ONCE} writes in {AT_ONCE_SECONDS:g} s")
+        self.broken.set()
 
     def start(self) -> None:
         """Kubernetes' parts, and Parley."""

@@ -54,7 +54,6 @@ FOUND_BY = {
     "a restart forgets what allocations need": 3,
     "what is released stays in the API": 3,
     "what is released stays with the driver": 5,
-    "what is released stays in the ledger": 2,
     "a restart forgets named claims": 3,
     "nobody wakes who waits": 5,
     "finalizers stay": 6,
