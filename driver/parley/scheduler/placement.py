@@ -191,13 +191,23 @@ class Placement:
             await self.check_current(pod)
         self._cluster.usage.remove(user.uid)
         uids = {holding.uid for holding in cleared}
-        for holding in sorted(self._ledger.of_pod(user), key=lambda holding: holding.uid not in uids):
-            node = pod.spec.node_name
-            prepared_on = (node,) if node and holding.may_run_on(node) else ()
-            departure = Departure(departed=False, bound=bool(node), prepared_on=prepared_on)
-            await self._deallocator.release(user, [holding], departure, cleared)
+        holdings = sorted(self._ledger.of_pod(user), key=lambda holding: holding.uid not in uids)
+        await self._release(pod, holdings, cleared)
         if (attempt := self._pods.known(user)) is not None:
             attempt.complete_since = None
+
+    async def release_misplaced(self, pod: Pod, holdings: Sequence[Holding]) -> None:
+        """The bound pod can't use these: they end, or are left to others. Its containers may be using what else it
+        holds. Raises Busy if the pod is not as the cache has it."""
+        await self.check_current(pod)
+        await self._release(pod, holdings)
+
+    async def _release(self, pod: Pod, holdings: Sequence[Holding], cleared: Sequence[Holding] = ()) -> None:
+        node = pod.spec.node_name
+        for holding in holdings:
+            prepared_on = (node,) if node and holding.may_run_on(node) else ()
+            departure = Departure(departed=False, bound=bool(node), prepared_on=prepared_on)
+            await self._deallocator.release(reference(pod), [holding], departure, cleared)
 
     async def offer(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, nodes: Sequence[str]

@@ -8,7 +8,7 @@ from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES, NODES
 from parley.control.holding import Holding, PreparedOn, Written
-from parley.control.release.receipts import record_name
+from parley.control.release.receipts import record, record_name
 
 HERE = PreparedOn("uid-mirror", "node-1")
 
@@ -139,6 +139,22 @@ def test_a_node_out_of_service_owes_nothing_and_its_record_goes() -> None:
         assert await releases(world) == []
         await world.seen()
         await acting.releases.note(holding)
+        assert not holding.owed
+
+    played(story)
+
+
+def test_a_record_that_the_cache_never_shows_goes_with_what_is_owed() -> None:
+    """It was created and deleted while the watch was away."""
+
+    async def story(world: World) -> None:
+        acting, holding = Acting(world), await owing(world, owed={HERE})
+        taint = {"key": OUT_OF_SERVICE_TAINT, "effect": "NoExecute"}
+        await world.admin.patch(NODES, "node-1", {"spec": {"taints": [taint]}})
+        await world.seen()
+        await world.admin.create(CLAIM_RELEASES, record(holding, HERE))
+        await acting.releases.note(holding)
+        assert await releases(world) == []
         assert not holding.owed
 
     played(story)

@@ -160,14 +160,15 @@ class Releases:
         return self._cluster.release(record_name(prepared))
 
     async def _waived(self, holding: Holding, prepared: PreparedOn) -> bool:
-        """Whether the node need not answer; its record goes then, and what is owed with the record."""
+        """Whether the node need not answer; its record goes then, and what is owed with the record. Of one that
+        the cache has not shown it may never tell that it is gone."""
         if not self._lost(prepared.node):
             return False
-        release = self._known(prepared) or await self._live(prepared)
-        if release is None:
-            holding.owed.discard(prepared)
-        else:
+        known = self._known(prepared)
+        if (release := known or await self._live(prepared)) is not None:
             await self._waive(release)
+        if known is None:
+            holding.owed.discard(prepared)
         return True
 
     async def _live(self, prepared: PreparedOn) -> ClaimRelease | None:

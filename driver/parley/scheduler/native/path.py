@@ -128,6 +128,10 @@ class NativePath:
             case Step.ADOPT:
                 self._adopt(pod, claims)
                 return Requeue()
+            case Step.RELEASE if pod.spec.node_name:
+                elsewhere = [c.holding for c in claims if c.holding and c.state(pod) is ClaimState.MISPLACED]
+                await self._placement.release_misplaced(pod, elsewhere)
+                return AT_ONCE
             case Step.RELEASE:
                 return await self._release(pod, claims)
         return None
