@@ -269,6 +269,7 @@ BUGS: Mapping[str, Bug] = {
     "nobody looks at claims whose node takes no pods any more, or does so again": Bug(
         ((Changes, "_look_at_claims_on", no_result),),
         ("conditions disagree",),
+        standing=True,
     ),
     "mirrors are written blindly": Bug(
         ((MirrorWrites, "patch", _patch_blindly),),

@@ -34,7 +34,6 @@ FOUND_BY = {
     "a binding may land after its claims are released": 33,
     "a scheduler is not notified that it may retry": 2,
     "a reservation that a scheduler dropped is not made again": 15,
-    "nobody looks at claims whose node takes no pods any more, or does so again": 33,
     "mirrors are written blindly": 2,
     "neither the preemptor's policy nor its class is looked at": 1,
     "what is kept is kept from its own pod": 3,
