@@ -54,6 +54,7 @@ from parley.scheduler.extender.binding import Binder
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.rejections import Rejections
 from parley.scheduler.native import path
+from parley.scheduler.placement import Placement
 from parley.sdk import claim_conditions
 from parley.sdk import recorded as sdk_records
 from parley.sdk.embedded import EmbeddedDriver
@@ -212,7 +213,10 @@ BUGS: Mapping[str, Bug] = {
         ((ClaimReconciler, "_drop_finalizer", nothing),), ("left over", "waits in vain", "conditions disagree")
     ),
     "a bound pod's claims are freed like any": Bug(
-        ((path, "next_step", lambda states, *, bound: next_step(states, bound=False)),),
+        (
+            (path, "next_step", lambda states, *, bound: next_step(states, bound=False)),
+            (Placement, "release_misplaced", lambda self, pod, _: self.release_all(pod)),
+        ),
         ("moved under a pod", "handed out twice", "not reserved"),
         meddling=True,
     ),
