@@ -41,7 +41,7 @@ FOUND_BY = {
     "what is kept is open to pods of the second scheduler": 1,
     "victims are deleted, budgets are only asked": 1,
     "pods stand in line by arrival alone": 18,
-    "a claim is allocated anew while a node has it prepared": 9,
+    "a claim is allocated anew while a node has it prepared": 7,
     "what data was on is free before it is removed": 5,
     "what others need is released with its last user": 3,
     "what is being released is needed anew": 3,
