@@ -21,6 +21,7 @@ from parley.control.objects.mirror import (
     driver_of,
     is_mirror,
     is_offer,
+    is_shareable,
     may_be_shared,
     named_claim_uid,
     nodes_of,
@@ -295,8 +296,11 @@ def _reserved(claim: ResourceClaim) -> list[PodReference]:
 
 
 def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
-    """As it was recorded; where only the mirror shows the allocation, as for that."""
+    """As it was recorded; where only the mirror shows the allocation, as for that. Not if the mirror is exclusive,
+    by which schedulers and policies go: the class may have changed while a driver allocated."""
     allocation = claim.status.allocation
+    if mirror is not None and not is_shareable(mirror):
+        return False
     return allocation.shareable if allocation is not None else may_be_shared(mirror, class_)
 
 

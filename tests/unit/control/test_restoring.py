@@ -76,6 +76,27 @@ def test_what_was_recorded_is_taken_over_as_it_was(kind: str) -> None:
     played(story)
 
 
+def test_a_claim_with_an_exclusive_mirror_is_not_shareable_whatever_its_record_says() -> None:
+    """Its class became shareable while a standalone driver allocated. Schedulers and policies go by the mirror."""
+
+    async def story(world: World) -> None:
+        await world.class_()
+        pod = await world.pod(claims=["c"])
+        await world.mirror(await world.claim(), shareable=False)
+        await allocated(world, pod)
+        await world.admin.patch(CLASSES, "licence", {"shareable": True})
+        before = (await world.admin.get(CLAIMS.untyped(), "c", NAMESPACE))["status"]
+        await world.patch_status(CLAIMS, "c", {"allocation": None, "reservedFor": None})
+        shared = {**before["allocation"], "shareable": True}
+        await world.patch_status(CLAIMS, "c", {**before, "allocation": shared})
+        state = restarted(world)
+        restore(state)
+        (after,) = state.ledger
+        assert not after.shareable
+
+    played(story)
+
+
 def viable(state: State, count: int) -> bool:
     """Whether so many tokens are free on node-1."""
     pool = {"pool": 4, "scope": "Node"}
