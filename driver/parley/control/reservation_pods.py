@@ -202,8 +202,7 @@ class ReservationPods:
 
     def _now(self, pod: Pod) -> Pod | None:
         """The pod as it is in the cache by now."""
-        now = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
-        return now if now is not None and now.metadata.uid == pod.metadata.uid else None
+        return self._state.cluster.that_pod(reference(pod))
 
     async def _nominate(self, pod: PodReference, node: str) -> None:
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}

@@ -77,8 +77,8 @@ def count_unbound(state: State) -> None:
     the controller before."""
     for holding in state.ledger:
         for user in holding.pods.values() if holding.only_node is not None else ():
-            pod = state.cluster.pod((user.namespace, user.name))
-            if pod is not None and pod.metadata.uid == user.uid and not pod.spec.node_name and not over(pod):
+            pod = state.cluster.that_pod(user)
+            if pod is not None and not pod.spec.node_name and not over(pod):
                 state.cluster.usage.assume(pod, holding.node)
 
 
@@ -299,9 +299,9 @@ def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: Resour
     """As it was recorded; where only the mirror shows the allocation, as for that. Not if the mirror is exclusive,
     by which schedulers and policies go: the class may have changed while a driver allocated."""
     allocation = claim.status.allocation
-    if mirror is not None and not is_shareable(mirror):
-        return False
-    return allocation.shareable if allocation is not None else may_be_shared(mirror, class_)
+    if allocation is None:
+        return may_be_shared(mirror, class_)
+    return allocation.shareable and (mirror is None or is_shareable(mirror))
 
 
 def _take_over(state: State, holding: Holding) -> None:

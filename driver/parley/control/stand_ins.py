@@ -62,8 +62,8 @@ class StandIns:
     async def delete_left_behind(self, stand_in: ResourceClaim) -> None:
         """Delete it if its pod has ended or is gone, which the cache may have to see."""
         pod = standin.owner(stand_in)
-        known = self._cluster.pod((pod.namespace, pod.name)) if pod is not None else None
-        ended = pod is not None and known is not None and known.metadata.uid == pod.uid and done(known)
+        known = self._cluster.that_pod(pod) if pod is not None else None
+        ended = known is not None and done(known)
         if pod is None or ended or await live_pod(self._client, pod) is None:
             await self.delete(stand_in)
 

@@ -236,8 +236,8 @@ class ClaimVictims:
         user = next(iter(holding.pods.values()), None)
         if user is None:
             return holding.uid, None
-        pod = self._state.cluster.pod((user.namespace, user.name))
-        stays = pod is not None and pod.metadata.uid == user.uid and not self._leaves(pod)
+        pod = self._state.cluster.that_pod(user)
+        stays = pod is not None and not self._leaves(pod)
         return user.uid, pod if stays else None
 
     def _leaves(self, pod: Pod) -> bool:

@@ -153,10 +153,14 @@ class ClusterCache:
     def pod(self, key: Key) -> Pod | None:
         return self._pods.get(*key)
 
-    def has_pod(self, pod: PodReference) -> bool:
-        """Whether that very pod is there; another one may have its name."""
+    def that_pod(self, pod: PodReference) -> Pod | None:
+        """That very pod, if it is there; another one may have its name."""
         known = self.pod((pod.namespace, pod.name))
-        return known is not None and known.metadata.uid == pod.uid
+        return known if known is not None and known.metadata.uid == pod.uid else None
+
+    def has_pod(self, pod: PodReference) -> bool:
+        """Whether that very pod is there."""
+        return self.that_pod(pod) is not None
 
     def pods(self) -> Iterable[Pod]:
         return self._pods.values()

@@ -39,8 +39,8 @@ def kept_from(
 def kept_units(state: State, pod: PodReference, class_name: str) -> dict[str, int]:
     """What others of at least the pod's priority, that are nominated, will take of its namespace's limit of the
     class: units by the claims' UIDs. Whoever is no pod comes after all pods. Raises DriverFault."""
-    known = state.cluster.pod((pod.namespace, pod.name))
-    least = priority(known) if known is not None and known.metadata.uid == pod.uid else LEAST
+    known = state.cluster.that_pod(pod)
+    least = priority(known) if known is not None else LEAST
     return {
         claim.uid: state.drivers[name].units(claim)
         for one in state.nominations.in_namespace(pod.namespace, pod.uid, least)

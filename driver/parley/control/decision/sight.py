@@ -27,8 +27,8 @@ def seen_pod(state: State, user: PodReference) -> SeenPod | None:
     """What the pod is like, if a driver in this process sees pods; None too for a pod that is not there."""
     if not pods_are_seen(state.drivers):
         return None
-    pod = state.cluster.pod((user.namespace, user.name))
-    return _seen(pod) if pod is not None and pod.metadata.uid == user.uid else None
+    pod = state.cluster.that_pod(user)
+    return _seen(pod) if pod is not None else None
 
 
 def _seen(pod: Pod) -> SeenPod:

@@ -48,8 +48,8 @@ class UnseenUsers:
         before, after = ({user.uid: user.name for user in one.status.reserved_for} for one in (old, new))
         added = [PodReference(key[0], name, uid) for uid, name in after.items() if uid not in before]
         dropped = [PodReference(key[0], name, uid) for uid, name in before.items() if uid not in after]
-        doubtful = [user for user in added if self._cached(user) is None and user.uid not in self._gone]
-        doubtful += [user for user in dropped if self._cached(user) is not None]
+        doubtful = [user for user in added if not self._cluster.has_pod(user) and user.uid not in self._gone]
+        doubtful += [user for user in dropped if self._cluster.has_pod(user)]
         if self._cluster.listing_mirrors:
             doubtful += [reference(pod) for pod in self._cluster.pods_naming(key)]
         known = (user for user in [*holding.unseen.values(), *doubtful] if self._is_doubtful(holding, user))
@@ -68,13 +68,9 @@ class UnseenUsers:
             if holding is not None:
                 holding.unseen.pop(pod.metadata.uid, None)
 
-    def _cached(self, user: PodReference) -> Pod | None:
-        pod = self._cluster.pod((user.namespace, user.name))
-        return pod if pod is not None and pod.metadata.uid == user.uid else None
-
     def _is_doubtful(self, holding: Holding, user: PodReference) -> bool:
         """Whether the cache shows the pod without a node, or not at all, and it is no user."""
-        pod = self._cached(user)
+        pod = self._cluster.that_pod(user)
         seen = pod is not None and (bool(pod.spec.node_name) or over(pod))
         return not seen and user.uid not in holding.pods
 
@@ -88,7 +84,7 @@ class UnseenUsers:
             if not self._is_doubtful(holding, user):
                 continue
             pod = await live_pod(self._client, user)
-            if pod is None and self._cached(user) is None:
+            if pod is None and not self._cluster.has_pod(user):
                 nodes = holding.nodes or ()
             elif pod is None or self._is_bound_there(holding, pod):
                 raise Busy

@@ -149,8 +149,8 @@ class Binder:
         key = (user.namespace, user.name)
         waits = "Parley's watch of pods has not shown the pod yet"
         while now() < until:
-            pod = self._cluster.pod(key)
-            if pod is not None and pod.metadata.uid == user.uid:
+            pod = self._cluster.that_pod(user)
+            if pod is not None:
                 if over(pod) or pod.spec.node_name:
                     raise BindRefused("the pod has ended, is being deleted, or is bound already")
                 claims = gather(self._state, pod)
