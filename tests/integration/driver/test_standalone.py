@@ -144,15 +144,22 @@ async def test_when_the_driver_is_killed_the_other_replica_goes_on(
     await assert_all_is_free(team, bindings, drivers, size)
 
 
-async def test_of_a_pod_that_is_deleted_in_the_foreground_nothing_is_free_before_it_has_ended(
-    admin: Client, team: Namespace, bindings: Bindings, controllers: Replicas, drivers: Replicas
+async def give_the_only_token(
+    team: Namespace, bindings: Bindings, controllers: Replicas, drivers: Replicas
 ) -> None:
-    """The garbage collector deletes at once what the pod owns."""
+    """The pod `first` has it."""
     await controllers.lead()
     await drivers.lead()
     await make_pool(team, 1)
     await team.create(pod("first", templates={"licence": ONE}))
     await bindings.all_of(["first"])
+
+
+async def test_of_a_pod_that_is_deleted_in_the_foreground_nothing_is_free_before_it_has_ended(
+    admin: Client, team: Namespace, bindings: Bindings, controllers: Replicas, drivers: Replicas
+) -> None:
+    """The garbage collector deletes at once what the pod owns."""
+    await give_the_only_token(team, bindings, controllers, drivers)
 
     await admin.delete(PODS, "first", team.name, propagation_policy="Foreground")
     what = "the garbage collector has deleted what it may"
@@ -170,11 +177,7 @@ async def test_what_a_pod_had_that_is_forced_away_is_free(
     admin: Client, team: Namespace, bindings: Bindings, controllers: Replicas, drivers: Replicas
 ) -> None:
     """Its generated claim has it as its user for a moment longer."""
-    await controllers.lead()
-    await drivers.lead()
-    await make_pool(team, 1)
-    await team.create(pod("first", templates={"licence": ONE}))
-    await bindings.all_of(["first"])
+    await give_the_only_token(team, bindings, controllers, drivers)
 
     await admin.delete(PODS, "first", team.name, grace_period_seconds=0)
     await team.create(pod("second", templates={"licence": ONE}))

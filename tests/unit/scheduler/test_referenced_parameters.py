@@ -36,6 +36,15 @@ async def begun(world: World) -> None:
     await world.add_node("node-1")
 
 
+async def begun_with_offers(world: World) -> None:
+    """Of two nodes the scheduler chooses one; the template's object asks for 3 of the class."""
+    await begun(world)
+    await world.add_node("node-2")
+    await put_class(world, parameters={"pool": 9}, limits=[{"units": 5}], placement="Exact", nodePart="Required")
+    await put_size(world, "count: 3")
+    await put_template(world)
+
+
 def counted(world: World) -> list[int]:
     return sorted(int(holding.allocation.data["count"]) for holding in world.ledger)
 
@@ -161,13 +170,7 @@ def test_a_restart_does_without_the_object(play: Play) -> None:
 @pytest.mark.scheduling_paths("native")
 def test_what_was_offered_counts_as_much_after_a_restart_without_the_object(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await begun(world)
-        await world.add_node("node-2")
-        await put_class(
-            world, parameters={"pool": 9}, limits=[{"units": 5}], placement="Exact", nodePart="Required"
-        )
-        await put_size(world, "count: 3")
-        await put_template(world)
+        await begun_with_offers(world)
         await world.add_pod("p", "one")
         await world.settle()
         (mirror,) = await world.mirrors()
@@ -185,13 +188,7 @@ def test_what_was_offered_counts_as_much_after_a_restart_without_the_object(play
 @pytest.mark.scheduling_paths("native")
 def test_an_offer_ends_if_the_object_says_something_else_when_the_scheduler_chooses(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await begun(world)
-        await world.add_node("node-2")
-        await put_class(
-            world, parameters={"pool": 9}, limits=[{"units": 5}], placement="Exact", nodePart="Required"
-        )
-        await put_size(world, "count: 3")
-        await put_template(world)
+        await begun_with_offers(world)
         await world.add_pod("p", "one", schedulerName="quiet")
         await world.settle(5)
         (mirror,) = await world.mirrors()
