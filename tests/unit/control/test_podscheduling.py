@@ -30,6 +30,7 @@ ASKED = Report(
     waiting_for=reasons.ALLOCATING,
     question=Question((StandaloneClaim("disk", "outside.example.com", "p-disk"),), priority=7),
 )
+GPU = {"gpu": TOKENS}
 POD = PodReference(NAMESPACE, "p", "uid-p")
 
 
@@ -307,6 +308,29 @@ def test_a_pod_whose_classes_are_of_drivers_inside_by_now_asks_nobody_outside(re
         await world.seen()
         await published.publish(report)
         assert (await published.shown()).spec.claims == ()
+
+    played(story)
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["seen", "cache-behind"])
+def test_alternatives_that_are_not_answered_any_more_do_not_stop_the_question(seen: bool) -> None:
+    """They were written while no driver outside was asked; an apply that leaves them out leaves null of them."""
+
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        inside = Answer(("node-1",), None, {})
+        asks = replace(ASKED, outcome=replace(ASKED.outcome, answers={"gpu": inside}), drivers=ASKED.drivers | GPU)
+        await published.publish(asks)
+        await published.publisher.close(published.pod)
+        await published.publish(replace(WAITING, drivers=GPU))
+        other = replace(OUTCOME, answers={"gpu": replace(ANSWER, alternatives=("node-4",))})
+        await published.publish(replace(asks, outcome=other, selected=""))
+        if seen:
+            await world.seen()
+        await published.publish(asks)
+        shown = await published.shown()
+        assert [(one.name, one.alternatives) for one in shown.status.claims] == [("gpu", None)]
+        assert [asked.name for asked in shown.spec.claims] == ["disk"]
 
     played(story)
 

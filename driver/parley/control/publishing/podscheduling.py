@@ -313,8 +313,7 @@ class Publisher:
         try:
             applied = await self._apply(pod, wanted)
         except Invalid:
-            emptied = await self._empty_lists(pod, wanted, question)
-            if not emptied and not await self._delete_former(pod):
+            if not await self._made_way(pod, wanted):
                 raise
             applied = await self._apply(pod, wanted)
         asked = {claim.entry: claim.driver for claim in question.claims}
@@ -322,7 +321,7 @@ class Publisher:
             return applied
         # They were ours, written in another way before the claim became another driver's. What that one leaves out
         # of its answer would stay as it is, or become null, which the API server refuses for kinds of a CRD.
-        await self._patch(pod, {"metadata": {"uid": applied.metadata.uid}, "status": {"claims": []}})
+        await self._empty(pod, applied, wanted)
         return await self._apply(pod, wanted)
 
     async def _patch(self, pod: PodReference, wanted: dict[str, Any]) -> PodScheduling:
@@ -330,38 +329,33 @@ class Publisher:
             POD_SCHEDULINGS, pod.name, wanted, pod.namespace, field_manager=FIELD_MANAGER
         )
 
-    async def _delete_former(self, pod: PodReference) -> bool:
-        """Whether the PodScheduling was that of an earlier pod of the name, which the garbage collector has yet to
-        delete: an object has one controller only, and an apply leaves what others own."""
+    async def _made_way(self, pod: PodReference, wanted: dict[str, Any]) -> bool:
+        """Whether what may have refused an apply is gone: the PodScheduling of an earlier pod of the name, or lists
+        that were written in another way before.
+
+        The garbage collector has yet to delete that of an earlier pod: an object has one controller only, and an
+        apply leaves what others own. And of a list's last entry, or of a field's value, that is written no more an
+        apply leaves null, which the API server refuses for kinds of a CRD.
+        """
         try:
-            meta = (await self._client.get(POD_SCHEDULINGS, pod.name, pod.namespace)).metadata
-            if any(owner.uid == pod.uid for owner in meta.owner_references):
+            found = await self._client.get(POD_SCHEDULINGS, pod.name, pod.namespace)
+            if all(owner.uid != pod.uid for owner in found.metadata.owner_references):
+                await self._client.delete(POD_SCHEDULINGS, pod.name, pod.namespace, uid=found.metadata.uid)
+            elif found.spec.claims or found.status.claims:
+                await self._empty(pod, found, wanted)
+            else:
                 return False
-            await self._client.delete(POD_SCHEDULINGS, pod.name, pod.namespace, uid=meta.uid)
         except (NotFound, Conflict):
             pass  # it is gone by now, or replaced
         return True
 
-    async def _empty_lists(self, pod: PodReference, wanted: dict[str, Any], question: Question) -> bool:
-        """Whether lists had entries that are wanted no more, nor anybody else's, and are empty now.
-
-        An apply that takes the last entry from a list that was written in another way before leaves null of it,
-        which the API server refuses for kinds of a CRD.
-        """
-        shown = self._shown((pod.namespace, pod.name))
-        if shown is None:
-            return False
-        theirs = {(claim.entry, claim.driver) for claim in question.claims}
-        answered = [(entry.name, entry.driver_name) for entry in shown.status.claims]
-        emptied: dict[str, Any] = {}
-        if shown.spec.claims and not wanted["spec"]["claims"]:
+    async def _empty(self, pod: PodReference, found: PodScheduling, wanted: dict[str, Any]) -> None:
+        """Empty the lists that are written anew then. Drivers whose answers were among them answer again."""
+        meta = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}
+        emptied: dict[str, Any] = {"metadata": meta, "status": {"claims": []}}
+        if not wanted["spec"]["claims"]:
             emptied["spec"] = {"claims": []}
-        if answered and not wanted["status"]["claims"] and theirs.isdisjoint(answered):
-            emptied["status"] = {"claims": []}
-        if emptied:
-            meta = {"uid": shown.metadata.uid, "resourceVersion": shown.metadata.resource_version}
-            await self._patch(pod, {"metadata": meta, **emptied})
-        return bool(emptied)
+        await self._patch(pod, emptied)
 
     async def _apply(self, pod: PodReference, wanted: dict[str, Any]) -> PodScheduling:
         """Beside the standalone drivers, who own their entries: whatever is missing is theirs."""
