@@ -176,6 +176,7 @@ class Invariants:
                 shown = {record.uid for record in self.records.values()}
                 self._forget_all_but(gone, shown | set(self._noted.values()))
                 self.forced[uid] = gone
+                self._hold_records_of(uid)
             else:
                 self._ended(gone)
             return
@@ -205,7 +206,10 @@ class Invariants:
     def _ended(self, pod: PodState) -> None:
         for identity in list(pod.uses):
             self._unuse(pod, identity)
-        for name in list(self._claims_of[pod.uid]):
+        self._hold_records_of(pod.uid)
+
+    def _hold_records_of(self, uid: str) -> None:
+        for name in list(self._claims_of[uid]):
             if (record := self.records.get(name)) is not None:
                 self._hold(record)
 
@@ -220,7 +224,7 @@ class Invariants:
             if record.identity in self.meddled:
                 continue
             if not record.definite:
-                if not self._claims_forced_away(pod):
+                if not self._claims_going(pod):
                     self.fault("bound too early", f"{where} ({name}) is not allocated")
             elif pod.uid not in record.users and (pod.uid, record.uid) not in self._dropped:
                 self.fault("bound too early", f"{where} ({name}) is not reserved for the pod")
@@ -232,10 +236,11 @@ class Invariants:
             elif named:
                 self._named_too(record, where)
 
-    def _claims_forced_away(self, pod: PodState) -> bool:
-        """Whether a claim that the pod names is gone, finalizer and all, while the pod was being bound: what it
+    def _claims_going(self, pod: PodState) -> bool:
+        """Whether a claim that the pod names is being deleted or is gone, while the pod was being bound: what it
         has besides may be released in that moment (limits.md: a pod is bound by its scheduler alone)."""
-        return any(named and (pod.name[0], name) not in self._named for _, name, named in pod.claims)
+        claims = [self._named.get((pod.name[0], name)) for _, name, named in pod.claims if named]
+        return any(claim is None or claim["metadata"].get("deletionTimestamp") for claim in claims)
 
     def _named_too(self, record: Record, where: str) -> None:
         """An earlier claim of the name that was forced away has no record of its own any more."""

@@ -211,8 +211,8 @@ class Judge:
                 continue
             name = entry.resource_claim_name or ""
             claim, record = self.claims.get(name), self._records.get(name)
-            if claim is None and name in CLAIM_KINDS and is_on_demand(name) and name not in self._records:
-                wants.append(_want(CLAIM_KINDS[name]))  # it would be made
+            if claim is None and _is_made_for(pod, name) and name not in self._records:
+                wants.append(_want(CLAIM_KINDS[name]))
                 reserving.append(name)
                 continue
             if claim is not None and is_immediate(claim) and not allocation(claim):
@@ -304,6 +304,12 @@ class Judge:
         count, shared = self._held.get(device, (0, True))
         count -= mine.get(device, 0)
         return count <= 0 or (want.shared and shared and count < shares)
+
+
+def _is_made_for(pod: Pod, claim: str) -> bool:
+    """Whether a template makes the claim that the pod names, for which the pod needs the template's label."""
+    label, _, number = claim.rpartition("-")
+    return claim in CLAIM_KINDS and is_on_demand(claim) and pod.metadata.labels.get(label) == number
 
 
 def _want(kind: tuple[str, Json]) -> Want:

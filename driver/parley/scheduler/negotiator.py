@@ -174,13 +174,15 @@ class Negotiator:
 
     def _offers(self, attempt: Attempt, pod: Pod, claims: Sequence[PodClaim], pending: Sequence[PodClaim]) -> bool:
         """Whether the scheduler gets to choose. Never for named claims: an offer can't serve two pods; nor without
-        a node part: an offer has a result, for which the kubelet would look for a plugin."""
+        a node part: an offer has a result, for which the kubelet would look for a plugin. One that has nominated a
+        node may be binding the pod to it still, after somebody cleared its claims: an offer it reserves anew."""
         if pod.spec.node_name or len(pending) < len(claims) or any(claim.claim is not None for claim in claims):
             return False
         classes = [claim.class_ for claim in pending if claim.class_ is not None]
         if not self._placement.can_offer or any(class_.node_part == "None" for class_ in classes):
             return False
-        return attempt.exact or any(class_.placement == "Exact" for class_ in classes)
+        chosen = attempt.exact or bool(pod.status.nominated_node_name)
+        return chosen or any(class_.placement == "Exact" for class_ in classes)
 
     async def _nothing_viable(
         self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, own: bool

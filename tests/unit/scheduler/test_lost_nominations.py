@@ -8,7 +8,7 @@ import pytest
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED
-from parley.control.objects.mirror import consumer, offer_ended
+from parley.control.objects.mirror import consumer, is_offer, offer_ended
 from parley.control.objects.pod import reference
 from parley.scheduler.attempts import CHOICE_SECONDS
 from parley.simulate.status_writes import patch_claim, patch_pod
@@ -58,5 +58,25 @@ def test_of_several_it_has_to_choose_again_if_it_names_none_in_time(play: Play, 
         await world.settle(4)
         (mirror,) = await world.mirrors()
         assert offer_ended(mirror) == (CONDITION_ALLOCATED if names_it_late else CONDITION_DECLINED)
+
+    play(scenario)
+
+
+def test_a_pod_that_its_scheduler_may_be_binding_still_is_offered_what_was_cleared(play: Play) -> None:
+    """It waits for conditions of a claim that somebody has cleared, and would bind the pod to the node that it had
+    chosen as soon as the claim is allocated without any, wherever that is."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("b", 1)
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_pod("p", "one", schedulerName="quiet")
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
+        world.start_parley()
+        await world.settle()
+        (mirror,) = await world.mirrors()
+        assert mirror.status.allocation is not None
+        assert is_offer(mirror.status.allocation)
+        assert not await world.devices()
 
     play(scenario)
