@@ -319,7 +319,9 @@ def test_alternatives_that_are_not_answered_any_more_do_not_stop_the_question(se
     async def story(world: World) -> None:
         published = Published(world, await world.pod())
         inside = Answer(("node-1",), None, {})
-        asks = replace(ASKED, outcome=replace(ASKED.outcome, answers={"gpu": inside}), drivers=ASKED.drivers | GPU)
+        asks = replace(
+            ASKED, outcome=replace(ASKED.outcome, answers={"gpu": inside}), drivers={**ASKED.drivers, **GPU}
+        )
         await published.publish(asks)
         await published.publisher.close(published.pod)
         await published.publish(replace(WAITING, drivers=GPU))

@@ -330,8 +330,8 @@ class Publisher:
         )
 
     async def _made_way(self, pod: PodReference, wanted: dict[str, Any]) -> bool:
-        """Whether what may have refused an apply is gone: the PodScheduling of an earlier pod of the name, or lists
-        that were written in another way before.
+        """Whether what may have refused an apply is gone: the PodScheduling of an earlier pod of the name, or
+        lists that were written in another way before.
 
         The garbage collector has yet to delete that of an earlier pod: an object has one controller only, and an
         apply leaves what others own. And of a list's last entry, or of a field's value, that is written no more an
