@@ -196,6 +196,33 @@ def test_where_nothing_ran_nothing_is_removed(play: Play) -> None:
     play(scenario)
 
 
+def test_a_request_to_remove_data_that_comes_late_does_not_end_the_next_allocation(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        removals = await begin(world, "a", keep=KEEP)
+        await world.add_pod("first", claims=["disk"])
+        await world.settle()
+        await world.finish_pod("first")
+        world.kubelets.stop("a")
+        await world.settle(KEEP + 60)
+        (request,) = (await world.client.list(CLAIM_RELEASES.untyped())).items
+        world.kubelets.start("a")
+        await world.settle()
+        assert len(removals.done) == 1
+
+        await world.add_pod("second", claims=["disk"])
+        await world.settle()
+        await world.finish_pod("second")
+        await world.settle()
+        await world.create(
+            CLAIM_RELEASES, {"metadata": {"name": request["metadata"]["name"]}, "spec": request["spec"]}
+        )
+        await world.settle()
+        assert not (await world.client.list(CLAIM_RELEASES)).items
+        assert (await world.claim("disk")).status.allocation is not None
+
+    play(scenario)
+
+
 async def story(world: World) -> None:
     """Data of a generated claim, of one that is kept, and of one that is deleted while it is kept."""
     await world.add_node("a", devices=3)

@@ -202,7 +202,7 @@ class Deallocator:
                 await self._begin_releasing(holding)
             else:
                 if holding.joinable:
-                    await self.releases.retract_lost_nodes(holding)
+                    await self.releases.retract(holding)
                     await self.releases.owe_deleted(holding)
                 await self.releases.note(holding)
                 if holding.owed and holding.phase is Phase.RELEASING:

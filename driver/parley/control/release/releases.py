@@ -196,9 +196,13 @@ class Releases:
         for release in of_lost_nodes(self._cluster.releases_on(node)):
             self._queue.add(release.spec.holding_uid)
 
-    async def retract_lost_nodes(self, holding: Holding) -> None:
-        """The holding is in use, or may come to be: nothing of it is left behind on nodes that are in service."""
+    async def retract(self, holding: Holding) -> None:
+        """The holding is in use, or may come to be: its data stays, but on lost nodes. A request to remove it was
+        decided on for an earlier allocation, and came late."""
         await self._leftovers.retract(holding, self._lost)
+        for release in owed(self._cluster.releases_of(holding.uid)):
+            if release.spec.remove_data:
+                await self._waive(release)
 
     async def waive_needless(self, uid: str) -> None:
         """No node needs to answer for what is not held any more by that UID. If its driver runs here no more, they
