@@ -22,7 +22,7 @@ from parley.control.decision.demand import Demand
 from parley.control.decision.kept import beside, is_enough
 from parley.control.holding import Holding
 from parley.control.nominations import Nomination
-from parley.control.objects.mirror import is_mirror
+from parley.control.objects.mirror import asked, is_mirror
 from parley.control.objects.pod import done, priority, reference
 from parley.control.room import Foreseen
 from parley.control.state import State
@@ -251,14 +251,17 @@ class ClaimVictims:
         return all(class_ is not None and class_.preemption == "LowerPriority" for class_ in known)
 
     def _classes(self, pod: Pod) -> set[str]:
-        """The names of the classes of all that the pod may use; "" for a claim that is gone, whose class is not
-        known."""
+        """The names of the classes of all claims of the pod, allocated or not; "" for a claim whose class is not
+        known: one that is gone, say."""
         cluster, held = self._state.cluster, self._state.ledger.of_pod(reference(pod))
         found, names = {one.class_name for one in held}, {one.claim for one in held if one.named}
         for key in named_claims(pod):
             claim, builtin = cluster.claim(key), cluster.mirror(key)
             if key[1] not in names and (builtin is None or is_mirror(builtin)):
                 found.add(claim.spec.resource_class_name if claim is not None else "")
+        for mirror in filter(is_mirror, cluster.generated.of_pod(pod)):
+            request = asked(mirror)
+            found.add(request.class_name if request is not None else "")
         return found
 
     def _holders(self, node: str) -> list[Holder]:

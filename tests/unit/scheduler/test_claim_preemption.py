@@ -8,6 +8,7 @@ import pytest
 from tests.support.containers import requesting
 from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.grump import APART, add_grump
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, PODS, TEMPLATES
@@ -343,6 +344,30 @@ def test_claims_of_a_class_that_does_not_say_so_are_not_taken(play: Play) -> Non
         await world.settle()
         await world.add_pod("waits", "one", priority=10)
         await world.settle(700)
+        assert evicted == []
+
+    play(scenario)
+
+
+def test_nor_of_a_pod_that_waits_for_one_of_such_a_class_still(play: Play) -> None:
+    """A standalone driver has yet to allocate it."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        never = asyncio.Event()
+
+        async def wait(_: str) -> None:
+            await never.wait()
+
+        world.start_driver(ShelfDriver(Behaviour(other=5, trouble=wait)))
+        await world.add_class("shelf")
+        await world.client.patch(CLASSES, "shelf", {"driverName": ShelfDriver.name})
+        await world.add_template("place", "shelf")
+        await world.add_pod("low", "one", "place", nodeName="a")
+        await world.settle()
+        assert await world.devices() == {("a", "gpu-0"): 1}
+        await world.add_pod("waits", "one", priority=10)
+        await world.settle(300)
         assert evicted == []
 
     play(scenario)

@@ -1,7 +1,7 @@
 """The claims that were generated for pods, by pod and entry: known before a pod's status names them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from parley.api.builtin import BuiltinClaim, Pod, PodResourceClaimStatus
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
@@ -24,6 +24,10 @@ class GeneratedClaims:
             if claim is not None and owner_pod_uid(claim) == pod.metadata.uid:
                 return claim
         return self._by_pod.get((pod.metadata.namespace, pod.metadata.uid), {}).get(entry)
+
+    def of_pod(self, pod: Pod) -> Iterable[BuiltinClaim]:
+        """All that were made for the pod."""
+        return self._by_pod.get((pod.metadata.namespace, pod.metadata.uid), {}).values()
 
     def listed(self, pod: Pod, entry: str) -> str:
         """The name of the claim that the pod's status names for the entry, there or not; "" if it names none."""
