@@ -66,7 +66,8 @@ class StandaloneSession:
     Drivers answer rounds of `negotiation` until there is a `selection`; then they allocate. `wanted` is what they
     were asked for, `final_answers` ended the last round, if there is no node left to ask about. Of the entries
     `noted` the capacity is known. `scores` are set if a node is selected without a question. `nodes_revision` is
-    that of the nodes when these were last looked at, `repeats` the pauses before nodes are asked about once more.
+    that of the nodes when these were last looked at, `released` that of what drivers deallocated when all nodes
+    were last asked about, `repeats` the pauses before nodes are asked about once more.
     `outdated`: nodes may be judged differently by now.
     """
 
@@ -74,6 +75,7 @@ class StandaloneSession:
     negotiation: Negotiation
     asked_at: float
     nodes_revision: tuple[int, ...] = ()
+    released: tuple[int, ...] = ()
     repeats: Pauses = field(default_factory=lambda: Pauses(REPEATS))
     final_answers: Answers | None = None
     selection: SelectedNode | None = None

@@ -137,9 +137,10 @@ class StandaloneSessions:
         """Ask from the beginning; after a restart, go on with the node that was selected before."""
         attempt, before = self._pods.attempt(pod), self.scheduling(pod)
         rounds = max(attempt.standalone.rounds, before.spec.round if before is not None else 0)
-        revision = self._pods.revision(_ELIGIBILITY)
         negotiation = self._negotiation(pod, nodes, rounds)
-        session = StandaloneSession(demand.wanted_standalone, negotiation, now(), revision)
+        session = StandaloneSession(
+            demand.wanted_standalone, negotiation, now(), self._pods.revision(_ELIGIBILITY), self._released(demand)
+        )
         if before is not None and before.spec.selected_node and not attempt.standalone.resumed:
             same = {claim.resource_claim_name for claim in before.spec.claims}
             if all(claim.name in same for claim in demand.standalone):
@@ -181,13 +182,19 @@ class StandaloneSessions:
                 return await self._wait(pod, session, demand, missing)
             self._unasked.answered(pod, session, demand, self._entries(pod))
             ended = self._closed(pod, session, answers, nodes)
-            if ended is not None and (ended.viable or not self._goes_on(pod, session, answers, nodes)):
+            if ended is not None and (ended.viable or not self._goes_on(pod, session, demand, answers, nodes)):
                 return ended
             session.asked_at = now()
 
-    def _goes_on(self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
+    def _goes_on(
+        self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes
+    ) -> bool:
         """Whether another question is open, though every node was asked about and none is viable."""
-        return self._widened(session, answers, nodes) or self._repeated(pod, session, answers, nodes)
+        return (
+            self._widened(session, answers, nodes)
+            or self._repeated(pod, session, answers, nodes)
+            or self._begun_again(pod, session, demand, answers, nodes)
+        )
 
     def _widened(self, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
         """Whether nodes that became eligible since they were looked at are asked about now. A driver that knows of
@@ -206,6 +213,25 @@ class StandaloneSessions:
             return False
         session.repeats.begin(now())
         return True
+
+    def _begun_again(
+        self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes
+    ) -> bool:
+        """Whether all nodes are asked about again, because a standalone driver has deallocated something since and
+        its answer does not propose nodes: it answers for the nodes of the latest round only. There are pauses."""
+        given = [answers[claim.entry] for claim in demand.standalone if claim.entry in answers]
+        proposes = all(answer.alternatives is not None for answer in given)
+        released = self._released(demand)
+        if released == session.released or proposes or session.repeats.left(now()) > 0:
+            return False
+        session.released = released
+        session.repeats.begin(now())
+        session.negotiation = self._negotiation(pod, nodes, session.negotiation.outcome.round)
+        return not session.negotiation.over
+
+    def _released(self, demand: Demand) -> tuple[int, ...]:
+        """A revision that changes whenever a standalone driver of the pod's deallocates something."""
+        return self._pods.revision(demand.standalone_topics)
 
     def _asks_about_proposed(
         self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes

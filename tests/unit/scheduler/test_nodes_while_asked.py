@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver
 from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.resources import CLAIMS, CLASSES, NODES
@@ -171,3 +172,41 @@ def test_a_class_may_change_while_another_driver_allocates_for_a_pod_that_waited
 
     play(scenario)
     assert "Traceback" not in capsys.readouterr().out
+
+
+class SlowShelf(ShelfDriver):
+    """Takes half a minute to deallocate."""
+
+    async def deallocate(self, uid: str) -> None:
+        await asyncio.sleep(30)
+        await super().deallocate(uid)
+
+
+class Racks(ShelfDriver):
+    """The same in the controller, by another name."""
+
+    name = "rack.example.com"
+
+
+@pytest.mark.scheduling_paths("native")
+def test_what_comes_free_on_a_node_of_an_earlier_round_is_found(play: Any) -> None:
+    """The driver answers for the nodes of the latest round only, and proposes no others."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await world.add_node("b")
+        for driver in (ShelfDriver, Racks):
+            await world.add_class(driver.name, driverName=driver.name)
+            await world.add_template(driver.name, driver.name)
+        world.start_parley(drivers=[Racks(Behaviour({"a": 1}))], candidates=1)
+        world.start_driver(SlowShelf(Behaviour(other=1)))
+        await world.add_pod("first", ShelfDriver.name, nodeName="a")
+        await world.settle()
+        await world.add_pod("second", ShelfDriver.name, Racks.name)
+        await world.settle(60)
+        assert (await world.scheduling("second")).status.waiting_for == "NothingViable"
+        await world.finish_pod("first")
+        await world.settle(120)
+        assert await world.node_of("second") == "a"
+
+    play(scenario)

@@ -164,7 +164,8 @@ def none_viable(
 def viability_topics(demand: Demand, claims: Sequence[PodClaim]) -> tuple[Topic, ...]:
     """What changes when other nodes may be viable. `claims` are all of the pod's, allocated ones included."""
     drivers = (("driver", driver) for driver in demand.requests)
-    return (*drivers, *_claim_topics(demand, claims), *class_topics(claims), NODES, ROOM)
+    others = (*demand.standalone_topics, *_claim_topics(demand, claims), *class_topics(claims))
+    return (*drivers, *others, NODES, ROOM)
 
 
 def _claim_topics(demand: Demand, claims: Sequence[PodClaim]) -> tuple[Topic, ...]:

@@ -10,6 +10,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.requests import Amounts
 from parley.negotiation.rounds import Ask
+from parley.negotiation.waiting import Topic
 from parley.sdk import PodReference, Request, SeenPod
 from parley.sdk.checks import check_count
 from parley.sdk.embedded import EmbeddedDriver
@@ -62,6 +63,11 @@ class Demand:
         return frozenset(
             (claim.entry, claim.uid, self.drivers[claim.entry], repr(claim.asked)) for claim in self.standalone
         )
+
+    @property
+    def standalone_topics(self) -> tuple[Topic, ...]:
+        """The topics that wake pods when one of its standalone drivers deallocates something."""
+        return tuple(("driver", name) for name in sorted({self.drivers[claim.entry] for claim in self.standalone}))
 
     @property
     def alike_standalone(self) -> Hashable:
