@@ -109,7 +109,7 @@ class DeviceKubelets(Kubelets):
         devices = tuple((device.pool, device.device) for device in found.devices) if found is not None else ()
         key = pod.spec.node_name, claim.metadata.uid
         given = self._given.get(key) if key in self.prepared else None
-        if given is not None and given != devices and not far(devices):  # see docs/limits.md, forced deletion
+        if given is not None and given != devices and not far(given):  # see docs/limits.md, forced deletion
             text = f"pod {pod.metadata.name} gets {given}, {claim.metadata.name} has {devices}"
             self._rules.fault("stale devices", text)
         self._given[key] = devices
