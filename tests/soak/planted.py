@@ -161,7 +161,7 @@ def _needs_anything(self: Allocator, new: Any) -> str:
     return ""
 
 
-_FINISH, _GOES = Deallocator._finish, Allocator._goes
+_FINISH, _GOES = Deallocator._finish, Allocator._set_uses
 _LEFT, _LEFT_BY_POD, _ADOPT_RECORD = Keeping.left, Deallocator._released, restoring.adopt_record
 
 
@@ -343,7 +343,7 @@ BUGS = {
         ((restoring, "_uses", lambda *_: ()),), ("freed under a view",), viewing=True
     ),
     "what is being released is needed anew": Bug(
-        ((Allocator, "_goes", _needs_anything),),
+        ((Allocator, "_set_uses", _needs_anything),),
         ("freed under a view",),
         trouble=True,
         extender=True,

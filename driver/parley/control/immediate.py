@@ -237,7 +237,7 @@ class ImmediateClaims:
             return
         try:
             if recorded:
-                await self._records.clear_unknown(claim)  # the change comes back and calls again
+                await self._records.clear_unknown_allocation(claim)  # the change comes back and calls again
             else:
                 await self._records.record(claim, holding)
         except (Conflict, Busy):

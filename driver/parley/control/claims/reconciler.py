@@ -119,7 +119,7 @@ class ClaimReconciler:
             self._mirrors.forget(key)
             await self._orphan(mirror)
         elif self._is_void(claim, mirror):
-            await self._records.clear_unknown(claim)
+            await self._records.clear_unknown_allocation(claim)
         elif claim.metadata.deletion_timestamp:
             await self._delete(claim, mirror)
         else:
