@@ -134,7 +134,7 @@ class Allocator:
                     records_units=(claim.spec.parameters_ref or class_.parameters_ref) is not None,
                     immediate=True,
                     node_part=class_.node_part == "Required",
-                    known=self._state.cluster,
+                    known_nodes=self._state.cluster,
                 )
             ]
 
@@ -324,7 +324,7 @@ def _is_full(holding: Holding, pod: Pod) -> bool:
 
 
 def _holding(
-    user: PodReference, claim: PodClaim, node: str, driver: str, allocation: Allocation, known: KnownNodes
+    user: PodReference, claim: PodClaim, node: str, driver: str, allocation: Allocation, known_nodes: KnownNodes
 ) -> Holding:
     assert claim.mirror is not None
     return Holding(
@@ -340,5 +340,5 @@ def _holding(
         class_name=claim.class_.metadata.name if claim.class_ is not None else "",
         records_units=claim.refers,
         node_part=claim.class_ is None or claim.class_.node_part == "Required",
-        known=known,
+        known_nodes=known_nodes,
     )

@@ -77,7 +77,7 @@ class Records:
             if not holding.joinable or (others(holding, claim.mirror) and not mirrors.is_shareable(claim.mirror)):
                 raise Busy  # the scheduler reserved it for another pod: the cache has yet to show that ours ended
             if holding.written is Written.NO:
-                holding.lists = self._cluster.lists
+                holding.lists_read = self._cluster.lists
             if holding.named:
                 await self._write_claim(holding)
             await self._write_mirror(holding, claim.mirror)

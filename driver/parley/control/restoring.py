@@ -121,7 +121,7 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
         written=Written.YES,
         offered=is_offer(allocation),
         shown_by={mirror.metadata.uid: mirror.metadata.name},
-        known=state.cluster,
+        known_nodes=state.cluster,
     )
     if not users and holding.node_part and not holding.standalone:
         # Neither the pod that it was for nor that pod's end is known.
@@ -203,7 +203,7 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         written=written,
         record_written=Written.YES,
         shown_by={mirror.metadata.uid: mirror.metadata.name} if mirror is not None else {},
-        known=state.cluster,
+        known_nodes=state.cluster,
     )
     if not holding.standalone and not users and is_condition_true(claim.status.conditions, CONDITION_RELEASING):
         holding.phase = Phase.RELEASING
@@ -244,7 +244,7 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
         owed={prepared_by(release)},
         removing=spec.remove_data,
         shown_by={spec.claim.uid: spec.claim.name},
-        known=state.cluster,
+        known_nodes=state.cluster,
     )
     _remember(state, holding)
 

@@ -99,7 +99,7 @@ def test_a_pod_that_does_not_run_with_it_is_forgotten(spec: dict[str, Any]) -> N
         api = await Api(world).begin()
         api.reserved(after=(await api.has("p", **spec),))
         assert list(await api.users.check(api.holding)) == []
-        assert api.holding.unseen == {}
+        assert api.holding.unseen_users == {}
 
     played(story)
 
@@ -121,9 +121,9 @@ def test_a_known_pod_counts_from_when_its_reservation_is_dropped() -> None:
         api = await Api(world).begin()
         pod = reference(await world.pod("p", claims=["c"]))
         api.reserved(after=(pod,))
-        assert api.holding.unseen == {}
+        assert api.holding.unseen_users == {}
         api.reserved(pod)
-        assert list(api.holding.unseen) == [pod.uid]
+        assert list(api.holding.unseen_users) == [pod.uid]
 
     played(story)
 
@@ -134,7 +134,7 @@ def test_what_the_cache_shows_needs_no_look(fate: str) -> None:
         api = await Api(world).begin()
         pod: Pod = await world.pod("p", claims=["c"])
         api.reserved(reference(pod))
-        assert list(api.holding.unseen) == [pod.metadata.uid]
+        assert list(api.holding.unseen_users) == [pod.metadata.uid]
         if fate == "seen bound":
             target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
             await world.admin.create_subresource(PODS, "p", "binding", {"target": target}, NAMESPACE)
@@ -156,7 +156,7 @@ def test_the_reservation_of_a_pod_that_was_seen_to_go_may_show_up_later() -> Non
         api.users.gone(pod)
         api.reserved(after=(reference(pod),))
         api.reserved(reference(pod))
-        assert api.holding.unseen == {}
+        assert api.holding.unseen_users == {}
 
     played(story)
 
@@ -165,7 +165,7 @@ def test_no_more_pods_are_remembered_than_can_be_users() -> None:
     async def story(world: World) -> None:
         api = await Api(world).begin()
         api.reserved(after=tuple(reference(a_pod(f"p-{number}")) for number in range(MAX_USERS + 40)))
-        assert len(api.holding.unseen) == MAX_USERS
+        assert len(api.holding.unseen_users) == MAX_USERS
 
     played(story)
 
@@ -197,9 +197,9 @@ def test_of_a_claim_that_was_forced_away_no_pods_count_that_came_after_the_next_
 
 def test_after_another_list_the_nodes_are_asked() -> None:
     async def story(world: World) -> None:
-        api = await Api(world).begin(lists=world.cluster.lists)
+        api = await Api(world).begin(lists_read=world.cluster.lists)
         assert list(api.users.missed(api.holding)) == []
-        api.holding.lists -= 1
+        api.holding.lists_read -= 1
         assert list(api.users.missed(api.holding)) == ["node-1"]
         api.holding.shareable = False
         assert list(api.users.missed(api.holding)) == []
@@ -214,8 +214,8 @@ def test_a_bound_pod_uses_a_shareable_claim_that_it_names_among_very_many() -> N
         pod = await world.pod("p", claims=names, nodeName="node-1")
         assert api.users.join_known(api.holding) == []
         assert reference(pod) in api.holding.pods.values()
-        api.holding.unseen = {pod.metadata.uid: reference(pod)}
+        api.holding.unseen_users = {pod.metadata.uid: reference(pod)}
         api.users.gone((world.cluster.pod((NAMESPACE, "p"))) or pod)
-        assert api.holding.unseen == {}
+        assert api.holding.unseen_users == {}
 
     played(story)

@@ -94,7 +94,7 @@ class Stranding:
     async def _recreate(self, case: _Case) -> None:
         """The claim is allocated anew when a pod needs it, or at once if it is an immediate one."""
         try:
-            await self._deallocator.release_unused(case.holding, still=lambda: self._may_go(case.holding))
+            await self._deallocator.release_unused(case.holding, is_wanted=lambda: self._may_go(case.holding))
         except Saturated:
             raise
         except Busy:
