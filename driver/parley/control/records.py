@@ -19,7 +19,7 @@ from parley.api.resources import CLAIMS, POD_SCHEDULINGS, PODS
 from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.holding import Holding, Written
-from parley.control.mirror_status import others, recorded, users
+from parley.control.mirror_status import other_users, status_body, users
 from parley.control.objects import in_use
 from parley.control.objects import mirror as mirrors
 from parley.control.objects.pod import reference
@@ -74,7 +74,9 @@ class Records:
         async with holding.lock:
             if not holding.pods:
                 raise Busy  # its pod does not use it any more
-            if not holding.joinable or (others(holding, claim.mirror) and not mirrors.is_shareable(claim.mirror)):
+            if not holding.joinable or (
+                other_users(holding, claim.mirror) and not mirrors.is_shareable(claim.mirror)
+            ):
                 raise Busy  # the scheduler reserved it for another pod: the cache has yet to show that ours ended
             if holding.written is Written.NO:
                 holding.lists_read = self._cluster.lists
@@ -90,11 +92,11 @@ class Records:
         if anew:
             holding.offered = False
         try:
-            await self._mirrors.write(holding, mirror, recorded(holding, mirror, now, guarded=guarded))
+            await self._mirrors.write(holding, mirror, status_body(holding, mirror, now, guarded=guarded))
         except (Forbidden, Invalid):
             if not guarded:
                 raise
-            await self._mirrors.write(holding, mirror, recorded(holding, mirror, now, guarded=False))
+            await self._mirrors.write(holding, mirror, status_body(holding, mirror, now, guarded=False))
             self._forbidden_devices.add(holding.driver)
             log.warning(
                 "the account may not write status.devices of the driver's claims, so that schedulers try pods in "

@@ -183,7 +183,7 @@ class ClaimReconciler:
     async def _keep(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         class_ = self._cluster.class_(claim.spec.resource_class_name)
         problem = first_problem(ACCEPTED, NamedClaim(self._state, claim, mirror, class_))
-        self._immediate.judged(claim, class_, problem)
+        self._immediate.note_verdict(claim, class_, problem)
         code, message = self._verdict(class_, problem)
         due = not code or self._is_written_next(claim)
         if not due and await self._set_conditions(claim, self._conditions(claim, class_, code, message)):

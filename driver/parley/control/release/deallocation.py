@@ -1,5 +1,4 @@
-"""Releases pods' claims: the allocation is cleared in the API, then the driver deallocates, then the ledger drops
-it.
+"""Releases pods' claims: they are cleared in the API, then the driver deallocates, then the ledger drops them.
 
 So nothing is allocated for another pod while a record of it may exist. A standalone driver deallocates by itself;
 until it has cleared its record, the holding stays in the ledger without users, and no pod may use it. The same
@@ -105,8 +104,8 @@ class Deallocator:
             self._wakeups.wake(("claim", holding.namespace, holding.claim))
 
     def _is_of_claim(self, holding: Holding) -> bool:
-        """Whether the holding belongs to a named claim, which is only known by a ClaimRelease or by the mirror of
-        a claim that was removed by force, or it has a stand-in."""
+        """Whether a holding that is not marked as named, as it was restored from a ClaimRelease or from the mirror
+        of a claim that was removed by force, belongs to a named claim, or has a stand-in."""
         key = (holding.namespace, holding.claim)
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
         orphaned = mirror is not None and owner_pod(mirror) is None
@@ -318,7 +317,7 @@ class Deallocator:
         for pod in self._interested_pods(holding):
             await self._close(pod)
         try:
-            return await self._request_if_allocated(holding)
+            return await self._request(holding)
         except OutcomeUnknown:  # the driver may have begun: no pod may use the holding any more
             self._wakeups.wake(("claim", holding.namespace, holding.claim))
             return False
@@ -336,7 +335,7 @@ class Deallocator:
                 found |= {owner.uid: PodReference(holding.namespace, name, owner.uid) for owner in owners}
         return found.values()
 
-    async def _request_if_allocated(self, holding: Holding) -> bool:
+    async def _request(self, holding: Holding) -> bool:
         """Ask the driver, unless it has deallocated. Returns whether it has; if not, an event will show when."""
         try:
             await self._records.request_deallocation(holding)
@@ -347,9 +346,7 @@ class Deallocator:
     async def ask_again(self, holding: Holding) -> None:
         """Ask the standalone driver to deallocate, if the request may be lost. Raises what a client raises."""
         async with holding.lock:
-            if not self._is_current(holding) or not holding.may_be_unasked:
-                return
-            if not await self._request_if_allocated(holding):
+            if not self._is_current(holding) or not holding.may_be_unasked or not await self._request(holding):
                 return
             self._drop(holding)
         self._released(holding)
