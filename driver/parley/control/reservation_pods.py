@@ -87,7 +87,7 @@ class ReservationPods:
             return await self._reconcile(node)
 
     async def _reconcile(self, node: str) -> tuple[Requeue | None, ApiError | None]:
-        """Reconcile once. Returns when to requeue the node, and the error if a missing pod could not be created."""
+        """Reconcile once. Returns when to requeue the node, and the error if missing pods can't be created."""
         if not self._settings.schedulers:
             await self._warn(node, "reservation pods are not enabled (reservationPods.enabled of the chart)")
         found = self._state.cluster.reservation_pods(node)
