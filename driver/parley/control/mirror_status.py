@@ -5,7 +5,7 @@ from typing import Any
 from parley.api.builtin import BuiltinClaim
 from parley.control.holding import Holding
 from parley.control.objects import in_use
-from parley.control.objects.mirror import allocation_body, consumer, found_body
+from parley.control.objects.mirror import allocation_body, consumer, fulfilled_body
 from parley.sdk import PodReference
 
 
@@ -24,7 +24,7 @@ def status_body(holding: Holding, mirror: BuiltinClaim, now: str, *, guarded: bo
         )
         body |= in_use.with_condition(allocation, now) if guarded else {"allocation": allocation}
     elif holding.offered:
-        body["devices"] = found_body(holding.driver, holding.allocation, holding.node, now)
+        body["devices"] = fulfilled_body(holding.driver, holding.allocation, holding.node, now)
     return body
 
 

@@ -112,7 +112,7 @@ class Records:
         async with holding.lock:
             if not holding.joinable or pod.metadata.uid not in holding.pods:
                 raise Busy
-            devices = in_use.says_in_use(mirror, reference(pod), rfc3339(self._clock()))
+            devices = in_use.in_use_devices(mirror, reference(pod), rfc3339(self._clock()))
             await self._mirrors.write(holding, mirror, {"devices": devices})
 
     async def _write_claim(self, holding: Holding) -> None:

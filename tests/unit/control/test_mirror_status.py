@@ -39,7 +39,7 @@ def test_a_guarded_allocation_is_free_at_first() -> None:
 
 def test_a_claim_in_use_says_so_once() -> None:
     status = status_body(HOLDING, mirror_of(CLAIM), NOW, guarded=True)
-    devices = in_use.says_in_use(shown(status), user("p"), NOW)
+    devices = in_use.in_use_devices(shown(status), user("p"), NOW)
     mirror = shown({**status, "devices": devices})
     assert conditions(mirror) == {("a", "b"): {"parley.dev/recorded": "True", "parley.dev/in-use": "True"}}
     assert not in_use.can_say(mirror)

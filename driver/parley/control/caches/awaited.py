@@ -25,8 +25,7 @@ class _PodRequests:
 
 @dataclass(slots=True)
 class _Sum:
-    """The sum by resource name, only of resources that were asked for; and the number of pods that name the
-    claim."""
+    """The sum by resource name, of requested resources only; and the number of pods that name the claim."""
 
     amounts: dict[str, int]
     pods: int = 0

@@ -205,8 +205,7 @@ class ClusterCache:
         return self._pods.by_index("node", ("", node))
 
     def knows_where(self, pod: Pod) -> bool:
-        """Whether the volumes and device classes that decide where the pod can go are read by now; begins to read
-        them if need be."""
+        """Whether the volumes and device classes that restrict the pod's nodes are read; begins to read them."""
         known = (self.volumes.known(pod), self.delegated.known(pod))
         return all(known)
 

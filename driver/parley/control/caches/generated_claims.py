@@ -18,8 +18,7 @@ class GeneratedClaims:
         self._by_pod: defaultdict[Key, dict[str, BuiltinClaim]] = defaultdict(dict)
 
     def of_entry(self, pod: Pod, entry: str) -> BuiltinClaim | None:
-        """The claim that the pod's status names for the entry, or else the one whose annotation names the
-        entry."""
+        """The claim that the pod's status names for the entry, or else the one whose annotation has the entry."""
         if name := self._names.of(pod).get(entry):
             claim = self._claim((pod.metadata.namespace, name))
             if claim is not None and owner_pod_uid(claim) == pod.metadata.uid:

@@ -75,8 +75,7 @@ class ControllerInformers:
         self.add(resource, lambda old, new: self.observed(resource, old, new), transform)
 
     def share(self, resource: Resource[Any]) -> None:
-        """Let observers of the kind share the informer that was added for it, whose handler has to call
-        `observed`."""
+        """Let observers of the kind share its informer, whose event handler has to call `observed`."""
         self._observers[resource] = []
 
     def observed(self, resource: Resource[Any], old: Any, new: Any) -> None:

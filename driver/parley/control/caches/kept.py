@@ -150,8 +150,7 @@ def _controllers(whole: Pod) -> list[OwnerReference]:
 
 
 def _labels(whole: Pod, *, seen: bool) -> dict[str, str]:
-    """The pod's labels, if a named claim may have to be made by them before the pod runs, or if drivers see
-    them."""
+    """The pod's labels, if drivers see them, or if a claim may have to be made by them before the pod runs."""
     if not seen and not (_waits(whole) and any(one.resource_claim_name for one in whole.spec.resource_claims)):
         return _EMPTY_METADATA.labels
     return {intern(key): value for key, value in few_labels(whole.metadata.labels).items()}
@@ -329,8 +328,7 @@ _TEMPLATE = {MIRROR_LABEL: TEMPLATE_MIRROR}
 
 
 def template_mirror(whole: BuiltinTemplate) -> BuiltinTemplate:
-    """The fields of a built-in template that Parley reads: as `mirror`, for the claims that are generated from
-    it."""
+    """The fields of a built-in template that Parley reads: as `mirror`, for the claims generated from it."""
     ours = is_mirror(BuiltinClaim(spec=whole.spec.spec))
     spec = BuiltinTemplateSpec(spec=_parleys_spec(whole.spec.spec) if ours else _NO_SPEC)
     meta = _claim_metadata(whole.metadata)

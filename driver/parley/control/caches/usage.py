@@ -45,8 +45,7 @@ def _add(sums: dict[str, int], amounts: Amounts, times: int) -> None:
 
 
 class _Node:
-    """Sums over the pods of one node, changed in place: the cost of a pod grows only with its own resource
-    names."""
+    """Sums over the pods of one node, changed in place: a pod's cost grows only with its own resource names."""
 
     __slots__ = ("_amounts", "by_priority", "leaving", "pods", "used")
 
@@ -112,8 +111,7 @@ class Usage:
         return frozenset(self._assumed[node].values()) if node in self._assumed else frozenset()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Handle the event of a pod; None is one that does not exist. A bound pod counts for its node until it
-        ends."""
+        """Handle the event of a pod; None does not exist. A bound pod counts for its node until it ends."""
         stop_counting = self.leave if old is not None and old.spec.node_name else self.remove
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             stop_counting(old.metadata.uid)
