@@ -82,8 +82,8 @@ class MovedClaims:
         them = "it" if len(keys) == 1 else "them"
         return (
             f"driver {driver} allocated {counted(len(keys), 'generated claim')} inside the controller"
-            f" ({', '.join(which)}), where it runs no more, and does not know of {them}: wait until the pods"
-            f" that use {them} have ended, delete these, or run the driver in the controller again"
+            f" ({', '.join(which)}), where it does not run any more, and does not know of {them}: wait until the"
+            f" pods that use {them} have ended, delete these, or run the driver in the controller again"
         )
 
 

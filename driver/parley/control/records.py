@@ -86,10 +86,10 @@ class Records:
             holding.written = Written.YES
 
     async def _write_mirror(self, holding: Holding, mirror: BuiltinClaim) -> None:
-        now, anew = rfc3339(self._clock()), mirror.status.allocation is None
-        guarded = anew and holding.named and not holding.shareable and not holding.standalone
+        now, is_new = rfc3339(self._clock()), mirror.status.allocation is None
+        guarded = is_new and holding.named and not holding.shareable and not holding.standalone
         guarded = guarded and holding.driver not in self._forbidden_devices
-        if anew:
+        if is_new:
             holding.offered = False
         try:
             await self._mirrors.write(holding, mirror, status_body(holding, mirror, now, guarded=guarded))

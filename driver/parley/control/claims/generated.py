@@ -76,8 +76,8 @@ def generated_lost(facts: UngeneratedClaim) -> Problem | None:
         return None
     pod = facts.pod.metadata
     message = (
-        f"claim {pod.namespace}/{facts.lost}, which Kubernetes made for {facts.entry!r} from template "
-        f"{facts.path}, was deleted, and is made again when the pod changes: recreate the pod, or change it "
+        f"claim {pod.namespace}/{facts.lost}, which Kubernetes generated for {facts.entry!r} from template "
+        f"{facts.path}, was deleted, and is recreated when the pod changes: recreate the pod, or change it "
         f"(kubectl annotate pod {pod.name} -n {pod.namespace} example.com/changed=1)"
     )
     problem = facts.blocked(reasons.CLAIM_NOT_FOUND, message, transient=True)

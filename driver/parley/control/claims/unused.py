@@ -24,7 +24,7 @@ def _is_handed_over(claim: PodClaim) -> bool:
 
 
 def message(entries: Sequence[str]) -> str:
-    """What is wrong with the pod, and the remedy."""
+    """The message about the pod's unused claims, with the remedy."""
     claims = f"{noun_for(len(entries), 'claim')} {', '.join(entries)}"
     they, them = ("it holds", "it") if len(entries) == 1 else ("they hold", "them")
     return (

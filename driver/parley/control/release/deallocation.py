@@ -118,14 +118,14 @@ class Deallocator:
                 return False
             if cleared and await self._records.is_reserved(holding, pod):
                 raise Busy  # it was repaired for another user, and for all its users
-            missed = self._unseen_users.missed(holding)
+            missed = self._unseen_users.nodes_of_missed(holding)
             ends = not self._is_kept(holding) or holding.owed or departure.prepared_on or missed
-            unseen = await self._unseen_users.check(holding) if ends and len(holding.pods) == 1 else ()
+            unseen = await self._unseen_users.nodes_of_unseen(holding) if ends and len(holding.pods) == 1 else ()
             doubtful = {*unseen, *self._unseen_users.join_known(holding), *missed}
             self.releases.owe(holding, [*departure.prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
             self._keeping.pod_left(holding, bound=departure.bound or bool(doubtful))
             if len(holding.pods) > 1 or (self._is_kept(holding) and not holding.owed):
-                await self.releases.note(holding)
+                await self.releases.create_missing(holding)
                 await self._records.unreserve(holding, pod)
                 self._ledger.leave(holding, pod)
             elif holding.owed:
@@ -164,7 +164,7 @@ class Deallocator:
     async def _begin_releasing(self, holding: Holding) -> None:
         """Enter the phase RELEASING: no pod uses the holding or may begin to, but nodes may have it prepared."""
         with holding.entering(Phase.LEAVING):
-            await self.releases.note(holding)
+            await self.releases.create_missing(holding)
             await self._records.clear_mirror(holding)
             holding.written = Written.NO
             self._keeping.renew(holding)  # until now a scheduler may have reserved it for others, unseen
@@ -203,7 +203,7 @@ class Deallocator:
                 if holding.joinable:
                     await self.releases.retract_lost_nodes(holding)
                     await self.releases.owe_deleted(holding)
-                await self.releases.note(holding)
+                await self.releases.create_missing(holding)
                 if holding.owed and holding.phase is Phase.RELEASING:
                     await self._records.record_releasing(holding)
                     await self.releases.request_receipts(holding)
@@ -229,7 +229,7 @@ class Deallocator:
         """End a holding without users. Raises Busy if a pod has begun to use it, or its end is not wanted any
         more."""
         async with holding.lock:
-            unseen = await self._unseen_users.check(holding)
+            unseen = await self._unseen_users.nodes_of_unseen(holding)
             unused = not holding.pods and not self._ledger.used_by(holding)
             if not unused or not holding.joinable or not is_wanted() or not self._is_current(holding):
                 raise Busy
@@ -271,7 +271,7 @@ class Deallocator:
 
     def _drop(self, holding: Holding) -> None:
         self._ledger.drop(holding)
-        self.releases.ended(holding.uid)
+        self.releases.holding_ended(holding.uid)
         name = holding.path
         log.info("released", claim=name, driver=holding.driver, node=holding.node)
         for used in map(self._ledger.get, holding.uses):
@@ -380,11 +380,11 @@ class Deallocator:
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         """Handle the informer's event: another client may have changed a built-in claim of ours."""
         if old is not None and new is not None:
-            self._unseen_users.changed(old, new)
+            self._unseen_users.mirror_changed(old, new)
 
     def pod_gone(self, pod: Pod) -> None:
         """Handle the informer's event that the pod is gone."""
-        self._unseen_users.gone(pod)
+        self._unseen_users.pod_gone(pod)
 
     def record_changed(self, claim: ResourceClaim, *, gone: bool) -> None:
         """Handle the informer's event that a Parley claim changed: if its standalone driver has deallocated it,

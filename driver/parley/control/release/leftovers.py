@@ -59,7 +59,7 @@ class LostNodesData:
             return
         log.info("left behind on a lost node", claim=holding.path, driver=holding.driver, node=node)
 
-    def ended(self, uid: str) -> None:
+    def holding_ended(self, uid: str) -> None:
         """Requeue the holding's ClaimReleases for lost nodes, now that it has ended: the data may be removed."""
         if any(of_lost_nodes(self._cluster.releases_of(uid))):
             self._queue.add(uid)

@@ -128,7 +128,7 @@ class Releases:
     def _lost(self, node: str) -> bool:
         return out_of_service(self._cluster.node(node))
 
-    async def note(self, holding: Holding) -> None:
+    async def create_missing(self, holding: Holding) -> None:
         """Create the ClaimReleases that are missing, and delete those of lost nodes, which need not answer."""
         for prepared in sorted(holding.owed):
             if not await self._waived(holding, prepared):
@@ -187,9 +187,9 @@ class Releases:
             if release.spec.driver_name not in self._drivers and self._lost(release.spec.node_name):
                 await self._waive(release)
 
-    def ended(self, uid: str) -> None:
+    def holding_ended(self, uid: str) -> None:
         """Requeue the ClaimReleases of a holding that has ended: nodes may remove its data, and answer."""
-        self._leftovers.ended(uid)
+        self._leftovers.holding_ended(uid)
         if any(owed(self._cluster.releases_of(uid))):
             self._queue.add(uid)
 

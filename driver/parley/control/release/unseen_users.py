@@ -34,7 +34,7 @@ class UnseenUsers:
         self._gone: dict[str, float] = {}
         """When the informer showed that pods are gone, by UID, oldest first."""
 
-    def changed(self, old: BuiltinClaim, new: BuiltinClaim) -> None:
+    def mirror_changed(self, old: BuiltinClaim, new: BuiltinClaim) -> None:
         """Note the pods that may be or have been bound without the cache showing it, now that the mirror changed.
 
         These are pods that have a reservation before the cache shows them, and pods without a node whose
@@ -53,11 +53,10 @@ class UnseenUsers:
         if self._cluster.listing_mirrors:
             doubtful += [reference(pod) for pod in self._cluster.pods_naming(key)]
         known = (user for user in [*holding.unseen_users.values(), *doubtful] if self._is_doubtful(holding, user))
-        holding.unseen_users = {
-            user.uid: user for user in islice(known, MAX_USERS)
-        }  # no more can be reserved at a time
+        # no more pods than these can have reservations at a time
+        holding.unseen_users = {user.uid: user for user in islice(known, MAX_USERS)}
 
-    def gone(self, pod: Pod) -> None:
+    def pod_gone(self, pod: Pod) -> None:
         """Handle the event that the pod is gone, after all others about it. Its reservation may show up later."""
         time = asyncio.get_running_loop().time()
         claims = named_claims(pod)
@@ -76,7 +75,7 @@ class UnseenUsers:
         seen = pod is not None and (bool(pod.spec.node_name) or over(pod))
         return not seen and user.uid not in holding.pods
 
-    async def check(self, holding: Holding) -> Collection[str]:
+    async def nodes_of_unseen(self, holding: Holding) -> Collection[str]:
         """The nodes that may have the holding prepared for pods that were bound and deleted unseen; asked before
         it ends.
 
@@ -128,7 +127,7 @@ class UnseenUsers:
     def _is_bound_there(self, holding: Holding, pod: Pod) -> bool:
         return bool(pod.spec.node_name) and holding.may_run_on(pod.spec.node_name)
 
-    def missed(self, holding: Holding) -> Collection[str]:
+    def nodes_of_missed(self, holding: Holding) -> Collection[str]:
         """The nodes of pods that may have used the holding without any event: they, or their reservations, were
         created and deleted between two lists, or while no controller led."""
         listed_since = holding.shareable and holding.lists_read != self._cluster.lists
