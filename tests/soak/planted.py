@@ -161,8 +161,8 @@ def _needs_anything(self: Allocator, new: Any) -> str:
     return ""
 
 
-_FINISH, _GOES = Deallocator._finish, Allocator._goes
-_LEFT, _LEFT_BY_POD, _ADOPT_RECORD = Keeping.left, Deallocator._released, restoring.adopt_record
+_FINISH, _GOES = Deallocator._finish, Allocator._set_uses
+_LEFT, _LEFT_BY_POD, _ADOPT_RECORD = Keeping.pod_left, Deallocator._released, restoring.adopt_record
 
 
 _WHOSE = admission._whose
@@ -312,12 +312,12 @@ BUGS = {
     **OF_PREEMPTION,
     **OF_NODES,
     **OF_STANDALONE,
-    "no claim is kept": Bug(((Keeping, "left", no_result),), ("freed while kept",), lasting=True),
+    "no claim is kept": Bug(((Keeping, "pod_left", no_result),), ("freed while kept",), lasting=True),
     "a restart forgets until when claims are kept": Bug(
         ((restoring, "moment", no_result),), ("freed while kept",), lasting=True
     ),
     "the deadline of a kept claim counts from the first pod's end": Bug(
-        ((Keeping, "left", _left_first),), ("freed while kept",), lasting=True
+        ((Keeping, "pod_left", _left_first),), ("freed while kept",), lasting=True
     ),
     "the driver takes back what is kept": Bug(
         ((Deallocator, "_released", _taken_back),), ("handed out twice",), lasting=True
@@ -343,7 +343,7 @@ BUGS = {
         ((restoring, "_uses", lambda *_: ()),), ("freed under a view",), viewing=True
     ),
     "what is being released is needed anew": Bug(
-        ((Allocator, "_goes", _needs_anything),),
+        ((Allocator, "_set_uses", _needs_anything),),
         ("freed under a view",),
         trouble=True,
         extender=True,

@@ -70,11 +70,11 @@ _LEFT: WeakKeyDictionary[asyncio.AbstractEventLoop, list[tuple[float, str, tuple
 _LEFT = WeakKeyDictionary()
 """Until when a claim's former devices are held, by what name: in each world."""
 
-_CONCLUDE, _OFFERS, _CHOSEN = Deallocator._conclude, Negotiator._offers, placement.chosen_node
+_CONCLUDE, _OFFERS, _CHOSEN = Deallocator._free_if_confirmed, Negotiator._offers, placement.chosen_node
 
 OF_NODES: Mapping[str, Bug] = {
     "a claim is allocated anew while a node has it prepared": Bug(
-        ((Deallocator, "_conclude", _free_before_receipt), (Inventory, "__init__", _with_what_is_left)),
+        ((Deallocator, "_free_if_confirmed", _free_before_receipt), (Inventory, "__init__", _with_what_is_left)),
         ("stale devices",),
         tenant=True,
     ),

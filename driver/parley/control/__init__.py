@@ -1,5 +1,5 @@
-"""What acts: named claims and templates are reconciled, drivers allocate, records are written and cleared.
+"""The controller's core: reconciles named claims and templates, lets drivers allocate, writes and clears records.
 
-`caches` hold what the API server has, the `ledger` what Parley allocated; `state` is both with the drivers.
-`claims` and `decision` are pure judgements of it; `allocation`, `records`, `release` and `restoring` change it.
+`caches` are the informers' caches, the `ledger` has what Parley allocated; `state` is both with the drivers.
+`claims` and `decision` decide by it; `allocation`, `records`, `release` and `restoring` change it.
 """

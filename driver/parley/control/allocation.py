@@ -1,7 +1,7 @@
-"""Lets embedded drivers allocate on the selected node. In memory; nothing is written here.
+"""Lets embedded drivers allocate on the selected node. In memory; nothing is written to the API here.
 
-All or nothing: if one driver fails, what the others allocated for this attempt is released. What was allocated
-is in the ledger before anything of it is written, so nobody else gets it while a record of it may stand.
+All or nothing: if one driver fails, what the others allocated for this attempt is released. An allocation is in
+the ledger before its first write to the API, so it is not given to others while a record of it may exist.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from parley.sdk.checks import DriverFault, failure_text
 from parley.sdk.recorded import held_as_recorded
 
 _Allocated = Mapping[str, tuple[str, Allocation]]
-"""What drivers allocated, with the driver's name, by claim entry."""
+"""The drivers' allocations, each with the driver's name, by claim entry."""
 
 
 class AllocationFailed(Exception):
@@ -40,34 +40,34 @@ class AllocationFailed(Exception):
 
 
 class RoomTaken(AllocationFailed):
-    """Raised when others got the room that was there when the node was selected; nothing is held either."""
+    """Raised when the node lost the room that it had when it was selected; nothing is held then."""
 
     def __init__(self, node: str, why: str) -> None:
         Exception.__init__(self, f"node {node}: {why}")
 
 
 class Busy(Exception):
-    """Raised when one of the claims is being allocated by others, or released, at this moment."""
+    """Raised when one of the claims is being allocated for others, or released, at this moment."""
 
 
 class Saturated(Busy):
-    """Raised when so many slow calls of a driver are under way that others would wait for the controller's
-    workers. Nothing changes when they have ended: try again a moment later."""
+    """Raised when so many slow calls of a driver are under way that one more would keep the controller's workers
+    from other drivers' pods. No topic is woken when they end: try again a moment later."""
 
 
 class Aborted(Busy):
     """Raised when the pod ended while a driver was allocating for it; nothing is held."""
 
 
-def _unheard(_: Topic, _nodes: Collection[str] | None) -> None:
-    """Nobody waits."""
+def _ignore_topic(_: Topic, _nodes: Collection[str] | None) -> None:
+    """Nothing waits."""
 
 
 class Allocator:
-    """Allocates into the ledger. What is in there is recorded by `records`, and ended by `deallocation`."""
+    """Lets drivers allocate into the ledger. `records` writes holdings to the API, `deallocation` ends them."""
 
-    def __init__(self, state: State, wake: Listener = _unheard) -> None:
-        """`wake` is called with the topics of drivers that held something for a moment, if nothing came of it."""
+    def __init__(self, state: State, wake: Listener = _ignore_topic) -> None:
+        """`wake` is called with the topics of drivers whose allocations were undone because the attempt failed."""
         self._wake = wake
         self._state = state
         self._ledger = state.ledger
@@ -78,7 +78,7 @@ class Allocator:
     async def allocate(
         self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, node: str, *, offered: bool
     ) -> None:
-        """Drivers allocate on the node; the ledger has it afterwards, the API not yet.
+        """Allocate all of the pod's pending claims on the node. The ledger has them afterwards, the API not yet.
 
         Raises AllocationFailed, Aborted or Busy, with nothing held.
         """
@@ -87,7 +87,7 @@ class Allocator:
             raise Busy
         self._allocating.update(uids)
         try:
-            counts = self._count(claims, demand)
+            counts = self._count_for_limits(claims, demand)
 
             def holdings(allocated: _Allocated) -> list[Holding]:
                 user, known = reference(pod), self._state.cluster
@@ -96,7 +96,8 @@ class Allocator:
                     holding.units, holding.offered = counts[holding.entry], offered
                 return made
 
-            await self._allocate(uids, demand.requests, node, partial(self._taken, pod, demand, node), holdings)
+            why_no_room = partial(self._why_no_room, pod, demand, node)
+            await self._allocate(uids, demand.requests, node, why_no_room, holdings)
         finally:
             self._allocating.difference_update(uids)
 
@@ -107,7 +108,7 @@ class Allocator:
     async def allocate_alone(
         self, claim: ResourceClaim, class_: ResourceClass, demand: Demand, node: str
     ) -> Holding:
-        """The driver allocates a claim on the node for no pod yet; the ledger has it afterwards, the API not yet.
+        """Allocate a claim on the node without a pod. The ledger has it afterwards, the API not yet.
 
         Raises AllocationFailed or Busy, with nothing held.
         """
@@ -133,15 +134,15 @@ class Allocator:
                     records_units=(claim.spec.parameters_ref or class_.parameters_ref) is not None,
                     immediate=True,
                     node_part=class_.node_part == "Required",
-                    known=self._state.cluster,
+                    known_nodes=self._state.cluster,
                 )
             ]
 
-        def taken(reserving: Sequence[Reserving]) -> str:
-            kept = self._kept(meta.uid, None, demand, node)
+        def why_no_room(reserving: Sequence[Reserving]) -> str:
+            kept = self._why_kept(meta.uid, None, demand, node)
             return kept or lacking(self._state, node, Asker(meta.namespace), reserving)
 
-        (holding,) = await self._allocate([meta.uid], demand.requests, node, taken, holdings)
+        (holding,) = await self._allocate([meta.uid], demand.requests, node, why_no_room, holdings)
         return holding
 
     async def _allocate(
@@ -149,11 +150,12 @@ class Allocator:
         uids: Sequence[str],
         requests: Requests,
         node: str,
-        lacks: Callable[[Sequence[Reserving]], str],
-        holdings: Callable[[_Allocated], list[Holding]],
+        why_no_room: Callable[[Sequence[Reserving]], str],
+        make_holdings: Callable[[_Allocated], list[Holding]],
     ) -> list[Holding]:
-        """All requests or none. The claims of these UIDs count for limits already. `lacks` tells why there is no
-        room for what they reserve, or "". `holdings` makes the ledger's entries of what drivers allocated."""
+        """Allocate all requests or none. The claims of these UIDs count for limits already. `why_no_room` returns
+        why the node lacks room for what they reserve, or "". `make_holdings` makes the ledger's entries of the
+        drivers' allocations."""
         allocated: dict[str, tuple[str, Allocation]] = {}
         if any(self._drivers[name].is_saturated for name in requests):
             await self._back_out(uids, requests, {})
@@ -161,43 +163,43 @@ class Allocator:
         try:
             for name, request in requests.items():
                 try:
-                    found = await self._ask(name, request, node)
+                    allocations = await self._call_driver(name, request, node)
                 except Aborted:
                     raise
                 except Exception as error:
                     raise AllocationFailed(name, node, error) from error
-                allocated.update({entry: (name, allocation) for entry, allocation in found.items()})
-            if self._is_recorded(*uids):
+                allocated.update({entry: (name, allocation) for entry, allocation in allocations.items()})
+            if self._is_held_by_standalone(*uids):
                 raise Busy
-            if why := lacks(_reserving(requests, allocated)):
+            if why := why_no_room(_reserving(requests, allocated)):
                 raise RoomTaken(node, why)
-            new = holdings(allocated)
+            new = make_holdings(allocated)
             for holding in new:
                 holding.shareable = self._is_shareable(holding)
-            if why := self._goes(new):
+            if why := self._set_uses(new):
                 raise RoomTaken(node, why)
         except Exception:
             await self._back_out(uids, requests, allocated)
-            for name in requests:  # whoever looked meanwhile found less
+            for name in requests:  # pods that were evaluated meanwhile found less free
                 self._wake(("driver", name), (node,) if self._drivers[name].is_node_local else None)
             raise
         for holding in new:
             self._ledger.add(holding)
         return new
 
-    def _is_recorded(self, *uids: str) -> bool:
-        """Whether a standalone driver, which the class had before, recorded an allocation of one of these claims
-        while the driver worked: that counts, and others may use it."""
+    def _is_held_by_standalone(self, *uids: str) -> bool:
+        """Whether the standalone driver that the class had before has recorded an allocation of one of these
+        claims while this driver allocated. The recorded one counts: pods may use it."""
         holdings = map(self._ledger.get, uids)
         return any(holding is not None and holding.standalone for holding in holdings)
 
     def _is_shareable(self, holding: Holding) -> bool:
-        """By class and built-in claim as they are now: either may have changed while the driver worked."""
+        """As class and built-in claim are now: either may have changed while the driver allocated."""
         mirror = self._state.cluster.mirror((holding.namespace, holding.claim))
         return mirrors.may_be_shared(mirror, self._state.cluster.class_(holding.class_name))
 
-    def _goes(self, new: Sequence[Holding]) -> str:
-        """Notes what the new holdings use. Why one of them can't be; "" if they can."""
+    def _set_uses(self, new: Sequence[Holding]) -> str:
+        """Set which claims the new holdings use. Returns why one of these can't be used; "" if all can."""
         for holding in new:
             held = held_as_recorded(holding.uid, holding.node, holding.allocation)
             try:
@@ -205,10 +207,11 @@ class Allocator:
             except DriverFault as fault:
                 return str(fault)
         beside = {holding.uid: holding for holding in new}
-        return next(filter(None, (self._unusable(one, uid, beside) for one in new for uid in one.uses)), "")
+        problems = (self._why_unusable(holding, uid, beside) for holding in new for uid in holding.uses)
+        return next(filter(None, problems), "")
 
-    def _unusable(self, holding: Holding, uid: str, beside: Mapping[str, Holding]) -> str:
-        """Why the new holding can't use the one of that UID, which is allocated `beside` it or was there."""
+    def _why_unusable(self, holding: Holding, uid: str, beside: Mapping[str, Holding]) -> str:
+        """Why the new holding can't use the one of that UID, allocated `beside` it or before; "" if it can."""
         used = beside.get(uid) or self._ledger.get(uid)
         if used is None or not used.joinable:
             what = f"claim {used.path}" if used is not None else f"the claim with UID {uid}"
@@ -222,7 +225,7 @@ class Allocator:
             "own named claims in the same namespace, and must not use a claim itself"
         )
 
-    def _count(self, claims: Sequence[PodClaim], demand: Demand) -> dict[str, int]:
+    def _count_for_limits(self, claims: Sequence[PodClaim], demand: Demand) -> dict[str, int]:
         counts = demand.units()
         for claim in claims:
             assert claim.class_ is not None
@@ -232,13 +235,13 @@ class Allocator:
         return counts
 
     def abort(self, pod_uid: str) -> None:
-        """The pod has ended: what a driver is allocating for it now is not wanted any more."""
+        """Cancel the driver's call that is allocating for the pod: the pod has ended."""
         scope = self._under_way.pop(pod_uid, None)
         if scope is not None and not scope.expired():
             scope.reschedule(asyncio.get_running_loop().time())
 
-    async def _ask(self, driver: str, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
-        """Raises TimeoutError if the driver is no quick one, Aborted if the pod ended; nothing is held then."""
+    async def _call_driver(self, driver: str, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        """Raises TimeoutError if the driver takes too long, Aborted if the pod ended; nothing is held then."""
         pod, scope = request.pod.uid or request.claims[0].uid, asyncio.timeout(CALL_SECONDS)
         self._under_way[pod] = scope
         try:
@@ -257,13 +260,13 @@ class Allocator:
             if self._under_way.get(pod) is scope:
                 del self._under_way[pod]
         for name, allocation in allocations.items():
-            if why := self._elsewhere(allocation, node):
+            if why := self._why_not_available(allocation, node):
                 await self._drivers[driver].undo([claim.uid for claim in request.claims])
                 raise DriverFault(f"claim {name!r}: {why}")
         return allocations
 
-    def _elsewhere(self, allocation: Allocation, node: str) -> str:
-        """Why it can't be used on the node that it was allocated for; "" if it can."""
+    def _why_not_available(self, allocation: Allocation, node: str) -> str:
+        """Why the allocation can't be used on the node that it was made for; "" if it can."""
         on = allocation.available_on
         if on and isinstance(on, tuple) and node not in on:
             text = f"available_on has not {node!r}, the node on which the claim was to be allocated"
@@ -275,15 +278,15 @@ class Allocator:
             "of them now: it is tried again. If it stays so, correct the driver, or the labels of the node"
         )
 
-    def _taken(self, pod: Pod, demand: Demand, node: str, reserving: Sequence[Reserving]) -> str:
-        """What pod and reservations lack on the node by now, or leave to others: drivers took their time."""
-        if kept := self._kept(pod.metadata.uid, priority(pod), demand, node):
+    def _why_no_room(self, pod: Pod, demand: Demand, node: str, reserving: Sequence[Reserving]) -> str:
+        """Why pod or reservations do not fit on the node any more, or its room is kept for others; else ""."""
+        if kept := self._why_kept(pod.metadata.uid, priority(pod), demand, node):
             return kept
         if not reserving and not self._ledger.reserving(node):
             return ""
         return lacking(self._state, node, Asker.of(self._state, pod, requested(pod).items()), reserving)
 
-    def _kept(self, uid: str, priority: int | None, demand: Demand, node: str) -> str:
+    def _why_kept(self, uid: str, priority: int | None, demand: Demand, node: str) -> str:
         uids = [claim.uid for request in demand.requests.values() for claim in request.claims]
         try:
             return kept_from(self._state, uid, priority, demand, node, uids)
@@ -298,16 +301,16 @@ class Allocator:
             self._ledger.count_no_more(uid)
 
     def join(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """The pod uses what is allocated already. Raises Busy if that is being released, or full by now."""
+        """Add the pod to the users of its allocated claims. Raises Busy if one is being released, or is full."""
         holdings = [claim.holding for claim in claims if claim.holding is not None]
-        if any(not holding.joinable or _full(holding, pod) for holding in holdings):
+        if any(not holding.joinable or _is_full(holding, pod) for holding in holdings):
             raise Busy
         for holding in holdings:
             self._ledger.join(holding, reference(pod))
 
 
 def _reserving(requests: Requests, allocated: _Allocated) -> list[Reserving]:
-    """The claims that reserve room by what was allocated for them."""
+    """The claims whose allocations reserve room."""
     return [
         Reserving(claim.uid, f"{request.pod.namespace}/{claim.claim}", reserve.thousandths())
         for request in requests.values()
@@ -316,12 +319,12 @@ def _reserving(requests: Requests, allocated: _Allocated) -> list[Reserving]:
     ]
 
 
-def _full(holding: Holding, pod: Pod) -> bool:
+def _is_full(holding: Holding, pod: Pod) -> bool:
     return pod.metadata.uid not in holding.pods and len(holding.pods) >= mirrors.MAX_USERS
 
 
 def _holding(
-    user: PodReference, claim: PodClaim, node: str, driver: str, allocation: Allocation, known: KnownNodes
+    user: PodReference, claim: PodClaim, node: str, driver: str, allocation: Allocation, known_nodes: KnownNodes
 ) -> Holding:
     assert claim.mirror is not None
     return Holding(
@@ -337,5 +340,5 @@ def _holding(
         class_name=claim.class_.metadata.name if claim.class_ is not None else "",
         records_units=claim.refers,
         node_part=claim.class_ is None or claim.class_.node_part == "Required",
-        known=known,
+        known_nodes=known_nodes,
     )

@@ -1,7 +1,7 @@
-"""The status of each ResourceClass: whether it can be used, and how much there is of it.
+"""Keeps the status of each ResourceClass: whether it can be used, and its total and free capacity.
 
-Looked at every SECONDS, and when a class changes; written when something differs, and no class more often than
-that: an allocation costs no write, and a thousand within a moment cost one. Nothing is decided by it.
+Each is reconciled every SECONDS, and when its class changes. It is written when it differs, and no class more
+often than every SECONDS: a thousand allocations within a moment cost one write. Nothing is decided by it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from parley.sdk.referenced import NotRead
 from parley.sdk.values import Capacity
 
 SECONDS = 10.0
-"""Between two looks at everything, and between two writes of a class."""
+"""The interval in which all classes are reconciled, and the least time between two writes of a class."""
 
 
 class ClassStatuses:
@@ -56,11 +56,11 @@ class ClassStatuses:
         self._nodes = 0
         self._written: dict[str, float] = {}
         self._capacities: dict[str, tuple[Hashable, Capacity | None]] = {}
-        self._right: dict[str, Hashable] = {}
-        """What each class was compared with when nothing differed."""
+        self._up_to_date: dict[str, Hashable] = {}
+        """The inputs of each class's status when its status was last found to be up to date."""
 
     def wake(self, topic: Topic, _nodes: object = None) -> None:
-        """Something changed: a class, or nodes on which its capacity depends."""
+        """Requeue the classes that the topic concerns. A change of nodes only voids known capacities."""
         if topic == NODES:
             self._nodes += 1
         elif topic[0] == "class":
@@ -70,19 +70,19 @@ class ClassStatuses:
                 self._queue.add(name)
 
     async def run(self) -> None:
-        """Look at all classes again and again, until cancelled."""
+        """Requeue all classes every SECONDS, until cancelled."""
         while True:
             for class_ in self._cluster.classes():
                 self._queue.add(class_.metadata.name)
             await asyncio.sleep(SECONDS)
 
     async def sync(self, name: str) -> None:
-        """Write the status of the class of that name, if it is not as it should be."""
+        """Write the status of the class of that name if it differs."""
         class_ = self._cluster.class_(name)
         if class_ is None:
             self._written.pop(name, None)
             self._capacities.pop(name, None)
-            self._right.pop(name, None)
+            self._up_to_date.pop(name, None)
             return
         status = await self._changes(class_)
         pause = self._written.get(name, -SECONDS) + SECONDS - _now()
@@ -98,13 +98,13 @@ class ClassStatuses:
         try:
             await self._client.patch(CLASSES, meta.name, body, subresource="status")
         except NotFound:
-            pass  # deleted meanwhile, which is as good
+            pass  # deleted meanwhile
 
     async def _changes(self, class_: ResourceClass) -> dict[str, Any]:
-        """What differs from the status as the cache has it, as a merge patch."""
-        ready, capacity = await self._judge(class_)
+        """The differences to the cached status, as a merge patch."""
+        ready, capacity = await self._readiness(class_)
         compared = (class_.metadata.uid, class_.metadata.resource_version, ready, capacity)
-        if self._right.get(class_.metadata.name) == compared:
+        if self._up_to_date.get(class_.metadata.name) == compared:
             return {}
         known, generation = class_.status, class_.metadata.generation
         conditions = updated_conditions(known.conditions, generation, rfc3339(self._clock()), ready)
@@ -113,10 +113,10 @@ class ClassStatuses:
         if found != (known.total, known.free):
             changes |= {"total": found[0], "free": found[1]}
         if not changes:
-            self._right[class_.metadata.name] = compared
+            self._up_to_date[class_.metadata.name] = compared
         return changes
 
-    async def _judge(self, class_: ResourceClass) -> tuple[ConditionUpdate, Capacity | None]:
+    async def _readiness(self, class_: ResourceClass) -> tuple[ConditionUpdate, Capacity | None]:
         if message := self._moved.problem(class_.driver_name):
             return ConditionUpdate(reasons.READY, False, reasons.DRIVER_MOVED, message), None
         presence = await self._presence.of(class_.driver_name)
@@ -136,7 +136,8 @@ class ClassStatuses:
         return ConditionUpdate(reasons.READY, True, reason, presence.message), capacity
 
     def _capacity(self, class_: ResourceClass) -> Capacity | None:
-        """Asked again only where something changed. Raises BadParameters or DriverFault."""
+        """The class's capacity. The driver is asked again only if something changed. Raises BadParameters,
+        NotRead, and DriverFault."""
         driver = self._drivers.get(class_.driver_name)
         if driver is None:
             return None

@@ -1,4 +1,4 @@
-"""What is allocated for one claim: what its driver handed out, which pods use it, how far the API shows that."""
+"""Holdings: one allocated claim each, with its allocation, its users, and how far the API shows them."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from parley.sdk import Allocation, PodReference
 class Phase(Enum):
     """How far a holding is from being free.
 
-    HELD -> LEAVING -> gone                            its last pod is done, or its driver takes it back
+    HELD -> LEAVING -> gone                            its last pod is terminal, or its driver takes it back
     HELD -> LEAVING -> RELEASING -> LEAVING -> gone    nodes owe receipts first: a pod was deleted by force, or
                                                        the driver's node part has data of the claim to remove
     HELD -> LEAVING -> RELEASING -> HELD               the same of a claim that stays allocated without users
@@ -27,31 +27,31 @@ class Phase(Enum):
     """
 
     HELD = "held"
-    """Pods use it, or may come to."""
+    """Pods use it, or may begin to."""
     LEAVING = "leaving"
-    """Its users are being removed from the API; none may come to use it."""
+    """Its users are being removed from the API, and no pod may begin to use it."""
     RELEASING = "releasing"
-    """No pod uses it, none may come to, and nodes may still have it prepared, or have data of it."""
+    """No pod uses it or may begin to, and nodes may still have it prepared, or have data of it."""
     ENDING = "ending"
-    """No pod uses it, none may come to, and its driver is asked again to deallocate it."""
+    """No pod uses it or may begin to, and its driver is asked again to deallocate it."""
 
 
 class Written(Enum):
-    """Whether an object in the API has come to show what a holding is.
+    """Whether an object in the API shows a holding's allocation, as far as the writes of it are answered.
 
     NO -> YES                a write succeeded
-    NO -> MAYBE -> NO        one of unknown outcome was overtaken by a newer write
-    YES -> UNSETTLED -> YES  the same of a later write
+    NO -> MAYBE -> NO        a write of unknown outcome was overtaken by a newer one
+    YES -> UNSETTLED -> YES  the same for a later write
     """
 
     NO = "no"
-    """It never did, or it was cleared since."""
+    """The object never showed it, or was cleared since."""
     MAYBE = "maybe"
-    """It did not when it was seen last, and a write that may still arrive would show it."""
+    """The object did not show it when it was last read, but a write of it may still arrive."""
     YES = "yes"
-    """It did. Somebody else may have cleared it."""
+    """The object has shown it. Another client may have cleared it."""
     UNSETTLED = "unsettled"
-    """It did, and a write that may still arrive would change it."""
+    """The object has shown it, and a write that changes it may still arrive."""
 
     @property
     def is_settled(self) -> bool:
@@ -60,15 +60,15 @@ class Written(Enum):
 
     @property
     def is_known(self) -> bool:
-        """Whether the object is known to have shown it."""
+        """Whether the object is known to have shown the allocation."""
         return self in (Written.YES, Written.UNSETTLED)
 
     def outcome_unknown(self) -> "Written":
-        """After a write whose answer was lost."""
+        """The state after a write whose answer was lost."""
         return Written.MAYBE if self in (Written.NO, Written.MAYBE) else Written.UNSETTLED
 
     def settled(self) -> "Written":
-        """After a write that no earlier one can follow."""
+        """The state after a write that was answered, and after which no earlier one can arrive."""
         return Written.NO if self in (Written.NO, Written.MAYBE) else Written.YES
 
 
@@ -81,26 +81,24 @@ class PreparedOn(NamedTuple):
 
 @dataclass(slots=True)
 class Holding:
-    """A claim that is allocated: what its driver handed out, which pods use it, and how far the API shows that.
+    """An allocated claim: its driver's allocation, the pods that use it, and how far the API shows both.
 
-    `uid` is the key towards the driver: the UID of the Parley claim if it is named, otherwise of the claim that
-    was generated first (one that is recreated for a running pod keeps the holding). `node` is the one that it was
-    allocated for. `standalone` is set if a standalone driver allocated it, `immediate` if it stays
-    allocated without users as long as its claim is there, `node_part` if a plugin prepares it on its node.
-    `written` is about the allocation in the mirror, `record_written` about a named claim's own record.
-    `shown_by` are the built-in claims that may have shown it, names by UID: a node has one of them prepared,
-    whichever was there when the pod was started. `offered` is set while the allocation in the API leaves the node
-    to the scheduler.
-    `lists` are the lists of pods and of built-in claims that had been read when the API began to show the
-    allocation, 0 if that was before this process: after another one pods may have used it of which nobody knows.
-    `unseen` are pods, by UID, that a scheduler reserved it for and that may have been bound without being seen.
-    `used`: a pod may have run with it. `kept_until`: so long it stays allocated without users, by its class.
-    `records_units`: what it was allocated by may be gone or another by now, so that `units` are recorded with it.
-    Not `counted`: it was taken over, and what it counts for is not known yet.
-    `uses` are UIDs of claims that stay allocated as long as this one is.
-    `known` are the cluster's nodes, for an allocation that goes by their labels.
-    `owed` is what may still be prepared for pods that were deleted by force: for each there is a ClaimRelease, or
-    there is about to be one. `removing`: the claim has ended, and what is owed is that its data is removed.
+    `uid` identifies it to the driver: the UID of the Parley claim if it is named, otherwise of the built-in claim
+    that was generated first (one that is recreated for a running pod keeps the holding). `node` is the node that
+    it was allocated for. `standalone` is set if a standalone driver allocated it, `immediate` if it stays
+    allocated without users as long as its claim exists, `node_part` if a plugin prepares it on its node. `written`
+    is about the allocation in the mirror, `record_written` about a named claim's own record. `shown_by` are the
+    built-in claims that may have shown it, names by UID: a node has the one prepared that existed when the pod was
+    started. `offered` is set while the allocation in the API leaves the node to the scheduler. `lists_read` counts
+    the lists of pods and of built-in claims that had been read when the API began to show the allocation, 0 if
+    that was before this process: after a further list, pods unknown to us may have used it. `unseen_users` are
+    pods, by UID, that a scheduler reserved it for and that may have been bound unseen. `used`: a pod may have run
+    with it. `kept_until`: until then it stays allocated without users, by its class. `records_units`: the
+    parameters that it was allocated by may change or go, so `units` are recorded with it. `counted` is False if it
+    was restored, and its units are not known yet. `uses` are UIDs of claims that stay allocated as long as this
+    one is. `known_nodes` are the cluster's nodes, for an allocation that selects nodes by labels. `owed` is what
+    may still be prepared for pods that were deleted by force: each has a ClaimRelease, or is about to get one.
+    `removing`: the claim has ended, and the nodes in `owed` have to remove its data.
     """
 
     uid: str
@@ -125,24 +123,24 @@ class Holding:
     kept_until: datetime | None = None
     written: Written = Written.NO
     record_written: Written = Written.NO
-    lists: int = 0
-    unseen: dict[str, PodReference] = field(default_factory=dict)
+    lists_read: int = 0
+    unseen_users: dict[str, PodReference] = field(default_factory=dict)
     uses: tuple[str, ...] = ()
     phase: Phase = Phase.HELD
     owed: set[PreparedOn] = field(default_factory=set)
     removing: bool = False
     shown_by: dict[str, str] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
-    known: KnownNodes = field(default_factory=NoNodes, repr=False)
+    known_nodes: KnownNodes = field(default_factory=NoNodes, repr=False)
 
     @property
     def joinable(self) -> bool:
-        """Whether pods may come to use it."""
+        """Whether further pods may use it."""
         return self.phase is Phase.HELD
 
     @property
     def path(self) -> str:
-        """The claim as messages name it."""
+        """The claim's name in messages, NAMESPACE/NAME."""
         return f"{self.namespace}/{self.claim}"
 
     @property
@@ -152,41 +150,42 @@ class Holding:
 
     @property
     def available_on(self) -> AvailableOn:
-        """Where the claim can be used, as it is recorded."""
+        """The nodes where the claim can be used, as recorded: names, or labels."""
         on = self.allocation.available_on
         return (self.node,) if on == () else on
 
     @property
     def nodes(self) -> Places:
-        """The same by names, as the nodes' labels are now; None is everywhere."""
-        return places(self.available_on, self.known)
+        """The nodes where the claim can be used, by name, as their labels are now; None is everywhere."""
+        return places(self.available_on, self.known_nodes)
 
     @property
     def only_node(self) -> str | None:
-        """The node where the claim can be used, if there is and will be one alone."""
+        """The only node where the claim can be used; None if there are others, or labels may add some."""
         nodes = self.nodes
         return nodes[0] if isinstance(nodes, tuple) and len(nodes) == 1 else None
 
     @property
     def is_nominated(self) -> bool:
-        """Whether reservation pods hold what it reserves on its node."""
+        """Whether reservation pods hold the room that it reserves on its node."""
         reserve = self.allocation.reserve
         return reserve is not None and reserve.hold == "Nominated"
 
     @property
     def claim_uids(self) -> tuple[str, ...]:
-        """UIDs of the built-in claims that a node may know it by."""
+        """UIDs of the built-in claims under which a node may have it prepared."""
         own = () if self.named else (self.uid,)
         return tuple(dict.fromkeys((*own, *self.shown_by)))
 
     @property
     def owing_nodes(self) -> tuple[str, ...]:
         """The nodes that have yet to confirm that it is not prepared there any more, by name."""
-        return tuple(sorted({one.node for one in self.owed}))
+        return tuple(sorted({prepared.node for prepared in self.owed}))
 
     @contextmanager
     def entering(self, phase: Phase) -> Iterator[None]:
-        """The holding is in the phase, and stays there unless the work of getting there fails before the next."""
+        """Enter the phase for the work in the context. If that fails, go back to the phase before, unless the work
+        has gone on to another one."""
         before, self.phase = self.phase, phase
         try:
             yield
@@ -197,7 +196,7 @@ class Holding:
 
     @property
     def yields_to(self) -> tuple[str, ...]:
-        """The classes to whose pods it leaves what it reserves and its users don't use."""
+        """The classes whose pods may use the part of its reservation that its users do not use."""
         reserve = self.allocation.reserve
         return reserve.yields_to if reserve is not None else ()
 
@@ -207,6 +206,7 @@ class Holding:
         return nodes is None or node in nodes
 
     def may_run_on(self, node: str) -> bool:
-        """Whether a pod that is bound to the node may run with it: labels of nodes change under those that do."""
+        """Whether a pod that is bound to the node may run with it. Always if nodes are selected by labels: these
+        may have changed since the pod was bound."""
         nodes = self.nodes
         return not isinstance(nodes, tuple) or node in nodes

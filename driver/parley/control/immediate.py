@@ -1,13 +1,13 @@
-"""Claims with allocationMode Immediate whose driver is in the controller: allocated at once, without a pod.
+"""Allocates claims with allocationMode Immediate whose driver is embedded: at once, without a pod.
 
-Decides on a node as for a pod (candidates, the driver's answers and preferences, the class's limits). What is
-allocated enters the ledger first and then the claim's status, together with the condition `Allocated`; it stays
-until the claim is deleted. What stands in the way is that condition's reason: the claim waits in line with those
-that want the same, and a change requeues the first of them; what failed is tried again after a growing pause.
+Selects a node as for a pod (candidates, the driver's answers and preferences, the class's limits). The holding is
+added to the ledger first and then written to the claim's status, together with the condition `Allocated`; it stays
+until the claim is deleted. A claim that can't be allocated has the reason in that condition: it waits in line with
+those that want the same, and a change requeues the first of them; a failed one is tried again with back-off.
 
-Leaves to others: mirror and finalizers (`claims`), pods' use of the claim (the scheduling paths), claims of
-standalone drivers, which allocate them by themselves by the same rules (`parley.sdk.immediate`). Of these only the
-class's limits are counted here: such a claim counts from when it is accepted, and its driver waits for that.
+Left to others: mirror and finalizers (`claims`), pods' use of the claim (the scheduling paths), and claims of
+standalone drivers, which allocate them by themselves by the same rules (`parley.sdk.immediate`). The latter are
+only counted for their class's limits here, from when they are accepted, which their drivers wait for.
 """
 
 import asyncio
@@ -42,13 +42,13 @@ from parley.sdk.immediate import FailedNodes, awaits_acceptance, is_pending, no_
 from parley.sdk.recorded import driver_of_record
 
 PAUSES = Backoff(first=0.1, longest=300.0)
-"""Before a claim is tried again whose allocation failed."""
+"""Pauses before a claim whose allocation failed is tried again."""
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """What is remembered of one claim, since the time `begun` (the event loop's clock, as that of `pauses` after
-    failures, in which nothing is tried). Lost with the process, at no harm."""
+    """The attempt to allocate one claim: when it was `begun` (on the event loop's clock, as `pauses`), where it
+    failed, and the pauses after failures. It may be lost with the process."""
 
     nodes: FailedNodes
     begun: float
@@ -82,12 +82,12 @@ class ImmediateClaims:
         """UIDs of standalone drivers' claims that count for limits whether they are allocated or not."""
 
     def resume(self, newer: Mapping[str, ResourceClaim]) -> None:
-        """The state was restored. `newer` has claims, by UID, in a newer state than the cache."""
+        """Begin with the restored state. `newer` has claims, by UID, that are newer than those in the cache."""
         self._accepted = count_accepted(self._state, newer)
 
-    def judged(self, claim: ResourceClaim, class_: ResourceClass | None, problem: Problem | None) -> None:
-        """The claim is accepted, or not because of the problem: one of a standalone driver counts for its class's
-        limits from now on, or waits in line for room within them."""
+    def note_verdict(self, claim: ResourceClaim, class_: ResourceClass | None, problem: Problem | None) -> None:
+        """Note whether the claim is accepted, or has a problem. One of a standalone driver counts for its class's
+        limits from when it is accepted, and waits in line while they are reached."""
         key, meta = _key(claim), claim.metadata
         if self._accepted.get(key) not in (None, meta.uid):
             self.count_no_more(key)
@@ -105,31 +105,31 @@ class ImmediateClaims:
             self._leave_line(key)
 
     def count_no_more(self, key: Key) -> None:
-        """The claim does not count, unless it is allocated. One that is being deleted counts until it is gone: its
-        driver may have begun."""
+        """Stop counting the claim, unless it is allocated. One that is being deleted counts until it is gone: its
+        driver may have begun to allocate."""
         if (uid := self._accepted.pop(key, None)) is not None:
             self._ledger.count_no_more(uid)
 
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
-        """Something changed, on these nodes alone if they are given: requeue the first of each line that it may
-        help. The conditions in the other lines may be outdated, too: requeue the first of those later."""
+        """Requeue the first claim of each waiting line that a change of the topic, on these nodes only if they are
+        given, may help. The first of the other lines are requeued later, to update their conditions."""
         for key in self._wake(topic, nodes):
             self._queue.add_after(key, UP_TO_DATE_SECONDS)
 
     def less_used(self, topic: Topic, nodes: Collection[str] | None) -> None:
-        """Pods use less of these nodes: there may be room for what a claim reserves. Pods end all the time: what
-        that does not help waits for other changes."""
+        """Requeue the claims that may have room for their reservations now that pods use less of these nodes. Pods
+        end all the time, so the others are not requeued."""
         self._wake(topic, nodes)
 
     def _wake(self, topic: Topic, nodes: Collection[str] | None) -> Sequence[Key]:
-        """Returns the first of the other lines."""
+        """Requeue the first of the lines that the change may help. Returns the first of the other lines."""
         helped, others = self._lines.sort_out(topic, nodes, compared=self._ledger.count_reserving(nodes))
         for key in helped:
             self._queue.add(key)
         return others
 
     def forget(self, key: Key) -> None:
-        """The claim is gone, or on its way out."""
+        """Forget the claim: it is gone or being deleted."""
         self._attempts.pop(key, None)
         self._leave_line(key)
 
@@ -138,17 +138,17 @@ class ImmediateClaims:
             self._queue.add(following)
 
     async def sync(self, claim: ResourceClaim, class_: ResourceClass | None) -> None:
-        """Reconcile the claim. `class_` is None while it can't be allocated for reasons of its own."""
+        """Reconcile the claim. `class_` is None while the claim is not accepted, or its mirror is missing."""
         key, holding = _key(claim), self._ledger.get(claim.metadata.uid)
         if holding is not None:
             self._leave_line(key)
             if not holding.standalone:
                 await self._record(claim, class_, holding)
         elif claim.status.allocation is not None:
-            return  # a standalone driver's, or one that was not ours and is cleared by now
+            return  # a standalone driver's allocation, or one not in the ledger that is being cleared
         elif class_ is None or class_.driver_name not in self._drivers:
             self._leave_line(key)
-        elif not self._paused(claim, class_):
+        elif not self._is_paused(claim, class_):
             try:
                 await self._negotiate(claim, class_)
             except DriverFault as fault:
@@ -160,7 +160,7 @@ class ImmediateClaims:
             attempt = self._attempts[_key(claim)] = _Attempt(FailedNodes.none(claim, class_), _now())
         return attempt
 
-    def _paused(self, claim: ResourceClaim, class_: ResourceClass) -> bool:
+    def _is_paused(self, claim: ResourceClaim, class_: ResourceClass) -> bool:
         left = self._attempt(claim, class_).pauses.left(_now())
         if left > 0:
             self._queue.add_after(_key(claim), left)
@@ -216,7 +216,7 @@ class ImmediateClaims:
         await self._back_off(claim, class_, reasons.ALLOCATION_FAILED, message)
 
     async def _back_off(self, claim: ResourceClaim, class_: ResourceClass | None, code: str, message: str) -> None:
-        """It is tried again after a growing pause."""
+        """Requeue the claim after a growing pause, and report the failure in its condition."""
         attempt = self._attempt(claim, class_)
         pause = attempt.pauses.begin(_now())
         self._queue.add_after(_key(claim), pause)
@@ -224,11 +224,11 @@ class ImmediateClaims:
         await self._records.set_conditions(claim, ConditionUpdate(reasons.ALLOCATED, False, code, message))
 
     async def _record(self, claim: ResourceClaim, class_: ResourceClass | None, holding: Holding) -> None:
-        """Write the allocation into the claim's status, unless it is there or the cache is older than our write.
-        What an earlier leader wrote there late goes first: the API server lets no allocation be changed.
+        """Write the allocation into the claim's status, unless it is there or the cache is older than our write. A
+        late write of an earlier leader is cleared first: the API server lets no allocation be changed.
 
-        The write names the state of the claim that it was decided on. So one of unknown outcome is settled as soon
-        as the cache shows a newer state: either it is there, or it will never come.
+        The write names the state of the claim that it was decided on. So a write of unknown outcome is settled as
+        soon as the cache shows a newer state: it has arrived by then, or never will.
         """
         if self._cluster.own_writes.unseen(claim.metadata):
             return
@@ -237,7 +237,7 @@ class ImmediateClaims:
             return
         try:
             if recorded:
-                await self._records.clear_unknown(claim)  # the change comes back and calls again
+                await self._records.clear_unknown_allocation(claim)  # the event of that requeues the claim
             else:
                 await self._records.record(claim, holding)
         except (Conflict, Busy):
@@ -251,8 +251,8 @@ class ImmediateClaims:
 def within_limits(
     state: State, newer: Mapping[str, ResourceClaim] = MappingProxyType({}), *, accepted: bool
 ) -> Iterator[ResourceClaim]:
-    """The immediate claims that standalone drivers allocate within limits of their classes, and may do so now
-    (`accepted`), or not yet."""
+    """The pending immediate claims that standalone drivers allocate and whose classes have limits: those that are
+    accepted, or those that are not."""
     for known in state.cluster.claims():
         claim = newer.get(known.metadata.uid, known)
         class_ = state.cluster.class_(claim.spec.resource_class_name)
@@ -264,7 +264,7 @@ def within_limits(
 
 
 def count_accepted(state: State, newer: Mapping[str, ResourceClaim] = MappingProxyType({})) -> dict[Key, str]:
-    """Count them for their classes' limits. Returns the UIDs of those that count."""
+    """Count the accepted immediate claims of standalone drivers for their classes' limits. Returns their UIDs."""
     found: dict[Key, str] = {}
     for claim in within_limits(state, newer, accepted=True):
         meta = claim.metadata
@@ -274,7 +274,7 @@ def count_accepted(state: State, newer: Mapping[str, ResourceClaim] = MappingPro
 
 
 def _is_shown(claim: ResourceClaim, holding: Holding) -> bool:
-    """Whether the allocation in the claim's record is the holding's, not one that an earlier leader wrote late."""
+    """Whether the record shows the holding's allocation, not that of an earlier leader's late write."""
     if holding.record_written.is_known:
         return True
     return claim.status.allocation == Allocation.model_validate(allocation_status(holding)["allocation"])

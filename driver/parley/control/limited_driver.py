@@ -1,7 +1,7 @@
-"""A driver in the controller whose slow calls do not keep the controller's workers from everybody else's pods.
+"""An embedded driver whose slow calls can't occupy all of the controller's workers.
 
-A call that allocates or releases occupies a worker until it returns. If what is behind the driver hangs, its calls
-end after `CALL_SECONDS`, and only so many are under way that other drivers' pods still find workers.
+A call that allocates or releases occupies a worker until it returns. If the driver's backend hangs, its calls end
+after `CALL_SECONDS`, and their number is limited so that other drivers' pods still find workers.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.referenced import NOTHING_READ, References
 
 CALL_SECONDS = 30.0
-"""So long an embedded driver may take to allocate, or to release."""
+"""The time limit for a call of an embedded driver that allocates or releases."""
 
 MOST_CALLS = 12
-"""So many calls of a driver may be under way at once: three of four workers of a queue."""
+"""The calls of a driver that may be under way at once: three of four workers of a queue."""
 
 SLOW_SECONDS, MOST_SLOW = 1.0, 8
-"""So many of them may have taken longer than that: half of the workers."""
+"""Calls are slow after this time, and so many may be slow at once: half of the workers."""
 
 
 class LimitedDriver(EmbeddedDriver):
@@ -44,7 +44,7 @@ class LimitedDriver(EmbeddedDriver):
             return await super().allocate(request, node)
 
     async def deallocate(self, uid: str) -> None:
-        """Raises DriverFault also if it does not end in time."""
+        """Deallocate as the base class does. Raises DriverFault also if that does not end in time."""
         with self._counted():
             await super().deallocate(uid)
 

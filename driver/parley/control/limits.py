@@ -1,7 +1,9 @@
-"""What each namespace holds of each class, and what the class's `limits` leave. In memory, no effects.
+"""Counts what each namespace holds of each class, and compares it with the class's `limits`. In memory, no
+effects.
 
-Counted from the moment an allocation begins, so that two pods that are served at the same time cannot pass both.
-A claim allocated before a limit was lowered stays; nothing new is allocated until there is room again.
+Claims count from the moment an allocation begins, so that two pods that are served at the same time can't both
+pass. A claim allocated before a limit was lowered stays; nothing new is allocated until the count is within the
+limit.
 """
 
 from collections import defaultdict
@@ -16,18 +18,18 @@ Labels = Mapping[str, str]
 
 
 def topic(class_name: str, namespace: str) -> Topic:
-    """What changes when a namespace holds less of a class."""
+    """The topic that is woken when a namespace holds less of a class."""
     return ("limit", class_name, namespace)
 
 
 def counts_when_accepted(class_: ResourceClass, drivers: Container[str]) -> bool:
-    """Whether an immediate claim of the class counts for its limits once it is accepted, allocated or not: drivers
-    other than these allocate it, in processes of their own."""
+    """Whether an immediate claim of the class counts for its limits once it is accepted, allocated or not: its
+    driver is none of these embedded ones, and allocates it by itself."""
     return bool(class_.limits) and class_.driver_name not in drivers
 
 
-def _unheard(_: Topic) -> None:
-    """Nobody waits."""
+def _ignore_topic(_: Topic) -> None:
+    """Nothing waits."""
 
 
 def _unlabelled(_: str) -> Labels | None:
@@ -44,7 +46,7 @@ class Limits:
 
     def __init__(
         self,
-        less: Callable[[Topic], None] = _unheard,
+        less: Callable[[Topic], None] = _ignore_topic,
         labels: Callable[[str], Labels | None] = _unlabelled,
     ) -> None:
         self._less = less
@@ -53,13 +55,13 @@ class Limits:
         self._place: dict[str, tuple[str, str]] = {}
 
     def count(self, uid: str, class_name: str, namespace: str, units: int) -> None:
-        """The claim holds that much, or is about to. Repeating it changes nothing."""
+        """Count the claim with its units: it is allocated, or about to be. Idempotent."""
         self._remove(uid)
         self._held[class_name, namespace][uid] = units
         self._place[uid] = (class_name, namespace)
 
     def forget(self, uid: str) -> None:
-        """The claim holds nothing any more. Idempotent."""
+        """Stop counting the claim. Idempotent."""
         place = self._remove(uid)
         if place is not None:
             self._less(topic(*place))
@@ -84,9 +86,9 @@ class Limits:
         wanted: Mapping[str, int],
         kept: Mapping[str, int] = MappingProxyType({}),
     ) -> str:
-        """What a pod's pending claims of the class would exceed; "" if there is room.
+        """Why a pod's pending claims of the class would exceed a limit; "" if they would not.
 
-        `wanted` has the units by the claims' UIDs, `kept` those of claims that are to come before.
+        `wanted` has the units by the claims' UIDs, `kept` those of claims of nominated pods that come first.
         """
         labels = self._labels(namespace) if class_.selects_namespaces else {}
         if labels is None:
@@ -123,8 +125,8 @@ class Limits:
 
 
 def limit_for(class_: ResourceClass, namespace: str, labels: Labels) -> tuple[int, Limit] | None:
-    """The limit that holds for the namespace, with its index: the first that names or selects it, or else the
-    first that does neither."""
+    """The limit that applies to the namespace, with its index: the first that names or selects it, or else the
+    first that names and selects none."""
     others: tuple[int, Limit] | None = None
     for index, limit in enumerate(class_.limits):
         selector = limit.namespace_selector

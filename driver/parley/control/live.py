@@ -1,4 +1,4 @@
-"""A pod as the API server has it now, where the cache may be behind."""
+"""Reads a pod from the API server where the cache may be behind."""
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
@@ -7,7 +7,7 @@ from parley.sdk import PodReference
 
 
 async def live_pod(client: Client, user: PodReference) -> Pod | None:
-    """None if it is gone, also if another one has its name. Raises what the client raises else."""
+    """The live pod; None if it is gone, even if another has its name. Raises what a client raises but NotFound."""
     try:
         live = await client.get(PODS, user.name, user.namespace)
     except NotFound:

@@ -1,17 +1,17 @@
-"""What the status of a mirror is to show of a holding: its allocation, and who uses it. Pure."""
+"""The body of a mirror's status for a holding: its allocation, and the pods that use it. Pure."""
 
 from typing import Any
 
 from parley.api.builtin import BuiltinClaim
 from parley.control.holding import Holding
 from parley.control.objects import in_use
-from parley.control.objects.mirror import allocation_body, consumer, found_body
+from parley.control.objects.mirror import allocation_body, consumer, fulfilled_body
 from parley.sdk import PodReference
 
 
-def recorded(holding: Holding, mirror: BuiltinClaim, now: str, *, guarded: bool) -> dict[str, Any]:
-    """What to write of the status. `guarded`: a new allocation can say that it is in use."""
-    body: dict[str, Any] = {"reservedFor": [*users(holding), *others(holding, mirror)]}
+def status_body(holding: Holding, mirror: BuiltinClaim, now: str, *, guarded: bool) -> dict[str, Any]:
+    """The status to write. `guarded`: a new allocation gets the binding failure condition `in-use`."""
+    body: dict[str, Any] = {"reservedFor": [*users(holding), *other_users(holding, mirror)]}
     if mirror.status.allocation is None:
         allocation = allocation_body(
             mirror,
@@ -24,17 +24,17 @@ def recorded(holding: Holding, mirror: BuiltinClaim, now: str, *, guarded: bool)
         )
         body |= in_use.with_condition(allocation, now) if guarded else {"allocation": allocation}
     elif holding.offered:
-        body["devices"] = found_body(holding.driver, holding.allocation, holding.node, now)
+        body["devices"] = fulfilled_body(holding.driver, holding.allocation, holding.node, now)
     return body
 
 
 def users(holding: Holding) -> list[dict[str, str]]:
-    """The holding's own, as in `status.reservedFor`."""
+    """The holding's users, as in `status.reservedFor`."""
     return [consumer(pod) for pod in holding.pods.values()]
 
 
-def others(holding: Holding, mirror: BuiltinClaim) -> list[dict[str, str]]:
-    """Whom others let in: the scheduler and the claim controller reserve what is allocated, too."""
+def other_users(holding: Holding, mirror: BuiltinClaim) -> list[dict[str, str]]:
+    """The mirror's further users: the scheduler and the claim controller reserve allocated claims, too."""
     reserved = mirror.status.reserved_for if holding.named else ()
     return [
         consumer(PodReference(holding.namespace, user.name, user.uid))

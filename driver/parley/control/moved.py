@@ -1,8 +1,8 @@
-"""Generated claims that a driver allocated inside the controller, and that it does not know of where it runs now.
+"""Generated claims that a driver allocated inside the controller, and does not know of now that it is standalone.
 
-A standalone driver restores itself from the claims of `parley.dev`. One that ran in the controller before has no
-such record of the generated claims that it allocated there: it would allocate what they hold a second time. So it
-is asked about no pod until these claims have ended. In memory, no effects.
+A standalone driver restores itself from the claims of `parley.dev`. The generated claims that it allocated when it
+was embedded have no such record, so it would allocate their devices a second time. Therefore it is asked about no
+pod until these claims have ended. In memory, no effects.
 """
 
 from collections import defaultdict
@@ -19,11 +19,11 @@ from parley.kube.cache import Key
 from parley.sdk import PodReference
 
 _MOST = 3
-"""So many of the claims are named in a message."""
+"""The number of claims that a message names."""
 
 
 class MovedClaims:
-    """Such claims, by driver. `here` are the drivers that are asked in this process."""
+    """Finds such claims, by driver. `here` are the embedded drivers."""
 
     def __init__(self, cluster: ClusterCache, ledger: Ledger, here: Collection[str]) -> None:
         self._cluster = cluster
@@ -33,7 +33,7 @@ class MovedClaims:
         self._driver_of: dict[str, str] = {}
 
     def look(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> str:
-        """A mirror was read, or changed. Returns the driver that may be asked again because of that, or ""."""
+        """Handle a mirror that was read or has changed. Returns the driver that may be asked again now, or ""."""
         if new is not None and (old is None or old.status.allocation is None) and self._is_unknown(new):
             driver, meta = allocator(new), new.metadata
             self._by_driver[driver][meta.uid] = (meta.namespace, meta.name)
@@ -50,8 +50,8 @@ class MovedClaims:
         return self._ledger.get(mirror.metadata.uid) is None and not self._has_stand_in(mirror, pod)
 
     def _has_stand_in(self, mirror: BuiltinClaim, pod: PodReference) -> bool:
-        """Whether the driver has a record of it. That has the name of an earlier built-in claim, if somebody
-        deleted that and it was recreated."""
+        """Whether the driver has a record of the claim. If the built-in claim was deleted and recreated, the
+        record has the name of the earlier one."""
         entry = mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
         return any(one.metadata.labels.get(GENERATED_LABEL) == entry for one in self._cluster.stand_ins(pod))
 
@@ -66,12 +66,12 @@ class MovedClaims:
         return driver
 
     def is_here(self, driver: str) -> bool:
-        """Whether the driver is asked in this process."""
+        """Whether the driver is an embedded one."""
         return driver in self._here
 
     def problem(self, driver: str, namespace: str | None = None) -> str:
-        """Why the driver is not asked about pods, with the remedy; "" if it is. Those of the namespace read only
-        which of its own claims these are, with None all are named."""
+        """Why the driver is not asked about pods, with the remedy; "" if it is. The message names only claims of
+        the namespace, or all if that is None."""
         if driver not in self._by_driver:
             return ""
         keys = sorted(self._by_driver[driver].values())
@@ -82,8 +82,8 @@ class MovedClaims:
         them = "it" if len(keys) == 1 else "them"
         return (
             f"driver {driver} allocated {counted(len(keys), 'generated claim')} inside the controller"
-            f" ({', '.join(which)}), where it runs no more, and does not know of {them}: wait until the pods"
-            f" that use {them} have ended, delete these, or run the driver in the controller again"
+            f" ({', '.join(which)}), where it does not run any more, and does not know of {them}: wait until the"
+            f" pods that use {them} have ended, delete these, or run the driver in the controller again"
         )
 
 

@@ -1,11 +1,11 @@
-"""Nominations: what evicted pods release on a node is kept for the pod that they were evicted for, as
+"""Nominations: the claims that evicted pods release on a node are kept for the pod that they were evicted for, as
 kube-scheduler keeps room for a nominated pod. In memory.
 
-A nomination is made before anybody is evicted for it, and lasts until its pod is bound or gone, wants another
-node, or has had `KEPT_SECONDS`. While it lasts, no pod of lower or equal priority is allocated anything on the
-node by the same drivers unless enough is left there (`decision.kept`); nor a named claim that the pod asks for.
-Pods of equal priority that are nominated for the same node take what they need as it comes free.
-After a restart of the controller there are none: who is leaving by then is found by its deletion timestamp.
+A nomination is made before pods are evicted for it, and lasts until its pod is bound or gone, wants another node,
+or has had it for `KEPT_SECONDS`. While it lasts, nothing is allocated on the node by the same drivers for pods of
+lower or equal priority unless enough is left there (`decision.kept`); nor a named claim that the pod asks for.
+Pods of equal priority that are nominated for the same node take what they need as it becomes free. A restarted
+controller has no nominations: pods that are leaving by then are found by their deletion timestamps.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,20 +16,20 @@ from parley.negotiation.requests import Amounts
 from parley.sdk import PodReference, Request
 
 KEPT_SECONDS = 600.0
-"""So long a pod has a node's claims kept for it at most."""
+"""The longest time for which a node's claims are kept for a pod."""
 
 LEAST = -(2**31)
-"""No pod has a lower priority."""
+"""The lowest priority that a pod can have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A node on which others leave a pod what it asks for.
+    """A node that is kept for a pod while other pods leave it.
 
-    `requests` are what it asks drivers for, `amounts` what it requests of the node, or its claims reserve there,
-    in thousandths. `leaving` are the UIDs of the pods that leave, `freed` those of what they hold, by driver.
-    `until` is on the event loop's clock. `claims` are the pod's free named claims (`PodClaim.is_free`), which it
-    is to get: names by UID.
+    `requests` are the pod's requests to drivers, `amounts` what it requests of the node, or its claims reserve
+    there, in thousandths. `leaving` are the UIDs of the pods that leave, `freed` those of the claims that they
+    hold, by driver. `until` is on the event loop's clock. `claims` are the pod's free named claims
+    (`PodClaim.is_free`) that are kept for it, too: names by UID.
     """
 
     pod: PodReference
@@ -43,20 +43,20 @@ class Nomination:
     claims: Mapping[str, str] = field(default_factory=dict)
 
     def covers(self, other: "Nomination") -> bool:
-        """Whether the other one wants nothing else on the node, and needs nobody else to leave it."""
+        """Whether the other nomination wants nothing more on the node, and needs no further pod to leave it."""
         same = other.node == self.node and other.requests == self.requests and other.amounts == self.amounts
         return same and other.leaving <= self.leaving and other.claims.keys() <= self.claims.keys()
 
 
-def _unheard(_: Nomination) -> None:
-    """Nobody waits."""
+def _ignore(_: Nomination) -> None:
+    """Nothing waits."""
 
 
 class Nominations:
-    """All nominations, by the pod's UID; a pod has one at most. `ended` is called with one that is over: others
-    may have what was kept."""
+    """All nominations, by the pod's UID; a pod has one at most. `ended` is called with one that has ended: other
+    pods may have what was kept."""
 
-    def __init__(self, ended: Callable[[Nomination], None] = _unheard) -> None:
+    def __init__(self, ended: Callable[[Nomination], None] = _ignore) -> None:
         self._ended = ended
         self._by_pod: dict[str, Nomination] = {}
         self._evicted: set[str] = set()
@@ -66,8 +66,9 @@ class Nominations:
         return self._by_pod.get(pod_uid)
 
     def make(self, nomination: Nomination) -> list[PodReference]:
-        """It replaces the pod's earlier one. Returns pods of lower priority that lose theirs by it: it was made as
-        if they had none. They were made beside the earlier one, and stay if this one wants nothing more."""
+        """Add the nomination in place of the pod's earlier one. Returns the pods of lower priority that lose
+        theirs: their node was chosen for this pod as if they had none. They keep them if it wants no more than
+        before."""
         former = self._by_pod.get(nomination.pod.uid)
         self._by_pod[nomination.pod.uid] = nomination
         if former is not None and former.node != nomination.node:
@@ -87,13 +88,13 @@ class Nominations:
         ]
 
     def end(self, pod_uid: str) -> None:
-        """The pod needs it no more. Idempotent."""
+        """End the pod's nomination. Idempotent."""
         nomination = self._by_pod.pop(pod_uid, None)
         if nomination is not None:
             self._ended(nomination)
 
     def beside(self, pod_uid: str, priority: int, node: str) -> list[Nomination]:
-        """Others' for the node that a pod of that priority has to leave room for."""
+        """The other pods' nominations for the node that a pod of that priority has to leave room for."""
         return [
             one
             for one in self._by_pod.values()
@@ -101,13 +102,13 @@ class Nominations:
         ]
 
     def in_namespace(self, namespace: str, pod_uid: str, priority: int) -> list[Nomination]:
-        """Others' of that namespace that a pod of that priority has to leave the namespace's limits for."""
+        """The other pods' nominations that come first within the namespace's limits."""
         others = (one for one in self._by_pod.values() if one.pod.uid != pod_uid and one.priority >= priority)
         return [one for one in others if one.pod.namespace == namespace]
 
     def shared(self, uid: str, priority: int | None, drivers: Collection[str]) -> dict[str, int]:
-        """The nodes where these drivers have to leave others enough when they allocate for the pod, or the claim
-        without a pod, of that UID; each with the priority from which on others count."""
+        """The nodes where these drivers have to leave enough for other nominated pods when they allocate for the
+        pod, or the claim without a pod, of that UID; each with the lowest priority of the others that count."""
         least = LEAST if priority is None else priority
         found = {
             one.node: least
@@ -129,7 +130,7 @@ class Nominations:
         return any(claim_uid in one.claims for one in others)
 
     def evicted(self, pod_uids: Iterable[str]) -> None:
-        """The API server took the eviction of these pods; the informer may show it later."""
+        """Note that the API server accepted the eviction of these pods; the informer may show it later."""
         self._evicted.update(pod_uids)
 
     def is_evicted(self, pod_uid: str) -> bool:
@@ -137,6 +138,6 @@ class Nominations:
         return pod_uid in self._evicted
 
     def gone(self, pod_uid: str) -> None:
-        """The pod is gone: nothing is kept for it, nor does it leave anything any more."""
+        """Handle the event that the pod is gone: its nomination ends, and it is no evicted pod any more."""
         self._evicted.discard(pod_uid)
         self.end(pod_uid)

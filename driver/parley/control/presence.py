@@ -1,7 +1,7 @@
-"""Which drivers run: in the controller's process, with a Lease that they renew, or by the questions they answer.
+"""Which drivers run: those in the controller's process, those that renew a Lease, and those that answer questions.
 
-A Lease counts as long as its renewals are seen: clocks of two machines are not compared. A driver without a Lease
-is there from an answer on, until a question to it stays without one.
+A Lease counts as long as its renewals are observed: clocks of two machines are not compared. A driver without a
+Lease counts as running from an answer until it leaves a question unanswered.
 """
 
 import asyncio
@@ -14,20 +14,19 @@ from parley.api.resources import LEASES
 from parley.kube.client import Client, Forbidden, NotFound
 
 _LATE = 2
-"""A Lease is nobody's when it was not renewed for so many times its duration."""
+"""A Lease has expired when it was not renewed for this many times its duration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """Whether a driver runs, as far as is known, and by what."""
+    """Whether a driver runs, as far as is known, and a message that says how that is known."""
 
     there: bool
     message: str
 
 
 class DriverPresence:
-    """Tells whether a driver runs. `namespace` is where drivers have their Leases, `here` the names of the
-    drivers in this process."""
+    """Tells whether a driver runs. Drivers have their Leases in `namespace`; `here` names the embedded ones."""
 
     def __init__(self, client: Client, namespace: str, here: Collection[str]) -> None:
         self._client = client
@@ -37,15 +36,15 @@ class DriverPresence:
         self._answers: dict[str, bool] = {}
 
     def answered(self, driver: str) -> None:
-        """The driver answered a question about a pod."""
+        """Note that the driver answered a question about a pod."""
         self._answers[driver] = True
 
     def silent(self, driver: str) -> None:
-        """The driver left a question without an answer for too long."""
+        """Note that the driver left a question unanswered for too long."""
         self._answers[driver] = False
 
     async def of(self, driver: str) -> Presence:
-        """Whether the driver runs. Raises what a client raises, but for a Lease that is not there."""
+        """Whether the driver runs. Raises what a client raises, except for a missing Lease."""
         if driver in self._here:
             return Presence(True, f"driver {driver} runs in the controller")
         name = f"{self._namespace}/{driver_lease(driver)}"

@@ -1,8 +1,8 @@
-"""Parley's removal from a cluster: which claims are in use, and how what is left loses Parley's finalizers.
+"""Parley's removal from a cluster: finds the claims in use, and removes Parley's finalizers and mirrors.
 
 Parley's finalizers keep claims from being deleted while they are in use. The controller and standalone drivers set
-and remove them; when these are gone nobody does, and what is deleted then (a namespace, too) terminates for ever.
-So they are removed last, when no controller leads that would set them again.
+and remove them; without these, an object that is deleted (or its namespace) terminates for ever. So finalizers are
+removed last, when no controller leads that would set them again.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ from parley.kube.faults import Unanswerable
 Json = Mapping[str, Any]
 
 _ROUNDS = 10
-_OF_DRIVERS = driver_finalizer("")
+_DRIVER_SUFFIX = driver_finalizer("")
 
 
 class StillLeads(Unanswerable):
-    """Raised when a controller leads that would set finalizers again; the message names it."""
+    """Raised when a controller still leads, which would set finalizers again; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """What Parley has in a cluster, as the API server sent it: objects that cannot be decoded count, too."""
+class ParleyObjects:
+    """Parley's objects in a cluster, as the API server sent them: objects that cannot be decoded count, too."""
 
     claims: tuple[Json, ...] = ()
     """ResourceClaims of parley.dev."""
@@ -57,7 +57,7 @@ class Use:
     nodes: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        """What is in use by whom, and what ends it."""
+        """The sentence that says who uses the claim, and the remedy."""
         claim = f"claim {self.namespace}/{self.name}"
         if self.pods:
             pods = noun_for(len(self.pods), "pod")
@@ -68,67 +68,72 @@ class Use:
         return f"{claim} is allocated, and no pod uses it: delete the claim"
 
 
-async def read(client: Client) -> Left:
-    """All of it. Parley's own kinds that the server does not have any more are empty."""
-    mirrors, templates = await _builtin(client, BUILTIN_CLAIMS), await _builtin(client, BUILTIN_TEMPLATES)
-    return Left(
-        await _listed(client, CLAIMS),
+async def read(client: Client) -> ParleyObjects:
+    """All of Parley's objects. Kinds of Parley's own that the server does not have any more are empty."""
+    mirrors, templates = (
+        await _list_builtin(client, BUILTIN_CLAIMS),
+        await _list_builtin(client, BUILTIN_TEMPLATES),
+    )
+    return ParleyObjects(
+        await _list_if_served(client, CLAIMS),
         tuple(it for it in mirrors if _negotiated(it["spec"])),
         tuple(it for it in templates if _negotiated(it["spec"]["spec"])),
-        await _listed(client, CLAIM_RELEASES),
+        await _list_if_served(client, CLAIM_RELEASES),
     )
 
 
 async def uses(client: Client) -> list[Use]:
-    """The claims in use, by name. It reads built-in claims, claims and releases, and nothing else."""
-    mirrors = [it for it in await _builtin(client, BUILTIN_CLAIMS) if _negotiated(it["spec"])]
-    return in_use([*await _listed(client, CLAIMS), *mirrors], await _listed(client, CLAIM_RELEASES))
+    """The claims in use, by name. Reads only built-in claims, claims and ClaimReleases."""
+    mirrors = [it for it in await _list_builtin(client, BUILTIN_CLAIMS) if _negotiated(it["spec"])]
+    return in_use(
+        [*await _list_if_served(client, CLAIMS), *mirrors], await _list_if_served(client, CLAIM_RELEASES)
+    )
 
 
 def in_use(claims: Iterable[Json], releases: Iterable[Json]) -> list[Use]:
-    """Those of the claims, mirrors or Parley's own, that are reserved, allocated, or may be prepared somewhere."""
+    """The claims, of mirrors or Parley's own, that are reserved, allocated, or may be prepared somewhere."""
     pods: dict[tuple[str, str], set[str]] = {}
     nodes: dict[tuple[str, str], set[str]] = {}
     for claim in claims:
         status = claim.get("status") or {}
         users = {str(user["name"]) for user in status.get("reservedFor") or ()}
         if users or status.get("allocation"):
-            pods.setdefault(_place(claim), set()).update(users)
+            pods.setdefault(_key(claim), set()).update(users)
     for release in releases:
         if release["spec"].get("nodeLost"):
-            continue  # nothing waits for it
+            continue  # nothing waits for a lost node
         claim = release["spec"]["claim"]
         nodes.setdefault((claim["namespace"], claim["name"]), set()).add(str(release["spec"]["nodeName"]))
     return [
-        Use(*place, tuple(sorted(pods.get(place, ()))), tuple(sorted(nodes.get(place, ()))))
-        for place in sorted(pods.keys() | nodes.keys())
+        Use(*key, tuple(sorted(pods.get(key, ()))), tuple(sorted(nodes.get(key, ()))))
+        for key in sorted(pods.keys() | nodes.keys())
     ]
 
 
 async def lease_namespaces(client: Client, lease: str) -> list[str]:
     """The namespaces that have a lease of that name; none if they may not be listed."""
     try:
-        found = await client.list(LEASES, field_selector=f"metadata.name={lease}")
+        leases = await client.list(LEASES, field_selector=f"metadata.name={lease}")
     except Forbidden:
         return []
-    return sorted(one.metadata.namespace for one in found.items)
+    return sorted(found.metadata.namespace for found in leases.items)
 
 
 async def wait_until_nobody_leads(client: Client, namespace: str, lease: str, seconds: float) -> None:
-    """Return when the lease is free, or was not renewed for its whole duration while this looked.
+    """Wait until the lease is free, or was observed not to be renewed for its whole duration.
 
     Raises StillLeads after that many seconds.
     """
     loop = asyncio.get_running_loop()
-    deadline, seen, since = loop.time() + seconds, "", loop.time()
+    deadline, last, since = loop.time() + seconds, "", loop.time()
     while True:
         try:
             found = await client.get(LEASES, lease, namespace)
         except NotFound:
             return
-        shown = _renewal(found)
-        if shown != seen:
-            seen, since = shown, loop.time()
+        renewal = _renewal(found)
+        if renewal != last:
+            last, since = renewal, loop.time()
         if not found.spec.holder_identity or loop.time() - since > found.spec.lease_duration_seconds:
             return
         if loop.time() > deadline:
@@ -144,17 +149,17 @@ def _renewal(lease: Lease) -> str:
 
 
 async def release(client: Client, report: Callable[[str], None]) -> int:
-    """Take Parley's finalizers off everything, and delete what Parley made that nobody uses.
+    """Remove Parley's finalizers from all objects, and delete mirrors and built-in templates that are not in use.
 
-    Returns how many objects were changed. What is in use stays, without a finalizer. An object that somebody
-    changes meanwhile is read again; raises Conflict if that happens again and again.
+    Returns the number of changed objects. Objects in use stay, without a finalizer. After a conflict all are read
+    again; raises Conflict if that happens in each of several rounds.
     """
     changed = 0
     for remaining in reversed(range(_ROUNDS)):
         again: Conflict | None = None
         for step in _steps(await read(client)):
             try:
-                await step.take(client)
+                await step.apply(client)
             except NotFound:
                 continue
             except Conflict as error:
@@ -176,10 +181,10 @@ class _Step:
     resource: Resource[Any]
     found: Json
     finalizers: tuple[str, ...]
-    """Those that go."""
+    """The finalizers to remove."""
     delete: bool
 
-    async def take(self, client: Client) -> None:
+    async def apply(self, client: Client) -> None:
         meta = self.found["metadata"]
         resource = self.resource.untyped()
         if self.finalizers:
@@ -191,57 +196,57 @@ class _Step:
                 await client.delete(resource, meta["name"], meta["namespace"], uid=meta["uid"])
             except NotFound:
                 if not self.finalizers:
-                    raise  # else it went when it had lost them: its namespace is being deleted
+                    raise  # otherwise it was deleted with the last finalizer: its namespace is being deleted
 
     def sentence(self) -> str:
-        what = f"{self.resource.kind}.{self.resource.group} {'/'.join(_place(self.found))}"
+        what = f"{self.resource.kind}.{self.resource.group} {'/'.join(_key(self.found))}"
         done = [f"removed {', '.join(self.finalizers)}"] if self.finalizers else []
         return f"{what}: {' and '.join([*done, *(['deleted'] if self.delete else [])])}"
 
 
-def _steps(left: Left) -> Iterator[_Step]:
+def _steps(left: ParleyObjects) -> Iterator[_Step]:
     used = {(use.namespace, use.name) for use in in_use([*left.claims, *left.mirrors], left.releases)}
     for claim in left.claims:
-        if goes := _ours(claim):
-            yield _Step(CLAIMS, claim, goes, delete=False)
+        if finalizers := _parleys_finalizers(claim):
+            yield _Step(CLAIMS, claim, finalizers, delete=False)
     for mirror in left.mirrors:
-        unused = _place(mirror) not in used and not _of_a_pod(mirror)
+        unused = _key(mirror) not in used and not _is_owned_by_pod(mirror)
         delete = unused and not mirror["metadata"].get("deletionTimestamp")
-        goes = _ours(mirror)
-        if goes or delete:
-            yield _Step(BUILTIN_CLAIMS, mirror, goes, delete)
+        finalizers = _parleys_finalizers(mirror)
+        if finalizers or delete:
+            yield _Step(BUILTIN_CLAIMS, mirror, finalizers, delete)
     for template in left.templates:
         yield _Step(BUILTIN_TEMPLATES, template, (), delete=True)
 
 
-def _ours(found: Json) -> tuple[str, ...]:
-    """Finalizers of the controller and of standalone drivers; what Kubernetes itself sets is its own matter."""
-    there = found["metadata"].get("finalizers") or ()
-    return tuple(it for it in there if it == FINALIZER or (it.endswith(_OF_DRIVERS) and not _kubernetes(it)))
+def _parleys_finalizers(found: Json) -> tuple[str, ...]:
+    """The object's finalizers of the controller and of standalone drivers, without those that Kubernetes sets."""
+    names = found["metadata"].get("finalizers") or ()
+    return tuple(it for it in names if it == FINALIZER or (it.endswith(_DRIVER_SUFFIX) and not _is_kubernetes(it)))
 
 
-def _kubernetes(finalizer: str) -> bool:
+def _is_kubernetes(finalizer: str) -> bool:
     domain = finalizer.partition("/")[0]
     return domain.endswith((".k8s.io", "kubernetes.io"))
 
 
-def _of_a_pod(mirror: Json) -> bool:
-    """What was generated for a pod goes with it."""
+def _is_owned_by_pod(mirror: Json) -> bool:
+    """Whether the mirror was generated for a pod, with which it is deleted."""
     return any(owner.get("kind") == "Pod" for owner in mirror["metadata"].get("ownerReferences") or ())
 
 
 def _negotiated(spec: Json) -> bool:
-    """Whether it is Parley's to allocate."""
+    """Whether Parley allocates a built-in claim with this spec."""
     requests = (spec.get("devices") or {}).get("requests") or ()
     return any((it.get("exactly") or {}).get("deviceClassName") == DEVICE_CLASS for it in requests)
 
 
-def _place(found: Json) -> tuple[str, str]:
+def _key(found: Json) -> tuple[str, str]:
     return str(found["metadata"]["namespace"]), str(found["metadata"]["name"])
 
 
-async def _builtin(client: Client, resource: Resource[Any]) -> Sequence[Json]:
-    """Raises Unanswerable where the server does not have the kind: pods may use claims all the same."""
+async def _list_builtin(client: Client, resource: Resource[Any]) -> Sequence[Json]:
+    """All objects of the kind. Raises Unanswerable if the server does not have it: pods may use claims anyway."""
     try:
         return (await client.list(resource.untyped())).items
     except NotFound as error:
@@ -252,7 +257,7 @@ async def _builtin(client: Client, resource: Resource[Any]) -> Sequence[Json]:
         ) from error
 
 
-async def _listed(client: Client, resource: Resource[Any]) -> tuple[Json, ...]:
+async def _list_if_served(client: Client, resource: Resource[Any]) -> tuple[Json, ...]:
     try:
         return tuple((await client.list(resource.untyped())).items)
     except NotFound:

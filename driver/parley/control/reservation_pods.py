@@ -1,11 +1,11 @@
-"""Keeps the reservation pods of each node as they should be: ordinary pods are kept out of what claims reserve.
+"""Reconciles the reservation pods of each node, which keep ordinary pods out of the room that claims reserve.
 
-For claims that reserve with `hold: Nominated`. One pass over a node: create and nominate what is missing, nominate
-the pods that are about to use such room there (users of the claims, and pods that they yield to), delete the rest.
-So a pod that comes for the room gets it without a moment in which others could take it. One for which the node
-has too little is not nominated: it would keep others out, and not run. Neither is one that its scheduler has yet
-to try: the first attempt fails while a pod's claim is not allocated, and one that fails ends the nomination. Users
-of a higher priority than the reservation pods are let in by the scheduler.
+For claims that reserve with `hold: Nominated`. One pass over a node: create and nominate the missing ones,
+nominate the pods that are about to use such room there (users of the claims, and pods that they yield to), delete
+the rest. So these get the room without a moment in which others could take it. A pod for which the node has too
+little is not nominated: it would keep others out, and not run. Neither is a pod that its scheduler has yet to try:
+the first attempt fails while a pod's claim is not allocated, and a failed attempt ends the nomination. Users of a
+higher priority than the reservation pods are not kept out by the scheduler.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from parley.control.holding import Holding
 from parley.control.objects.pod import priority, reference, tried
 from parley.control.objects.reservation_pod import ReservationPod, reservation_pods
 from parley.control.publishing.events import Recorder
-from parley.control.room import left_to_hold
+from parley.control.room import room_to_hold
 from parley.control.state import State
 from parley.kube.client import REFUSALS, AlreadyExists, ApiError, Client, Forbidden, Invalid, NotFound
 from parley.kube.queue import Requeue
@@ -33,21 +33,21 @@ from parley.negotiation.requests import requested
 from parley.sdk import PodReference
 
 REFUSED_SECONDS = 60.0
-"""Until the next attempt after the API server refused a pod, or its deletion, unless something changes before."""
+"""The pause before the next attempt after the API server refused a pod, or its deletion."""
 
 SETTLING_SECONDS = 0.1
-"""For pods that a deletion made the scheduler try in vain."""
+"""The pause after deletions in which the scheduler tries other pods again, in vain."""
 
-LOOKS, LOOK_SECONDS = 10, 0.1
-"""For the schedulers' first attempts at pods that are about to get room."""
+FIRST_TRY_CHECKS, FIRST_TRY_SECONDS = 10, 0.1
+"""Number and interval of checks whether schedulers have tried the pods that are about to get room."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationPodSettings:
-    """Where reservation pods are made, against the pods of which `schedulers`, and their priority class. Without
-    schedulers there are none."""
+    """The namespace of reservation pods, the `schedulers` whose pods they keep out, and their priority class.
+    Without schedulers there are none."""
 
     namespace: str = "parley-system"
     schedulers: tuple[str, ...] = ()
@@ -63,11 +63,11 @@ class ReservationPods:
         self._recorder = recorder
         self._settings = settings
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
-        """By node: the order of writes matters, and whoever records users calls beside the queue's worker."""
+        """By node: the order of writes matters, and `Records` calls this besides the queue's worker."""
         self._never_tried: dict[str, frozenset[str]] = {}
-        """By node: the UIDs of pods that nobody waits for any more until their schedulers have tried them."""
+        """By node: the UIDs of pods that were waited for long enough, and that their schedulers have not tried."""
         self._gated: bool | None = None
-        """Whether the schedulers count gated pods after a restart; None before anybody asked."""
+        """Whether the schedulers count gated pods after a restart; None until the server's version is read."""
 
     async def sync(self, node: str) -> Requeue | None:
         """Reconcile the node. Raises what a client raises; then it is to be repeated."""
@@ -77,8 +77,8 @@ class ReservationPods:
         return requeue
 
     async def hand_over(self, node: str) -> None:
-        """Let those have the node's room that are about to be placed there, also if what is missing can't be made:
-        that is left to `sync`. Raises what a client raises if the room can't be given up."""
+        """Give up the room for pods that are about to be placed on the node, even if missing reservation pods
+        can't be created: `sync` repeats that. Raises what a client raises if the room can't be given up."""
         await self._sync(node)
 
     async def _sync(self, node: str) -> tuple[Requeue | None, ApiError | None]:
@@ -87,13 +87,13 @@ class ReservationPods:
             return await self._reconcile(node)
 
     async def _reconcile(self, node: str) -> tuple[Requeue | None, ApiError | None]:
-        """When the node is to be looked at again, and why not all that is missing could be made."""
+        """Reconcile once. Returns when to requeue the node, and the error if missing pods can't be created."""
         if not self._settings.schedulers:
             await self._warn(node, "reservation pods are not enabled (reservationPods.enabled of the chart)")
         found = self._state.cluster.reservation_pods(node)
         present = {pod.metadata.name: pod for pod in found if not pod.metadata.deletion_timestamp}
         wanted, served = await self._wanted(node, present.values())
-        if untried := await self._untried(node, served):
+        if untried := await self._find_untried(node, served):
             wanted, served = await self._wanted(node, present.values(), untried)
         requeue, failure = None, None
         try:
@@ -106,8 +106,9 @@ class ReservationPods:
         return requeue, failure
 
     async def _are_gated(self) -> bool:
-        """Whether reservation pods are kept from being placed by a gate. Asked once: a kube-scheduler is not newer
-        than the API server, and one that is older for a while is about to be upgraded."""
+        """Whether reservation pods have a scheduling gate, so that they are not placed. Read once: a
+        kube-scheduler is not newer than the API server, and one that is older for a while is about to be
+        upgraded."""
         if self._gated is None:
             try:
                 found = of_server(await self._client.get(SERVER_VERSION, "version"))
@@ -119,7 +120,7 @@ class ReservationPods:
     async def _provide(
         self, wanted: Mapping[str, ReservationPod], present: Mapping[str, Pod], node: str
     ) -> Requeue | None:
-        """Create and nominate what is missing. What can't be is not held; users get their room all the same."""
+        """Create and nominate the missing pods. If that is refused, users get their room all the same."""
         try:
             for name, missing in wanted.items():
                 if name not in present:
@@ -132,11 +133,11 @@ class ReservationPods:
         return None
 
     async def _give_up(self, surplus: Sequence[Pod], node: str, served: Sequence[Pod]) -> bool:
-        """Delete the pods; with the last one the room goes to those that it was held for. Returns whether all were
+        """Delete the pods; with the last one the room is free for the pods `served`. Returns whether all were
         deleted.
 
         Each deletion makes the scheduler try all pods again, and a pod that fails then loses its nomination. So
-        users are nominated before the last one, when those that were tried have failed.
+        users are nominated before the last deletion, when the attempts after the others have failed.
         """
         *first, last = sorted(surplus, key=_holds_amounts)
         deleted = [await self._delete(pod) for pod in first]
@@ -148,8 +149,8 @@ class ReservationPods:
     async def _wanted(
         self, node: str, present: Iterable[Pod], untried: frozenset[str] = frozenset()
     ) -> tuple[Mapping[str, ReservationPod], Sequence[Pod]]:
-        """The pods that are to be there, by name, and users and guests that find what they request, without those
-        with the UIDs `untried`."""
+        """The reservation pods that should exist, by name, and the users and guests that find the room they
+        request, without those with the UIDs `untried`."""
         holdings, schedulers = self._nominated(node), self._settings.schedulers
         if not holdings or self._state.cluster.node(node) is None:
             return {}, ()
@@ -157,37 +158,37 @@ class ReservationPods:
         highest = max(map(priority, present), default=None)
 
         def is_kept_out(user: Pod) -> bool:
-            """Schedulers count nominated pods for those of the same or a lower priority alone."""
+            """Whether reservation pods keep the pod out: they do at the same or a lower priority."""
             if user.metadata.uid in untried:
                 return False
             return user.spec.scheduler_name in schedulers and (highest is None or priority(user) <= highest)
 
-        found = left_to_hold(self._state, node, is_kept_out)
-        left = found.amounts
+        room = room_to_hold(self._state, node, is_kept_out)
+        amounts = room.amounts
         pods = (
-            reservation_pods(node, one.uid, one.path, left[one.uid], schedulers, gated=gated) for one in holdings
+            reservation_pods(node, it.uid, it.path, amounts[it.uid], schedulers, gated=gated) for it in holdings
         )
-        return {pod.name: pod for pod in chain.from_iterable(pods)}, found.served
+        return {pod.name: pod for pod in chain.from_iterable(pods)}, room.served
 
     def _nominated(self, node: str) -> Sequence[Holding]:
         return [holding for holding in self._state.ledger.reserving(node) if holding.is_nominated]
 
     async def _nominate_served(self, node: str, served: Sequence[Pod]) -> None:
-        """Before the room that is held for them is given up. Who is bound meanwhile has it already."""
+        """Nominate the pods before the room that is held for them is given up, unless they are bound by now."""
         for pod in served:
-            now = self._now(pod)
+            now = self._cached(pod)
             if now is not None and not now.status.nominated_node_name:
                 await self._nominate(reference(pod), node)
 
-    async def _untried(self, node: str, served: Sequence[Pod]) -> frozenset[str]:
-        """The UIDs of those that their schedulers have not tried. What comes new is waited for, but not for long,
-        however many they are: some are never tried. When one is, its change leads here again."""
+    async def _find_untried(self, node: str, served: Sequence[Pod]) -> frozenset[str]:
+        """The UIDs of the pods that their schedulers have not tried. Waits for new ones, but not for long, since
+        some are never tried. When one is, its event requeues the node."""
         known = self._never_tried.pop(node, frozenset())
         untried = self._untried_of(served)
-        for _ in range(LOOKS):
+        for _ in range(FIRST_TRY_CHECKS):
             if untried <= known:
                 break
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(FIRST_TRY_SECONDS)
             untried = self._untried_of(served)
         if untried:
             self._never_tried[node] = untried
@@ -197,10 +198,10 @@ class ReservationPods:
         return frozenset(pod.metadata.uid for pod in pods if self._is_untried(pod))
 
     def _is_untried(self, pod: Pod) -> bool:
-        now = self._now(pod)
+        now = self._cached(pod)
         return now is not None and not now.status.nominated_node_name and not tried(now)
 
-    def _now(self, pod: Pod) -> Pod | None:
+    def _cached(self, pod: Pod) -> Pod | None:
         """The pod as it is in the cache by now."""
         return self._state.cluster.that_pod(reference(pod))
 
@@ -209,19 +210,19 @@ class ReservationPods:
         try:
             await self._client.patch(PODS, pod.name, body, pod.namespace, subresource="status")
         except (Invalid, NotFound):
-            pass  # it is gone, or another one has its name by now: its change leads here again
+            pass  # it is gone, or another one has its name by now: its event requeues the node
 
     async def _create(self, pod: ReservationPod) -> None:
-        """It is nominated afterwards: of an object that is made with a status the API server drops the status."""
+        """Create the pod, then nominate it: the API server drops the status of a new object."""
         body = pod.body(self._settings.namespace, self._settings.priority_class)
         try:
             made = await self._client.create(PODS, body, self._settings.namespace)
         except AlreadyExists:
-            return  # the cache has yet to show it
+            return  # not in the cache yet; its event requeues the node
         await self._nominate(reference(made), pod.node)
 
     async def _delete(self, pod: Pod) -> bool:
-        """False if the API server does not let Parley delete it."""
+        """Delete the pod. Returns False if the API server forbids that."""
         meta = pod.metadata
         try:
             await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
@@ -233,7 +234,7 @@ class ReservationPods:
         return True
 
     async def _warn(self, node: str, why: str) -> None:
-        """An event on each claim whose room is not held."""
+        """Write an event on each claim whose room is not held."""
         for holding in self._nominated(node):
             about = ("ResourceClaim", API_VERSION, holding.namespace, holding.claim, holding.uid)
             message = f"Ordinary pods may take what it reserves on node {node}: {why}"

@@ -1,7 +1,7 @@
-"""Rebuilds ledger and drivers from what the API records: at start, and when an unknown allocation turns up.
+"""Rebuilds the ledger and the drivers' state from the API: at start, and when an unknown allocation appears.
 
-Foreign allocations (ordinary DRA took a device of a driver that Parley runs) are reported to the driver as devices
-in use. Nothing is decided and nothing written here.
+Foreign allocations (ordinary DRA allocated a device of a driver that Parley runs) are reported to the driver as
+devices in use. Nothing is decided and nothing written here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,9 +47,9 @@ Drivers = Mapping[str, EmbeddedDriver]
 
 
 def restore(state: State, newer: Mapping[str, BuiltinClaim] = MappingProxyType({})) -> set[str]:
-    """Take over everything that is recorded. Returns the UIDs of users that the pod cache does not have.
+    """Restore all recorded allocations. Returns the UIDs of users that the pod cache does not have.
 
-    `newer` has built-in claims, by UID, in a newer state than the cache.
+    `newer` has built-in claims, by UID, that are newer than those in the cache.
     """
     claims = [newer.get(claim.metadata.uid, claim) for claim in state.cluster.mirrors()]
     mirrors = [claim for claim in claims if is_mirror(claim)]
@@ -73,8 +73,7 @@ def restore(state: State, newer: Mapping[str, BuiltinClaim] = MappingProxyType({
 
 
 def count_unbound(state: State) -> None:
-    """Pods that something is allocated for on one node, and that are not bound yet, count for it: as they did for
-    the controller before."""
+    """Count unbound pods for the node on which their claims are allocated, as the controller before did."""
     for holding in state.ledger:
         for user in holding.pods.values() if holding.only_node is not None else ():
             pod = state.cluster.that_pod(user)
@@ -83,11 +82,10 @@ def count_unbound(state: State) -> None:
 
 
 def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> None:
-    """Remember what a mirror holds by its own record, if it is definite and the driver runs here.
+    """Add a holding for a mirror's own allocation, if that is definite and the driver is embedded.
 
-    It does so for whom it is reserved, and for the pod that it belongs to: also if it lost its owner, or its
-    Parley claim. `standalone`: also if the driver does not run here; its own record, the stand-in, must be gone
-    then.
+    Its users are the pods that the mirror is reserved for, and its owner, if it has one. `standalone`: even if the
+    driver is not embedded; its own record, the stand-in, must be gone then.
     """
     allocation = mirror.status.allocation
     if allocation is None:
@@ -121,26 +119,26 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
         written=Written.YES,
         offered=is_offer(allocation),
         shown_by={mirror.metadata.uid: mirror.metadata.name},
-        known=state.cluster,
+        known_nodes=state.cluster,
     )
     if not users and holding.node_part and not holding.standalone:
-        # Neither the pod that it was for nor that pod's end is known.
+        # It is not known which pod it was for, and whether that has ended.
         holding.owed = {PreparedOn(mirror.metadata.uid, node) for node in holding.nodes or ()}
         holding.phase = Phase.LEAVING if holding.owed else Phase.HELD
     _take_over(state, holding)
 
 
 def _users(cluster: ClusterCache, mirror: BuiltinClaim) -> list[PodReference]:
-    """For whom the mirror is reserved, and the pod that it was generated for, which may be about to be bound."""
+    """The pods that the mirror is reserved for, and its owner pod, which may be about to be bound."""
     namespace, owner = mirror.metadata.namespace, owner_pod(mirror)
     users = [PodReference(namespace, user.name, user.uid) for user in mirror.status.reserved_for]
-    if owner is None or owner in users or not _asks_for(cluster.pod((namespace, owner.name)), owner, mirror):
+    if owner is None or owner in users or not _may_own(cluster.pod((namespace, owner.name)), owner, mirror):
         return users
     return [owner, *users]
 
 
-def _asks_for(pod: Pod | None, owner: PodReference, mirror: BuiltinClaim) -> bool:
-    """Whether the pod may be one that the mirror was generated for: an owner can be put there by hand."""
+def _may_own(pod: Pod | None, owner: PodReference, mirror: BuiltinClaim) -> bool:
+    """Whether the mirror may be generated for the pod: users can set an owner reference by hand."""
     if pod is None or pod.metadata.uid != owner.uid:
         return True
     entry = mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
@@ -150,7 +148,8 @@ def _asks_for(pod: Pod | None, owner: PodReference, mirror: BuiltinClaim) -> boo
 
 
 def _node_of(cluster: ClusterCache, users: Sequence[PodReference], mirror: BuiltinClaim, found: Allocation) -> str:
-    """The allocation's one node; of an offer, or of what is for every node, a pod's or the devices'; or ""."""
+    """The allocation's node, if it has only one; otherwise the node of one of the pods, or of the devices; or
+    ""."""
     assert mirror.status.allocation is not None
     nodes = nodes_of(mirror.status.allocation)
     if len(nodes) == 1:
@@ -162,16 +161,17 @@ def _node_of(cluster: ClusterCache, users: Sequence[PodReference], mirror: Built
 
 
 def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
-    """Remember what a claim holds by its own record, which its driver wrote, unless that is on its way out.
+    """Add a holding for the allocation in a Parley claim's own record, unless its driver is about to deallocate
+    it.
 
-    Returns the holding if it is new. Without users it is one that nobody joined yet.
+    Returns the holding if it is new. It has no users if no pod uses the claim yet.
     """
     meta, driver = claim.metadata, driver_of_record(claim)
     found = recorded(claim, state.cluster.nodes())
     if (
         found is None
         or state.ledger.of_claim(meta.namespace, meta.name) is not None
-        or _ends(claim, state.drivers)
+        or _is_being_deallocated(claim, state.drivers)
     ):
         return None
     mirror = state.cluster.mirror((meta.namespace, meta.name))
@@ -182,7 +182,7 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
     class_ = state.cluster.class_(claim.spec.resource_class_name)
     written = Written.YES if mirror is not None and mirror.status.allocation is not None else Written.NO
     if written is Written.NO and users and not is_stand_in(claim):
-        written = Written.MAYBE  # somebody may have cleared its mirror, or an earlier leader's write may be late
+        written = Written.MAYBE  # its mirror was cleared, or a write of an earlier leader is still to arrive
     holding = Holding(
         uid=mirror.metadata.uid if mirror is not None and is_stand_in(claim) else meta.uid,
         namespace=meta.namespace,
@@ -203,7 +203,7 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         written=written,
         record_written=Written.YES,
         shown_by={mirror.metadata.uid: mirror.metadata.name} if mirror is not None else {},
-        known=state.cluster,
+        known_nodes=state.cluster,
     )
     if not holding.standalone and not users and is_condition_true(claim.status.conditions, CONDITION_RELEASING):
         holding.phase = Phase.RELEASING
@@ -212,11 +212,11 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
 
 
 def _adopt_release(state: State, release: ClaimRelease) -> None:
-    """Remember what a node may still have prepared: of a claim that is there, or of one that is gone."""
-    spec, user = release.spec, _running(state.cluster, release)
+    """Add to the ledger what a node may still have prepared, of a claim that exists or of one that is gone."""
+    spec, user = release.spec, _running_pod(state.cluster, release)
     holding = state.ledger.get(spec.holding_uid)
     if holding is None and user is not None and spec.running is not None:
-        holding = state.ledger.of_entry(user, spec.running.pod_claim_name)  # the claim was made again
+        holding = state.ledger.of_entry(user, spec.running.pod_claim_name)  # the claim was recreated
     if holding is not None:
         if not holding.standalone:
             holding.owed.add(prepared_by(release))
@@ -244,13 +244,13 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
         owed={prepared_by(release)},
         removing=spec.remove_data,
         shown_by={spec.claim.uid: spec.claim.name},
-        known=state.cluster,
+        known_nodes=state.cluster,
     )
-    _remember(state, holding)
+    _add_holding(state, holding)
 
 
-def _running(cluster: ClusterCache, release: ClaimRelease) -> PodReference | None:
-    """The pod that runs with what the release keeps, if it has not ended."""
+def _running_pod(cluster: ClusterCache, release: ClaimRelease) -> PodReference | None:
+    """The pod that runs with the ClaimRelease's allocation (`spec.running`), if it has not ended."""
     running = release.spec.running
     pod = cluster.pod((release.spec.claim.namespace, running.name)) if running is not None else None
     there = pod is not None and running is not None and pod.metadata.uid == running.uid and not done(pod)
@@ -263,26 +263,26 @@ def _stands_for(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
 
 
 def _node_part(mirror: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
-    """Whether a plugin prepares the claim: as its mirror was written, or else by its class as it is now."""
+    """Whether a plugin prepares the claim, by its mirror if that shows it, or else by its class as it is now."""
     if mirror is not None and mirror.status.allocation is not None:
         return bool(mirror.status.allocation.devices.results)
     return class_ is None or class_.node_part == "Required"
 
 
 def _may_have_data(state: State, driver: str, node: str) -> bool:
-    """Whether the node may have data of the claim, whatever its class says now. Where no plugin is alive nobody
-    could remove any."""
+    """Whether the node may have data of the claim, whatever its class says now. Without a plugin on the node
+    nothing could be removed."""
     embedded = state.drivers.get(driver)
     return embedded is not None and embedded.leaves_data and state.cluster.plugins.is_alive(driver, node)
 
 
-def _ends(claim: ResourceClaim, drivers: Drivers) -> bool:
-    """Whether a standalone driver takes the allocation back as soon as it sees the claim."""
+def _is_being_deallocated(claim: ResourceClaim, drivers: Drivers) -> bool:
+    """Whether a standalone driver deallocates the claim as soon as it sees it."""
     return driver_of_record(claim) not in drivers and must_be_deallocated(claim)
 
 
 def _owner(cluster: ClusterCache, claim: ResourceClaim, mirror: BuiltinClaim | None) -> list[PodReference]:
-    """The stand-in's pod, if it is there and has not ended, and so is its mirror. A bound pod's is made again."""
+    """The stand-in's pod, if it exists and has not ended, and has its mirror; a bound pod's will be recreated."""
     for owner in claim.metadata.owner_references:
         pod = cluster.pod((claim.metadata.namespace, owner.name))
         if pod is not None and pod.metadata.uid == owner.uid and not done(pod):
@@ -296,8 +296,8 @@ def _reserved(claim: ResourceClaim) -> list[PodReference]:
 
 
 def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
-    """As it was recorded; where only the mirror shows the allocation, as for that. Not if the mirror is exclusive,
-    by which schedulers and policies go: the class may have changed while a driver allocated."""
+    """Whether the claim is shareable by its record, or else by its mirror. Never if the mirror is exclusive, as
+    schedulers and policies go by that: the class may have changed while a driver allocated."""
     allocation = claim.status.allocation
     if allocation is None:
         return may_be_shared(mirror, class_)
@@ -307,7 +307,7 @@ def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: Resour
 def _take_over(state: State, holding: Holding) -> None:
     holding.records_units = _recorded_units(state.cluster, holding) is not None
     _count(state, holding)
-    _remember(state, holding)
+    _add_holding(state, holding)
 
 
 def _count(state: State, holding: Holding) -> None:
@@ -315,7 +315,7 @@ def _count(state: State, holding: Holding) -> None:
     holding.counted, holding.units = units is not None, holding.units if units is None else units
 
 
-def _remember(state: State, holding: Holding) -> None:
+def _add_holding(state: State, holding: Holding) -> None:
     if not holding.standalone:
         held = held_as_recorded(holding.uid, holding.node, holding.allocation)
         local = holding.allocation.available_on == ()
@@ -325,7 +325,7 @@ def _remember(state: State, holding: Holding) -> None:
 
 
 def _uses(driver: EmbeddedDriver, held: Held) -> tuple[str, ...]:
-    """What it needs to be there; nothing if the driver fails over it."""
+    """The UIDs of the claims that the held one uses; none if the driver fails to say."""
     try:
         return tuple(driver.uses(held))
     except DriverFault:
@@ -333,7 +333,7 @@ def _uses(driver: EmbeddedDriver, held: Held) -> tuple[str, ...]:
 
 
 def count_again(state: State, class_name: str) -> None:
-    """The class, or the object with its parameters, is known: what could not be counted before may be now."""
+    """Count the class's holdings that could not be counted before: it, or its parameters' object, is known now."""
     for holding in state.ledger:
         if holding.class_name == class_name and not holding.counted:
             _count(state, holding)
@@ -341,7 +341,7 @@ def count_again(state: State, class_name: str) -> None:
 
 
 def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int | None:
-    """What the driver counts for what was asked for; None if that is not known, or it does not understand that."""
+    """The units that the driver counts for the parameters; None if these are unknown or rejected."""
     key = (holding.namespace, holding.claim)
     class_, claim, mirror = cluster.class_(holding.class_name), _claim_of(cluster, holding), cluster.mirror(key)
     by_mirror = asked(mirror) if mirror is not None and (claim is None or not holding.named) else None
@@ -370,7 +370,7 @@ def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int | N
 
 
 def _recorded_units(cluster: ClusterCache, holding: Holding) -> int | None:
-    """Those of an allocation whose parameters were in an object that may be gone or another by now."""
+    """The units recorded with an allocation, because its parameters were in an object that may change or go."""
     if holding.standalone:
         return None
     claim, mirror = _claim_of(cluster, holding), cluster.mirror((holding.namespace, holding.claim))
@@ -386,7 +386,7 @@ def _claim_of(cluster: ClusterCache, holding: Holding) -> ResourceClaim | None:
 
 
 def count_foreign(drivers: Drivers, claim: BuiltinClaim) -> bool:
-    """Tell drivers of devices that an ordinary claim took; returns whether there were any."""
+    """Report the devices that an ordinary claim has to their drivers; returns whether there are any."""
     meta, taken = claim.metadata, taken_by_foreign(drivers, claim)
     for driver, devices in taken.items():
         drivers[driver].restore(Held(meta.uid, None, devices, None), f"{meta.namespace}/{meta.name}")
@@ -394,11 +394,11 @@ def count_foreign(drivers: Drivers, claim: BuiltinClaim) -> bool:
 
 
 def taken_by_foreign(drivers: Drivers, claim: BuiltinClaim | None) -> Mapping[str, tuple[Device, ...]]:
-    """The devices of each of the drivers that an ordinary claim has. Access of an administrator takes nothing: it
-    is granted beside whoever uses the device."""
+    """The devices that an ordinary claim has, by driver. Those with administrator access are left out: such access
+    does not exclude other users of the device."""
     allocation = claim.status.allocation if claim is not None else None
     taken: dict[str, tuple[Device, ...]] = {}
-    for one in allocation.devices.results if allocation else ():
-        if one.driver in drivers and not one.admin_access:
-            taken[one.driver] = (*taken.get(one.driver, ()), Device(one.pool, one.device))
+    for result in allocation.devices.results if allocation else ():
+        if result.driver in drivers and not result.admin_access:
+            taken[result.driver] = (*taken.get(result.driver, ()), Device(result.pool, result.device))
     return taken

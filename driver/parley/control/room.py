@@ -1,7 +1,8 @@
 """Whether a node has room for a pod, or for a new reservation, beside what is reserved there for users of claims.
 
-The one place where the ledger's reservations meet what pods use. Whoever judges a node asks here: candidates, the
-extender, and once more what allocates, in the moment in which it is put into the ledger. Nothing is decided here.
+The only place where the ledger's reservations are compared with what pods use. Everything that evaluates a node
+asks here: candidates, the extender, and once more the allocator, just before it adds a holding. Nothing is decided
+here.
 
 A reservation may yield to classes (`Reserve.yields_to`). A pod that has a claim of one of them is its guest:
 
@@ -45,10 +46,10 @@ from parley.negotiation.reservations import (
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks for room: a pod, or the claim of a namespace that no pod names yet.
+    """Who asks for room: a pod, or a namespace's claim without a pod.
 
-    `claims` are those that the pod names, `classes` those of all its claims. `bound`: it has its own room already.
-    `discreet`: messages don't name claims of other namespaces.
+    `claims` are the names of the pod's named claims, `classes` the classes of all its claims. `bound`: the pod has
+    its own room already. `discreet`: messages don't name claims of other namespaces.
     """
 
     namespace: str
@@ -73,11 +74,11 @@ class Asker:
         )
 
     def uses(self, holding: Holding) -> bool:
-        """Whether it is a pod that names the claim."""
+        """Whether the asker is a pod that names the holding's claim."""
         return holding.named and holding.namespace == self.namespace and holding.claim in self.claims
 
     def name(self, reservation: Reservation) -> str:
-        """How its messages call a reservation's claim."""
+        """A reservation's claim in messages to the asker."""
         if self.discreet and reservation.namespace != self.namespace:
             return "claims of other namespaces"
         return f"claim {reservation.claim}"
@@ -85,7 +86,7 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """What is to change on a node: pods with these UIDs are `gone`, and others have come that take `beside`."""
+    """Changes assumed on a node: the pods with the UIDs `gone` have left it, others now use `beside`."""
 
     gone: Collection[str] = ()
     beside: Sequence[Amounts] = ()
@@ -94,36 +95,36 @@ class Foreseen:
 def lacking(
     state: State, node: str, asker: Asker, new: Sequence[Reserving] = (), foreseen: Foreseen | None = None
 ) -> str:
-    """Why the node does not have room for who asks, and for `new` reservations, beside what is reserved there, or
-    would not if what is `foreseen` had happened.
+    """Why the node lacks room for the asker, and for `new` reservations, beside what is reserved there, or would
+    lack it after the `foreseen` changes.
 
-    "" if it has, or if nothing is reserved.
+    "" if it has room, or if nothing is reserved.
     """
     held = state.ledger.reserving(node)
     if not held and not new:
         return ""
     asked: Amounts = {} if asker.bound else asker.amounts
     foreseen = foreseen or Foreseen()
-    # of one that asks and is not bound, what it may be counted for already is free
+    # an asker that is not bound may be counted for the node already, which does not take its own room
     free = _free(state, node, (*foreseen.gone, *(() if asker.bound else (asker.uid,))))
     for amounts in foreseen.beside:
         taken = {**amounts, PODS: max(amounts.get(PODS, 0), A_POD[PODS])}
         free = {name: amount - taken.get(name, 0) for name, amount in free.items()}
     if is_ample(asked, free, [*map(reserved, held)], [one.amounts for one in new]):
         return ""
-    there = _There(state, node)
+    pods = _PodsOnNode(state, node)
     reservations = [
-        *(_reservation(state, holding, asker, there) for holding in held),
+        *(_reservation(state, holding, asker, pods) for holding in held),
         *(Reservation(one.uid, one.claim, one.amounts, frozenset([asker.uid]), new=True) for one in new),
     ]
-    users = chain.from_iterable((*_uids(there.users(one)), *there.guests(one)) for one in held)
-    used = _used(state, users, _names(reservations))
+    users = chain.from_iterable((*_uids(pods.users(one)), *pods.guests(one)) for one in held)
+    used = _used(state, users, _resource_names(reservations))
     if asker.uid:
         used[asker.uid] = asker.amounts
     return crowded(asked, free, reservations, used, asker.name, "" if asker.bound else asker.uid)
 
 
-def _coming(state: State, holding: Holding) -> Sequence[Pod]:
+def _pods_awaiting_node(state: State, holding: Holding) -> Sequence[Pod]:
     """The pods that name the holding's claim and have no node yet."""
     return state.cluster.pods_awaiting_node((holding.namespace, holding.claim)) if holding.named else ()
 
@@ -132,13 +133,13 @@ def _uids(pods: Iterable[Pod]) -> Iterator[str]:
     return (pod.metadata.uid for pod in pods)
 
 
-def _names(reservations: Iterable[Reservation]) -> frozenset[str]:
-    """The resources that are reserved."""
+def _resource_names(reservations: Iterable[Reservation]) -> frozenset[str]:
+    """The names of the resources that are reserved."""
     return frozenset(chain.from_iterable(one.amounts for one in reservations))
 
 
 def _used(state: State, uids: Iterable[str], names: Collection[str]) -> dict[str, Amounts]:
-    """What the pods use of these resources of their node, by UID: they may use thousands of others."""
+    """The pods' use of these resources of their node, by UID. Only of these: pods may use thousands of others."""
     shares = {uid: state.cluster.usage.share(uid) for uid in uids}
     return {
         uid: {**{name: share.amounts[name] for name in names if name in share.amounts}, **A_POD}
@@ -147,9 +148,9 @@ def _used(state: State, uids: Iterable[str], names: Collection[str]) -> dict[str
     }
 
 
-class _There:
-    """The pods on a node that use its holdings, and those to which these yield, for one look at the node. Each is
-    found once, because a tenant may have hundreds of claims there that yield, and of such classes."""
+class _PodsOnNode:
+    """The users and guests of a node's holdings, for one evaluation of the node. Each is looked up once, because a
+    tenant may have hundreds of claims there that yield, and of classes that they yield to."""
 
     def __init__(self, state: State, node: str) -> None:
         self._state = state
@@ -158,8 +159,8 @@ class _There:
         self._users: dict[str, Sequence[Pod]] = {}
 
     def users(self, holding: Holding) -> Sequence[Pod]:
-        """The pods on the holding's node that name its claim: also those that others put there, and that nobody
-        has looked at yet."""
+        """The pods on the holding's node that name its claim, including those that others bound there and that
+        were not reconciled yet."""
         if not holding.named:
             return ()
         if holding.uid not in self._users:
@@ -173,15 +174,15 @@ class _There:
         if not classes:
             return {}
         if classes not in self._of_classes:
-            self._of_classes[classes] = self._found(classes)
+            self._of_classes[classes] = self._with_classes(classes)
         own = frozenset(_uids(self.users(holding)))
         return {uid: pod for uid, pod in self._of_classes[classes].items() if uid not in own}
 
-    def _found(self, classes: Collection[str]) -> Mapping[str, Pod]:
+    def _with_classes(self, classes: Collection[str]) -> Mapping[str, Pod]:
         ledger, cluster, node = self._state.ledger, self._state.cluster, self._node
         users = (user for one in ledger.on(node) if one.class_name in classes for user in one.pods.values())
         known = (cluster.pod((user.namespace, user.name)) for user in dict.fromkeys(users))
-        # what can be used on other nodes, too, makes a pod a guest where it is bound
+        # with a claim that can be used on several nodes, a pod is a guest on the node that it is bound to
         bound = (
             pod
             for pod in cluster.pods_on(node)
@@ -192,7 +193,7 @@ class _There:
 
 
 def _classes(state: State, pod: Pod) -> Iterator[str]:
-    """Those of the pod's claims; of a template's, before its claim is generated."""
+    """The classes of the pod's claims; a template's, as long as its claim is not generated."""
     cluster, namespace = state.cluster, pod.metadata.namespace
     for entry in evaluated(pod):
         if entry.resource_claim_name:
@@ -210,64 +211,63 @@ def _classes(state: State, pod: Pod) -> Iterator[str]:
 
 
 def taken_by_guests(state: State, node: str, asker: Asker) -> str:
-    """What of the room reserved on the node for claims of the pod others have, to which it yields: as a clause, ""
-    if nothing."""
-    told, there = [], _There(state, node)
+    """The room reserved on the node for the pod's claims that guests use, as a clause of a message; "" if none."""
+    clauses, pods = [], _PodsOnNode(state, node)
     for holding in state.ledger.reserving(node):
-        if asker.uses(holding) and (guests := there.guests(holding)):
+        if asker.uses(holding) and (guests := pods.guests(holding)):
             own = Reservation(holding.uid, holding.path, reserved(holding), frozenset(guests))
             left = unused([own], _used(state, guests, own.amounts))[holding.uid]
             taken = {name: amount - left[name] for name, amount in own.amounts.items() if amount > left[name]}
             whom = f"pods of class {listed(holding.yields_to, 3)}, to which it yields,"
             used = listed(starmap(amount_of, taken.items()))
-            told.append(f"of what is reserved for claim {holding.path}, {whom} use {used}")
-    return "; ".join(told)
+            clauses.append(f"of what is reserved for claim {holding.path}, {whom} use {used}")
+    return "; ".join(clauses)
 
 
 @dataclass(frozen=True, slots=True)
-class LeftToHold:
-    """What of each reservation is to be held, by its claim's UID, and the pods without a node that find what they
-    request: users and guests of claims whose room reservation pods hold."""
+class RoomToHold:
+    """The part of each reservation that reservation pods are to hold, by the claim's UID, and the pods `served`:
+    users and guests of such claims that have no node and find the room that they request."""
 
     amounts: Mapping[str, Amounts]
     served: Sequence[Pod]
 
 
-def left_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) -> LeftToHold:
-    """What of the node's reservations is to be held: what neither pods on the node use nor users and guests that
-    are about to be placed there, if they would be kept out of it themselves. Guests have their room already; of
-    users the one that came first takes first."""
+def room_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) -> RoomToHold:
+    """The part of the node's reservations that is to be held: not used by pods on the node, nor needed by users
+    and guests that are about to be placed there and that reservation pods would keep out. Guests have their room
+    already; users get theirs in the order of their arrival."""
     placed = set[str]()
-    waiting: dict[str, Pod] = {}
-    first: dict[str, Pod] = {}
-    let_in = set[str]()
-    reservations, found = [], _There(state, node)
+    unplaced_users: dict[str, Pod] = {}
+    unplaced_guests: dict[str, Pod] = {}
+    to_admit = set[str]()
+    reservations, pods = [], _PodsOnNode(state, node)
     for holding in state.ledger.reserving(node):
-        there = {*_uids(pod for pod in found.users(holding) if pod.spec.node_name)}
-        coming = {pod.metadata.uid: pod for pod in _coming(state, holding) if is_kept_out(pod)}
-        waiting |= coming
-        guests = found.guests(holding)
-        came = {uid for uid, pod in guests.items() if pod.spec.node_name}
-        come = {uid: pod for uid, pod in guests.items() if uid not in came and is_kept_out(pod)}
-        placed |= {*there, *came}
-        first |= come
+        users = {*_uids(pod for pod in pods.users(holding) if pod.spec.node_name)}
+        new_users = {pod.metadata.uid: pod for pod in _pods_awaiting_node(state, holding) if is_kept_out(pod)}
+        unplaced_users |= new_users
+        all_guests = pods.guests(holding)
+        guests = {uid for uid, pod in all_guests.items() if pod.spec.node_name}
+        new_guests = {uid: pod for uid, pod in all_guests.items() if uid not in guests and is_kept_out(pod)}
+        placed |= {*users, *guests}
+        unplaced_guests |= new_guests
         if holding.is_nominated:
-            let_in |= {*coming, *come}
+            to_admit |= {*new_users, *new_guests}
         reservations.append(
             Reservation(
                 holding.uid,
                 holding.path,
                 reserved(holding),
-                frozenset([*there, *coming]),
-                yields_to=frozenset([*came, *come]),
+                frozenset([*users, *new_users]),
+                yields_to=frozenset([*guests, *new_guests]),
             )
         )
-    in_turn = [*first.values(), *sorted(waiting.values(), key=_arrival)]
+    in_turn = [*unplaced_guests.values(), *sorted(unplaced_users.values(), key=_arrival)]
     asked: dict[str, Amounts] = {pod.metadata.uid: {**requested(pod), **A_POD} for pod in in_turn}
-    used = _used(state, placed, _names(reservations))
+    used = _used(state, placed, _resource_names(reservations))
     given = hand_over(reservations, used, asked, _free(state, node, asked))
-    served = let_in.intersection(given.served)
-    return LeftToHold(given.left, [pod for pod in in_turn if pod.metadata.uid in served])
+    served = to_admit.intersection(given.served)
+    return RoomToHold(given.left, [pod for pod in in_turn if pod.metadata.uid in served])
 
 
 def _arrival(pod: Pod) -> tuple[str, str]:
@@ -275,27 +275,27 @@ def _arrival(pod: Pod) -> tuple[str, str]:
 
 
 def _awaited(state: State, holding: Holding) -> Amounts:
-    """What pods request that name the holding's claim and have no node yet, of what it reserves."""
+    """The requests, for what the holding reserves, of pods that name its claim and have no node yet."""
     key = (holding.namespace, holding.claim)
     return state.cluster.awaited.of(key, reserved(holding).keys()) if holding.named else {}
 
 
-def _reservation(state: State, holding: Holding, asker: Asker, there: _There) -> Reservation:
-    guests = there.guests(holding)
+def _reservation(state: State, holding: Holding, asker: Asker, pods: _PodsOnNode) -> Reservation:
+    guests = pods.guests(holding)
     is_own = bool(asker.uid) and asker.uses(holding)
     is_guest = bool(asker.uid) and not is_own and not asker.classes.isdisjoint(holding.yields_to)
     return Reservation(
         holding.uid,
         holding.path,
         reserved(holding),
-        frozenset([*([asker.uid] if is_own else ()), *_uids(there.users(holding))]),
+        frozenset([*([asker.uid] if is_own else ()), *_uids(pods.users(holding))]),
         yields_to=frozenset([*guests, *([asker.uid] if is_guest else ())]),
         awaited=_awaited(state, holding) if is_guest and asker.uid not in guests else {},
     )
 
 
 def _free(state: State, node: str, asking: Iterable[str]) -> Amounts:
-    """What no pod uses but those with these UIDs."""
+    """The node's resources that no pod uses, apart from the pods with these UIDs."""
     allocatable = state.cluster.allocatable(node)
     used, pods = state.cluster.usage.without(node, asking, allocatable)
     free = {name: amount - used[name] for name, amount in allocatable.items()}
@@ -303,6 +303,6 @@ def _free(state: State, node: str, asking: Iterable[str]) -> Amounts:
 
 
 def reserved(holding: Holding) -> Mapping[str, int]:
-    """What the holding reserves on its node, in thousandths."""
+    """The amounts that the holding reserves on its node, in thousandths."""
     reserve = holding.allocation.reserve
     return reserve.thousandths() if reserve is not None else {}

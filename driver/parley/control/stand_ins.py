@@ -1,8 +1,8 @@
-"""Creates and deletes stand-ins, in which standalone drivers record what they allocate for generated claims.
+"""Creates and deletes stand-ins, in which standalone drivers record their allocations for generated claims.
 
-By its deletion a driver learns that it is to deallocate. A pod that ends has its stand-ins deleted here; where it
-has not come to that, the garbage collector does so, but of an allocated one only Parley may: the pod may run for
-long after its deletion began.
+A stand-in's deletion tells its driver to deallocate. The stand-ins of a pod that ends are deleted here. The
+garbage collector deletes those that are left, but not allocated ones, which only Parley may delete: the pod may
+run for long after its deletion began.
 """
 
 from parley.api.builtin import Pod
@@ -17,26 +17,26 @@ from parley.kube.client import AlreadyExists, Client, Conflict, NotFound
 
 
 class StandIns:
-    """The writes. Each can be repeated, and raises what a client raises."""
+    """Creates and deletes stand-ins. Each call can be repeated, and raises what a client raises."""
 
     def __init__(self, client: Client, cluster: ClusterCache) -> None:
         self._client = client
         self._cluster = cluster
         self._being_deleted: set[str] = set()
-        """UIDs."""
+        """UIDs of stand-ins with a deletion under way."""
 
     async def create(self, pod: Pod, claim: PodClaim, begun_by: str = "") -> None:
-        """Create the pod's stand-in for a generated claim. The driver `begun_by` is to allocate it at once: its
-        finalizer saves it a write."""
+        """Create the pod's stand-in for a generated claim. The driver `begun_by`, if given, is to allocate it at
+        once: setting its finalizer here saves it a write."""
         assert claim.asked is not None
         body = standin.stand_in(pod, claim.entry, claim.name, claim.asked, begun_by)
         try:
             await self._client.create(CLAIMS, body, pod.metadata.namespace)
         except AlreadyExists:
-            pass  # not in the cache yet; its arrival calls again
+            pass  # not in the cache yet; its event requeues the pod
 
     async def delete(self, stand_in: ResourceClaim) -> None:
-        """Delete it, whatever changed in it, unless somebody is about it: whose attempt fails tries again."""
+        """Delete the stand-in whatever its state, unless a deletion is under way, whose caller repeats it."""
         meta = stand_in.metadata
         if meta.uid in self._being_deleted:
             return
@@ -44,15 +44,15 @@ class StandIns:
         try:
             await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid)
         except NotFound:
-            pass  # deleted meanwhile, which is as good
+            pass  # deleted meanwhile
         except Conflict:
-            if await self._is_there(stand_in):
+            if await self._exists(stand_in):
                 raise
         finally:
             self._being_deleted.discard(meta.uid)
 
-    async def _is_there(self, stand_in: ResourceClaim) -> bool:
-        """Not if another one has its name."""
+    async def _exists(self, stand_in: ResourceClaim) -> bool:
+        """Whether this very stand-in exists, and not another one of its name."""
         try:
             live = await self._client.get(CLAIMS, stand_in.metadata.name, stand_in.metadata.namespace)
         except NotFound:
@@ -60,7 +60,7 @@ class StandIns:
         return live.metadata.uid == stand_in.metadata.uid
 
     async def delete_left_behind(self, stand_in: ResourceClaim) -> None:
-        """Delete it if its pod has ended or is gone, which the cache may have to see."""
+        """Delete the stand-in if its pod is terminal, even if the cache does not show that yet."""
         pod = standin.owner(stand_in)
         known = self._cluster.that_pod(pod) if pod is not None else None
         ended = known is not None and done(known)
@@ -68,9 +68,9 @@ class StandIns:
             await self.delete(stand_in)
 
     async def delete_unused(self, stand_in: ResourceClaim) -> bool:
-        """Delete it, so that no standalone driver records anything in it any more, unless that was done.
+        """Delete the stand-in, so that no standalone driver can record anything in it any more.
 
-        Returns whether it was done now. Raises Conflict if the stand-in is not as given any more.
+        Returns False if it was deleted before. Raises Conflict if the stand-in has changed since.
         """
         meta = stand_in.metadata
         if meta.deletion_timestamp or self._cluster.own_writes.unseen(meta):
@@ -79,6 +79,6 @@ class StandIns:
             version = meta.resource_version
             await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid, resource_version=version)
         except NotFound:
-            pass  # deleted meanwhile, which is as good
+            pass  # deleted meanwhile
         self._cluster.own_writes.found_gone(meta)
         return True

@@ -1,4 +1,4 @@
-"""The controller's state, from which every decision is made. Nothing is decided here."""
+"""The controller's state, on which every decision is based. Nothing is decided here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from parley.sdk.embedded import EmbeddedDriver
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The informers' caches, the ledger of what is allocated, the drivers in this process by name, what is kept
-    for pods that others were evicted for, and claims of which their drivers, elsewhere, do not know.
+    """The informers' caches, the ledger of allocated claims, the embedded drivers by name, the nominations of pods
+    that others were evicted for, and claims that their drivers do not know since they became standalone.
 
-    The values live as long as the process; what they hold changes.
+    The values live as long as the process; their contents change.
     """
 
     cluster: ClusterCache

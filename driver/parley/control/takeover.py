@@ -1,11 +1,11 @@
-"""What a new leader does before it decides anything: it makes late writes of former leaders conflict.
+"""Takes over from former leaders: before a new leader decides anything, it makes their late writes conflict.
 
-A leader that was cut off may have sent an allocation which the network delivers when another one leads. Each of
-its writes names the resourceVersion that it was decided on. So the new leader changes every built-in claim that
-such a write could give devices to: what comes later is refused by the API server. Where a claim is too large for
-this change, it is too large for an allocation as well. The same for claims that it could have accepted, which
-standalone drivers then allocate. A claim that nobody can change, as a webhook refuses that or does not answer, is
-left after a while: others do not wait for its namespace.
+A leader that was cut off may have sent an allocation that the network delivers when another one leads. Each of its
+writes names the resourceVersion that it was decided on. So the new leader changes every built-in claim that such a
+write could allocate: later ones are refused by the API server. A claim that is too large for this change is too
+large for an allocation as well. The same is done for claims that a former leader could have accepted, which
+standalone drivers would then allocate. A claim that can't be changed because a webhook refuses that or does not
+answer is left out after a while: other namespaces do not wait for it.
 """
 
 import asyncio
@@ -32,24 +32,24 @@ log = structlog.get_logger(__name__)
 
 
 async def shut_out_former_leaders(client: Client, cluster: ClusterCache) -> Mapping[str, BuiltinClaim]:
-    """Return when no write of an earlier leader can allocate anything any more.
+    """Wait until no write of an earlier leader can allocate anything any more.
 
-    Returns the claims that were changed, by UID: they are newer than the cache, and may show a last write.
+    Returns the changed claims, by UID: they are newer than the cache, and may show a last write of that leader.
     """
-    return await _change(MirrorWrites(client, cluster), _allocatable(cluster))
+    return await _touch_all(MirrorWrites(client, cluster), _allocatable(cluster))
 
 
 async def shut_out_acceptances(
     client: Client, cluster: ClusterCache, claims: Iterable[ResourceClaim]
 ) -> Mapping[str, ResourceClaim]:
-    """Return when no write of an earlier leader can accept these claims any more. Returns them as they are."""
-    return await _change(ClaimWrites(client, cluster), claims)
+    """Wait until no write of an earlier leader can accept these claims any more. Returns them by UID."""
+    return await _touch_all(ClaimWrites(client, cluster), claims)
 
 
-async def _change(writes: ObjectWrites[C], claims: Iterable[C]) -> Mapping[str, C]:
-    changed, failed = await repeated(claims, partial(_changed, writes))
+async def _touch_all(writes: ObjectWrites[C], claims: Iterable[C]) -> Mapping[str, C]:
+    changed, failed = await repeated(claims, partial(_touch, writes))
     for claim, error in failed:
-        _not_prevented(claim, str(error))
+        _warn_not_prevented(claim, str(error))
     return {claim.metadata.uid: claim for claim in changed if claim is not None}
 
 
@@ -59,8 +59,8 @@ def _allocatable(cluster: ClusterCache) -> Iterator[BuiltinClaim]:
             yield mirror
 
 
-async def _changed(writes: ObjectWrites[C], claim: C) -> C | None:
-    """The claim after it was changed; None if it is gone."""
+async def _touch(writes: ObjectWrites[C], claim: C) -> C | None:
+    """The changed claim; None if it is gone, or may not be changed."""
     try:
         return await writes.touch(claim)
     except NotFound:
@@ -68,17 +68,17 @@ async def _changed(writes: ObjectWrites[C], claim: C) -> C | None:
     except REFUSALS as error:
         if is_right_lacking(error):
             raise
-        _not_prevented(claim, error.message)
+        _warn_not_prevented(claim, error.message)
         return None
 
 
-def _not_prevented(claim: BuiltinClaim | ResourceClaim, error: str) -> None:
+def _warn_not_prevented(claim: BuiltinClaim | ResourceClaim, error: str) -> None:
     name = f"{claim.metadata.namespace}/{claim.metadata.name}"
     log.warning("late writes of a former leader are not prevented", claim=name, error=error)
 
 
 async def persist(problem: str, request: Callable[[], Awaitable[T]]) -> T:
-    """The answer of a server that is busy or just starting: it is asked again, like by an informer."""
+    """The answer to the request, repeated with an informer's pauses while the server is busy or just starting."""
     failures = 0
     while True:
         try:

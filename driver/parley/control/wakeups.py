@@ -1,6 +1,6 @@
-"""Topics: what waiting pods and claims wait for, and who is notified when one changes.
+"""Notifies the waiting lines of pods and claims when a topic that they wait for changes.
 
-Whoever changes something wakes its topic; whoever keeps waiting lines subscribes. Neither knows the other.
+Code that changes something wakes its topic; code that keeps waiting lines subscribes. Neither knows the other.
 """
 
 from collections.abc import Callable, Collection
@@ -22,15 +22,15 @@ class Wakeups:
         self._listeners.append(listener)
 
     def subscribe_to_usage(self, listener: Listener) -> None:
-        """Call the listener from now on when pods use less of nodes, of which the others are not told."""
+        """Call the listener from now on for `less_used`, which `subscribe` leaves out."""
         self._of_usage.append(listener)
 
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
-        """The topic changed, on these nodes alone if they are given."""
+        """Notify that the topic changed, on these nodes only if they are given."""
         for listener in self._listeners:
             listener(topic, nodes)
 
     def less_used(self, topic: Topic, nodes: Collection[str]) -> None:
-        """Pods use less of these nodes: what waits for room on them has to hear of it, and nobody else."""
+        """Notify those that wait for room on these nodes, and nobody else, that pods use less of them."""
         for listener in self._of_usage:
             listener(topic, nodes)

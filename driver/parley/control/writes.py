@@ -1,7 +1,7 @@
-"""Writes of the two objects that show a holding, and what becomes of one whose outcome is unknown.
+"""Writes of the two objects that show a holding, and how a write of unknown outcome is settled.
 
-Every write names the state of the object that it was decided on (UID and resourceVersion). One whose answer is
-lost may still arrive. A newer write settles it: that changes the resourceVersion, and the old one is refused.
+Every write names the state of the object that it was decided on (UID and resourceVersion). A write whose answer
+was lost may still arrive. A newer write settles it: that changes the resourceVersion, so the older one is refused.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=BuiltinClaim | ResourceClaim)
 
 
 class ObjectWrites(Generic[T]):
-    """Writes of one kind's status, each of which is noted for the cache (`OwnWrites`)."""
+    """Writes statuses of objects of one kind, and notes each write for the cache (`OwnWrites`)."""
 
     def __init__(self, client: Client, cluster: ClusterCache, resource: Resource[T]) -> None:
         self._client = client
@@ -28,8 +28,7 @@ class ObjectWrites(Generic[T]):
         self._resource = resource
 
     async def patch(self, item: T, status: Mapping[str, Any]) -> T:
-        """Write the status of the object as it was seen; returns it as written. Raises Conflict if it is not as it
-        was seen any more, and NotFound."""
+        """Write the object's status. Returns it as written. Raises Conflict if it has changed, and NotFound."""
         meta = item.metadata
         body = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}, "status": status}
         try:
@@ -43,9 +42,10 @@ class ObjectWrites(Generic[T]):
         return written
 
     async def touch(self, item: T) -> T:
-        """Change the object whatever it is by now, so that every write decided on an earlier state is refused.
+        """Change the object, whatever its state is by now, so that every write decided on an earlier state is
+        refused.
 
-        By a label: users may fill the annotations, and another one would be refused while an allocation is not.
+        Changes a label: users may fill the annotations, and one more would be refused where an allocation is not.
         """
         meta = item.metadata
         body = {"metadata": {"uid": meta.uid, "labels": {f"{GROUP}/settled": meta.resource_version}}}
@@ -55,21 +55,21 @@ class ObjectWrites(Generic[T]):
 
 
 class MirrorWrites(ObjectWrites[BuiltinClaim]):
-    """Writes of mirrors: what the scheduler and the node plugins go by."""
+    """Writes statuses of mirrors, which scheduler and node plugins read."""
 
     def __init__(self, client: Client, cluster: ClusterCache) -> None:
         super().__init__(client, cluster, BUILTIN_CLAIMS)
 
     async def current(self, holding: Holding) -> BuiltinClaim | None:
-        """The holding's mirror, no older than our last write; of a bound pod the one that was recreated."""
+        """The holding's mirror, no older than our last write, or the one that was recreated for a bound pod."""
         key = (holding.namespace, holding.claim)
         mirror = self._cluster.mirror(key)
-        if not holding.named and mirror is None and (anew := self._made_anew(holding)) is not None:
-            key, mirror = (anew.metadata.namespace, anew.metadata.name), anew
+        if not holding.named and mirror is None and (recreated := self._recreated(holding)) is not None:
+            key, mirror = (recreated.metadata.namespace, recreated.metadata.name), recreated
         behind = mirror is not None and self._cluster.own_writes.unseen(mirror.metadata)
         return await self._live(*key) if behind or not holding.written.is_settled else mirror
 
-    def _made_anew(self, holding: Holding) -> BuiltinClaim | None:
+    def _recreated(self, holding: Holding) -> BuiltinClaim | None:
         pods = (self._cluster.pod((user.namespace, user.name)) for user in holding.pods.values())
         user = next((pod for pod in pods if pod is not None and pod.metadata.uid in holding.pods), None)
         return self._cluster.generated.of_entry(user, holding.entry) if user is not None else None
@@ -81,9 +81,9 @@ class MirrorWrites(ObjectWrites[BuiltinClaim]):
             return None
 
     async def write(self, holding: Holding, mirror: BuiltinClaim, status: Mapping[str, Any]) -> None:
-        """Write what the holding's mirror shows. Once that is done no earlier write can arrive any more.
+        """Write the status of the holding's mirror. After that no earlier write can arrive any more.
 
-        Raises Busy if one arrived meanwhile.
+        Raises Busy if an earlier one arrived meanwhile.
         """
         holding.shown_by[mirror.metadata.uid] = mirror.metadata.name
         try:
@@ -99,7 +99,7 @@ class MirrorWrites(ObjectWrites[BuiltinClaim]):
         holding.written = holding.written.settled()
 
     async def settle(self, holding: Holding, mirror: BuiltinClaim) -> BuiltinClaim:
-        """Change the holding's mirror, after which no earlier write arrives; returns it with what did before."""
+        """Change the holding's mirror, so that no earlier write can arrive. Returns it as it is by then."""
         written = await self.touch(mirror)
         shown = written.status.allocation is not None
         holding.written = Written.YES if shown else holding.written.settled()
@@ -107,7 +107,7 @@ class MirrorWrites(ObjectWrites[BuiltinClaim]):
 
 
 class ClaimWrites(ObjectWrites[ResourceClaim]):
-    """Writes of Parley's own claims, which are the record of named ones."""
+    """Writes statuses of Parley's own claims, which are the records of named claims."""
 
     def __init__(self, client: Client, cluster: ClusterCache) -> None:
         super().__init__(client, cluster, CLAIMS)
@@ -118,19 +118,19 @@ class ClaimWrites(ObjectWrites[ResourceClaim]):
         return claim if claim is not None and claim.metadata.uid == holding.uid else None
 
     async def current(self, holding: Holding) -> ResourceClaim | None:
-        """The claim of the holding's name: live, and NotFound is raised, if a write was not answered that may have
+        """The claim of the holding's name. Read live, which may raise NotFound, if an unanswered write may have
         changed it."""
         if holding.record_written.is_settled:
             return self._cluster.claim((holding.namespace, holding.claim))
         return await self._client.get(CLAIMS, holding.claim, holding.namespace)
 
     async def write(self, holding: Holding, status: Mapping[str, Any]) -> None:
-        """All writes of a claim's own record. Once that is done no earlier one of ours can arrive any more.
+        """Write the status of the claim that records the holding. After that no earlier write of ours can arrive.
 
         Raises NotFound if the claim of a named holding is gone: another may have its name.
 
-        What changes nothing leaves the resourceVersion as it is, and with it a way in for a write that is still
-        to arrive: then something else is changed. Raises Conflict if it arrived meanwhile.
+        A write that changes nothing leaves the resourceVersion as it is, so an earlier one could still arrive:
+        then an annotation is changed as well. Raises Conflict if an earlier one arrived meanwhile.
         """
         claim = self._cluster.claim((holding.namespace, holding.claim))
         if holding.named and self.own(holding) is None:

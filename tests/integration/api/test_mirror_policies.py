@@ -11,7 +11,7 @@ from tests.cluster.raw import raw
 
 from parley.api.names import DEVICE_CLASS
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.control.objects.in_use import says_in_use, with_condition
+from parley.control.objects.in_use import in_use_devices, with_condition
 from parley.kube.client import Forbidden
 from parley.sdk import PodReference
 from parley_devcluster import Cluster, ClusterError
@@ -206,7 +206,9 @@ async def test_others_do_not_clear_what_is_said_to_be_in_use(
     status = {**with_condition(allocation("exclusive"), now), "reservedFor": [pod_a]}
     await write(exclusive, status, CONTROLLER)
     mirror = BUILTIN_CLAIMS.decode(orjson.dumps({**claim("scanner", "exclusive"), "status": status}))
-    await write(exclusive, {"devices": says_in_use(mirror, PodReference("team", "a", "uid-a"), now)}, CONTROLLER)
+    await write(
+        exclusive, {"devices": in_use_devices(mirror, PodReference("team", "a", "uid-a"), now)}, CONTROLLER
+    )
 
     with pytest.raises(Forbidden, match="is in use, as condition"):
         await write(exclusive, CLEARED, account)

@@ -95,5 +95,5 @@ def test_nothing_is_remembered_of_claims_that_no_pod_names_any_more() -> None:
     assert pods.awaited.of((NAMESPACE, "a"), ["cpu"]) == {"cpu": 1}
     pods.put("p", None)
     assert not pods.awaited._sums
-    assert not pods.awaited._asked
+    assert not pods.awaited._requests
     assert not pods.awaited._summed

@@ -209,7 +209,7 @@ def test_nobody_is_shut_out_of_a_claim_without_users_who_was_let_in_unseen(prepa
         let_in = reference(
             await world.admin.create(PODS, {"apiVersion": "v1", "kind": "Pod", **second}, NAMESPACE)
         )
-        holding.unseen = {let_in.uid: let_in}  # the cache has yet to show it
+        holding.unseen_users = {let_in.uid: let_in}  # the cache has yet to show it
         departure = Departure(departed=True, bound=True, prepared_on=prepared)
         with pytest.raises(Busy) if prepared else nullcontext():
             await acting.deallocator.release(reference(first), [holding], departure)

@@ -212,8 +212,8 @@ def test_one_that_the_pods_status_names_and_that_is_not_there_was_deleted(phase:
 
         assert claim.problem == Problem(
             reasons.CLAIM_NOT_FOUND,
-            "claim team/p-licence, which Kubernetes made for 'licence' from template team/licence, was deleted, "
-            "and is made again when the pod changes: recreate the pod, or change it "
+            "claim team/p-licence, which Kubernetes generated for 'licence' from template team/licence, was "
+            "deleted, and is recreated when the pod changes: recreate the pod, or change it "
             "(kubectl annotate pod p -n team example.com/changed=1)",
             (TEMPLATE,),
             transient=True,

@@ -35,7 +35,7 @@ class Known:
 
 def test_a_claim_that_goes_by_labels_reaches_the_nodes_that_have_them_now() -> None:
     nodes = {name: Node(metadata=ObjectMeta(name=name, labels={"zone": "a"})) for name in ("node-1", "node-2")}
-    zone = a_holding(allocation=Allocation(available_on=NodeLabels({"zone": "a"})), known=Known(nodes))
+    zone = a_holding(allocation=Allocation(available_on=NodeLabels({"zone": "a"})), known_nodes=Known(nodes))
     assert (zone.reaches("node-1"), zone.reaches("node-3"), zone.only_node) == (True, False, None)
 
     nodes["node-3"] = nodes.pop("node-1")

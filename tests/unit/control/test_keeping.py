@@ -29,7 +29,7 @@ def test_who_keeps_what_for_how_long(
     async def story(world: World) -> None:
         await world.class_(**class_)
         keeping, holding = Keeping(world.cluster, world.clock), a_holding(**{"class_name": "licence", **fields})
-        keeping.left(holding, bound=bound)
+        keeping.pod_left(holding, bound=bound)
         assert keeping.seconds_left(holding) == seconds
         assert holding.used is bound
 
@@ -40,11 +40,11 @@ def test_the_time_runs_from_the_last_pod_that_was_bound() -> None:
     async def story(world: World) -> None:
         await world.class_(**HOUR)
         keeping, holding = Keeping(world.cluster, world.clock), a_holding(class_name="licence")
-        keeping.left(holding, bound=True)
+        keeping.pod_left(holding, bound=True)
         await world.seen()
-        keeping.left(holding, bound=False)
+        keeping.pod_left(holding, bound=False)
         assert keeping.seconds_left(holding) == 3599
-        keeping.left(holding, bound=True)
+        keeping.pod_left(holding, bound=True)
         assert keeping.seconds_left(holding) == 3600
 
     played(story)
@@ -54,16 +54,16 @@ def test_it_begins_again_when_nobody_can_be_let_in_any_more_unless_the_claim_end
     async def story(world: World) -> None:
         await world.class_(**HOUR)
         keeping, holding = Keeping(world.cluster, world.clock), a_holding(class_name="licence")
-        keeping.begin_anew(holding)
+        keeping.renew(holding)
         assert holding.kept_until is None
-        keeping.left(holding, bound=True)
+        keeping.pod_left(holding, bound=True)
         await world.seen()
         assert keeping.seconds_left(holding) == 3599
-        keeping.begin_anew(holding)
+        keeping.renew(holding)
         assert keeping.seconds_left(holding) == 3600
         await world.seen()
         holding.removing = True
-        keeping.begin_anew(holding)
+        keeping.renew(holding)
         assert keeping.seconds_left(holding) == 3599
 
     played(story)

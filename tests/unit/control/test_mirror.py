@@ -34,7 +34,7 @@ from parley.control.objects.mirror import (
     counted,
     declined_body,
     driver_of,
-    found_body,
+    fulfilled_body,
     is_mirror,
     is_offer,
     is_shareable,
@@ -132,7 +132,7 @@ def test_without_a_node_part_no_plugin_has_a_result_and_the_driver_is_known_stil
 
 def test_an_offer_stands_until_a_driver_allocated_and_is_definite_only_then() -> None:
     body = offer_body(mirror_of(CLAIM), TOKENS, ["node-1", "node-2"], NOW)
-    found = found_body(TOKENS, Allocation(data={"count": 1}), "node-1", NOW)
+    found = fulfilled_body(TOKENS, Allocation(data={"count": 1}), "node-1", NOW)
     open_, declined, done = (showing(body, d) for d in ((), declined_body(TOKENS, "none left", NOW), found))
     assert [offer_stands(claim) for claim in (open_, declined, done)] == [True, True, False]
     assert [bool(offer_ended(claim)) for claim in (open_, declined, done)] == [False, True, True]
@@ -144,7 +144,7 @@ def test_an_offer_stands_until_a_driver_allocated_and_is_definite_only_then() ->
 def test_devices_that_the_handle_alone_names_are_found() -> None:
     body = offer_body(mirror_of(CLAIM), TOKENS, ["node-1"], NOW)
     data = {"devices": [{"pool": "node-1", "device": "gpu-0"}, {"strange": True}, "nothing"]}
-    found = allocated(showing(body, found_body(TOKENS, Allocation(data=data), "node-1", NOW)), TOKENS)
+    found = allocated(showing(body, fulfilled_body(TOKENS, Allocation(data=data), "node-1", NOW)), TOKENS)
     assert found is not None
     assert found.devices == (Device("node-1", "gpu-0"),)
 

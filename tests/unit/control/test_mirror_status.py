@@ -6,7 +6,7 @@ import pytest
 from tests.unit.control.builders import NOW, TOKENS, a_claim, a_holding, mirror_of, user
 
 from parley.api.builtin import BuiltinClaim
-from parley.control.mirror_status import others, recorded
+from parley.control.mirror_status import other_users, status_body
 from parley.control.objects import in_use
 from parley.control.objects.mirror import allocated, consumer, is_offer, offer_stands
 from parley.sdk import Allocation, Device
@@ -27,7 +27,7 @@ def conditions(mirror: BuiltinClaim) -> dict[tuple[str, str], dict[str, str]]:
 
 
 def test_a_guarded_allocation_is_free_at_first() -> None:
-    status = recorded(HOLDING, mirror_of(CLAIM), NOW, guarded=True)
+    status = status_body(HOLDING, mirror_of(CLAIM), NOW, guarded=True)
     mirror = shown(status)
     assert status["reservedFor"] == [consumer(user("p"))]
     assert conditions(mirror) == {("a", "b"): {"parley.dev/recorded": "True"}}
@@ -38,8 +38,8 @@ def test_a_guarded_allocation_is_free_at_first() -> None:
 
 
 def test_a_claim_in_use_says_so_once() -> None:
-    status = recorded(HOLDING, mirror_of(CLAIM), NOW, guarded=True)
-    devices = in_use.says_in_use(shown(status), user("p"), NOW)
+    status = status_body(HOLDING, mirror_of(CLAIM), NOW, guarded=True)
+    devices = in_use.in_use_devices(shown(status), user("p"), NOW)
     mirror = shown({**status, "devices": devices})
     assert conditions(mirror) == {("a", "b"): {"parley.dev/recorded": "True", "parley.dev/in-use": "True"}}
     assert not in_use.can_say(mirror)
@@ -48,11 +48,11 @@ def test_a_claim_in_use_says_so_once() -> None:
 @pytest.mark.parametrize("node_part", [True, False])
 def test_an_allocation_that_is_not_guarded_or_has_no_device_says_nothing(node_part: bool) -> None:
     holding = a_holding("c", "p", named=True, driver=TOKENS, node_part=node_part)
-    status = recorded(holding, mirror_of(CLAIM), NOW, guarded=not node_part)
+    status = status_body(holding, mirror_of(CLAIM), NOW, guarded=not node_part)
     assert not status.get("devices")
     assert not in_use.can_say(shown(status))
 
 
 def test_others_are_those_that_a_scheduler_let_in() -> None:
     mirror = shown({"reservedFor": [consumer(user("p")), consumer(user("q"))]})
-    assert others(HOLDING, mirror) == [consumer(user("q"))]
+    assert other_users(HOLDING, mirror) == [consumer(user("q"))]

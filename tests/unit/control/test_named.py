@@ -12,7 +12,7 @@ from parley.api.builtin import Pod
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
 from parley.control.claims.gathering import gather
-from parley.control.claims.named import NamedClaim, has_mirror, is_outdated, misunderstood
+from parley.control.claims.named import NamedClaim, has_mirror, is_outdated, parameters_not_understood
 from parley.control.claims.on_demand import shared_topic
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.objects.mirror import MAX_USERS, ClassRequest, consumer
@@ -352,7 +352,9 @@ def test_no_mirror_follows_before_the_class_is_there_nor_once_the_claim_goes() -
 def test_parameters_that_the_driver_does_not_understand_are_a_fault() -> None:
     async def story(world: World) -> None:
         def fault(count: int) -> Problem | None:
-            return misunderstood(NamedClaim(world.state, a_claim(parameters={"count": count}), None, a_class()))
+            return parameters_not_understood(
+                NamedClaim(world.state, a_claim(parameters={"count": count}), None, a_class())
+            )
 
         assert fault(1) is None
         problem = fault(0)

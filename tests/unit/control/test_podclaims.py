@@ -27,7 +27,7 @@ from parley.control.objects.mirror import (
     allocation_body,
     consumer,
     declined_body,
-    found_body,
+    fulfilled_body,
     offer_body,
 )
 from parley.negotiation.states import ClaimState
@@ -52,7 +52,7 @@ def offers(*users: str, ended: list[dict[str, Any]] | None = None) -> BuiltinCla
     return mirror_of(CLAIM, status={"allocation": body, "reservedFor": reserved, "devices": ended or []})
 
 
-FOUND = found_body(TOKENS, ALLOCATION, "node-1", NOW)
+FOUND = fulfilled_body(TOKENS, ALLOCATION, "node-1", NOW)
 DECLINED = declined_body(TOKENS, "no tokens are left", NOW)
 EMPTY = mirror_of(CLAIM)
 S = ClaimState

@@ -78,9 +78,9 @@ def test_a_node_is_noted_once_and_may_answer_only_when_it_is_asked() -> None:
     async def story(world: World) -> None:
         acting, holding = Acting(world), await owing(world, owed={HERE})
         for _ in range(2):
-            await acting.releases.note(holding)
+            await acting.releases.create_missing(holding)
         await world.seen()
-        await acting.releases.note(holding)
+        await acting.releases.create_missing(holding)
         (release,) = await releases(world)
         assert release.metadata.name == record_name(HERE)
         assert not release.status.allocation_cleared
@@ -94,7 +94,7 @@ def test_a_node_is_noted_once_and_may_answer_only_when_it_is_asked() -> None:
 def test_an_answer_ends_what_is_owed() -> None:
     async def story(world: World) -> None:
         acting, holding = Acting(world), await owing(world, owed={HERE})
-        await acting.releases.note(holding)
+        await acting.releases.create_missing(holding)
         await world.seen()
         (release,) = await releases(world)
         acting.releases.changed(None, release)
@@ -110,7 +110,7 @@ def test_an_answer_to_an_earlier_question_does_not_say_that_data_is_removed() ->
 
     async def story(world: World) -> None:
         acting, holding = Acting(world), await owing(world, owed={HERE})
-        await acting.releases.note(holding)
+        await acting.releases.create_missing(holding)
         await world.seen()
         (late,) = await releases(world)
         acting.releases.owe_removal(holding)
@@ -119,7 +119,7 @@ def test_an_answer_to_an_earlier_question_does_not_say_that_data_is_removed() ->
         await world.seen()
         acting.releases.changed(late, None)
         assert holding.owed == {HERE}
-        await acting.releases.note(holding)
+        await acting.releases.create_missing(holding)
         (wanted,) = await releases(world)
         assert wanted.spec.remove_data
         acting.releases.changed(wanted, None)
@@ -131,14 +131,14 @@ def test_an_answer_to_an_earlier_question_does_not_say_that_data_is_removed() ->
 def test_a_node_out_of_service_owes_nothing_and_its_record_goes() -> None:
     async def story(world: World) -> None:
         acting, holding = Acting(world), await owing(world, owed={HERE})
-        await acting.releases.note(holding)
+        await acting.releases.create_missing(holding)
         taint = {"key": OUT_OF_SERVICE_TAINT, "effect": "NoExecute"}
         await world.admin.patch(NODES, "node-1", {"spec": {"taints": [taint]}})
         await world.seen()
-        await acting.releases.note(holding)
+        await acting.releases.create_missing(holding)
         assert await releases(world) == []
         await world.seen()
-        await acting.releases.note(holding)
+        await acting.releases.create_missing(holding)
         assert not holding.owed
 
     played(story)
@@ -153,7 +153,7 @@ def test_a_record_that_the_cache_never_shows_goes_with_what_is_owed() -> None:
         await world.admin.patch(NODES, "node-1", {"spec": {"taints": [taint]}})
         await world.seen()
         await world.admin.create(CLAIM_RELEASES, record(holding, HERE))
-        await acting.releases.note(holding)
+        await acting.releases.create_missing(holding)
         assert await releases(world) == []
         assert not holding.owed
 

@@ -43,7 +43,7 @@ class Api:
 
     def reserved(self, *before: PodReference, after: tuple[PodReference, ...] = ()) -> None:
         """A scheduler changes for whom the mirror is reserved."""
-        self.users.changed(_reserved_for(self.mirror, before), _reserved_for(self.mirror, after))
+        self.users.mirror_changed(_reserved_for(self.mirror, before), _reserved_for(self.mirror, after))
 
 
 _KIND = {"apiVersion": "v1", "kind": "Pod"}
@@ -62,7 +62,7 @@ def test_a_pod_that_is_bound_there_and_not_seen_makes_the_claim_stay() -> None:
         api.reserved(pod)
         for _ in range(2):
             with pytest.raises(Busy):
-                await api.users.check(api.holding)
+                await api.users.nodes_of_unseen(api.holding)
 
     played(story)
 
@@ -77,7 +77,7 @@ def test_a_pod_that_ran_with_it_and_ended_makes_it_stay_until_that_is_seen() -> 
         api.reserved(after=(pod,))
         api.reserved(pod)
         with pytest.raises(Busy):
-            await api.users.check(api.holding)
+            await api.users.nodes_of_unseen(api.holding)
 
     played(story)
 
@@ -88,7 +88,7 @@ def test_a_pod_that_is_gone_and_not_seen_to_be_may_have_run_with_it() -> None:
         pod = reference(await world.pod("p", claims=["c"]))
         api.reserved(pod)
         with pytest.raises(Busy):
-            await api.users.check(api.holding)
+            await api.users.nodes_of_unseen(api.holding)
 
     played(story)
 
@@ -98,8 +98,8 @@ def test_a_pod_that_does_not_run_with_it_is_forgotten(spec: dict[str, Any]) -> N
     async def story(world: World) -> None:
         api = await Api(world).begin()
         api.reserved(after=(await api.has("p", **spec),))
-        assert list(await api.users.check(api.holding)) == []
-        assert api.holding.unseen == {}
+        assert list(await api.users.nodes_of_unseen(api.holding)) == []
+        assert api.holding.unseen_users == {}
 
     played(story)
 
@@ -109,7 +109,7 @@ def test_for_a_pod_that_came_and_went_unseen_the_nodes_are_asked_however_often()
         api = await Api(world).begin()
         api.reserved(after=(reference(a_pod("gone")),))
         for _ in range(2):
-            assert list(await api.users.check(api.holding)) == ["node-1"]
+            assert list(await api.users.nodes_of_unseen(api.holding)) == ["node-1"]
 
     played(story)
 
@@ -121,9 +121,9 @@ def test_a_known_pod_counts_from_when_its_reservation_is_dropped() -> None:
         api = await Api(world).begin()
         pod = reference(await world.pod("p", claims=["c"]))
         api.reserved(after=(pod,))
-        assert api.holding.unseen == {}
+        assert api.holding.unseen_users == {}
         api.reserved(pod)
-        assert list(api.holding.unseen) == [pod.uid]
+        assert list(api.holding.unseen_users) == [pod.uid]
 
     played(story)
 
@@ -134,16 +134,16 @@ def test_what_the_cache_shows_needs_no_look(fate: str) -> None:
         api = await Api(world).begin()
         pod: Pod = await world.pod("p", claims=["c"])
         api.reserved(reference(pod))
-        assert list(api.holding.unseen) == [pod.metadata.uid]
+        assert list(api.holding.unseen_users) == [pod.metadata.uid]
         if fate == "seen bound":
             target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
             await world.admin.create_subresource(PODS, "p", "binding", {"target": target}, NAMESPACE)
             await world.seen()
         elif fate == "seen gone":
-            api.users.gone(pod)
+            api.users.pod_gone(pod)
         else:
             world.ledger.join(api.holding, reference(pod))
-        assert list(await api.users.check(api.holding)) == []
+        assert list(await api.users.nodes_of_unseen(api.holding)) == []
 
     played(story)
 
@@ -153,10 +153,10 @@ def test_the_reservation_of_a_pod_that_was_seen_to_go_may_show_up_later() -> Non
         api = await Api(world).begin()
         pod = await world.pod("p", claims=["c"])
         await world.delete(PODS, "p")
-        api.users.gone(pod)
+        api.users.pod_gone(pod)
         api.reserved(after=(reference(pod),))
         api.reserved(reference(pod))
-        assert api.holding.unseen == {}
+        assert api.holding.unseen_users == {}
 
     played(story)
 
@@ -165,7 +165,7 @@ def test_no_more_pods_are_remembered_than_can_be_users() -> None:
     async def story(world: World) -> None:
         api = await Api(world).begin()
         api.reserved(after=tuple(reference(a_pod(f"p-{number}")) for number in range(MAX_USERS + 40)))
-        assert len(api.holding.unseen) == MAX_USERS
+        assert len(api.holding.unseen_users) == MAX_USERS
 
     played(story)
 
@@ -197,12 +197,12 @@ def test_of_a_claim_that_was_forced_away_no_pods_count_that_came_after_the_next_
 
 def test_after_another_list_the_nodes_are_asked() -> None:
     async def story(world: World) -> None:
-        api = await Api(world).begin(lists=world.cluster.lists)
-        assert list(api.users.missed(api.holding)) == []
-        api.holding.lists -= 1
-        assert list(api.users.missed(api.holding)) == ["node-1"]
+        api = await Api(world).begin(lists_read=world.cluster.lists)
+        assert list(api.users.nodes_of_missed(api.holding)) == []
+        api.holding.lists_read -= 1
+        assert list(api.users.nodes_of_missed(api.holding)) == ["node-1"]
         api.holding.shareable = False
-        assert list(api.users.missed(api.holding)) == []
+        assert list(api.users.nodes_of_missed(api.holding)) == []
 
     played(story)
 
@@ -214,8 +214,8 @@ def test_a_bound_pod_uses_a_shareable_claim_that_it_names_among_very_many() -> N
         pod = await world.pod("p", claims=names, nodeName="node-1")
         assert api.users.join_known(api.holding) == []
         assert reference(pod) in api.holding.pods.values()
-        api.holding.unseen = {pod.metadata.uid: reference(pod)}
-        api.users.gone((world.cluster.pod((NAMESPACE, "p"))) or pod)
-        assert api.holding.unseen == {}
+        api.holding.unseen_users = {pod.metadata.uid: reference(pod)}
+        api.users.pod_gone((world.cluster.pod((NAMESPACE, "p"))) or pod)
+        assert api.holding.unseen_users == {}
 
     played(story)

@@ -14,7 +14,7 @@ from parley.api.names import RESERVATION_GATE
 from parley.api.resources import PODS, RESOURCE_SLICES
 from parley.api.selectors import node_selector
 from parley.control.caches import kept
-from parley.control.room import Asker, lacking, left_to_hold
+from parley.control.room import Asker, lacking, room_to_hold
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Listing
 from parley.negotiation import waiting
@@ -179,9 +179,9 @@ def test_what_others_cost_where_room_is_reserved_does_not_grow_with_the_resource
         assert peak_bytes(lambda: lacking(state, "a", other)) < 20_000, (
             "a copy of all names takes many times as much"
         )
-        (left,) = left_to_hold(state, "a", lambda _: True).amounts.values()
+        (left,) = room_to_hold(state, "a", lambda _: True).amounts.values()
         assert left == {"cpu": 4000}
-        assert peak_bytes(lambda: left_to_hold(state, "a", lambda _: True)) < 20_000
+        assert peak_bytes(lambda: room_to_hold(state, "a", lambda _: True)) < 20_000
 
     play(scenario)
 
@@ -200,7 +200,7 @@ def test_what_others_cost_where_room_is_reserved_does_not_grow_with_the_pods_tha
         assert await task(world, "clone", *names, cpu="100m") == "a"
         state = world.controller._base.state
         other = Asker("default", "other", {"cpu": 8000})
-        before = calls(lambda: lacking(state, "a", other)), calls(lambda: left_to_hold(state, "a", lambda _: True))
+        before = calls(lambda: lacking(state, "a", other)), calls(lambda: room_to_hold(state, "a", lambda _: True))
         spec: dict[str, Any] = {
             "gated": {"schedulingGates": [{"name": "x.y/z"}]},
             "waiting": {"nodeSelector": {"no": "where"}, "schedulerName": "nobody"},
@@ -214,7 +214,7 @@ def test_what_others_cost_where_room_is_reserved_does_not_grow_with_the_pods_tha
         assert "cpu" in lacking(state, "a", other)
         assert calls(lambda: lacking(state, "a", other)) < before[0] * 1.2
         if kind != "waiting":  # these may come for the room
-            assert calls(lambda: left_to_hold(state, "a", lambda _: True)) < before[1] * 1.2
+            assert calls(lambda: room_to_hold(state, "a", lambda _: True)) < before[1] * 1.2
 
     play(scenario)
 
@@ -230,7 +230,7 @@ def test_what_others_cost_where_room_yields_does_not_grow_with_the_claims_of_gue
         assert await task(world, "clone", *names, cpu="100m") == "a"
         state = world.controller._base.state
         other = Asker("default", "other", {"cpu": 8000})
-        looks = [lambda: lacking(state, "a", other), lambda: left_to_hold(state, "a", lambda _: True)]
+        looks = [lambda: lacking(state, "a", other), lambda: room_to_hold(state, "a", lambda _: True)]
         before = [calls(look) for look in looks]
         many = [f"night-{i}" for i in range(100)]
         for name in many:

@@ -58,7 +58,7 @@ class Attempts:
                 self.failed[name] += 1
 
 
-async def says_in_use(world: World) -> bool:
+async def in_use_devices(world: World) -> bool:
     mirror = await world.mirror("common")
     assert mirror is not None
     conditions = [condition for device in mirror.status.devices for condition in device.conditions]
@@ -97,14 +97,14 @@ def test_it_is_said_only_of_a_claim_that_another_pod_waits_for(play: Any) -> Non
         await world.add_pod("first", claims=["common"])
         await world.settle()
         assert (await world.pod("first")).status.phase == "Running"
-        assert not await says_in_use(world)
+        assert not await in_use_devices(world)
         await world.add_pod("second", claims=["common"])
         await world.settle()
-        assert await says_in_use(world)
+        assert await in_use_devices(world)
         await world.delete_pod("first")
         await world.settle()
         assert (await world.pod("second")).status.phase == "Running"
-        assert not await says_in_use(world)
+        assert not await in_use_devices(world)
 
     play(scenario)
 
@@ -121,13 +121,13 @@ def test_it_is_not_said_before_the_pod_that_has_the_claim_is_bound(play: Any) ->
         assert [user.name for user in mirror.status.reserved_for] == ["first"]
         await world.add_pod("second", claims=["common"])
         await asyncio.sleep(WORK_SECONDS)
-        assert not await says_in_use(world)
+        assert not await in_use_devices(world)
         (holding,) = world.ledger
         target = {"apiVersion": "v1", "kind": "Node", "name": holding.node}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "first"}, "target": target}
         await world.client.create_subresource(PODS, "first", "binding", binding, "default")
         await world.settle()
-        assert await says_in_use(world)
+        assert await in_use_devices(world)
 
     play(scenario)
 

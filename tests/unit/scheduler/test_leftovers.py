@@ -13,7 +13,7 @@ from tests.unit.scheduler.test_stranded_ways import AFTER, KEEP, RECREATE, Settl
 
 from parley.api.models import ClaimRelease
 from parley.api.resources import CLAIM_RELEASES, CLAIMS
-from parley.control.release.leftovers import FORGOTTEN
+from parley.control.release.leftovers import FORGET_AFTER_SECONDS
 from parley.kube.client import Call, Client, OutcomeUnknown
 
 
@@ -180,9 +180,9 @@ def test_a_node_that_was_deleted_has_a_day_to_come_back(play: Play) -> None:
         await asyncio.sleep(AFTER + 60)
         (release,) = await releases(world)
         assert release.spec.node_name == first
-        await asyncio.sleep(FORGOTTEN / 2)
+        await asyncio.sleep(FORGET_AFTER_SECONDS / 2)
         assert len(await releases(world)) == 1
-        await asyncio.sleep(FORGOTTEN)
+        await asyncio.sleep(FORGET_AFTER_SECONDS)
         assert await releases(world) == []
 
     play(scenario)
@@ -193,11 +193,11 @@ def test_so_has_one_that_was_out_of_service_before_it_was_deleted(play: Play) ->
         _, first = await begin(world)
         await lose(world, first)
         await world.client.delete(CLAIMS, "disk", "default")
-        await asyncio.sleep(2 * FORGOTTEN)
+        await asyncio.sleep(2 * FORGET_AFTER_SECONDS)
         await delete(world, first)
-        await asyncio.sleep(FORGOTTEN / 2)
+        await asyncio.sleep(FORGET_AFTER_SECONDS / 2)
         assert len(await releases(world)) == 1
-        await asyncio.sleep(FORGOTTEN)
+        await asyncio.sleep(FORGET_AFTER_SECONDS)
         assert await releases(world) == []
 
     play(scenario)
@@ -208,13 +208,13 @@ def test_it_has_the_day_though_another_controller_leads_that_did_not_see_when_it
         _, first = await begin(world)
         await lose(world, first)
         await world.client.delete(CLAIMS, "disk", "default")
-        await asyncio.sleep(FORGOTTEN + 60)
+        await asyncio.sleep(FORGET_AFTER_SECONDS + 60)
         await delete(world, first)
         await world.crash()
         world.start_parley(drivers=[Leaving(RECREATE)])
-        await asyncio.sleep(FORGOTTEN / 2)
+        await asyncio.sleep(FORGET_AFTER_SECONDS / 2)
         assert len(await releases(world)) == 1
-        await asyncio.sleep(FORGOTTEN)
+        await asyncio.sleep(FORGET_AFTER_SECONDS)
         assert await releases(world) == []
 
     play(scenario)
@@ -227,7 +227,7 @@ def test_one_that_is_back_within_the_day_removes_it_whenever_its_plugin_comes_to
         await delete(world, first)
         await asyncio.sleep(AFTER + 60)
         await come_back(world, first)
-        await asyncio.sleep(2 * FORGOTTEN)
+        await asyncio.sleep(2 * FORGET_AFTER_SECONDS)
         assert len(await releases(world)) == 1
         world.kubelets.start(first)
         await world.settle(30)

@@ -29,8 +29,8 @@ async def delete_claim_of(world: World, pod: str) -> str:
 
 def said(pod: str, claim: str, template: str = "one") -> str:
     return (
-        f"claim default/{claim}, which Kubernetes made for 'gpu-0' from template default/{template}, was deleted, "
-        "and is made again when the pod changes: recreate the pod, or change it "
+        f"claim default/{claim}, which Kubernetes generated for 'gpu-0' from template default/{template}, was "
+        "deleted, and is recreated when the pod changes: recreate the pod, or change it "
         f"(kubectl annotate pod {pod} -n default example.com/changed=1)"
     )
 

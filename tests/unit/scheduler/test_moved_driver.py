@@ -95,9 +95,9 @@ def test_it_is_asked_about_no_pod_until_what_it_allocated_there_has_ended(play: 
             ]
             claims = f"2 generated claims inside the controller ({', '.join(names)})"
             assert status.message == (
-                f"driver tokens.parley.dev allocated {claims}, where it runs no more, and does not know of them: "
-                "wait until the pods that use them have ended, delete these, or run the driver in the controller"
-                " again"
+                f"driver tokens.parley.dev allocated {claims}, where it does not run any more, and does not know "
+                "of them: wait until the pods that use them have ended, delete these, or run the driver in the "
+                "controller again"
             )
             (ready,) = (await world.client.get(CLASSES, "pool")).status.conditions
             assert (ready.status, ready.reason) == ("False", "DriverMoved")
@@ -152,8 +152,8 @@ def test_a_pod_of_another_namespace_is_not_told_the_names_of_these_claims(play: 
             assert status.waiting_for == "DriverMoved"
             assert status.message == (
                 "driver tokens.parley.dev allocated 2 generated claims inside the controller "
-                "(2 in other namespaces), where it runs no more, and does not know of them: wait until the pods "
-                "that use them have ended, delete these, or run the driver in the controller again"
+                "(2 in other namespaces), where it does not run any more, and does not know of them: wait until "
+                "the pods that use them have ended, delete these, or run the driver in the controller again"
             )
 
     play(scenario)

@@ -248,7 +248,7 @@ BUGS: dict[str, tuple[str, Any, str, list[Step], str]] = {
     "at once": ("_seconds_left", lambda *_: 0.0, "Recreate", LOST, "given up after 0 s"),
     "failing at once": ("_seconds_left", lambda *_: 0.0, "Fail", CORDONED, "failed after 0 s"),
     "whatever the class says": (
-        "_decided",
+        "_decision",
         lambda *_: Stranded("Recreate", AFTER),
         "Wait",
         LOST,

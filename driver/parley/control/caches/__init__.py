@@ -1,1 +1,1 @@
-"""What informers deliver, as far as it is read, and what follows from it: use of nodes, own writes, plugins."""
+"""The informers' caches, and what is derived from them: indexes, use of nodes, own writes, live plugins."""

@@ -1,7 +1,7 @@
-"""What the API server has, in memory: one informer per kind, and the sums and indexes over them.
+"""The cluster's objects in memory: one informer per kind, with indexes and sums over them.
 
-Who is to be notified of changes is a `Listener`; it is called after the cache is up to date, so that it
-sees the new state everywhere. Nothing here decides or writes.
+A `Listener` is notified of changes; it is called after the cache is up to date, so that it sees the new state
+everywhere. Nothing here decides or writes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,8 +63,8 @@ T = TypeVar("T")
 class ClusterCache:
     """The informers' caches of all kinds, with lookups. The objects change only by what `informers` receive.
 
-    `pods_seen`: some driver sees the pods that wait, of which more is kept then. `reservations_in`: the namespace
-    of reservation pods; elsewhere no pod is one.
+    `pods_seen`: an embedded driver sees waiting pods, of which more is cached then. `reservations_in`: the
+    namespace of reservation pods; no pod in another namespace is one.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ClusterCache:
         self._add_indexes()
 
     def _add_informers(self, kept_of_pod: Callable[[Pod], Pod]) -> None:
-        """Classes and claims before the pods that need them."""
+        """Add classes and claims before the pods that need them."""
         add, add_wanted = self.informers.add, self.informers.add_wanted
         self._classes = add(CLASSES, self._class)
         self._templates = add(TEMPLATES, self._notifying(lambda to: to.template_changed), kept.template)
@@ -133,7 +133,7 @@ class ClusterCache:
         self._pods.index("reservation", lambda pod: filter(None, [self.reserved_on(pod)]))
 
     def listen(self, listener: Listener) -> None:
-        """From now on the listener is notified of changes; nobody was before."""
+        """Notify the listener of changes from now on."""
         self._listener = listener
 
     def _notifying(self, handler: Callable[[Listener], OnChange[T]]) -> OnChange[T]:
@@ -145,8 +145,8 @@ class ClusterCache:
 
     @property
     def caches(self) -> Sequence[Informer[Any]]:
-        """One for each kind that decisions need, those of drivers included. Not volumes: without the right to read
-        them the scheduler decides, and whoever makes a pod with a volume must not make the controller unready."""
+        """The informers of kinds that decisions need, those of drivers included. Not volumes: without the right to
+        read them the scheduler decides, and a pod with a volume must not make the controller unready."""
         always = self.informers.always
         return [*always, self._namespaces.informer] if self._namespaces.is_wanted else always
 
@@ -154,12 +154,12 @@ class ClusterCache:
         return self._pods.get(*key)
 
     def that_pod(self, pod: PodReference) -> Pod | None:
-        """That very pod, if it is there; another one may have its name."""
+        """The cached pod of that name if it has that UID; otherwise it is another pod, and the result is None."""
         known = self.pod((pod.namespace, pod.name))
         return known if known is not None and known.metadata.uid == pod.uid else None
 
     def has_pod(self, pod: PodReference) -> bool:
-        """Whether that very pod is there."""
+        """Whether the cache has the pod of that name and UID."""
         return self.that_pod(pod) is not None
 
     def pods(self) -> Iterable[Pod]:
@@ -167,14 +167,14 @@ class ClusterCache:
 
     @property
     def listing_pods(self) -> bool:
-        """Whether the pod event being delivered comes from a list, not watched: a pod that is gone may
-        have been bound since it was seen."""
+        """Whether the pod event being delivered comes from a list, not from a watch: then a pod that is gone may
+        have been bound after its last event."""
         return self._pods.listing
 
     @property
     def lists(self) -> int:
-        """So many lists of pods and of built-in claims were read. Between two of them a pod, or its reservation,
-        may have come and gone unseen."""
+        """The number of lists of pods and of built-in claims that were read. Between two lists a pod, or its
+        reservation, may be created and deleted without an event."""
         return self._pods.lists + self._mirrors.lists
 
     def pods_naming(self, claim: Key) -> Sequence[Pod]:
@@ -183,8 +183,9 @@ class ClusterCache:
         return *self._pods.by_index("claim", claim), *(pod for pod in more if names_more(pod, claim[1]))
 
     def pods_naming_on(self, claim: Key, node: str) -> Sequence[Pod]:
-        """Those that count for the node. Found by the node's pods, which are few: a tenant may have thousands of
-        pods without a node that name its claims, and others' pods are judged beside these."""
+        """The pods that name the claim and count for the node. Looked up by the node's pods, which are few: a
+        tenant may have thousands of pods without a node that name its claims, and other tenants' pods depend on
+        this lookup."""
 
         def counts(pod: Pod) -> bool:
             return self.usage.node_of(pod.metadata.uid) == node
@@ -204,20 +205,20 @@ class ClusterCache:
         return self._pods.by_index("node", ("", node))
 
     def knows_where(self, pod: Pod) -> bool:
-        """Whether it is read by now what decides where the pod can go besides nodes; begins to read it."""
+        """Whether the volumes and device classes that restrict the pod's nodes are read; begins to read them."""
         known = (self.volumes.known(pod), self.delegated.known(pod))
         return all(known)
 
     def pods_with_volume(self, claim: Key) -> Sequence[Pod]:
-        """The pods with claims of ours that have the PersistentVolumeClaim."""
+        """The pods with claims of Parley's that use the PersistentVolumeClaim."""
         return self._pods.by_index("volume claim", claim)
 
     def reserved_on(self, pod: Pod) -> str | None:
-        """The node where the pod holds room; None if it is no reservation pod."""
+        """The node where the pod reserves room; None if it is not a reservation pod."""
         return reserved_on(pod, self._reservations_in)
 
     def reservation_pods(self, node: str) -> Sequence[Pod]:
-        """The pods that hold room on the node."""
+        """The reservation pods of the node."""
         return self._pods.by_index("reservation", node)
 
     def node(self, name: str) -> Node | None:
@@ -231,20 +232,20 @@ class ClusterCache:
         return self._node_names
 
     def allocatable(self, node: str) -> Amounts:
-        """What the node has in all, in thousandths."""
+        """The node's allocatable resources, in thousandths."""
         return self._allocatable.get(node, {})
 
     def mirror(self, key: Key) -> BuiltinClaim | None:
-        """Any built-in claim, ours or not."""
+        """The built-in claim of that name, Parley's or not."""
         return self._mirrors.get(*key)
 
     @property
     def listing_mirrors(self) -> bool:
-        """Whether the change of a built-in claim being delivered comes from a list, not watched."""
+        """Whether the event of a built-in claim being delivered comes from a list, not from a watch."""
         return self._mirrors.listing
 
     def _has_claim(self, meta: Version) -> bool:
-        """Whether the claim, built-in or Parley's, is in the cache still."""
+        """Whether the claim, built-in or Parley's, is still in the cache."""
         key = (meta.namespace, meta.name)
         found = (self.mirror(key), self.claim(key))
         return any(claim is not None and claim.metadata.uid == meta.uid for claim in found)
@@ -262,12 +263,12 @@ class ClusterCache:
         return self._classes.get("", name)
 
     def namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """The namespace's labels; None as long as they are not known."""
+        """The namespace's labels; None if they are not read yet."""
         found = self._namespaces.informer.get("", name)
         return None if found is None else found.metadata.labels
 
     def show_namespaces(self, found: Listing[Namespace]) -> None:
-        """Have them in the cache, which is not run."""
+        """Put these namespaces into the cache, if its informers do not run."""
         self._namespaces.informer.replace(found)
 
     def classes(self) -> Iterable[ResourceClass]:
@@ -280,15 +281,15 @@ class ClusterCache:
         return self._claims.values()
 
     def claims_referring(self, parameters: Topic) -> Sequence[ResourceClaim]:
-        """The claims that take their parameters from the object of that topic, or wait for room to read it."""
+        """The claims whose parameters are in the object of that topic, or that wait to read such an object."""
         return self._claims.by_index("parameters", parameters)
 
     def classes_referring(self, parameters: Topic) -> frozenset[str]:
-        """The names of the classes that do."""
+        """The names of the classes whose parameters are in the object of that topic, or that wait to read one."""
         return frozenset(class_.metadata.name for class_ in self._classes.by_index("parameters", parameters))
 
     def stand_ins(self, pod: PodReference) -> Sequence[ResourceClaim]:
-        """The claims that stand for generated claims of the pod."""
+        """The stand-ins of the pod's generated claims."""
         return self._claims.by_index("pod", (pod.namespace, pod.uid))
 
     def release(self, name: str) -> ClaimRelease | None:
@@ -298,11 +299,11 @@ class ClusterCache:
         return self._releases.values()
 
     def releases_of(self, holding: str) -> Sequence[ClaimRelease]:
-        """The releases of what a driver knows by that UID."""
+        """The ClaimReleases of the holding with that UID."""
         return self._releases.by_index("holding", holding)
 
     def releases_on(self, node: str) -> Sequence[ClaimRelease]:
-        """The releases that the node is to answer."""
+        """The ClaimReleases that the node has to answer."""
         return self._releases.by_index("node", node)
 
     def scheduling(self, key: Key) -> PodScheduling | None:
@@ -320,7 +321,7 @@ class ClusterCache:
         return self._templates.values()
 
     def mirror_refused(self, item: Mirrored, message: str) -> None:
-        """The API server refused the mirror of a claim or template: who waits for it has to learn why."""
+        """Note that the API server refused the mirror of a claim or template, and notify the listener."""
         if self.refusals.note(item, message) and self._listener is not None:
             self._listener.mirror_refused(item)
 
@@ -347,14 +348,14 @@ class ClusterCache:
 
     def _volume_claim(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         if (old.bound_to if old is not None else "") != (new.bound_to if new is not None else ""):
-            self._moved([one for one in (new or old,) if one is not None])
+            self._notify_volume_moved([claim for claim in (new or old,) if claim is not None])
 
     def _volume(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         if (volume := new or old) is None or (old is not None and new is not None and old.spec == new.spec):
             return
-        self._moved(self.volumes.claims_of(volume.metadata.name))
+        self._notify_volume_moved(self.volumes.claims_of(volume.metadata.name))
 
-    def _moved(self, claims: Iterable[PersistentVolumeClaim]) -> None:
+    def _notify_volume_moved(self, claims: Iterable[PersistentVolumeClaim]) -> None:
         for claim in claims:
             if self._listener is not None:
                 self._listener.volume_moved((claim.metadata.namespace, claim.metadata.name))

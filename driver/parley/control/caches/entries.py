@@ -1,7 +1,7 @@
-"""A pod's entries in `spec.resourceClaims`: Kubernetes allows any number, Parley evaluates so many. Pure.
+"""A pod's entries in `spec.resourceClaims`: Kubernetes allows any number, Parley evaluates `MAX_ENTRIES`. Pure.
 
-A pod with more is told so, and nothing is allocated for it. A scheduler may still let it into claims that others
-use, and whoever releases these has to know: the names of all its claims are kept, in little memory.
+A pod with more is told so, and nothing is allocated for it. A scheduler may still reserve shared claims for it,
+which has to be known when they are released: the names of all its claims are kept, in little memory.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,23 +11,23 @@ from parley.sdk.checks import MAX_ENTRIES
 
 
 def number_of(pod: Pod) -> int:
-    """How many entries the pod has."""
+    """The number of the pod's entries."""
     spec = pod.spec
     return spec.entries if isinstance(spec, ShortenedPodSpec) and spec.entries else len(spec.resource_claims)
 
 
 def has_too_many(pod: Pod) -> bool:
-    """Whether the pod has more than are evaluated."""
+    """Whether the pod has more entries than are evaluated."""
     return number_of(pod) > MAX_ENTRIES
 
 
 def evaluated(pod: Pod) -> Sequence[PodResourceClaim]:
-    """The first of the pod's entries; all of a pod that does not have too many."""
+    """The pod's first `MAX_ENTRIES` entries."""
     return pod.spec.resource_claims[:MAX_ENTRIES]
 
 
 def claims_named(pod: Pod) -> Iterable[str]:
-    """The names of the claims that the pod names, in any of its entries."""
+    """The names of all named claims in the pod's entries."""
     named = [entry.resource_claim_name for entry in pod.spec.resource_claims if entry.resource_claim_name]
     return named + pod.spec.more_claims.split() if isinstance(pod.spec, ShortenedPodSpec) else named
 

@@ -1,4 +1,4 @@
-"""The claims that were generated for pods, by pod and entry: known before a pod's status names them."""
+"""An index of generated claims by pod and entry, which has them before the pod's status names them."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from parley.kube.cache import Key
 
 
 class GeneratedClaims:
-    """An index of built-in claims by the pod that owns them. `claim` finds one by its key."""
+    """An index of built-in claims by the pod that owns them. `claim` looks one up by its key."""
 
     def __init__(self, claim: Callable[[Key], BuiltinClaim | None]) -> None:
         self._claim = claim
@@ -18,7 +18,7 @@ class GeneratedClaims:
         self._by_pod: defaultdict[Key, dict[str, BuiltinClaim]] = defaultdict(dict)
 
     def of_entry(self, pod: Pod, entry: str) -> BuiltinClaim | None:
-        """The claim that the pod's status names for the entry; otherwise the one that says it was made for it."""
+        """The claim that the pod's status names for the entry, or else the one whose annotation has the entry."""
         if name := self._names.of(pod).get(entry):
             claim = self._claim((pod.metadata.namespace, name))
             if claim is not None and owner_pod_uid(claim) == pod.metadata.uid:
@@ -30,11 +30,11 @@ class GeneratedClaims:
         return self._by_pod.get((pod.metadata.namespace, pod.metadata.uid), {}).values()
 
     def listed(self, pod: Pod, entry: str) -> str:
-        """The name of the claim that the pod's status names for the entry, there or not; "" if it names none."""
+        """The name in the pod's status of the entry's claim, which may not exist; "" if there is none."""
         return self._names.of(pod).get(entry) or ""
 
     def changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
-        """A built-in claim is there, has changed or is gone."""
+        """Handle the event of a built-in claim."""
         for claim, present in ((old, False), (new, True)):
             entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION) if claim else None
             if claim is None or entry is None or not (owner := owner_pod_uid(claim)):
@@ -50,8 +50,8 @@ class GeneratedClaims:
 
 
 class _Names:
-    """What pods' statuses name for their entries. Of the pod that was asked about last it is known: often the next
-    question is about another entry of it."""
+    """The claims that pods' statuses name for their entries. Remembers those of the last pod: the next question is
+    often about another of its entries."""
 
     def __init__(self) -> None:
         self._statuses: Sequence[PodResourceClaimStatus] = ()

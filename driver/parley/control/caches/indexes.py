@@ -1,4 +1,4 @@
-"""Index functions of the informers' caches: the keys besides its name by which an object is found. Pure."""
+"""Index functions of the informers' caches: the keys, besides its name, by which an object is found. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,42 +18,42 @@ def named_claims(pod: Pod) -> Sequence[Key]:
 
 
 def indexed_claims(pod: Pod) -> Iterable[Key]:
-    """Those of them by which the pod is found, which are not all if it names very many."""
+    """The named claims by which the pod is indexed: not all if it names very many."""
     entries = pod.spec.resource_claims
     return [(pod.metadata.namespace, entry.resource_claim_name) for entry in entries if entry.resource_claim_name]
 
 
 def naming_more(pod: Pod) -> Iterable[str]:
-    """The namespace of a pod that names more claims than these."""
+    """The namespace of a pod that names more claims than it is indexed by."""
     return [pod.metadata.namespace] if isinstance(pod.spec, ShortenedPodSpec) and pod.spec.more_claims else []
 
 
 def awaiting_node(pod: Pod) -> Iterable[Key]:
-    """Those claims of a pod that its scheduler may place."""
+    """The named claims of a pod that its scheduler may place."""
     spec = pod.spec
     return [] if spec.node_name or spec.scheduling_gates or over(pod) else indexed_claims(pod)
 
 
 def claiming_on(pod: Pod) -> Iterable[Key]:
-    """The node of a pod that has claims, is bound and has not ended, under no namespace."""
+    """The node of a pod that has claims, is bound and has not ended, as a key without a namespace."""
     uses = pod.spec.resource_claims and pod.spec.node_name and not done(pod)
     return [("", pod.spec.node_name)] if uses else []
 
 
 def owning_pods(claim: ResourceClaim) -> Iterable[Key]:
-    """The pod that the claim belongs to, which is of its namespace, whatever the UID is."""
+    """Namespace and UID of the pod that a stand-in belongs to; with the namespace, as users may write any UID."""
     uid = owner_uid(claim)
     return [(claim.metadata.namespace, uid)] if uid else []
 
 
 def parameters_of_claim(claim: ResourceClaim) -> Iterable[Topic]:
-    """What wakes it when the object with its parameters changes, or there is room to read it."""
+    """The topics that are woken when the object with the claim's parameters changes, or can be read."""
     reference = claim.spec.parameters_ref
     namespace = claim.metadata.namespace
     return [topic_of(reference, namespace), room_topic(namespace)] if reference is not None else []
 
 
 def parameters_of_class(class_: ResourceClass) -> Iterable[Topic]:
-    """The same of a class."""
+    """The topics that are woken when the object with the class's parameters changes, or can be read."""
     reference = class_.parameters_ref
     return [topic_of(reference, ""), room_topic("")] if reference is not None else []

@@ -1,5 +1,5 @@
-"""The controller's informers: one for each kind that it reads, of which some begin when they are first wanted, and
-one for each kind that drivers ask for. Knows nothing of what the objects say.
+"""The controller's informers: one for each kind that it reads, some of which begin when they are first wanted, and
+one for each kind that drivers observe. Does not depend on the objects' content.
 """
 
 import asyncio
@@ -36,20 +36,20 @@ class ControllerInformers:
         transform: Callable[[T], T] | None = None,
         label_selector: str = "",
     ) -> Informer[T]:
-        """An informer that runs from the beginning."""
-        informer = self._made(resource, on_change, transform, label_selector)
+        """Add an informer that runs from the beginning."""
+        informer = self._new_informer(resource, on_change, transform, label_selector)
         self._always.append(informer)
         return informer
 
     def add_wanted(
         self, resource: Resource[T], on_change: OnChange[T], transform: Callable[[T], T]
     ) -> WantedInformer[T]:
-        """An informer that runs from when it is first wanted."""
-        wanted = WantedInformer(self._made(resource, on_change, transform))
+        """Add an informer that runs from when it is first wanted."""
+        wanted = WantedInformer(self._new_informer(resource, on_change, transform))
         self._wanted.append(wanted)
         return wanted
 
-    def _made(
+    def _new_informer(
         self,
         resource: Resource[T],
         on_change: OnChange[T],
@@ -66,7 +66,7 @@ class ControllerInformers:
         )
 
     def observe(self, resource: Resource[Any], on_change: OnChange[Any]) -> None:
-        """Notify of one more kind, after those who asked before. Call before `run`."""
+        """Call `on_change` with changes of the kind, after earlier observers. Call before `run`."""
         if (observers := self._observers.get(resource)) is not None:
             observers.append(on_change)
             return
@@ -75,21 +75,21 @@ class ControllerInformers:
         self.add(resource, lambda old, new: self.observed(resource, old, new), transform)
 
     def share(self, resource: Resource[Any]) -> None:
-        """Whoever observes the kind shares the informer that was added for it, which has to call `observed`."""
+        """Let observers of the kind share its informer, whose event handler has to call `observed`."""
         self._observers[resource] = []
 
     def observed(self, resource: Resource[Any], old: Any, new: Any) -> None:
-        """An object of the kind changed: notify its observers."""
+        """Notify the kind's observers of a changed object."""
         for on_change in self._observers[resource]:
             on_change(old, new)
 
     @property
     def always(self) -> Sequence[Informer[Any]]:
-        """Those that run from the beginning."""
+        """The informers that run from the beginning."""
         return self._always
 
     async def run(self) -> None:
-        """Keep the caches until cancelled."""
+        """Run the informers until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for informer in self._always:
                 tasks.create_task(informer.run())
@@ -97,7 +97,7 @@ class ControllerInformers:
                 tasks.create_task(wanted.run())
 
     async def synced(self) -> None:
-        """Return when every kind was listed once that is read by now."""
+        """Wait until every kind that is read by now was listed once."""
         for informer in self._always:
             await informer.synced.wait()
         for wanted in self._wanted:

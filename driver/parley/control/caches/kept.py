@@ -1,11 +1,11 @@
-"""The informers' transforms: each returns an object as it is cached, without what nobody reads, and with one copy
-of what many objects share.
+"""The informers' transforms: each returns an object as it is cached, without fields that Parley does not read, and
+with equal parts of many objects stored once.
 
 A cluster has tens of thousands of pods and devices, most of which Parley only counts. Their labels, annotations
-and probes are not read, and of their conditions only whether a scheduler has tried them; what their containers
-request, or what a device is like, is the same for many. Parts are shared between objects, which never change: a
-change is a new object. Large parts are not shared: they would be kept when their objects are long gone, and who
-makes objects could fill the memory with them. Of what an object has too many of, a part is kept (`shortened`).
+and probes are not read, and their conditions only for whether a scheduler has tried them; the requests of their
+containers, or a device's properties, are the same for many. Parts can be shared because cached objects never
+change: a change is a new object. Large parts are not shared: they would stay in memory long after their objects
+are gone, and users could fill the memory with them. Of oversized lists and maps only a part is kept (`shortened`).
 """
 
 from collections.abc import Iterable
@@ -61,83 +61,83 @@ from parley.sdk.checks import MAX_ENTRIES
 T = TypeVar("T")
 
 _REMEMBERED = 4096
-"""So many different parts of a kind are shared."""
+"""The number of different parts of one kind that are shared."""
 
 _MOST_ITEMS = 32
-"""A list, a container's requests or a device's properties of more than that are large."""
+"""Lists, containers' requests and devices' properties with more items are large."""
 
 _MOST_PARTS = 256
-"""So many containers, their requests and the claims that they use are kept one by one."""
+"""Up to this many containers, requests of them and claims used by them are kept one by one."""
 
 _MOST_CHARACTERS = 256
-"""A quantity or a device's attribute of more than that is large."""
+"""Quantities and attributes of devices with more characters are large."""
 _SMALL = 1024
-"""Bytes: larger parameters are not remembered, or users could fill the memory with them."""
+"""Bytes: larger parameters are not shared, or users could fill the memory with them."""
 
 _TRIED = [Condition(SCHEDULED)]
-"""That a scheduler has tried the pod is all that its conditions tell."""
+"""The cached conditions of a pod that a scheduler has tried."""
 
 _Amounts = tuple[tuple[str, Quantity], ...]
 
 
 def pod(whole: Pod, *, seen: bool = False, reservations_in: str = "") -> Pod:
-    """The pod as far as Parley reads it. One without claims is only counted: it needs no node to be found. While
-    it is resized, its containers are one that requests what the pod counts for. `seen`: while it waits, with what
-    drivers see of it. A reservation pod, in the namespace where they are made, is found by its node. Of very many
-    containers, or containers that request very much, the sum is kept."""
-    spec, counted = whole.spec, not whole.spec.resource_claims
-    seen, holds_room = seen and not counted and _waits(whole), reserved_on(whole, reservations_in)
+    """The fields of the pod that Parley reads. A pod without claims is only counted, so nothing about its
+    placement is kept. While it is resized, it has one container, which requests what the pod counts for; so has a
+    pod with very many containers or requests. `seen`: a waiting pod has the fields that drivers see. A reservation
+    pod, in the namespace `reservations_in`, keeps its affinity, which names its node."""
+    spec, only_counted = whole.spec, not whole.spec.resource_claims
+    seen, holds_room = seen and not only_counted and _waits(whole), reserved_on(whole, reservations_in)
     if (spec.node_name and is_resized(whole)) or _is_large(spec):
-        spec = _counting_for(spec, requested(whole))
-    left = Pod(
+        spec = _summed(spec, requested(whole))
+    cached = Pod(
         metadata=_metadata(
             whole.metadata,
             labels=_labels(whole, seen=seen),
-            owner_references=_controllers(whole) if seen else _BARE.owner_references,
+            owner_references=_controllers(whole) if seen else _EMPTY_METADATA.owner_references,
         ),
         spec=PodSpec(
             node_name=intern(spec.node_name),
             scheduler_name=intern(spec.scheduler_name),
             priority=spec.priority,
             preemption_policy=intern(spec.preemption_policy or ""),
-            node_selector=_NONE.node_selector if counted else spec.node_selector,
-            affinity=None if counted and holds_room is None else spec.affinity,
-            tolerations=_NONE.tolerations if counted else _one(tuple(spec.tolerations)),
+            node_selector=_EMPTY_SPEC.node_selector if only_counted else spec.node_selector,
+            affinity=None if only_counted and holds_room is None else spec.affinity,
+            tolerations=_EMPTY_SPEC.tolerations if only_counted else _shared_list(tuple(spec.tolerations)),
             containers=_containers(spec.containers, images=seen),
             init_containers=_containers(spec.init_containers, images=seen),
-            volumes=_NONE.volumes if counted else _claimed(spec.volumes),
-            overhead=spec.overhead or _NONE.overhead,
+            volumes=_EMPTY_SPEC.volumes if only_counted else _with_claim(spec.volumes),
+            overhead=spec.overhead or _EMPTY_SPEC.overhead,
             resources=spec.resources,
-            resource_claims=_one(tuple(spec.resource_claims)),
-            scheduling_gates=_one(few_gates(spec.scheduling_gates)),
+            resource_claims=_shared_list(tuple(spec.resource_claims)),
+            scheduling_gates=_shared_list(few_gates(spec.scheduling_gates)),
         ),
         status=PodStatus(
             phase=intern(whole.status.phase),
             nominated_node_name=whole.status.nominated_node_name,
-            resource_claim_statuses=whole.status.resource_claim_statuses or _UNKNOWN.resource_claim_statuses,
-            conditions=_UNKNOWN.conditions if counted or not tried(whole) else _TRIED,
+            resource_claim_statuses=whole.status.resource_claim_statuses or _EMPTY_STATUS.resource_claim_statuses,
+            conditions=_EMPTY_STATUS.conditions if only_counted or not tried(whole) else _TRIED,
         ),
     )
-    return left if counted and holds_room is None else shortened(left)
+    return cached if only_counted and holds_room is None else shortened(cached)
 
 
-def _claimed(volumes: Iterable[Volume]) -> list[Volume]:
-    """Those with a claim, which may tie the pod to nodes."""
-    return [one for one in volumes if one.persistent_volume_claim is not None or one.ephemeral is not None]
+def _with_claim(volumes: Iterable[Volume]) -> list[Volume]:
+    """The volumes with a PersistentVolumeClaim, which may tie the pod to nodes."""
+    return [it for it in volumes if it.persistent_volume_claim is not None or it.ephemeral is not None]
 
 
 def volume_claim(whole: PersistentVolumeClaim) -> PersistentVolumeClaim:
-    """Which volume it is bound to."""
+    """The PersistentVolumeClaim, which shows the volume that it is bound to, with little metadata."""
     return PersistentVolumeClaim(metadata=_metadata(whole.metadata), spec=whole.spec, status=whole.status)
 
 
 def volume(whole: PersistentVolume) -> PersistentVolume:
-    """Where it can be used."""
+    """The PersistentVolume, which shows where it can be used, with little metadata."""
     return PersistentVolume(metadata=_metadata(whole.metadata), spec=whole.spec)
 
 
 def device_class(whole: DeviceClass) -> DeviceClass:
-    """Which extended resource it stands for."""
+    """The DeviceClass, which shows the extended resource that it stands for, with little metadata."""
     return DeviceClass(metadata=_metadata(whole.metadata), spec=whole.spec)
 
 
@@ -150,20 +150,21 @@ def _controllers(whole: Pod) -> list[OwnerReference]:
 
 
 def _labels(whole: Pod, *, seen: bool) -> dict[str, str]:
-    """By which a named claim may have to be made, before the pod runs, or which drivers see."""
+    """The pod's labels, if drivers see them, or if a claim may have to be made by them before the pod runs."""
     if not seen and not (_waits(whole) and any(one.resource_claim_name for one in whole.spec.resource_claims)):
-        return _BARE.labels
+        return _EMPTY_METADATA.labels
     return {intern(key): value for key, value in few_labels(whole.metadata.labels).items()}
 
 
 def _is_large(spec: PodSpec) -> bool:
-    """Whether the containers, what they or the pod request and what they use are too many to keep each of them."""
+    """Whether containers, their and the pod's requests, and the claims that they use are too many to keep each."""
     parts = (len(one.requests) + len(one.limits) + len(one.claims) for one in stated(spec))
     return len(spec.init_containers) + len(spec.containers) + sum(parts) > _MOST_PARTS
 
 
-def _counting_for(spec: PodSpec, amounts: Amounts) -> PodSpec:
-    """In thousandths, as all quantities may be given. With the claims that a container uses, and a few images."""
+def _summed(spec: PodSpec, amounts: Amounts) -> PodSpec:
+    """The spec with one container that requests the amounts, in thousandths, as any quantity may be given, and
+    uses the claims that containers use; other containers only for a few images."""
     containers = (*spec.init_containers, *spec.containers)
     requests: dict[str, Quantity] = {name: f"{amount}m" for name, amount in few_resources(amounts).items()}
     used = {claim.name for container in containers for claim in container.resources.claims}
@@ -174,15 +175,15 @@ def _counting_for(spec: PodSpec, amounts: Amounts) -> PodSpec:
     return replace(spec, containers=[whole, *others], init_containers=[], overhead={}, resources=None)
 
 
-_NONE, _UNKNOWN, _BARE = PodSpec(), PodStatus(), ObjectMeta()
+_EMPTY_SPEC, _EMPTY_STATUS, _EMPTY_METADATA = PodSpec(), PodStatus(), ObjectMeta()
 
 
 def _metadata(
     whole: ObjectMeta,
-    annotations: dict[str, str] = _BARE.annotations,
-    finalizers: list[str] = _BARE.finalizers,
-    owner_references: list[OwnerReference] = _BARE.owner_references,
-    labels: dict[str, str] = _BARE.labels,
+    annotations: dict[str, str] = _EMPTY_METADATA.annotations,
+    finalizers: list[str] = _EMPTY_METADATA.finalizers,
+    owner_references: list[OwnerReference] = _EMPTY_METADATA.owner_references,
+    labels: dict[str, str] = _EMPTY_METADATA.labels,
 ) -> ObjectMeta:
     return ObjectMeta(
         name=whole.name,
@@ -198,8 +199,8 @@ def _metadata(
     )
 
 
-def _one(items: tuple[T, ...]) -> list[T]:
-    """The one list with these items."""
+def _shared_list(items: tuple[T, ...]) -> list[T]:
+    """A list of these items, the same object for equal items if they are few."""
     return _shared(items) if len(items) <= _MOST_ITEMS else list(items)
 
 
@@ -209,7 +210,7 @@ def _shared(items: tuple[T, ...]) -> list[T]:
 
 
 def _containers(whole: Iterable[Container], *, images: bool = False) -> list[Container]:
-    """Those that request and use the same, under no name."""
+    """The containers without names, so that those with equal requests can be shared."""
     if images:
         return [
             Container(image=one.image, restart_policy=one.restart_policy, resources=one.resources) for one in whole
@@ -247,15 +248,15 @@ _shared_requesting = lru_cache(_REMEMBERED)(_requesting)
 
 
 def mirror(whole: BuiltinClaim) -> BuiltinClaim:
-    """What Parley reads of a built-in claim: of one that is not its own, who it is and which devices it has.
+    """The fields of a built-in claim that Parley reads; of one that is not its own, only identity and devices.
 
-    Opaque parameters are copied out of the answer that they came in, which would stay in memory with them.
+    Opaque parameters are copied out of the response that they came in, which would stay in memory with them.
     """
     ours = is_mirror(whole)
     return BuiltinClaim(
         metadata=_claim_metadata(whole.metadata),
-        spec=_asked(whole.spec) if ours else _NO_SPEC,
-        status=_recorded(whole.status, ours=ours),
+        spec=_parleys_spec(whole.spec) if ours else _NO_SPEC,
+        status=_cached_status(whole.status, ours=ours),
     )
 
 
@@ -266,14 +267,14 @@ def _claim_metadata(whole: ObjectMeta) -> ObjectMeta:
     entry = whole.annotations.get(POD_CLAIM_NAME_ANNOTATION)
     return _metadata(
         whole,
-        {POD_CLAIM_NAME_ANNOTATION: intern(entry)} if entry is not None else _BARE.annotations,
-        [*few_finalizers(whole.finalizers)] if whole.finalizers else _BARE.finalizers,
-        [*few_owners(whole.owner_references)] if whole.owner_references else _BARE.owner_references,
+        {POD_CLAIM_NAME_ANNOTATION: intern(entry)} if entry is not None else _EMPTY_METADATA.annotations,
+        [*few_finalizers(whole.finalizers)] if whole.finalizers else _EMPTY_METADATA.finalizers,
+        [*few_owners(whole.owner_references)] if whole.owner_references else _EMPTY_METADATA.owner_references,
     )
 
 
-def _asked(whole: BuiltinClaimSpec) -> BuiltinClaimSpec:
-    """What is asked of Parley in the one request; whatever else users wrote there is for other drivers."""
+def _parleys_spec(whole: BuiltinClaimSpec) -> BuiltinClaimSpec:
+    """The one request, with Parley's own configuration; other configuration is for other drivers."""
     (request,) = whole.devices.requests
     configs = tuple(_parts(c) for c in whole.devices.config if _driver(c) == GROUP)
     small = sum(len(parameters) for *_, parameters in configs) <= _SMALL
@@ -288,7 +289,7 @@ def _asking(request: str, configs: "tuple[_Config, ...]") -> BuiltinClaimSpec:
 _known_asking = lru_cache(_REMEMBERED)(_asking)
 
 
-def _recorded(whole: BuiltinClaimStatus, *, ours: bool) -> BuiltinClaimStatus:
+def _cached_status(whole: BuiltinClaimStatus, *, ours: bool) -> BuiltinClaimStatus:
     allocation = whole.allocation
     if allocation is None:
         return _NO_STATUS
@@ -327,9 +328,9 @@ _TEMPLATE = {MIRROR_LABEL: TEMPLATE_MIRROR}
 
 
 def template_mirror(whole: BuiltinTemplate) -> BuiltinTemplate:
-    """What Parley reads of a built-in template: as `mirror`, for the claims that will be made from it."""
+    """The fields of a built-in template that Parley reads: as `mirror`, for the claims generated from it."""
     ours = is_mirror(BuiltinClaim(spec=whole.spec.spec))
-    spec = BuiltinTemplateSpec(spec=_asked(whole.spec.spec) if ours else _NO_SPEC)
+    spec = BuiltinTemplateSpec(spec=_parleys_spec(whole.spec.spec) if ours else _NO_SPEC)
     meta = _claim_metadata(whole.metadata)
     if ours and whole.metadata.labels.get(MIRROR_LABEL) == _TEMPLATE[MIRROR_LABEL]:
         meta = replace(meta, labels=_TEMPLATE)
@@ -337,19 +338,19 @@ def template_mirror(whole: BuiltinTemplate) -> BuiltinTemplate:
 
 
 def claim(whole: ResourceClaim) -> ResourceClaim:
-    """The same, with no more of its metadata than is read."""
+    """The claim, with shortened metadata."""
     meta = shortened_metadata(whole.metadata)
     return whole if meta is whole.metadata else whole.model_copy(update={"metadata": meta})
 
 
 def template(whole: ResourceClaimTemplate) -> ResourceClaimTemplate:
-    """The same, with no more of its metadata than is read."""
+    """The template, with shortened metadata."""
     meta = shortened_metadata(whole.metadata)
     return whole if meta is whole.metadata else whole.model_copy(update={"metadata": meta})
 
 
 def namespace(whole: Namespace) -> Namespace:
-    """The same, with nothing but its labels."""
+    """The namespace, with nothing but its labels."""
     meta = whole.metadata
     return Namespace(
         ObjectMeta(meta.name, uid=meta.uid, resource_version=meta.resource_version, labels=meta.labels)
@@ -357,7 +358,7 @@ def namespace(whole: Namespace) -> Namespace:
 
 
 def resource_slice(whole: ResourceSlice) -> ResourceSlice:
-    """The same, with the properties of devices that are alike in one place."""
+    """The ResourceSlice, with equal properties of devices stored once."""
     return replace(whole, spec=replace(whole.spec, devices=[_device(device) for device in whole.spec.devices]))
 
 

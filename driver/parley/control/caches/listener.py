@@ -1,4 +1,4 @@
-"""Who is notified of changes in the cluster."""
+"""The interface of event handlers for changes in the cluster."""
 
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from parley.kube.cache import Key
 
 
 class Listener(Protocol):
-    """Notified of changes, after the cache has them. `None` stands for "not there"."""
+    """Handles changes, after the cache has them. `None` is an object that does not exist before, or after."""
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None: ...
     def room_made(self, node: str) -> None: ...

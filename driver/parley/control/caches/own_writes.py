@@ -1,7 +1,7 @@
-"""Which of our own writes of claims a cache has yet to show. Nothing is decided by a mirror that is older.
+"""Our own writes of claims that the cache has yet to show. Nothing is decided by a mirror older than such a write.
 
-A watch may be seconds behind. What it shows then was true before we wrote: a claim that was just cleared seems to
-be allocated and reserved still, and a pod must not be bound with it.
+A watch may be seconds behind, and shows the state before our write then: a claim that was just cleared still seems
+to be allocated and reserved, and a pod must not be bound with it.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Version(Protocol):
-    """An object's metadata, as far as it shows which object this is and how new."""
+    """The part of an object's metadata that identifies it and its version."""
 
     @property
     def namespace(self) -> str: ...
@@ -28,8 +28,8 @@ def _always(_: Version) -> bool:
 class OwnWrites:
     """The resourceVersion of our latest write of each object that the cache has, by its UID.
 
-    `is_cached` tells whether it has an object still: the answer to a write may come after the cache has shown the
-    object's end, and then there is nothing to remember.
+    `is_cached` returns whether the cache still has an object: the answer to a write may come after the cache has
+    shown the object's deletion, and then nothing is remembered.
     """
 
     def __init__(self, is_cached: Callable[[Version], bool] = _always) -> None:
@@ -37,11 +37,11 @@ class OwnWrites:
         self._versions: dict[str, int] = {}
 
     def note(self, written: Version) -> None:
-        """The object as our write left it; the cache may show that later."""
+        """Note the object's version after our write; the cache may show that later."""
         self._note(written, _number(written))
 
     def found_gone(self, cached: Version) -> None:
-        """A write did not find the object any more: this state of it is older than that."""
+        """Note that a write did not find the object any more: the cached state is older than that."""
         self._note(cached, _number(cached) + 1)
 
     def _note(self, meta: Version, version: int) -> None:
@@ -49,11 +49,11 @@ class OwnWrites:
             self._versions[meta.uid] = max(version, self._versions.get(meta.uid, 0))
 
     def forget(self, gone: Version) -> None:
-        """The object is gone, as the cache shows."""
+        """Forget the object: the cache shows that it is gone."""
         self._versions.pop(gone.uid, None)
 
     def unseen(self, cached: Version) -> bool:
-        """Whether this state of the object is older than our latest write."""
+        """Whether the cached state of the object is older than our latest write of it."""
         return _number(cached) < self._versions.get(cached.uid, 0)
 
 

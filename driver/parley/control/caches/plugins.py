@@ -1,9 +1,10 @@
-"""Where the node plugins of drivers are alive: one publishes ResourceSlices also when it has no devices, and the
-kubelet removes them half a minute after the plugin is gone.
+"""Where the node plugins of drivers are alive: a plugin publishes ResourceSlices even if it has no devices, and
+the kubelet removes them half a minute after the plugin is gone.
 
-A driver that never published for any node as long as this process lives may do without: of it nothing is known.
-What a slice says about other nodes counts only with the label that the policy `published-slices` guards: a node
-may publish a slice of any driver, and could take the driver from all other nodes.
+A driver that has not published for any node since this process began may have plugins that publish nothing, so no
+node counts as without a plugin. That a driver publishes is concluded only from slices with the label that the
+policy `published-slices` guards: a node may publish a slice of any driver, and would so take the driver from all
+other nodes.
 """
 
 from collections import Counter
@@ -22,7 +23,7 @@ class Plugins:
         self._publishing: set[str] = set()
 
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
-        """Take note of a change."""
+        """Handle the event of a ResourceSlice."""
         if old is not None and old.spec.node_name:
             key = (old.spec.driver, old.spec.node_name)
             self._slices[key] -= 1
@@ -38,7 +39,7 @@ class Plugins:
         return (driver, node) in self._slices
 
     def missing(self, class_: ResourceClass, node: str) -> str:
-        """Why the class can't be had on the node, or "" if its driver's plugin is there or not needed."""
+        """Why claims of the class can't be used on the node; "" if its driver's plugin is there or not needed."""
         driver = class_.driver_name
         if class_.node_part != "Required" or driver not in self._publishing or self.is_alive(driver, node):
             return ""

@@ -13,13 +13,13 @@ Mirrored = ResourceClaim | ResourceClaimTemplate
 
 
 MAX_MESSAGE: Final = 1024
-"""So many characters of a message are kept, as in an event."""
+"""The characters of a message that are kept, as many as in an event."""
 
 _WORD = re.compile(r"\w+")
 
 
 class _Refusal(NamedTuple):
-    """What the server wrote, in short, and its words in any order."""
+    """The server's message, shortened, and a hash of its words in any order."""
 
     message: str
     words: int
@@ -33,8 +33,9 @@ class Refusals:
         self._refusals: dict[tuple[str, Key], _Refusal] = {}
 
     def note(self, item: Mirrored, message: str) -> bool:
-        """The server refused the mirror; returns whether that is a change. The order in which it lists mistakes is
-        another one each time (ValidateLabels in k8s.io/apimachinery ranges over a map)."""
+        """Note that the server refused the mirror; returns whether the message is new. Its words are compared in
+        any order: the server lists mistakes in varying order (ValidateLabels in k8s.io/apimachinery ranges over a
+        map)."""
         place = (item.kind, (item.metadata.namespace, item.metadata.name))
         refusal = _Refusal(message[:MAX_MESSAGE], hash(tuple(sorted(_WORD.findall(message)))))
         known = self._refusals.get(place)
@@ -44,10 +45,10 @@ class Refusals:
         return True
 
     def clear(self, kind: str, key: Key) -> None:
-        """The mirror was made, or is not wanted any more."""
+        """Forget the refusal: the mirror was created, or is not wanted any more."""
         self._refusals.pop((kind, key), None)
 
     def of(self, kind: str, key: Key) -> str:
-        """Why there is no mirror, "" if none was refused."""
+        """Why the mirror was refused; "" if it was not."""
         refusal = self._refusals.get((kind, key))
         return refusal.message if refusal is not None else ""

@@ -1,9 +1,9 @@
-"""Cuts oversized objects before they are cached: of labels, owners, claims and the like a bounded number stays.
+"""Cuts oversized objects before they are cached: only a bounded number of labels, owners, claims etc. is kept.
 Pure.
 
-The API server limits an object's size, and not how many tolerations, labels or owner references that is. In memory
-they take several times as much. What is left out decides nothing: a pod that asks for too much is refused by its
-size alone, and of labels, finalizers and owners Parley looks for its own.
+The API server limits an object's size, but not the number of its tolerations, labels or owner references. In
+memory they take several times as much. The omitted ones change no decision: a pod that asks for too much is
+refused because of its size, and Parley only looks for its own labels, finalizers and owners.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,10 @@ from parley.negotiation.fit import excess_of
 from parley.sdk.checks import MAX_ENTRIES
 
 MAX_LABELS: Final = 256
-"""So many labels of a pod are kept, the first by name, as of annotations and of other objects' labels."""
+"""The number of labels, or annotations, of an object that are kept: the first by name."""
 
 MAX_FINALIZERS: Final = 32
-"""So many finalizers are kept. Who writes the list has to read the object where it may have more."""
+"""The number of finalizers that are kept. To write the list, read the object if it may have more."""
 
 _MAX_GATES: Final = 32
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def shortened(pod: Pod) -> Pod:
-    """The pod; of one that asks for too much, how much that is in place of what it asks for."""
+    """The pod. If it asks for too much, its size is kept in place of the fields that are too large."""
     excess, number = excess_of(pod.spec), len(pod.spec.resource_claims)
     if not excess and number <= MAX_ENTRIES:
         return pod
@@ -57,26 +57,26 @@ def _more_claims(entries: Sequence[PodResourceClaim]) -> str:
 
 
 def few_labels(labels: Mapping[str, T]) -> Mapping[str, T]:
-    """All of them if they are not many; otherwise the first by name. Of annotations, too."""
+    """The labels, or annotations: all if they are few, otherwise the first by name."""
     return labels if len(labels) <= MAX_LABELS else dict(islice(sorted(labels.items()), MAX_LABELS))
 
 
 def few_gates(gates: Sequence[SchedulingGate]) -> tuple[SchedulingGate, ...]:
-    """All of them if they are not many; otherwise one, and that of reservation pods."""
+    """The gates: all if they are few, otherwise one, and that of reservation pods."""
     if len(gates) <= _MAX_GATES:
         return tuple(gates)
     return gates[0], *(gate for gate in gates[1:] if gate.name == RESERVATION_GATE)
 
 
 def few_finalizers(names: Sequence[str]) -> Sequence[str]:
-    """All of them if they are not many; otherwise so many, Parley's among them."""
+    """The finalizers: all if they are few, otherwise `MAX_FINALIZERS`, Parley's among them."""
     if len(names) <= MAX_FINALIZERS:
         return names
     return tuple(sorted(names, key=lambda name: name != FINALIZER)[:MAX_FINALIZERS])
 
 
 def shortened_metadata(whole: ObjectMeta) -> ObjectMeta:
-    """The same of an object of Parley's kinds, if it is large. Its label as a stand-in is kept."""
+    """The metadata of an object of Parley's kinds, cut if it is large. The label of a stand-in is kept."""
     if max(len(whole.labels), len(whole.annotations)) <= MAX_LABELS and (
         len(whole.finalizers) <= MAX_FINALIZERS and len(whole.owner_references) <= MAX_OWNERS
     ):

@@ -1,7 +1,7 @@
 """Reports objects that can't be decoded: an event on each, at a limited rate.
 
-Whoever may create objects may create many, and change them all the time. So one event is written a second, of each
-object only about its latest state, and what is too much is left out: the log and the figure
+Users who may create objects may create many, and change them all the time. So one event is written a second, for
+each object only about its latest state, and none for objects beyond `_MOST`: the log and the metric
 `parley_undecodable_objects` have them all.
 """
 
@@ -18,7 +18,7 @@ PAUSE = 1.0
 """Seconds between two events."""
 
 _MOST = 1000
-"""Objects that wait for their event."""
+"""The number of objects that may wait for their event."""
 
 
 class Tombstones:
@@ -30,7 +30,7 @@ class Tombstones:
         self._arrived = asyncio.Event()
 
     def received(self, resource: Resource[Any], stone: Tombstone) -> None:
-        """The object is in a state that can't be decoded."""
+        """Take an object that can't be decoded, to be reported."""
         if stone.uid in self._waiting or len(self._waiting) < _MOST:
             self._waiting[stone.uid] = (resource, stone)
             self._arrived.set()

@@ -1,4 +1,4 @@
-"""How much of each node is used: by bound pods, and by pods whose node is selected but not seen bound yet."""
+"""How much of each node is used: by bound pods, and by pods with a selected node that are not seen bound yet."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from parley.negotiation.requests import Amounts, requested
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one pod uses of a node. `leaving`: the pod is being deleted."""
+    """The part of a node that one pod uses. `leaving`: the pod is being deleted."""
 
     node: str
     amounts: Amounts
@@ -21,22 +21,22 @@ class Share:
     leaving: bool = False
 
 
-def _unheard(_: str) -> None:
-    """Nobody waits, or sums up anything else."""
+def _ignore(_: str) -> None:
+    """Nothing waits, and nothing else is summed up."""
 
 
-def _requesting(pod: Pod) -> tuple[object, ...]:
-    """What decides how much it requests."""
+def _request_fields(pod: Pod) -> tuple[object, ...]:
+    """The fields that decide how much the pod requests."""
     return pod.spec.containers, pod.spec.init_containers, pod.spec.resources
 
 
-def _less(before: Amounts, now: Amounts) -> bool:
-    """Whether anything got less."""
+def _is_less(before: Amounts, now: Amounts) -> bool:
+    """Whether any amount decreased."""
     return any(now.get(name, 0) < amount for name, amount in before.items())
 
 
 def _add(sums: dict[str, int], amounts: Amounts, times: int) -> None:
-    """In place. What comes to zero is left out: of the names that pods made up none stays when they are gone."""
+    """Add in place. Zero sums are removed: pods may invent names, which must not stay when they are gone."""
     for name, amount in amounts.items():
         if total := sums.get(name, 0) + times * amount:
             sums[name] = total
@@ -45,7 +45,7 @@ def _add(sums: dict[str, int], amounts: Amounts, times: int) -> None:
 
 
 class _Node:
-    """Sums over the pods of one node, changed in place: a pod costs as much as it has resource names itself."""
+    """Sums over the pods of one node, changed in place: a pod's cost grows only with its own resource names."""
 
     __slots__ = ("_amounts", "by_priority", "leaving", "pods", "used")
 
@@ -57,7 +57,7 @@ class _Node:
         self.leaving: Counter[int] = Counter()
 
     def count(self, share: Share, pods: int) -> None:
-        """`pods` is 1 or -1."""
+        """Add (`pods` is 1) or remove (-1) a pod's share."""
         self.pods += pods
         _add(self.used, share.amounts, pods)
         amounts = self._amounts[share.priority]
@@ -74,24 +74,26 @@ _NOBODY = Sum({}, 0)
 
 
 class Usage:
-    """Sums per node, kept up to date pod by pod. `less` is called with a node that a pod uses no more, and before
-    that `counted` with the UID of a pod that counts for a node from now on, or does no more.
+    """Sums per node, kept up to date pod by pod. `decreased` is called with a node of which a pod uses less, and
+    before that `counted` with the UID of a pod that counts for a node from now on, or does not any more.
 
-    A pod may request thousands of resources that no node has. So nothing here iterates over what a node's pods
-    request together. The sums that are returned change with the pods: who keeps them copies what it needs.
+    A pod may request thousands of resources that no node has. So nothing here iterates over all resources that a
+    node's pods request together. The returned sums change with the pods: callers copy what they keep.
     """
 
-    def __init__(self, less: Callable[[str], None] = _unheard, counted: Callable[[str], None] = _unheard) -> None:
-        self._less = less
+    def __init__(
+        self, decreased: Callable[[str], None] = _ignore, counted: Callable[[str], None] = _ignore
+    ) -> None:
+        self._decreased = decreased
         self._counted = counted
         self._shares: dict[str, Share] = {}
         self._nodes: defaultdict[str, _Node] = defaultdict(_Node)
         self._priorities: Counter[int] = Counter()
         self._assumed: defaultdict[str, dict[str, Key]] = defaultdict(dict)
-        """Keys of the pods that are not seen bound, by node and UID."""
+        """Keys of the assumed pods, which are not seen bound yet, by node and UID."""
 
     def share(self, uid: str) -> Share | None:
-        """What the pod counts for."""
+        """The part of a node that the pod counts for; None if it counts for none."""
         return self._shares.get(uid)
 
     def node_of(self, uid: str) -> str | None:
@@ -109,52 +111,52 @@ class Usage:
         return frozenset(self._assumed[node].values()) if node in self._assumed else frozenset()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """The informer shows a pod anew, changed or gone (None). A bound one counts for its node until it ends."""
-        no_more = self.leave if old is not None and old.spec.node_name else self.remove
+        """Handle the event of a pod; None does not exist. A bound pod counts for its node until it ends."""
+        stop_counting = self.leave if old is not None and old.spec.node_name else self.remove
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            no_more(old.metadata.uid)
+            stop_counting(old.metadata.uid)
         if new is not None and over(new):
-            no_more(new.metadata.uid)
+            stop_counting(new.metadata.uid)
         elif new is not None and new.spec.node_name:
             self._count(old, new)
 
     def _count(self, old: Pod | None, pod: Pod) -> None:
-        """Its requests are summed up again only when something of it changed."""
+        """Count a bound pod. Its requests are summed up again only when they changed."""
         node, leaving = pod.spec.node_name, bool(pod.metadata.deletion_timestamp)
         known = self._shares.get(pod.metadata.uid)
         if known is not None:
-            self._no_more_assumed(pod.metadata.uid, known.node)
-        resized = old is not None and _requesting(old) != _requesting(pod)
+            self._end_assumed(pod.metadata.uid, known.node)
+        resized = old is not None and _request_fields(old) != _request_fields(pod)
         if known is None or resized or (known.node, known.leaving) != (node, leaving):
             self.put(pod.metadata.uid, Share(node, requested(pod), priority(pod), leaving))
 
     def put(self, uid: str, share: Share) -> None:
-        """The pod uses that; replaces what was counted for it."""
+        """Count the pod with this share, in place of an earlier one."""
         known = self._shares.get(uid)
         self._remove(uid)
         self._shares[uid] = share
         self._nodes[share.node].count(share, 1)
         self._priorities[share.priority] += 1
         self._counted(uid)
-        if known is not None and (known.node != share.node or _less(known.amounts, share.amounts)):
-            self._less(known.node)
+        if known is not None and (known.node != share.node or _is_less(known.amounts, share.amounts)):
+            self._decreased(known.node)
 
     def remove(self, uid: str) -> None:
-        """The pod uses nothing any more. Idempotent."""
+        """Stop counting the pod. Idempotent."""
         before = self._remove(uid)
         if before is not None:
-            self._less(before)
+            self._decreased(before)
 
     def leave(self, uid: str) -> None:
-        """The same for a bound pod that is terminal or gone. `less` is not called: its own change says so."""
+        """Stop counting a bound pod that is terminal. `decreased` is not called: the pod's own event says so."""
         self._remove(uid)
 
     def _remove(self, uid: str) -> str | None:
-        """The node that the pod used."""
+        """Stop counting the pod. Returns the node that it counted for."""
         share = self._shares.pop(uid, None)
         if share is None:
             return None
-        self._no_more_assumed(uid, share.node)
+        self._end_assumed(uid, share.node)
         node = self._nodes[share.node]
         node.count(share, -1)
         if not node.pods:
@@ -165,22 +167,22 @@ class Usage:
         self._counted(uid)
         return share.node
 
-    def _no_more_assumed(self, uid: str, node: str) -> None:
+    def _end_assumed(self, uid: str, node: str) -> None:
         if uid in (assumed := self._assumed.get(node, {})):
             del assumed[uid]
             if not assumed:
                 del self._assumed[node]
 
     def used(self, node: str) -> Amounts:
-        """Sums over the node's pods."""
+        """The sums over the node's pods."""
         return self._nodes[node].used if node in self._nodes else {}
 
     def without(
         self, node: str, uids: Iterable[str], names: Iterable[str], below: int | None = None
     ) -> tuple[Amounts, int]:
-        """What the node's pods use of the named resources, but for these pods, and for all of a priority below
-        that; and how many are left."""
-        sums = [Sum(self.used(node), self.pods(node))] if below is None else self._from(node, below)
+        """The use of the named resources by the node's pods, and their number, without the pods with these UIDs
+        and those with a priority below `below`."""
+        sums = [Sum(self.used(node), self.pods(node))] if below is None else self._at_least(node, below)
         left = {name: sum(one.amounts.get(name, 0) for one in sums) for name in names}
         pods = sum(one.pods for one in sums)
         for uid in uids:
@@ -191,12 +193,12 @@ class Usage:
                     left[name] -= share.amounts.get(name, 0)
         return left, pods
 
-    def _from(self, node: str, lowest: int) -> list[Sum]:
+    def _at_least(self, node: str, lowest: int) -> list[Sum]:
         """Sums over the node's pods of that priority and of each higher one."""
         return [found for level, found in self.by_priority(node).items() if level >= lowest]
 
     def pods(self, node: str) -> int:
-        """How many pods count for the node."""
+        """The number of pods that count for the node."""
         return self._nodes[node].pods if node in self._nodes else 0
 
     def by_priority(self, node: str) -> Mapping[int, Sum]:
@@ -204,7 +206,7 @@ class Usage:
         return self._nodes[node].by_priority if node in self._nodes else {}
 
     def are_leaving(self, node: str, below: int) -> bool:
-        """Whether pods of a priority below that are being deleted there."""
+        """Whether pods with a priority below `below` are being deleted on the node."""
         return node in self._nodes and any(
             pods and priority < below for priority, pods in self._nodes[node].leaving.items()
         )

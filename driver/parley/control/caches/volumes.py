@@ -1,7 +1,7 @@
-"""Which nodes the volumes of a pod tie it to: those of the PersistentVolumes that its claims are bound to.
+"""The nodes that a pod's volumes tie it to: those of the PersistentVolumes that its claims are bound to.
 
-Volumes are read from when a pod with claims of Parley's first has one. A claim that is not bound yet ties the pod
-to no node: its scheduler chooses the volume with the node.
+Volumes are read from when a pod with claims of Parley's first has one. A PersistentVolumeClaim that is not bound
+yet does not tie the pod: its scheduler chooses the volume with the node.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from parley.kube.responses import Listing
 
 
 def volume_claims(pod: Pod) -> Iterable[tuple[str, str]]:
-    """Namespace and name of each PersistentVolumeClaim of the pod. An ephemeral volume's is named after both."""
+    """Namespace and name of each PersistentVolumeClaim of the pod; an ephemeral volume's is POD-VOLUME."""
     meta = pod.metadata
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -23,7 +23,7 @@ def volume_claims(pod: Pod) -> Iterable[tuple[str, str]]:
 
 
 class Volumes:
-    """The claims and volumes, as far as they are read."""
+    """The PersistentVolumeClaims and PersistentVolumes, if they are read."""
 
     def __init__(
         self, claims: WantedInformer[PersistentVolumeClaim], volumes: WantedInformer[PersistentVolume]
@@ -33,16 +33,16 @@ class Volumes:
         claims.informer.index("volume", lambda claim: filter(None, [claim.bound_to]))
 
     def selectors(self, pod: Pod) -> tuple[tuple[str, NodeSelector], ...]:
-        """By name of the PersistentVolumeClaim the nodes that its volume can be used on."""
-        return tuple(self._found(volume_claims(pod))) if pod.spec.volumes else ()
+        """The names of the pod's PersistentVolumeClaims, each with the nodes that its volume can be used on."""
+        return tuple(self._selectors(volume_claims(pod))) if pod.spec.volumes else ()
 
     def replace(self, claims: Sequence[PersistentVolumeClaim], volumes: Sequence[PersistentVolume]) -> None:
-        """Have these, and no others, where nothing is watched."""
+        """Put these into the caches in place of others, if the informers do not run."""
         self._claims.informer.replace(Listing(tuple(claims), ""))
         self._volumes.informer.replace(Listing(tuple(volumes), ""))
 
     def known(self, pod: Pod) -> bool:
-        """Whether it is read by now where the pod can go; begins to read it."""
+        """Whether the kinds that decide where the pod can go are read by now; begins to read them if need be."""
         if not pod.spec.volumes:
             return True
         self._claims.want()
@@ -53,7 +53,7 @@ class Volumes:
         """The claims that are bound to the volume."""
         return self._claims.informer.by_index("volume", volume)
 
-    def _found(self, claims: Iterable[tuple[str, str]]) -> Iterator[tuple[str, NodeSelector]]:
+    def _selectors(self, claims: Iterable[tuple[str, str]]) -> Iterator[tuple[str, NodeSelector]]:
         for namespace, name in claims:
             claim = self._claims.informer.get(namespace, name)
             volume = self._volumes.informer.get("", claim.bound_to) if claim is not None else None

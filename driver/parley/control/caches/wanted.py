@@ -1,4 +1,4 @@
-"""An informer of a kind that most clusters need not read: it begins when somebody first wants it."""
+"""An informer of a kind that is not needed in most clusters: it begins when it is first wanted."""
 
 import asyncio
 from contextlib import suppress
@@ -9,7 +9,7 @@ from parley.kube.informer import Informer
 T = TypeVar("T")
 
 SYNC_SECONDS = 10.0
-"""So long the first list is waited for. Without the right to read the kind everything else goes on."""
+"""The longest wait for the first list. Without the right to read the kind everything else goes on."""
 
 
 class WantedInformer(Generic[T]):
@@ -28,21 +28,21 @@ class WantedInformer(Generic[T]):
 
     @property
     def settled(self) -> bool:
-        """Whether the kind was listed, or that was waited for long enough."""
+        """Whether the kind was listed, or the wait for that has ended."""
         return self.informer.synced.is_set() or asyncio.get_running_loop().time() >= self._until
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it was ever wanted."""
+        """Whether the informer was ever wanted."""
         return self._wanted.is_set()
 
     async def run(self) -> None:
-        """Keep the cache, once it is wanted, until cancelled."""
+        """Run the informer, once it is wanted, until cancelled."""
         await self._wanted.wait()
         await self.informer.run()
 
     async def synced(self) -> None:
-        """Return when the kind was listed, if it is wanted, or after a moment."""
+        """Wait until the kind was listed, if it is wanted, for at most `SYNC_SECONDS`."""
         if self.is_wanted:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.informer.synced.wait(), SYNC_SECONDS)

@@ -1,1 +1,1 @@
-"""Claims and templates: what is known about each, what keeps it from being used, and the mirrors made for them."""
+"""Claims and templates: facts about each, checks of whether it can be used, and the mirrors made for them."""

@@ -1,7 +1,7 @@
-"""Ordered checks: facts are gathered once, then each check looks for one fault. Pure.
+"""Ordered checks: facts are gathered once, then each check looks for one problem. Pure.
 
-A check is named by the fault that it finds. It returns None if there is none, otherwise the `Problem`: a reason, a
-message with the remedy, and the changes that may end it. The first check of a list that finds a fault decides.
+A check is named after the problem that it looks for. It returns None if there is none, otherwise the `Problem`: a
+reason, a message with the remedy, and the topics that may end it. The first check that finds one decides.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,5 +14,5 @@ Check = Callable[[Facts], Problem | None]
 
 
 def first_problem(checks: Sequence[Check[Facts]], facts: Facts) -> Problem | None:
-    """What the first check that finds a fault returns; None if all pass."""
+    """The problem found by the first check that finds one; None if all pass."""
     return next((problem for check in checks if (problem := check(facts)) is not None), None)

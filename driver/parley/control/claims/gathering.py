@@ -1,7 +1,8 @@
-"""Brings together all that is known about a pod's claims, so that decisions need to look nowhere else.
+"""Gathers all facts about a pod's claims from caches and ledger, so that decisions need nothing else.
 
-One `PodClaim` per entry of `spec.resourceClaims` that is Parley's. What stands in the way of a claim (unknown
-class, claim in use, ...) is its `problem`: a stable code, a message with the remedy, and what would change it.
+One `PodClaim` per entry of `spec.resourceClaims` that is Parley's. If a claim can't be negotiated now (unknown
+class, claim in use, ...), its `problem` says why: a stable code, a message with the remedy, and the topics that
+may end it.
 """
 
 from dataclasses import replace
@@ -13,9 +14,9 @@ from parley.api.models import ResourceClass
 from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.entries import evaluated, has_too_many, number_of
 from parley.control.claims.checks import first_problem
-from parley.control.claims.generated import GENERATED, TEMPLATED, GeneratedClaim, Templated
+from parley.control.claims.generated import GENERATED, UNGENERATED, GeneratedClaim, UngeneratedClaim
 from parley.control.claims.named import USABLE, NamedClaim
-from parley.control.claims.on_demand import of_former_owner, on_demand, shared_topic
+from parley.control.claims.on_demand import made_for_former_owner, on_demand, shared_topic
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.objects.mirror import asked, is_mirror, is_template_mirror, of_spec, owner_pod
 from parley.control.objects.pod import reference
@@ -29,7 +30,7 @@ from parley.sdk.checks import too_many_claims
 def gather(state: State, pod: Pod) -> tuple[PodClaim, ...]:
     """The pod's claims that are Parley's, in the pod's order; those of other DRA drivers are left out.
 
-    Of a pod with too many claims the first alone, with that as its problem: the others are not even looked at.
+    If the pod has too many claims, only the first, with that as its problem; the others are not evaluated.
     """
     found = (_gather_one(state, pod, entry) for entry in evaluated(pod))
     ours = (claim for claim in found if claim is not None)
@@ -76,15 +77,15 @@ def _named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
 
 
 def _former_owners(cluster: ClusterCache, pod: Pod, facts: NamedClaim) -> Problem | None:
-    """The claim was made on demand for another run than the pod's. Who uses it goes on."""
-    if facts.is_users or facts.was_let_in:
+    """The claim was made on demand for another run than the pod's. Pods that use it already go on."""
+    if facts.is_user or facts.runs_with_claim:
         return None
-    why = of_former_owner(cluster.template, pod, facts.claim)
+    why = made_for_former_owner(cluster.template, pod, facts.claim)
     return facts.blocked(reasons.CLAIM_BEING_DELETED, why, shared_topic(pod.metadata.namespace)) if why else None
 
 
 def _missing(cluster: ClusterCache, pod: Pod, entry: PodResourceClaim, key: Key) -> PodClaim:
-    """A named claim that does not exist; a template may make it."""
+    """A named claim that does not exist, and that a template may make on demand."""
     demand = None if cluster.claim(key) else on_demand(cluster.template, pod, key[1])
     topics: tuple[Topic, ...] = (("claim", *key), shared_topic(key[0]))
     if demand is None:
@@ -148,12 +149,12 @@ def _not_generated(cluster: ClusterCache, pod: Pod, entry: PodResourceClaim) -> 
     refusal = cluster.refusals.of("ResourceClaimTemplate", key)
     listed = cluster.generated.listed(pod, entry.name)
     lost = listed if cluster.mirror((key[0], listed)) is None else ""
-    problem = first_problem(TEMPLATED, Templated(pod, template, mirror, refusal, entry.name, lost))
+    problem = first_problem(UNGENERATED, UngeneratedClaim(pod, template, mirror, refusal, entry.name, lost))
     return PodClaim(entry.name, "", problem=problem)
 
 
 def with_class(state: State, claim: PodClaim, class_: ResourceClass | None) -> PodClaim:
-    """The claim with its class, unless it is allocated: then it needs none. All others have passed the checks."""
+    """The claim with its class, unless it is allocated and needs none. Checks have found the class to exist."""
     if claim.holding is not None:
         return claim
     assert class_ is not None

@@ -1,4 +1,4 @@
-"""Claims from templates: what keeps one from being made, or from being negotiated once it is there. Pure."""
+"""Checks of claims from templates: why one is not generated yet, or can't be negotiated once it exists. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Pod
 from parley.api.models import ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.control.claims.checks import Check
-from parley.control.claims.messages import class_not_found, not_given_back, refused, taken, too_large
+from parley.control.claims.messages import class_not_found, not_deallocated, refused, taken, too_large
 from parley.control.claims.podclaims import Problem
 from parley.control.holding import Holding, Phase
 from parley.control.objects.mirror import (
@@ -21,13 +21,13 @@ from parley.control.objects.standin import being_deallocated, stands_for
 from parley.sdk.checks import parameters_unreadable
 
 LOST_SECONDS = 10.0
-"""So long a claim that a pod's status names may be missing: the watch of pods may be ahead of that of claims."""
+"""Seconds for which a claim in a pod's status may be missing: the watch of claims may be behind that of pods."""
 
 
 @dataclass(frozen=True, slots=True)
-class Templated:
-    """A template that a pod names for the claim `entry`, which Kubernetes has not made from it yet. `lost` is the
-    name of one that it made, by the pod's status, and that is not there; "" if there is none."""
+class UngeneratedClaim:
+    """The facts about a pod's claim `entry` that Kubernetes has not generated from its template yet. `lost` is the
+    name of one that it did generate, by the pod's status, and that does not exist; "" if there is none."""
 
     pod: Pod
     template: ResourceClaimTemplate
@@ -38,31 +38,31 @@ class Templated:
 
     @property
     def path(self) -> str:
-        """As messages name it."""
+        """The template's name in messages, NAMESPACE/NAME."""
         return f"{self.template.metadata.namespace}/{self.template.metadata.name}"
 
     def blocked(self, code: str, message: str, *, transient: bool = False) -> Problem:
-        """A fault that a change of the template may end."""
+        """A problem that a change of the template may end."""
         meta = self.template.metadata
         return Problem(code, message, (("template", meta.namespace, meta.name),), transient=transient)
 
 
-def template_name_taken(facts: Templated) -> Problem | None:
-    """The built-in template of its name is somebody else's."""
+def template_name_taken(facts: UngeneratedClaim) -> Problem | None:
+    """The built-in template with the template's name was not made by Parley."""
     meta = facts.template.metadata
     if facts.mirror is None or owned_by(facts.mirror, meta.uid) or is_template_mirror(facts.mirror):
         return None
     return facts.blocked(reasons.NAME_TAKEN, taken("ResourceClaimTemplate", meta.namespace, meta.name))
 
 
-def template_oversized(facts: Templated) -> Problem | None:
-    """Its parameters don't fit into a built-in template."""
+def template_oversized(facts: UngeneratedClaim) -> Problem | None:
+    """The template's parameters don't fit into a built-in template."""
     size = parameters_too_large(facts.template.spec.spec)
     return facts.blocked(reasons.PARAMETERS_INVALID, too_large(f"template {facts.path}", size)) if size else None
 
 
-def template_refused(facts: Templated) -> Problem | None:
-    """The API server does not take the built-in template."""
+def template_refused(facts: UngeneratedClaim) -> Problem | None:
+    """The API server refused the built-in template."""
     meta = facts.template.metadata
     if facts.mirror is not None or not facts.refusal:
         return None
@@ -70,42 +70,42 @@ def template_refused(facts: Templated) -> Problem | None:
     return facts.blocked(reasons.WRITE_REFUSED, message)
 
 
-def generated_lost(facts: Templated) -> Problem | None:
-    """Somebody deleted it, unless only our watch of claims is behind that of pods. A pod that runs goes on."""
+def generated_lost(facts: UngeneratedClaim) -> Problem | None:
+    """Somebody deleted the generated claim, unless our watch of claims is behind. A running pod goes on."""
     if not facts.lost:
         return None
     pod = facts.pod.metadata
     message = (
-        f"claim {pod.namespace}/{facts.lost}, which Kubernetes made for {facts.entry!r} from template "
-        f"{facts.path}, was deleted, and is made again when the pod changes: recreate the pod, or change it "
+        f"claim {pod.namespace}/{facts.lost}, which Kubernetes generated for {facts.entry!r} from template "
+        f"{facts.path}, was deleted, and is recreated when the pod changes: recreate the pod, or change it "
         f"(kubectl annotate pod {pod.name} -n {pod.namespace} example.com/changed=1)"
     )
     problem = facts.blocked(reasons.CLAIM_NOT_FOUND, message, transient=True)
     return replace(problem, reported_after=0.0 if facts.pod.status.phase == "Running" else LOST_SECONDS)
 
 
-def not_generated(facts: Templated) -> Problem:
-    """Nothing is wrong, but the claim is not there yet."""
+def not_generated(facts: UngeneratedClaim) -> Problem:
+    """Nothing is wrong, but Kubernetes has not generated the claim yet."""
     message = f"the claim for {facts.entry!r} is being created from template {facts.path}"
     return facts.blocked(reasons.CLAIM_NOT_FOUND, message, transient=True)
 
 
-TEMPLATED: Sequence[Check[Templated]] = (
+UNGENERATED: Sequence[Check[UngeneratedClaim]] = (
     template_name_taken,
     template_oversized,
     template_refused,
     generated_lost,
     not_generated,
 )
-"""Why there is no claim from a template yet: the last one always has an answer."""
+"""Checks of a claim that is not generated yet. The last one always finds a problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedClaim:
-    """The claim that Kubernetes made for a pod's `entry`, and what decides whether it can be negotiated now.
+    """The facts about the claim that Kubernetes generated for a pod's `entry`: can it be negotiated now?
 
-    `former` is what is still held under the claim's name, perhaps for an earlier claim. `embedded` is set if a
-    driver in this process is to allocate it, which needs no stand-in.
+    `former` is the holding of the claim's name, perhaps of an earlier claim. `embedded` is set if a driver in this
+    process is to allocate it, which needs no stand-in.
     """
 
     pod: Pod
@@ -120,22 +120,22 @@ class GeneratedClaim:
 
     @property
     def path(self) -> str:
-        """As messages name it."""
+        """The claim's name in messages, NAMESPACE/NAME."""
         return f"{self.mirror.metadata.namespace}/{self.mirror.metadata.name}"
 
     @property
     def subject(self) -> str:
-        """What its user wrote: the template, as messages name it."""
+        """The object that the user wrote, in messages: the template, or else the claim."""
         return template_of(self.pod, self.entry) or f"claim {self.path}"
 
     def blocked(self, code: str, message: str) -> Problem:
-        """A fault that a change of the claim may end."""
+        """A problem that a change of the claim may end."""
         meta = self.mirror.metadata
         return Problem(code, message, (("claim", meta.namespace, meta.name),))
 
 
 def generated_deleted(facts: GeneratedClaim) -> Problem | None:
-    """It is on its way out while its pod is not bound, and Kubernetes will make another one."""
+    """The claim is being deleted while its pod is not bound, and Kubernetes will generate another one."""
     if not facts.mirror.metadata.deletion_timestamp or facts.pod.spec.node_name:
         return None
     message = f"the claim for {facts.entry!r} was deleted and is being recreated"
@@ -143,20 +143,20 @@ def generated_deleted(facts: GeneratedClaim) -> Problem | None:
 
 
 def generated_leaving(facts: GeneratedClaim) -> Problem | None:
-    """What was allocated under its name is being released, or the stand-in that it needs is one that goes."""
+    """The holding of the claim's name is being released, or the stand-in that it needs is being deallocated."""
     stand_in = facts.stand_in
     if facts.former is not None and facts.former.phase is Phase.ENDING:
-        message = not_given_back(f"claim {facts.path}", facts.former.driver)
+        message = not_deallocated(f"claim {facts.path}", facts.former.driver)
         return facts.blocked(reasons.DRIVER_FAILED, message)
-    former = facts.former is not None and not facts.former.joinable
-    going = stand_in is not None and being_deallocated(stand_in) and not facts.embedded
-    if not former and not (facts.holding is None and going):
+    is_releasing = facts.former is not None and not facts.former.joinable
+    is_deallocating = stand_in is not None and being_deallocated(stand_in) and not facts.embedded
+    if not is_releasing and not (facts.holding is None and is_deallocating):
         return None
     return Problem(reasons.CLAIM_NOT_FOUND, f"claim {facts.path} is being released", (), transient=True)
 
 
 def generated_unreadable(facts: GeneratedClaim) -> Problem | None:
-    """Its parameters can't be decoded."""
+    """The claim's parameters can't be decoded."""
     why = unreadable(facts.mirror) if facts.asked is None else ""
     if not why:
         return None
@@ -164,7 +164,7 @@ def generated_unreadable(facts: GeneratedClaim) -> Problem | None:
 
 
 def stand_in_taken(facts: GeneratedClaim) -> Problem | None:
-    """The Parley claim of its name was not made for it. What a driver in here allocated does without."""
+    """The Parley claim with the claim's name was not made for it. An embedded driver's allocation needs none."""
     if facts.stand_in is None or (facts.holding is not None and not facts.holding.standalone):
         return None
     if stands_for(facts.stand_in, facts.pod.metadata.uid, facts.entry, facts.asked):
@@ -177,7 +177,7 @@ def stand_in_taken(facts: GeneratedClaim) -> Problem | None:
 
 
 def not_from_a_template(facts: GeneratedClaim) -> Problem | None:
-    """It names Parley's DeviceClass, but no class of Parley's."""
+    """The claim names Parley's DeviceClass, but no ResourceClass."""
     if facts.asked is not None:
         return None
     message = (
@@ -188,7 +188,7 @@ def not_from_a_template(facts: GeneratedClaim) -> Problem | None:
 
 
 def generated_class_missing(facts: GeneratedClaim) -> Problem | None:
-    """Its class is not there. What was allocated already does not need one."""
+    """The claim's class does not exist. A claim that is allocated does not need it."""
     if facts.asked is None or facts.class_ is not None or facts.holding is not None:
         return None
     name = facts.asked.class_name
@@ -203,11 +203,11 @@ GENERATED: Sequence[Check[GeneratedClaim]] = (
     not_from_a_template,
     generated_class_missing,
 )
-"""What has to pass before a generated claim can be negotiated."""
+"""Checks that must pass before a generated claim can be negotiated."""
 
 
 def template_of(pod: Pod, entry: str) -> str:
-    """The template that the pod names for the claim, as messages name it; "" if it names none."""
-    named = {one.name: one.resource_claim_template_name for one in pod.spec.resource_claims}
-    name = named.get(entry)
+    """The template that the pod names for the claim, in messages; "" if it names none."""
+    templates = {it.name: it.resource_claim_template_name for it in pod.spec.resource_claims}
+    name = templates.get(entry)
     return f"template {pod.metadata.namespace}/{name}" if name else ""

@@ -1,10 +1,10 @@
-"""What is wrong with a claim or template, in a message that names it and the remedy. Pure."""
+"""Messages about problems of claims and templates: each names the object and the remedy. Pure."""
 
 from parley.control.objects.mirror import MAX_PARAMETERS_BYTES
 
 
 def taken(kind: str, namespace: str, name: str) -> str:
-    """The message about a built-in object in the mirror's place."""
+    """The message about a built-in object that has the mirror's name and is not Parley's."""
     return (
         f"a resource.k8s.io {kind} {namespace}/{name} exists that Parley did not create: "
         f"delete it, or give the parley.dev {kind} another name"
@@ -12,7 +12,7 @@ def taken(kind: str, namespace: str, name: str) -> str:
 
 
 def refused(kind: str, namespace: str, name: str, why: str) -> str:
-    """The message about a mirror that the API server does not take."""
+    """The message about a mirror that the API server refused."""
     return (
         f"the API server refused the resource.k8s.io {kind} that stands for {namespace}/{name}: {why}: "
         "change what it names; Parley tries again"
@@ -37,6 +37,6 @@ def class_not_found(class_name: str, whose: str) -> str:
     return f"{whose}: spec.resourceClassName={class_name!r} does not exist: create that ResourceClass"
 
 
-def not_given_back(whose: str, driver: str) -> str:
-    """The message about what a driver in the controller fails to deallocate."""
+def not_deallocated(whose: str, driver: str) -> str:
+    """The message about a claim that an embedded driver fails to deallocate."""
     return f"{whose} is not free yet: driver {driver} failed in deallocate and is asked again"

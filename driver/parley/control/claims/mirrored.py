@@ -1,6 +1,7 @@
-"""Which claims and templates have had a mirror: none is made again for one that is gone, though its watch is late.
+"""Which claims and templates have had a mirror, so that none is created again for an object that is gone.
 
-The garbage collector deletes such a mirror at once. Whoever made it again and again would write in a hot loop.
+The informer may still show such an object. The garbage collector deletes its mirror at once, so creating it again
+would be a hot loop of writes.
 """
 
 from typing import Any
@@ -20,17 +21,16 @@ class MadeMirrors:
         self._made: dict[Key, str] = {}
         """UIDs of the objects, by namespace and name."""
 
-    def made(self, item: Mirrored) -> None:
-        """A mirror is created for it now."""
+    def note_created(self, item: Mirrored) -> None:
+        """Note that a mirror is being created for the object."""
         self._made[item.metadata.namespace, item.metadata.name] = item.metadata.uid
 
     def forget(self, key: Key) -> None:
-        """Nothing of that name is there any more."""
+        """Forget the object of that name: it is gone."""
         self._made.pop(key, None)
 
     async def is_gone(self, item: Mirrored) -> bool:
-        """Whether the object, whose mirror is missing, is gone by now, or about to go: asked for if it had one
-        before."""
+        """Whether an object without a mirror is gone or being deleted. Read from the API server if it had one."""
         meta = item.metadata
         if self._made.get((meta.namespace, meta.name)) != meta.uid:
             return False

@@ -1,6 +1,6 @@
-"""Named claims: what keeps a pod from using one now, and what its condition `Accepted` depends on. Pure.
+"""Checks of named claims: why a pod can't use one now, and why its condition `Accepted` is false. Pure.
 
-The order of those who wait is kept elsewhere (`negotiation.waiting`); here a claim is free, or it is not.
+The order of waiting pods is not decided here (`negotiation.waiting`), only whether a claim is free.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from parley.api.meta import Condition
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING, CONDITION_FAILED, CONDITION_RELEASING, FINALIZER
 from parley.control.claims.checks import Check
-from parley.control.claims.messages import class_not_found, not_given_back, refused, taken, too_large
+from parley.control.claims.messages import class_not_found, not_deallocated, refused, taken, too_large
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.demand import demand_of
 from parley.control.holding import Holding, Phase
@@ -38,8 +38,8 @@ from parley.sdk.referenced import NotRead
 
 @dataclass(frozen=True, slots=True)
 class NamedClaim:
-    """A named claim, and what decides whether a pod may use it now. `pod_uid` is "" where no pod is concerned,
-    and then there is no `holding`; `node` is where the pod is bound, "" if nowhere."""
+    """The facts about a named claim that decide whether a pod may use it now. Without a pod `pod_uid` is "", and
+    there is no `holding`. `node` is the node that the pod is bound to, or ""."""
 
     state: State
     claim: ResourceClaim
@@ -56,37 +56,38 @@ class NamedClaim:
 
     @property
     def path(self) -> str:
-        """As messages name it."""
+        """The claim's name in messages, NAMESPACE/NAME."""
         return "/".join(self.key)
 
     @property
     def topic(self) -> Topic:
-        """What wakes pods that wait for the claim."""
+        """The topic that wakes pods waiting for the claim."""
         return ("claim", *self.key)
 
     @property
-    def is_users(self) -> bool:
+    def is_user(self) -> bool:
         """Whether the pod uses the claim already."""
         return self.holding is not None and self.pod_uid in self.holding.pods
 
     @property
-    def was_let_in(self) -> bool:
-        """Whether the pod's scheduler bound it where others use the claim: it runs with it, whatever comes."""
+    def runs_with_claim(self) -> bool:
+        """Whether the pod's scheduler bound it to a node where the shareable claim is allocated: it runs with it,
+        even if the ledger does not have it as a user."""
         holding = self.holding
         return bool(self.node) and holding is not None and holding.shareable and holding.may_run_on(self.node)
 
     def blocked(self, code: str, message: str, *topics: Topic) -> Problem:
-        """A fault that a change of the claim may end, or of one of the other topics."""
+        """A problem that a change of the claim may end, or of one of the other topics."""
         return Problem(code, message, (self.topic, *topics))
 
-    def soon(self, message: str) -> Problem:
-        """A state that ends by itself."""
+    def transient(self, message: str) -> Problem:
+        """A problem that ends by itself within moments."""
         return Problem(reasons.CLAIM_NOT_FOUND, message, (self.topic,), transient=True)
 
 
 def being_deleted(facts: NamedClaim) -> Problem | None:
-    """The claim itself is on its way out."""
-    stays = facts.mirror is not None and (facts.is_users or facts.was_let_in)
+    """The claim is being deleted."""
+    stays = facts.mirror is not None and (facts.is_user or facts.runs_with_claim)
     if not facts.claim.metadata.deletion_timestamp or stays:
         return None
     message = f"claim {facts.path} is being deleted: recreate it once it is gone, or the pod with another claim"
@@ -94,7 +95,7 @@ def being_deleted(facts: NamedClaim) -> Problem | None:
 
 
 def mirror_refused(facts: NamedClaim) -> Problem | None:
-    """The API server does not take the built-in claim."""
+    """The API server refused the claim's mirror."""
     why = facts.state.cluster.refusals.of("ResourceClaim", facts.key)
     if facts.mirror is not None or not why:
         return None
@@ -102,22 +103,22 @@ def mirror_refused(facts: NamedClaim) -> Problem | None:
 
 
 def mirror_missing(facts: NamedClaim) -> Problem | None:
-    """The built-in claim is about to be created."""
+    """The claim's mirror is about to be created."""
     if facts.mirror is not None or not has_mirror(facts.claim, facts.class_):
         return None
-    return facts.soon(f"the built-in claim {facts.path} is being created")
+    return facts.transient(f"the built-in claim {facts.path} is being created")
 
 
 def releasing(facts: NamedClaim) -> Problem | None:
-    """Nodes may still have it prepared for pods that were deleted by force, or have data to remove; or its driver
-    fails to deallocate it."""
+    """Nodes may still have the claim prepared for pods that were deleted by force, or have data to remove; or its
+    driver fails to deallocate it."""
     claim, holding = facts.claim, facts.holding
     if holding is not None and holding.phase is Phase.ENDING:
-        return facts.blocked(reasons.DRIVER_FAILED, not_given_back(f"claim {facts.path}", holding.driver))
+        return facts.blocked(reasons.DRIVER_FAILED, not_deallocated(f"claim {facts.path}", holding.driver))
     if holding is None or holding.phase is not Phase.RELEASING:
         return None
     if facts.state.cluster.own_writes.unseen(claim.metadata):
-        return None  # since when is not known yet
+        return None  # the condition, which says since when, is not in the cache yet
     since = [c.last_transition_time for c in claim.status.conditions if c.type == CONDITION_RELEASING]
     why = waits_for(holding) if holding.owed else "it is being released"
     when = f" (since {since[0]})" if since else ""
@@ -125,33 +126,33 @@ def releasing(facts: NamedClaim) -> Problem | None:
 
 
 def leaving(facts: NamedClaim) -> Problem | None:
-    """What is allocated is being released."""
+    """The claim's allocation is being released."""
     holding = facts.holding
     if holding.joinable if holding is not None else not being_deallocated(facts.claim):
         return None
-    return facts.soon(f"claim {facts.path} is being released")
+    return facts.transient(f"claim {facts.path} is being released")
 
 
 def mirror_outdated(facts: NamedClaim) -> Problem | None:
-    """The class was changed between shareable and exclusive since the built-in claim was made."""
+    """The class was changed between shareable and exclusive since the mirror was created."""
     if facts.mirror is None or facts.holding is not None:
         return None
     if not is_outdated(facts.claim, facts.mirror, facts.class_):
         return None
-    return facts.soon(f"the built-in claim {facts.path} is being recreated for its class")
+    return facts.transient(f"the built-in claim {facts.path} is being recreated for its class")
 
 
 def mirror_deleted(facts: NamedClaim) -> Problem | None:
-    """The built-in claim is on its way out, and will be recreated."""
-    if facts.mirror is None or not facts.mirror.metadata.deletion_timestamp or facts.is_users:
+    """The claim's mirror is being deleted, and will be recreated."""
+    if facts.mirror is None or not facts.mirror.metadata.deletion_timestamp or facts.is_user:
         return None
-    return facts.soon(f"the built-in claim {facts.path} was deleted and is being recreated")
+    return facts.transient(f"the built-in claim {facts.path} was deleted and is being recreated")
 
 
 def allocating_for_another(facts: NamedClaim) -> Problem | None:
-    """A standalone driver is allocating it for another pod."""
+    """A standalone driver is allocating the claim for another pod."""
     expected = facts.state.ledger.expected_for(*facts.key)
-    if expected is None or expected.uid == facts.pod_uid or facts.is_users:
+    if expected is None or expected.uid == facts.pod_uid or facts.is_user:
         return None
     whom = f"pod {expected.namespace}/{expected.name}"
     message = f"claim {facts.path} is being allocated for {whom}: wait until that is done"
@@ -159,22 +160,22 @@ def allocating_for_another(facts: NamedClaim) -> Problem | None:
 
 
 def failed(facts: NamedClaim) -> Problem | None:
-    """It has failed with its node, as its class says. Who uses it goes on."""
+    """The claim has failed with its node, as its class says. Pods that use it already go on."""
     found = failure_of(facts.claim)
-    if found is None or facts.is_users or facts.was_let_in:
+    if found is None or facts.is_user or facts.runs_with_claim:
         return None
     problem = facts.blocked(reasons.CLAIM_FAILED, f"claim {facts.path} has failed: {found.message}")
     return replace(problem, fails_pod=facts.class_ is not None and facts.class_.on_permanent_error == "FailPod")
 
 
 def oversized(facts: NamedClaim) -> Problem | None:
-    """Its parameters don't fit into a built-in claim."""
+    """The claim's parameters don't fit into a mirror."""
     size = parameters_too_large(facts.claim.spec)
     return facts.blocked(reasons.PARAMETERS_INVALID, too_large(f"claim {facts.path}", size)) if size else None
 
 
 def class_missing(facts: NamedClaim) -> Problem | None:
-    """Its class is not there. What was allocated already does not need one."""
+    """The claim's class does not exist. A claim that is allocated does not need it."""
     if facts.class_ is not None or (facts.mirror is not None and facts.holding is not None):
         return None
     name = facts.claim.spec.resource_class_name
@@ -182,20 +183,20 @@ def class_missing(facts: NamedClaim) -> Problem | None:
 
 
 def name_taken(facts: NamedClaim) -> Problem | None:
-    """The built-in claim of its name is somebody else's."""
+    """The built-in claim with the claim's name is not its mirror."""
     mirror = facts.mirror
     if mirror is None or mirrors(facts.claim, mirror):
         return None
-    if is_predecessors(facts.claim, mirror):
+    if is_of_predecessor(facts.claim, mirror):
         message = f"the built-in claim of an earlier claim {facts.path} is being deleted: wait until it is gone"
         return facts.blocked(reasons.CLAIM_BEING_DELETED, message)
     return facts.blocked(reasons.NAME_TAKEN, taken("ResourceClaim", *facts.key))
 
 
 def in_use(facts: NamedClaim) -> Problem | None:
-    """It is exclusive, and another pod uses it."""
+    """The claim is exclusive, and another pod uses it."""
     holding = facts.holding
-    if holding is None or not holding.pods or facts.is_users or holding.shareable:
+    if holding is None or not holding.pods or facts.is_user or holding.shareable:
         return None
     user = next(iter(holding.pods.values()))
     message = (
@@ -206,7 +207,7 @@ def in_use(facts: NamedClaim) -> Problem | None:
 
 
 def full(facts: NamedClaim) -> Problem | None:
-    """As many pods use it as the API can list."""
+    """As many pods use the claim as the API can list."""
     users = set(facts.holding.pods if facts.holding is not None else ())
     if facts.mirror is not None:
         users.update(user.uid for user in facts.mirror.status.reserved_for)
@@ -220,13 +221,13 @@ def full(facts: NamedClaim) -> Problem | None:
 
 
 def not_allocated(facts: NamedClaim) -> Problem | None:
-    """An immediate claim has to be allocated before pods use it; a condition of it shows how far that is."""
+    """The claim is an immediate one, and not allocated yet. The message is that of its condition."""
     claim, holding = facts.claim, facts.holding
-    if claim.spec.allocation_mode != "Immediate" or facts.is_users or (holding and claim.status.allocation):
+    if claim.spec.allocation_mode != "Immediate" or facts.is_user or (holding and claim.status.allocation):
         return None
     types = (reasons.ALLOCATED, CONDITION_ALLOCATING)
-    says_nothing = (reasons.CLAIM_PENDING, reasons.ALLOCATED)
-    conditions = [c for c in claim.status.conditions if c.type in types and c.reason not in says_nothing]
+    uninformative = (reasons.CLAIM_PENDING, reasons.ALLOCATED)
+    conditions = [c for c in claim.status.conditions if c.type in types and c.reason not in uninformative]
     shown = [c for c in conditions if c.message]
     driver = facts.class_.driver_name if facts.class_ is not None else ""
     why = shown[0].message if shown else f"driver {driver} has yet to allocate it, without a pod"
@@ -235,8 +236,8 @@ def not_allocated(facts: NamedClaim) -> Problem | None:
     return Problem(reasons.CLAIM_PENDING, message, (facts.topic,), transient=transient)
 
 
-def misunderstood(facts: NamedClaim) -> Problem | None:
-    """Its driver in this process does not understand the parameters, or fails over them, or they can't be read."""
+def parameters_not_understood(facts: NamedClaim) -> Problem | None:
+    """The claim's embedded driver rejects its parameters, or fails with them, or they can't be read."""
     class_, claim = facts.class_, facts.claim
     if class_ is None or class_.driver_name not in facts.state.drivers:
         return None
@@ -253,7 +254,7 @@ def misunderstood(facts: NamedClaim) -> Problem | None:
 
 
 def limit_reached(facts: NamedClaim) -> Problem | None:
-    """A standalone driver is to allocate it without a pod, and its namespace holds all that the class allows."""
+    """A standalone driver is to allocate the claim without a pod, which the class's limits do not allow now."""
     class_, meta = facts.class_, facts.claim.metadata
     if class_ is None or not is_pending(facts.claim) or not counts_when_accepted(class_, facts.state.drivers):
         return None
@@ -267,10 +268,10 @@ ACCEPTED: Sequence[Check[NamedClaim]] = (
     class_missing,
     name_taken,
     mirror_refused,
-    misunderstood,
+    parameters_not_understood,
     limit_reached,
 )
-"""What the condition `Accepted` of a named claim depends on."""
+"""Checks that decide the condition `Accepted` of a named claim."""
 
 USABLE: Sequence[Check[NamedClaim]] = (
     being_deleted,
@@ -289,11 +290,11 @@ USABLE: Sequence[Check[NamedClaim]] = (
     full,
     not_allocated,
 )
-"""What has to pass before a pod's use of a named claim can be negotiated."""
+"""Checks that must pass before a pod's use of a named claim can be negotiated."""
 
 
 def failure_of(claim: ResourceClaim) -> Condition | None:
-    """The condition that says that no pod may use the claim any more; None while that is not so."""
+    """The claim's condition `Failed` if it is true: no pod may use the claim any more. None otherwise."""
     found = (c for c in claim.status.conditions if c.type == CONDITION_FAILED and c.status == "True")
     return next(found, None)
 
@@ -303,37 +304,37 @@ def mirrors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
     return is_mirror(mirror) and owned_by(mirror, claim.metadata.uid)
 
 
-def is_predecessors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
-    """Whether Parley made the built-in claim for an earlier claim of the same name, with which it goes."""
-    return is_mirror(mirror) and (stands_for_another(mirror, claim.metadata.uid) or was_left(mirror))
+def is_of_predecessor(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
+    """Whether Parley made the built-in claim for an earlier claim of the same name: it is deleted with that."""
+    return is_mirror(mirror) and (stands_for_another(mirror, claim.metadata.uid) or was_orphaned(mirror))
 
 
-def was_left(mirror: BuiltinClaim) -> bool:
-    """Whether the mirror was a named claim's, deleted with `--cascade=orphan`: the garbage collector leaves it,
-    and the next claim of the name would find its name taken."""
+def was_orphaned(mirror: BuiltinClaim) -> bool:
+    """Whether the mirror's named claim was deleted with `--cascade=orphan`: the garbage collector leaves the
+    mirror, and would so keep its name from the next claim."""
     return FINALIZER in mirror.metadata.finalizers and not mirror.metadata.owner_references
 
 
 def has_mirror(claim: ResourceClaim, class_: ResourceClass | None) -> bool:
-    """Whether a named claim gets a mirror: not before its class, which decides about sharing, is there."""
-    going = bool(claim.metadata.deletion_timestamp)
-    return not going and class_ is not None and not parameters_too_large(claim.spec)
+    """Whether a named claim gets a mirror: not before its class exists, which decides about sharing."""
+    is_deleted = bool(claim.metadata.deletion_timestamp)
+    return not is_deleted and class_ is not None and not parameters_too_large(claim.spec)
 
 
 def is_outdated(claim: ResourceClaim, mirror: BuiltinClaim, class_: ResourceClass | None) -> bool:
-    """Whether the mirror of an unused claim is not what its class asks for any more: exclusive, or shareable."""
+    """Whether an unused claim's mirror is exclusive and its class shareable by now, or the other way round."""
     if class_ is None or not mirrors(claim, mirror):
         return False
     return is_shareable(mirror) != is_shared(claim, class_) and mirror.status.allocation is None
 
 
 def is_shared(claim: ResourceClaim, class_: ResourceClass) -> bool:
-    """Whether several pods may use the claim: as it was allocated, if it was, else as its class says now."""
+    """Whether several pods may use the claim: as recorded if it is allocated, otherwise as its class says now."""
     allocation = claim.status.allocation
     return allocation.shareable if allocation is not None else class_.shareable
 
 
 def without_pod(claim: ResourceClaim, class_: ResourceClass) -> PodClaim:
-    """A named claim as it is before any pod names it."""
+    """A named claim as a `PodClaim`, without a pod."""
     name = claim.metadata.name
     return PodClaim(name, name, claim=claim, class_=class_, asked=of_spec(claim.spec))

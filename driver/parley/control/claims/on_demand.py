@@ -1,8 +1,8 @@
-"""Claims made on demand: what becomes of a claim that a pod names and that does not exist. Pure.
+"""Claims made on demand: which template makes a claim that a pod names and that does not exist, and how. Pure.
 
 A template whose `sharedBy` names a label makes `<template>-<value>` for the pods that have the label with that
-value: one claim for all tasks of a run, made by nobody in particular. Once it exists it is a named claim like any
-other, whoever made it. Here it is decided whether a template makes the claim, and what the claim looks like.
+value: one claim for all tasks of a run, created by the first of them. Once it exists it is a named claim like any
+other. This file decides whether a template makes the claim, and what the claim's manifest is.
 """
 
 import re
@@ -29,8 +29,8 @@ _NAME = re.compile(SUBDOMAIN)
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """A claim that the template makes for the pod, unless a `fault` of the pod is in the way. Its manifest is only
-    made when it is to be created: parameters may be large, and a pod may name hundreds of such claims."""
+    """A claim that the template makes for the pod, unless the pod has a `fault`. The manifest is built only when
+    the claim is created: parameters may be large, and a pod may name hundreds of such claims."""
 
     source: ResourceClaimTemplate
     pod: Pod
@@ -48,14 +48,14 @@ class OnDemand:
 
 
 def shared_topic(namespace: str) -> Topic:
-    """What wakes pods of which a named claim is missing: a template that makes claims on demand came or went."""
+    """The topic that wakes pods with a missing named claim: a template with `sharedBy` was added or deleted."""
     return ("shared", namespace)
 
 
 def on_demand(template: Callable[[Key], ResourceClaimTemplate | None], pod: Pod, claim: str) -> OnDemand | None:
-    """Which template of the pod's namespace makes the claim of that name, and how; None if there is none.
+    """The template of the pod's namespace that makes the claim of that name, and how; None if there is none.
 
-    Of several the one with the longest name does; it is at fault only if all are.
+    If several do, it is the one with the longest name. A fault is returned only if all have one.
     """
     namespace, first = pod.metadata.namespace, None
     for name in _prefixes(claim):
@@ -68,12 +68,12 @@ def on_demand(template: Callable[[Key], ResourceClaimTemplate | None], pod: Pod,
     return OnDemand(first, pod, claim, _fault(first, pod, claim)) if first is not None else None
 
 
-def of_former_owner(
+def made_for_former_owner(
     template: Callable[[Key], ResourceClaimTemplate | None], pod: Pod, claim: ResourceClaim
 ) -> str:
-    """Why the pod must not use the claim, which a template would make for it: it was made for an earlier object of
-    the name of the pod's own, a run that was deleted and begun again. It is about to be garbage-collected, and has
-    the earlier one's data. "" if that is not so."""
+    """Why the pod must not use a claim that was made on demand for an earlier owner with the name of the pod's
+    owner, such as a run that was deleted and begun again; "" if it may. Such a claim has the earlier owner's data,
+    and is about to be garbage-collected."""
     meta = claim.metadata
     found = on_demand(template, pod, meta.name) if meta.owner_references else None
     if found is None or found.fault:
@@ -90,8 +90,8 @@ def of_former_owner(
 
 
 def _may_make(template: ResourceClaimTemplate, pod: Pod, claim: str) -> bool:
-    """Whether the claim's name ends with the pod's label. Looked at first: a hundred templates may come into
-    question for each of a pod's claims."""
+    """Whether the claim's name can end with the pod's label, by its length. A cheap check before the others: a
+    hundred templates may match each of a pod's claims."""
     value = pod.metadata.labels.get(_shared_by(template).pod_label)
     return bool(value) and len(claim) == len(template.metadata.name) + 1 + len(value or "")
 
@@ -102,18 +102,18 @@ def _shared_by(template: ResourceClaimTemplate) -> SharedBy:
 
 
 def _prefixes(claim: str) -> Iterable[str]:
-    """What stands before each of the dashes, the longest first."""
+    """The parts of the claim's name before each of its dashes, the longest first."""
     return [claim[:i] for i in range(len(claim) - 1, 0, -1) if claim[i] == "-"]
 
 
 def _fault(template: ResourceClaimTemplate, pod: Pod, claim: str) -> str:
-    """Why the template makes no claim of that name for the pod, "" if it does."""
+    """Why the template makes no claim of that name for the pod; "" if it does."""
     name, shared = template.metadata.name, _shared_by(template)
     return _unlabelled(name, shared, pod, claim) or _unowned(name, shared, pod, claim)
 
 
 def _unlabelled(template: str, shared: SharedBy, pod: Pod, claim: str) -> str:
-    """The pod's label is not the one that the claim's name ends with."""
+    """Why the pod's label is not the end of the claim's name; "" if it is."""
     namespace, label = pod.metadata.namespace, shared.pod_label
     value = pod.metadata.labels.get(label)
     missing = f"claim {namespace}/{claim} does not exist"
@@ -140,7 +140,7 @@ def _unlabelled(template: str, shared: SharedBy, pod: Pod, claim: str) -> str:
 
 
 def _unowned(template: str, shared: SharedBy, pod: Pod, claim: str) -> str:
-    """The pod does not say whose the claim is to be."""
+    """Why the pod's labels do not give the claim's owner; "" if they do, or it is to have none."""
     owner, meta = shared.owner, pod.metadata
     if owner is None:
         return ""
@@ -155,7 +155,7 @@ def _unowned(template: str, shared: SharedBy, pod: Pod, claim: str) -> str:
 
 
 def _manifest(template: ResourceClaimTemplate, shared: SharedBy, pod: Pod, claim: str) -> Mapping[str, Any]:
-    """The claim, with its finalizer: nothing of it is lost if it is deleted before its mirror is made."""
+    """The claim's manifest, with the finalizer from the start: it may be deleted before its mirror is created."""
     meta, inner = template.metadata, template.spec.metadata
     return {
         "apiVersion": API_VERSION,
@@ -163,8 +163,8 @@ def _manifest(template: ResourceClaimTemplate, shared: SharedBy, pod: Pod, claim
         "metadata": {
             "name": claim,
             "namespace": meta.namespace,
-            "labels": _not_parleys(inner.labels),
-            "annotations": {**_not_parleys(inner.annotations), MADE_FROM_ANNOTATION: meta.name},
+            "labels": _without_parleys(inner.labels),
+            "annotations": {**_without_parleys(inner.annotations), MADE_FROM_ANNOTATION: meta.name},
             "finalizers": [FINALIZER],
             "ownerReferences": _owners(shared, pod),
         },
@@ -172,11 +172,10 @@ def _manifest(template: ResourceClaimTemplate, shared: SharedBy, pod: Pod, claim
     }
 
 
-def _not_parleys(given: Mapping[str, str]) -> dict[str, str]:
-    """Those by which Parley and its drivers know their own objects are theirs alone: who makes templates must not
-    set them."""
-    theirs = driver_annotation("")
-    return {k: v for k, v in given.items() if not k.startswith(f"{GROUP}/") and not k.endswith(theirs)}
+def _without_parleys(given: Mapping[str, str]) -> dict[str, str]:
+    """Labels or annotations without those that mark Parley's and drivers' own objects: these are not inherited."""
+    suffix = driver_annotation("")
+    return {k: v for k, v in given.items() if not k.startswith(f"{GROUP}/") and not k.endswith(suffix)}
 
 
 def _owners(shared: SharedBy, pod: Pod) -> list[dict[str, str]]:

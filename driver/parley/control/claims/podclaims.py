@@ -1,6 +1,6 @@
-"""One of a pod's claims, with all that is known about it: where it stands, and what is in its way. Pure.
+"""`PodClaim`: one of a pod's claims with all facts about it, its state, and the problem that it has. Pure.
 
-`gathering` finds out, `negotiation` decides by it.
+`gathering` makes it, `negotiation` decides by it.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ from parley.negotiation.states import ClaimState
 from parley.negotiation.waiting import Topic
 
 NODES: Topic = ("nodes",)
-"""Nodes, and the pods on them: what a scheduler decides by."""
+"""Changes when nodes or the pods on them do: a scheduler may decide otherwise."""
 
 ROOM: Topic = ("room",)
-"""What pods use of nodes, those included whose node is selected but not seen bound yet."""
+"""Changes when pods use less of a node, including pods whose node is selected and that are not seen bound yet."""
 
 PREEMPTION: Topic = ("preemption",)
-"""Whether pods may be evicted for what they hold, as classes say."""
+"""Changes when classes change which pods may be evicted for their claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,15 @@ class Problem:
     message: str
     topics: tuple[Topic, ...]
     transient: bool = False
-    """Whether it ends by itself within moments, so that it is not reported."""
+    """Whether the problem ends by itself within moments, so that it is not reported."""
     reported_after: float = 0.0
-    """Of a transient one that may last all the same: after so many seconds it is reported. 0 if never."""
+    """Seconds after which a transient problem that may last is reported all the same; 0 is never."""
     fails_pod: bool = False
-    """Whether it never ends, and the claim's class asks to fail pods then."""
+    """Whether the problem never ends, and the claim's class asks to fail pods then."""
 
     @property
     def passes(self) -> bool:
-        """Whether it is sure to end by itself."""
+        """Whether the problem is sure to end by itself."""
         return self.transient and not self.reported_after
 
 
@@ -61,8 +61,8 @@ class PodClaim:
 
     `claim` is the Parley claim of a named one. `standalone` is set if a standalone driver is to allocate: it
     writes into `written`, the named claim or the stand-in of a generated one. `own_writes` knows whether the
-    mirror is older than our latest write of it. `subject` is what the user wrote if that is a template, as
-    messages name it. `to_create` is a named claim that does not exist and that a template makes.
+    mirror is older than our latest write of it. `subject` is the object that the user wrote, in messages, if it is
+    a template. `to_create` is a named claim that does not exist and that a template makes on demand.
     """
 
     entry: str
@@ -81,7 +81,7 @@ class PodClaim:
 
     @property
     def uid(self) -> str:
-        """The key towards driver and ledger."""
+        """The UID by which driver and ledger know the claim."""
         if self.holding is not None:
             return self.holding.uid
         if self.claim is not None:
@@ -102,7 +102,7 @@ class PodClaim:
 
     @property
     def is_free(self) -> bool:
-        """Whether it is an exclusive named claim that no pod uses, allocated or not."""
+        """Whether the claim is an exclusive named one that no pod uses, allocated or not."""
         if self.claim is None or self.mirror is None:
             return False
         if self.holding is None:
@@ -110,7 +110,7 @@ class PodClaim:
         return not self.holding.shareable and not self.holding.pods
 
     def state(self, pod: Pod) -> ClaimState:
-        """Where the claim stands for the pod, from the ledger and the mirror as the cache has it."""
+        """The claim's state for the pod, from the ledger and the mirror in the cache."""
         assert self.mirror is not None
         allocation, holding = self.mirror.status.allocation, self.holding
         if self.own_writes.unseen(self.mirror.metadata):
@@ -125,7 +125,7 @@ class PodClaim:
             return ClaimState.MISPLACED
         if allocation is not None and not pod.spec.node_name and is_offer(allocation) != holding.offered:
             return ClaimState.MISPLACED
-        if not pod.spec.node_name and self._is_made_anew(holding):
+        if not pod.spec.node_name and self._is_recreated(holding):
             return ClaimState.MISPLACED
         if is_shut_out(self.mirror, pod) or (allocation is not None and self.is_given_up(pod)):
             return ClaimState.MISPLACED
@@ -133,20 +133,20 @@ class PodClaim:
             return ClaimState.CLEARED if holding.written.is_known else ClaimState.UNWRITTEN
         return ClaimState.ALLOCATED if self._recorded(pod, holding) else ClaimState.UNWRITTEN
 
-    def _is_made_anew(self, holding: Holding) -> bool:
-        """Whether the holding was made for an earlier object of a generated claim, which somebody deleted."""
+    def _is_recreated(self, holding: Holding) -> bool:
+        """Whether the holding is of an earlier object of the generated claim: somebody deleted that."""
         return self.mirror is not None and not holding.named and self.mirror.metadata.uid != holding.uid
 
     def is_given_up(self, pod: Pod) -> bool:
-        """Whether the scheduler gave up the node that it had chosen: all that were offered are as good to it now,
-        whichever a driver has allocated."""
+        """Whether the scheduler gave up the offered node that it had chosen: it may choose any offered node next,
+        whichever the driver has allocated on."""
         offered = self.holding is not None and self.holding.offered
         return offered and not pod.spec.node_name and not self.is_reserved(pod)
 
     def _recorded(self, pod: Pod, holding: Holding) -> bool:
         assert self.mirror is not None
         if not (holding.written.is_settled and holding.record_written.is_settled):
-            return False  # what is shown may be cleared by a write that is still on its way
+            return False  # a write that is still to arrive may clear what the API shows
         if holding.offered and offer_ended(self.mirror) != CONDITION_ALLOCATED:
             return False
         return self.is_reserved(pod)
@@ -169,5 +169,5 @@ class PodClaim:
         return self.mirror is not None and bool(offer_ended(self.mirror))
 
     def is_reserved(self, pod: Pod) -> bool:
-        """Whether the API shows that the pod may use the claim."""
+        """Whether the claim's mirror is reserved for the pod."""
         return self.mirror is not None and pod.metadata.uid in {u.uid for u in self.mirror.status.reserved_for}

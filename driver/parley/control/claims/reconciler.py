@@ -1,7 +1,7 @@
-"""Named claims: their mirrors, finalizers and conditions. Pods' use of them is left to the scheduling paths.
+"""Reconciles named claims: their mirrors, finalizers and conditions. Pods' use is left to the scheduling paths.
 
-A Parley claim and its mirror both carry a finalizer: neither goes while a pod uses what was allocated. The
-claim's condition `Accepted` shows whether it can be negotiated at all, and what to change if not.
+A Parley claim and its mirror both carry a finalizer, so that neither is deleted while a pod uses the allocation.
+The claim's condition `Accepted` shows whether it can be negotiated at all, and what to change if not.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from parley.control.claims.named import (
     ACCEPTED,
     NamedClaim,
     has_mirror,
+    is_of_predecessor,
     is_outdated,
-    is_predecessors,
     is_shared,
     mirrors,
-    was_left,
+    was_orphaned,
 )
 from parley.control.claims.podclaims import Problem
 from parley.control.claims.stranding import Stranding
@@ -53,9 +53,9 @@ from parley.kube.queue import Requeue
 from parley.sdk.immediate import is_pending
 from parley.sdk.recorded import driver_of_record
 
-UNUSED = Backoff(first=0.2, longest=60.0)
-"""Before what was allocated and nobody used is released, if it was so the last time, too: whatever has the driver
-allocate may do so again."""
+UNUSED_PAUSES = Backoff(first=0.2, longest=60.0)
+"""Pauses before an unused allocation of a standalone driver is released, if the last one was unused as well: its
+driver may allocate the claim again each time."""
 
 _LIMITED = (reasons.ALLOCATED, reasons.LIMIT_REACHED)
 
@@ -88,12 +88,12 @@ class ClaimReconciler:
         self._unused_pauses: dict[Key, Pauses] = {}
 
     def resume(self, newer: Mapping[str, ResourceClaim]) -> None:
-        """The state was restored. `newer` has claims, by UID, in a newer state than the cache."""
+        """Begin with the restored state. `newer` has claims, by UID, that are newer than those in the cache."""
         self._immediate.resume(newer)
 
     async def sync(self, key: Key) -> Requeue | None:
-        """Do what the claim of that name needs next. What is kept without users comes back at its deadline, and
-        what is on a node that takes no pods when something is to become of it."""
+        """Reconcile the claim of that name. Requeues a claim that is kept without users for its deadline, and one
+        on a node that takes no pods for when it is to fail or be recreated."""
         try:
             left = (await self._release_all_unused(key), await self._stranding.sync(key))
         except Saturated:
@@ -111,24 +111,25 @@ class ClaimReconciler:
             self._immediate.count_no_more(key)
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)
-        if claim is not None and claim.metadata.deletion_timestamp and await self._unmark(claim):
-            return  # the change comes back and calls again
+        if claim is not None and claim.metadata.deletion_timestamp and await self._remove_driver_finalizers(claim):
+            return  # the event of that change requeues the claim
         if claim is not None and is_left_behind(claim, mirror) and self._ledger.of_claim(*key) is None:
             await self._records.stand_ins.delete_left_behind(claim)
         elif claim is None or is_stand_in(claim):
             self._mirrors.forget(key)
-            await self._orphan(mirror)
-        elif self._is_void(claim, mirror):
-            await self._records.clear_unknown(claim)
+            await self._clean_up_orphan(mirror)
+        elif self._is_record_void(claim, mirror):
+            await self._records.clear_unknown_allocation(claim)
         elif claim.metadata.deletion_timestamp:
             await self._delete(claim, mirror)
         else:
             await self._keep(claim, mirror)
 
-    def _is_void(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> bool:
-        """Whether the claim's record shows what nobody holds: a write of an earlier leader came late.
+    def _is_record_void(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> bool:
+        """Whether the claim's record shows an allocation that the ledger does not have: a late write of an earlier
+        leader.
 
-        What the mirror shows as well a pod may be bound with: whoever looks at that pod sees to it.
+        If the mirror shows it, too, a pod may be bound with it, and reconciling that pod handles it.
         """
         unknown = claim.status.allocation is not None and self._ledger.get(claim.metadata.uid) is None
         if not unknown or driver_of_record(claim) not in self._drivers:
@@ -138,13 +139,13 @@ class ClaimReconciler:
         return not shown and not self._cluster.own_writes.unseen(claim.metadata)
 
     async def _release_all_unused(self, key: Key) -> float:
-        """What nobody will use is released. For how many seconds something is kept still, 0 if nothing is."""
+        """Release the claim's unused holdings. Returns the seconds for which one is still kept, 0 if none is."""
         left = [await self._release_unused(holding) for holding in self._ledger.all_of_claim(*key)]
         return min(filter(None, left), default=0.0)
 
     async def _release_unused(self, holding: Holding) -> float:
-        """Give it back if it was allocated for a pod that is gone by now, before anybody could join it, or its
-        claim is being deleted, or gone, or was kept long enough. For how many seconds it is kept still."""
+        """Release the holding if it has no users: its pod was gone before it was bound, its claim is being deleted
+        or gone, or it was kept long enough. Returns the seconds for which it is still kept."""
         await self._deallocator.ask_again(holding)
         key = (holding.namespace, holding.claim)
         if holding.pods:
@@ -153,19 +154,19 @@ class ClaimReconciler:
             return 0.0
         left = self._keeping.seconds_left(holding)
         stays = holding.immediate or left > 0 or self._is_expected(holding)
-        if stays and not (holding.stays_unused and self._ends(holding)):
+        if stays and not (holding.stays_unused and self._is_claim_deleted(holding)):
             return left
         pauses, now = self._unused_pauses.get(key), asyncio.get_running_loop().time()
-        if pauses is not None and not self._ends(holding) and (left := pauses.left(now)) > 0:
+        if pauses is not None and not self._is_claim_deleted(holding) and (left := pauses.left(now)) > 0:
             return left
         try:
             await self._deallocator.release_unused(holding)
         except Saturated:
             raise
         except Busy:
-            return 0.0  # a pod was let in that is not seen yet, or one is to be taken out: either is a change
+            return 0.0  # the cache has yet to show a reservation, or that one is removed: either is an event
         if holding.standalone:
-            self._unused_pauses.setdefault(key, Pauses(UNUSED)).begin(now)
+            self._unused_pauses.setdefault(key, Pauses(UNUSED_PAUSES)).begin(now)
         return 0.0
 
     def _is_expected(self, holding: Holding) -> bool:
@@ -173,49 +174,49 @@ class ClaimReconciler:
         key = (holding.namespace, holding.claim)
         return self._ledger.of_claim(*key) is holding and self._ledger.expected_for(*key) is not None
 
-    def _ends(self, holding: Holding) -> bool:
-        """Whether the holding's claim is on its way out, or gone by force."""
+    def _is_claim_deleted(self, holding: Holding) -> bool:
+        """Whether the holding's claim is being deleted, or was removed by force."""
         claim = self._cluster.claim((holding.namespace, holding.claim))
         return claim is None or claim.metadata.uid != holding.uid or bool(claim.metadata.deletion_timestamp)
 
     async def _keep(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         class_ = self._cluster.class_(claim.spec.resource_class_name)
         problem = first_problem(ACCEPTED, NamedClaim(self._state, claim, mirror, class_))
-        self._immediate.judged(claim, class_, problem)
+        self._immediate.note_verdict(claim, class_, problem)
         code, message = self._verdict(class_, problem)
         due = not code or self._is_written_next(claim)
         if not due and await self._set_conditions(claim, self._conditions(claim, class_, code, message)):
-            return  # the change comes back and calls again
+            return  # the event of that change requeues the claim
         if mirror is None and class_ is not None and has_mirror(claim, class_):
             await self._create(claim, shareable=is_shared(claim, class_))
         elif mirror is not None and mirror.metadata.deletion_timestamp and mirrors(claim, mirror):
-            await self._let_go(mirror, in_use=self._may_be_used(self._ledger.get(claim.metadata.uid)))
-        elif mirror is not None and is_predecessors(claim, mirror):
-            await self._orphan(mirror)
-        elif mirror is not None and is_outdated(claim, mirror, class_) and self._unused(claim):
+            await self._let_mirror_go(mirror, in_use=self._may_be_used(self._ledger.get(claim.metadata.uid)))
+        elif mirror is not None and is_of_predecessor(claim, mirror):
+            await self._clean_up_orphan(mirror)
+        elif mirror is not None and is_outdated(claim, mirror, class_) and self._is_unused(claim):
             await self._delete_mirror(mirror)
         elif mirror is not None and mirrors(claim, mirror):
-            await self._guard(claim, mirror)
+            await self._ensure_finalizers(claim, mirror)
         if claim.spec.allocation_mode == "Immediate" and code != reasons.LIMIT_REACHED:
             ready = code == reasons.ACCEPTED and mirror is not None and not mirror.metadata.deletion_timestamp
             await self._immediate.sync(claim, class_ if ready else None)
 
     async def _set_conditions(self, claim: ResourceClaim, updates: list[ConditionUpdate]) -> bool:
-        """Keep the conditions up to date; returns whether anything had to be written."""
+        """Update the conditions; returns whether a write was needed."""
         stranded, needed = self._stranding.conditions(claim), self._needed(claim)
-        gone = {CONDITION_STRANDED, CONDITION_NEEDED} - {condition.type for condition in (*stranded, *needed)}
+        ended = {CONDITION_STRANDED, CONDITION_NEEDED} - {condition.type for condition in (*stranded, *needed)}
         holding = self._ledger.get(claim.metadata.uid)
         if (holding is None or holding.standalone) and not self._cluster.own_writes.unseen(claim.metadata):
-            gone.add(CONDITION_RELEASING)  # its driver left the controller: no node is waited for any more
-        if not await self._records.set_conditions(claim, *updates, *stranded, *needed, without=gone):
+            ended.add(CONDITION_RELEASING)  # its driver left the controller: no node is waited for any more
+        if not await self._records.set_conditions(claim, *updates, *stranded, *needed, without=ended):
             return False
         for condition in stranded:
             if condition.type == CONDITION_FAILED:
-                await self._stranding.failed(claim, condition.message)
+                await self._stranding.report_failed(claim, condition.message)
         return True
 
     def _needed(self, claim: ResourceClaim) -> list[ConditionUpdate]:
-        """Why the claim stays allocated, though no pod uses it."""
+        """The condition `Needed` of a claim that stays allocated without users because other claims use it."""
         holding = self._ledger.get(claim.metadata.uid)
         if holding is None or holding.pods or not (users := self._ledger.used_by(holding)):
             return []
@@ -229,7 +230,7 @@ class ClaimReconciler:
         allocated = claim.status.allocation is not None and not claim.status.reserved_for
         return allocated and self._ledger.expected_for(meta.namespace, meta.name) is not None
 
-    def _unused(self, claim: ResourceClaim) -> bool:
+    def _is_unused(self, claim: ResourceClaim) -> bool:
         meta = claim.metadata
         expected = self._ledger.expected_for(meta.namespace, meta.name)
         return self._ledger.get(meta.uid) is None and expected is None and claim.status.allocation is None
@@ -237,7 +238,7 @@ class ClaimReconciler:
     def _conditions(
         self, claim: ResourceClaim, class_: ResourceClass | None, code: str, message: str
     ) -> list[ConditionUpdate]:
-        """The claim's conditions by the verdict about it."""
+        """The claim's conditions, by reason and message of the verdict."""
         accepted = ConditionUpdate(reasons.ACCEPTED, code == reasons.ACCEPTED, code, message)
         ours = class_ is not None and class_.driver_name in self._drivers
         if not is_pending(claim):
@@ -251,7 +252,7 @@ class ClaimReconciler:
         return [accepted]
 
     def _verdict(self, class_: ResourceClass | None, problem: Problem | None) -> tuple[str, str]:
-        """Reason and message of the condition `Accepted`; "" while its parameters are being read."""
+        """Reason and message of the condition `Accepted`; "" while the claim's parameters are being read."""
         if problem is not None:
             return ("", "") if problem.transient else (problem.code, problem.message)
         assert class_ is not None
@@ -262,26 +263,26 @@ class ClaimReconciler:
 
     async def _create(self, claim: ResourceClaim, *, shareable: bool) -> None:
         meta = claim.metadata
-        if await self._guarded(CLAIMS, claim):
-            return  # the change comes back and calls again
+        if await self._ensure_finalizer(CLAIMS, claim):
+            return  # the event of that change requeues the claim
         if await self._mirrors.is_gone(claim):
-            return  # its deletion comes and calls again
-        self._mirrors.made(claim)
+            return  # the event of its deletion requeues the claim
+        self._mirrors.note_created(claim)
         try:
             await self._client.create(BUILTIN_CLAIMS, claim_mirror(claim, shareable=shareable), meta.namespace)
         except AlreadyExists:
-            pass  # not in the cache yet; its arrival calls again
+            pass  # not in the cache yet; its event requeues the claim
         except REFUSALS as error:
             self._cluster.mirror_refused(claim, error.message)
             raise  # it is tried again, after a growing pause
 
-    async def _guard(self, claim: ResourceClaim, mirror: BuiltinClaim) -> None:
-        """Both have had the finalizer from the start; `parley uninstall` took it off what was in use."""
-        await self._guarded(CLAIMS, claim)
-        await self._guarded(BUILTIN_CLAIMS, mirror)
+    async def _ensure_finalizers(self, claim: ResourceClaim, mirror: BuiltinClaim) -> None:
+        """Both have the finalizer from the start, but `parley uninstall` removes it even from claims in use."""
+        await self._ensure_finalizer(CLAIMS, claim)
+        await self._ensure_finalizer(BUILTIN_CLAIMS, mirror)
 
-    async def _guarded(self, resource: Resource[Any], found: ResourceClaim | BuiltinClaim) -> bool:
-        """Put the finalizer on the object, unless it is there; returns whether the object was changed."""
+    async def _ensure_finalizer(self, resource: Resource[Any], found: ResourceClaim | BuiltinClaim) -> bool:
+        """Add the finalizer to the object if it is missing; returns whether the object was changed."""
         meta = found.metadata
         if FINALIZER in meta.finalizers:
             return False
@@ -290,12 +291,12 @@ class ClaimReconciler:
         await self._client.patch(resource, meta.name, body, meta.namespace)
         return True
 
-    async def _others(self, resource: Resource[Any], found: ResourceClaim | BuiltinClaim) -> list[str]:
+    async def _other_finalizers(self, resource: Resource[Any], found: ResourceClaim | BuiltinClaim) -> list[str]:
         """The object's finalizers that are not the controller's."""
         return [name for name in await self._finalizers(resource, found) if name != FINALIZER]
 
     async def _finalizers(self, resource: Resource[Any], found: ResourceClaim | BuiltinClaim) -> Sequence[str]:
-        """All of the object's: the cache does not keep very many. Raises NotFound."""
+        """All finalizers of the object, read live if the cache may not have all. Raises NotFound."""
         meta = found.metadata
         if len(meta.finalizers) < MAX_FINALIZERS:
             return meta.finalizers
@@ -304,22 +305,22 @@ class ClaimReconciler:
         return names
 
     def _may_be_used(self, holding: Holding | None) -> bool:
-        """Whether pods use what is allocated, or it is about to be released. What stays allocated without users,
-        also for claims that need it, does without its mirror for a moment."""
+        """Whether pods use the holding, or it is about to be released. A holding that stays allocated without
+        users, or for claims that use it, can be without its mirror for a moment."""
         if holding is None:
             return False
         stays = holding.stays_unused or bool(self._ledger.used_by(holding))
         return bool(holding.pods) or not stays
 
-    async def _let_go(self, mirror: BuiltinClaim, *, in_use: bool) -> None:
-        """Somebody deleted the mirror: it goes when no pod uses it, and is then recreated."""
+    async def _let_mirror_go(self, mirror: BuiltinClaim, *, in_use: bool) -> None:
+        """Let a mirror that somebody deleted go when no pod uses it; it is recreated then."""
         if not in_use and FINALIZER in mirror.metadata.finalizers:
             await self._drop_finalizer(mirror)
 
     async def _drop_finalizer(self, mirror: BuiltinClaim) -> None:
         meta = mirror.metadata
         try:
-            left = await self._others(BUILTIN_CLAIMS, mirror)
+            left = await self._other_finalizers(BUILTIN_CLAIMS, mirror)
             known = {"uid": meta.uid, "resourceVersion": meta.resource_version}
             body = {"metadata": {**known, "finalizers": left or None}}
             await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace)
@@ -331,7 +332,7 @@ class ClaimReconciler:
             if not self._cluster.own_writes.unseen(claim.metadata):
                 needed = self._needed(claim)
                 gone = () if needed else (CONDITION_NEEDED,)
-                # also that it is not ready any more
+                # the same write shows that the claim is not ready any more
                 await self._records.set_conditions(claim, *needed, without=gone)
             return
         if mirror is not None and mirrors(claim, mirror):
@@ -339,9 +340,9 @@ class ClaimReconciler:
         elif FINALIZER in claim.metadata.finalizers:
             await self._let_claim_go(claim)
 
-    async def _unmark(self, claim: ResourceClaim) -> bool:
-        """Remove finalizers with which drivers that run here now had marked the claim when they were standalone,
-        once nothing is allocated: what a stand-in shows its mirror shows, too. Returns whether there were any."""
+    async def _remove_driver_finalizers(self, claim: ResourceClaim) -> bool:
+        """Remove the finalizers that embedded drivers set on the claim when they were standalone, once nothing is
+        allocated; a stand-in's allocation is in its mirror, too. Returns whether there were any."""
         uid, marks = claim.metadata.uid, {driver_finalizer(name): driver for name, driver in self._drivers.items()}
         shown = claim.status.allocation is not None and not is_stand_in(claim)
         if shown or self._ledger.all_of_claim(claim.metadata.namespace, claim.metadata.name):
@@ -349,7 +350,7 @@ class ClaimReconciler:
         finalizers = await self._finalizers(CLAIMS, claim)
         drivers = [marks[finalizer] for finalizer in finalizers if finalizer in marks]
         for driver in drivers:
-            await driver.deallocate(uid)  # of an allocation that it had begun, and never recorded
+            await driver.deallocate(uid)  # it may have begun an allocation that it never recorded
         if drivers:
             await self._set_finalizers(claim, [finalizer for finalizer in finalizers if finalizer not in marks])
         return bool(drivers)
@@ -362,29 +363,28 @@ class ClaimReconciler:
             await self._drop_finalizer(mirror)
 
     async def _let_claim_go(self, claim: ResourceClaim) -> None:
-        await self._set_finalizers(claim, await self._others(CLAIMS, claim))
+        await self._set_finalizers(claim, await self._other_finalizers(CLAIMS, claim))
 
     async def _set_finalizers(self, claim: ResourceClaim, finalizers: Sequence[str]) -> None:
         meta = claim.metadata
         body = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": finalizers or None}}
         await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
 
-    async def _orphan(self, mirror: BuiltinClaim | None) -> None:
-        """No Parley claim stands behind the mirror, whose finalizer was forced off, or no pod, whose claim it was:
-        it must not stay behind for ever, nor keep what nobody uses. While pods use it, it is the only record of
-        that."""
+    async def _clean_up_orphan(self, mirror: BuiltinClaim | None) -> None:
+        """Clear or delete a mirror that lost its Parley claim, whose finalizer was removed by force, or its pod.
+        While pods use it, it is the only record of that, and stays."""
         if mirror is None or not is_mirror(mirror) or owner_pod(mirror) is not None or self._is_used(mirror):
             return
         meta = mirror.metadata
         if meta.deletion_timestamp and FINALIZER in meta.finalizers:
             await self._drop_finalizer(mirror)
-        elif was_left(mirror) and not self._ledger.all_of_claim(meta.namespace, meta.name):
+        elif was_orphaned(mirror) and not self._ledger.all_of_claim(meta.namespace, meta.name):
             await self._delete_mirror(mirror)
         elif mirror.status.allocation is not None and self._ledger.of_claim(meta.namespace, meta.name) is None:
             await self._records.clear(mirror)
 
     def _is_used(self, mirror: BuiltinClaim) -> bool:
-        """Whether it shows pods, or pods are known to use what it showed."""
+        """Whether the mirror is reserved for pods, or the ledger has users of its claim."""
         held = self._ledger.all_of_claim(mirror.metadata.namespace, mirror.metadata.name)
         return bool(mirror.status.reserved_for) or any(holding.pods for holding in held)
 

@@ -1,11 +1,11 @@
-"""Named claims whose only node takes no pods: their conditions `Stranded` and `Failed`, and what else their driver
-makes of it (`Driver.stranded`).
+"""Stranded claims: named claims whose only node takes no pods. Sets their conditions `Stranded` and `Failed`, and
+recreates them if their driver wants that (`Driver.stranded`).
 
-It is about the node alone, whatever pods there are: whether a pod that names the claim tolerates that, or finds no
-room on a node that is well, is decided with the pod (`decision.stranded`).
+Only the node counts here, not the pods: whether a pod that names the claim tolerates the node's state, or finds no
+room on a healthy node, is decision with the pod (`decision.stranded`).
 
-Since when the node takes none is read from its taints, or else from the claim's condition: so a new leader goes on
-with the same deadline. Nothing polls: a change of the node brings the claims on it here, the deadline the rest.
+The time since when the node takes no pods is read from its taints, or else from the claim's condition, so a new
+leader keeps to the same deadline. Nothing polls: changes of the node and the deadline requeue its claims.
 """
 
 from dataclasses import dataclass
@@ -45,8 +45,8 @@ class _Case:
 
 
 class Stranding:
-    """Tells the conditions `Stranded` and `Failed` of named claims whose only node takes no pods, and deallocates
-    those that their driver wants recreated (`parley.sdk.Stranded`)."""
+    """Computes the conditions `Stranded` and `Failed` of stranded claims, and deallocates those that their driver
+    wants recreated (`parley.sdk.Stranded`)."""
 
     def __init__(self, state: State, deallocator: Deallocator, recorder: Recorder, clock: Clock) -> None:
         self._state = state
@@ -57,7 +57,7 @@ class Stranding:
         self._clock = clock
 
     def conditions(self, claim: ResourceClaim) -> list[ConditionUpdate]:
-        """The claim's condition `Stranded`, if it has that now, and `Failed`, if it has failed just now."""
+        """The claim's condition `Stranded`, if it is stranded, and `Failed`, if it fails now."""
         case = self._case(claim)
         if case is None:
             return []
@@ -66,45 +66,45 @@ class Stranding:
             f"Remedy: {remedy(case.obstacle.cause, _ANEW)}"
         )
         stranded = ConditionUpdate(CONDITION_STRANDED, True, case.obstacle.cause.value, message)
-        decided = self._decided(case)
-        if decided.way != "Fail" or failure_of(claim) is not None or self._seconds_left(case, decided) > 0:
+        decision = self._decision(case)
+        if decision.way != "Fail" or failure_of(claim) is not None or self._seconds_left(case, decision) > 0:
             return [stranded]
         failed = (
             f"node {case.node}, where it is allocated, has been {case.obstacle.text} for "
-            f"{decided.after_seconds:g} s, after which claims of class {claim.spec.resource_class_name} fail: "
+            f"{decision.after_seconds:g} s, after which claims of class {claim.spec.resource_class_name} fail: "
             "delete it and create it again"
         )
         return [stranded, ConditionUpdate(CONDITION_FAILED, True, case.obstacle.cause.value, failed)]
 
     async def sync(self, key: Key) -> float:
         """Deallocate the claim of that name if it is to be recreated, and it is time. Returns the seconds after
-        which to look again, 0 if nothing is to become of it."""
+        which to reconcile it again, 0 if it only waits."""
         claim = self._cluster.claim(key)
         case = self._case(claim) if claim is not None and not claim.metadata.deletion_timestamp else None
         if case is None or failure_of(case.claim) is not None:
             return 0.0
-        decided = self._decided(case)
-        if decided.way == "Wait" or (decided.way == "Recreate" and not self._may_go(case.holding)):
+        decision = self._decision(case)
+        if decision.way == "Wait" or (decision.way == "Recreate" and not self._may_go(case.holding)):
             return 0.0
-        left = self._seconds_left(case, decided)
-        if left <= 0 and decided.way == "Recreate":
+        left = self._seconds_left(case, decision)
+        if left <= 0 and decision.way == "Recreate":
             await self._recreate(case)
         return max(left, 0.0)
 
     async def _recreate(self, case: _Case) -> None:
-        """The claim is allocated anew when a pod needs it, or at once if it is an immediate one."""
+        """Release the claim. It is allocated again when a pod needs it, or at once if it is an immediate one."""
         try:
-            await self._deallocator.release_unused(case.holding, still=lambda: self._may_go(case.holding))
+            await self._deallocator.release_unused(case.holding, is_wanted=lambda: self._may_go(case.holding))
         except Saturated:
             raise
         except Busy:
-            return  # a pod was let in that is not seen yet, or the node is back: either is a change
+            return  # the cache has yet to show a pod's reservation, or the node is back: either is an event
         lost = f"node {case.node} is {case.obstacle.text}"
         note = f"{lost}: what the claim had there is given up, and the claim is allocated again"
         await self._warn(case.claim, reasons.CLAIM_RECREATED, note)
 
-    async def failed(self, claim: ResourceClaim, message: str) -> None:
-        """The claim's condition `Failed` was written: an event, too."""
+    async def report_failed(self, claim: ResourceClaim, message: str) -> None:
+        """Report by an event that the claim's condition `Failed` was written."""
         await self._warn(claim, reasons.CLAIM_FAILED, message)
 
     async def _warn(self, claim: ResourceClaim, code: str, note: str) -> None:
@@ -119,15 +119,15 @@ class Stranding:
         return _Case(claim, holding, holding.only_node, obstacle) if obstacle is not None else None
 
     def _may_go(self, holding: Holding) -> bool:
-        """Whether what is on its node is lost anyway, and no pod uses it."""
+        """Whether the holding's node is out of service, so that its data is lost anyway, and no pod uses it."""
         node = holding.only_node
         return (
             node is not None and not holding.pods and holding.joinable and out_of_service(self._cluster.node(node))
         )
 
-    def _decided(self, case: _Case) -> Stranded:
-        """What the driver makes of it. Without its class, or with parameters that it does not understand now, the
-        claim waits: a change of either comes here again."""
+    def _decision(self, case: _Case) -> Stranded:
+        """The driver's decision: wait, recreate or fail. Without its class, or with parameters that the driver
+        rejects now, the claim waits: a change of either requeues it."""
         driver = self._state.drivers.get(case.holding.driver)
         class_ = self._cluster.class_(case.claim.spec.resource_class_name)
         if driver is None or not driver.settles_stranded or class_ is None or class_.driver_name != driver.name:
@@ -139,11 +139,11 @@ class Stranding:
         except (BadParameters, NotRead, DriverFault):
             return Stranded()
 
-    def _seconds_left(self, case: _Case, decided: Stranded) -> float:
-        return decided.after_seconds - (self._clock() - self._since(case)).total_seconds()
+    def _seconds_left(self, case: _Case, decision: Stranded) -> float:
+        return decision.after_seconds - (self._clock() - self._since(case)).total_seconds()
 
     def _since(self, case: _Case) -> datetime:
-        """Since when the node takes no pods, as far as anybody noted."""
+        """Since when the node takes no pods, by its taints or the claim's condition; now if neither says."""
         node = self._cluster.node(case.node)
         shown = [c.last_transition_time for c in case.claim.status.conditions if c.type == CONDITION_STRANDED]
         times = (unavailable_since(node) if node is not None else None, *map(moment, shown))

@@ -1,4 +1,4 @@
-"""Keeps a built-in template of the same name for every Parley template, so that Kubernetes makes the claims."""
+"""Keeps a built-in template of the same name for each Parley template, from which Kubernetes generates claims."""
 
 from parley.api import reasons
 from parley.api.builtin import BuiltinTemplate
@@ -15,7 +15,7 @@ from parley.kube.client import REFUSALS, AlreadyExists, Client, NotFound
 
 
 class TemplateReconciler:
-    """Mirrors templates. A mirror goes with its template by ownership, and is recreated if somebody deletes it."""
+    """Reconciles templates' mirrors. A mirror is owned by its template, and recreated if somebody deletes it."""
 
     def __init__(self, client: Client, cluster: ClusterCache, recorder: Recorder) -> None:
         self._client = client
@@ -24,7 +24,7 @@ class TemplateReconciler:
         self._mirrors = MadeMirrors(client, TEMPLATES)
 
     async def sync(self, key: Key) -> None:
-        """Make the mirror of the template of that name if it is missing."""
+        """Create the mirror of the template of that name if it is missing."""
         template = self._cluster.template(key)
         mirror = self._cluster.template_mirror(key)
         if template is None or mirror is not None:
@@ -42,12 +42,12 @@ class TemplateReconciler:
 
     async def _create(self, key: Key, template: ResourceClaimTemplate) -> None:
         if await self._mirrors.is_gone(template):
-            return  # its deletion comes and calls again
-        self._mirrors.made(template)
+            return  # the event of its deletion requeues it
+        self._mirrors.note_created(template)
         try:
             await self._client.create(BUILTIN_TEMPLATES, template_mirror(template), key[0])
         except AlreadyExists:
-            pass  # not in the cache yet; its arrival calls again
+            pass  # not in the cache yet; its event requeues the template
         except REFUSALS as error:
             self._cluster.mirror_refused(template, error.message)
             note = refused("ResourceClaimTemplate", *key, error.message)
@@ -55,7 +55,7 @@ class TemplateReconciler:
             raise  # it is tried again, after a growing pause
 
     async def _replace(self, template: ResourceClaimTemplate, mirror: BuiltinTemplate) -> None:
-        """A mirror of an earlier template of that name goes; what is not ours stays, and an event reports it."""
+        """Delete the mirror of an earlier template of that name; an object that is not Parley's is reported."""
         meta = template.metadata
         if is_template_mirror(mirror):
             await self._delete(mirror)

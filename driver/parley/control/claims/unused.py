@@ -1,6 +1,6 @@
-"""Claims that a pod holds and no container of it uses: nothing of what is allocated gets into a container. Pure.
+"""Claims of a pod that none of its containers uses, so that no container gets their devices. Pure.
 
-Claims of classes without a node part are left out: there is nothing to hand over.
+Claims of classes without a node part are left out: they give nothing to containers.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def _is_handed_over(claim: PodClaim) -> bool:
 
 
 def message(entries: Sequence[str]) -> str:
-    """What is wrong with the pod, and the remedy."""
+    """The message about the pod's unused claims, with the remedy."""
     claims = f"{noun_for(len(entries), 'claim')} {', '.join(entries)}"
     they, them = ("it holds", "it") if len(entries) == 1 else ("they hold", "them")
     return (

@@ -1,1 +1,1 @@
-"""Whether and where pending claims can be allocated: demand, eligible nodes, the drivers' answers, and why not."""
+"""Decides where pending claims can be allocated: demand, eligible nodes, drivers' answers, and why not."""

@@ -1,9 +1,9 @@
-"""Whether pending claims can be allocated now, on which nodes, and if not, why: the one decision of all paths.
+"""Decides whether pending claims can be allocated now, on which nodes, and if not, why: the same for all paths.
 
-The native way, the scheduler extender's filter and bind, and immediate claims decide here, in the same order: the
+The native path, the scheduler extender's filter and bind, and immediate claims decide here, in the same order: the
 parameters are read and typed and the class's limits checked (`admit`), the drivers are asked about candidate nodes
-(`survey`), one of the viable nodes is selected (`best`). Whatever stands in the way comes out as `Blocked`, with
-the reason, its message, and the changes that may help. Reads the state, and changes nothing.
+(`survey`), one of the viable nodes is selected (`best`). A claim that can't be allocated results in `Blocked`,
+with the reason, its message, and the changes that may help. Reads the state, and changes nothing.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
@@ -31,10 +31,10 @@ from parley.sdk.referenced import NotRead
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The result if nothing can be allocated now: why, and what to wait for.
+    """The result if nothing can be allocated now: the problem, and what to wait for.
 
-    `line` is equal for all who wait for the same thing; `helps` decides which changes on nodes are of use to them,
-    None: all of them may be.
+    `line` is equal for all that wait for the same thing; `helps` decides which changes on nodes may help them. If
+    it is None, all may.
     """
 
     problem: Problem
@@ -43,7 +43,7 @@ class Blocked:
 
 
 Evictable = Callable[[str], bool]
-"""Whether a node may do if pods of lower priority were evicted there."""
+"""Decides whether a node may become viable if pods of lower priority were evicted there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,10 @@ class Search:
     """The parameters of a search for viable nodes: where drivers are asked, and about how many nodes.
 
     `nodes` are the candidates, `excluded` those where a driver will never allocate, with its message. `alone`:
-    what helps others who want the same may be of no use here, as where a scheduler has refused a node. About at
-    most `limit` nodes is asked at once, and until `enough` are viable; `choosy`: about as many as possible from
-    the beginning. `wider` are nodes that were found no good either: a change on one of them may help, too.
+    changes that help others who want the same may not help here, for instance because a scheduler has refused a
+    node. Drivers are asked about at most `limit` nodes at once, until `enough` are viable; `choosy`: about as many
+    as possible from the beginning. `wider` are further nodes that were not viable: a change on one of them may
+    help, too.
     """
 
     nodes: EligibleNodes
@@ -66,7 +67,7 @@ class Search:
 
 
 def admit(state: State, pod: PodReference, pending: Sequence[PodClaim], since: float) -> Demand | Blocked:
-    """What the claims demand, if their parameters are understood and their namespace may hold as much.
+    """The claims' demand, if their parameters are valid and their class's limits allow them, otherwise why not.
 
     Objects that hold parameters count as they were at the time `since` (the event loop's clock) or later. Raises
     DriverFault.
@@ -80,7 +81,7 @@ def admit(state: State, pod: PodReference, pending: Sequence[PodClaim], since: f
         return Blocked(problem, str(error))
     except NotRead as error:
         topics = (*class_topics(pending), *own, error.topic)
-        if error.transient:  # it waits for what its drivers have meanwhile
+        if error.transient:  # meanwhile it waits for its drivers' resources as well
             topics += tuple(("driver", name) for name in _drivers(pending))
         return Blocked(Problem(error.code, str(error), topics, transient=error.transient), str(error))
     for driver in dict.fromkeys(demand.drivers[claim.entry] for claim in demand.standalone):
@@ -100,15 +101,15 @@ def admit(state: State, pod: PodReference, pending: Sequence[PodClaim], since: f
 
 
 def _drivers(pending: Sequence[PodClaim]) -> Sequence[str]:
-    """Those of the claims' classes."""
+    """The drivers of the claims' classes."""
     return list(dict.fromkeys(claim.class_.driver_name for claim in pending if claim.class_ is not None))
 
 
 def survey(state: State, demand: Demand, search: Search, ask: Ask | None = None) -> Outcome:
-    """What the drivers in this process answer about the candidates, asked by `ask`, or else by `question`.
+    """Ask the embedded drivers about the candidates, with `ask` or else with `question`. Returns the outcome.
 
-    Where claims are to be packed and a driver keeps its nodes in order, the fullest are asked about first.
-    Raises DriverFault.
+    If claims are to be packed and a driver keeps its nodes in order, the fullest are asked about first. Raises
+    DriverFault.
     """
     choosy = search.choosy or demand.best_may_be_any
     return negotiate(
@@ -122,14 +123,14 @@ def survey(state: State, demand: Demand, search: Search, ask: Ask | None = None)
 
 
 def question(state: State, demand: Demand, search: Search) -> Ask:
-    """Asks the drivers in this process about nodes, but for those that are excluded, or kept for other pods."""
+    """Asks the embedded drivers about nodes, except those that are excluded, or kept for other pods."""
     kept = kept_nodes(state, search.nodes.uid, search.nodes.priority, demand)
     plain = demand.asking({**search.excluded, **kept} if kept else search.excluded)
     return with_room(plain, search.nodes, demand)
 
 
 def with_room(plain: Ask, nodes: EligibleNodes, demand: Demand) -> Ask:
-    """The same question, with answers for nodes alone that have room for what the claims reserve."""
+    """The same question, in whose answers only nodes with room for the claims' reservations are viable."""
     if not demand.reserving:
         return plain
 
@@ -150,7 +151,7 @@ def none_viable(
     *,
     evictable: Evictable | None = None,
 ) -> Blocked:
-    """Why none of the cluster's nodes will do. `claims` are all of the pod's, allocated ones included. Without
+    """Why none of the cluster's nodes is viable. `claims` are all of the pod's, allocated ones included. Without
     `evictable` a change on any node with pods of lower priority may help."""
     held = [claim.holding for claim in claims if claim.holding is not None]
     code, message = _why_nowhere(state, claims, held, search, outcome)
@@ -162,15 +163,16 @@ def none_viable(
 
 
 def viability_topics(demand: Demand, claims: Sequence[PodClaim]) -> tuple[Topic, ...]:
-    """What changes when other nodes may be viable. `claims` are all of the pod's, allocated ones included."""
+    """The topics that may make other nodes viable. `claims` are all of the pod's, allocated ones included."""
     drivers = (("driver", driver) for driver in demand.requests)
     others = (*demand.standalone_topics, *_claim_topics(demand, claims), *class_topics(claims))
     return (*drivers, *others, NODES, ROOM)
 
 
 def _claim_topics(demand: Demand, claims: Sequence[PodClaim]) -> tuple[Topic, ...]:
-    """What is held may be released, or moved. And what the pod names another one may have allocated first: then
-    less is left to allocate, and all of them are tied to that node."""
+    """The topics of claims whose change may make other nodes viable. Allocated ones may be released, or moved.
+    Named ones may be allocated for another pod first, which ties this pod to their node and leaves less to
+    allocate."""
     held = {(one.holding.namespace, one.holding.claim) for one in claims if one.holding is not None}
     named = {
         (demand.pod.namespace, one.name)
@@ -202,9 +204,9 @@ def _why_nowhere(
 
 
 def _helps(state: State, demand: Demand, search: Search, evictable: Evictable | None) -> Helps:
-    """Which changes may help: every node was refused, so a change on one helps only if that node is eligible and
-    every driver in this process has room there, or if somebody may be evicted there. Standalone drivers say it
-    themselves when they have anything."""
+    """Decides which changes may help: every node was refused, so a change on a node helps only if it is eligible
+    and all embedded drivers have room there, or if pods may be evicted there. Standalone drivers report by
+    themselves when they have room."""
     asked = [(state.drivers[name], request) for name, request in demand.requests.items()]
     nodes, excluded = (search.wider or search.nodes).anew(), search.excluded
     priority, usage = nodes.priority, state.cluster.usage
@@ -259,11 +261,11 @@ def by_preference(
 
 
 def class_topics(claims: Sequence[PodClaim]) -> list[Topic]:
-    """What changes when one of the claims' classes does."""
+    """The topics that are woken when one of the claims' classes changes."""
     return [("class", claim.class_.metadata.name) for claim in claims if claim.class_ is not None]
 
 
 def soon(blocked: Blocked, *topics: Topic) -> Blocked:
-    """The same, but it may pass within moments, with a change of one of the topics."""
+    """The same result as a transient one: it may pass within moments, with a change of one of the topics."""
     problem = blocked.problem
     return replace(blocked, problem=replace(problem, topics=(*problem.topics, *topics), transient=True))

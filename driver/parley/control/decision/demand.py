@@ -1,4 +1,4 @@
-"""What pending claims demand of their drivers: typed parameters, one request for each driver in this process."""
+"""The demand of pending claims, by driver: typed parameters, one request for each embedded driver."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ Requests = Mapping[str, Request[Any, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Reserving:
-    """A claim, by UID and as "namespace/name", that is about to be allocated, and what it reserves on its node, in
-    thousandths by resource name."""
+    """A claim that is about to be allocated, by UID and as "namespace/name", and the amounts that it reserves on
+    its node, in thousandths by resource name."""
 
     uid: str
     claim: str
@@ -35,9 +35,9 @@ class Reserving:
 class Demand:
     """The pending claims of one pod, or one claim without a pod, by the drivers that have to allocate them.
 
-    `requests` has one for each driver in this process, `standalone` the claims of standalone drivers, `drivers`
-    the driver of each claim entry, `weights` the largest `scoreWeight` of each driver's classes. `embedded` are
-    the drivers in this process. `reserving` has the claims that reserve room on their node.
+    `requests` has one for each embedded driver, `standalone` the claims of standalone drivers, `drivers` the
+    driver of each claim entry, `weights` the largest `scoreWeight` of each driver's classes. `embedded` are the
+    embedded drivers by name. `reserving` has the claims that reserve room on their node.
     """
 
     pod: PodReference
@@ -50,7 +50,7 @@ class Demand:
 
     @property
     def wanted(self) -> Hashable:
-        """Equal for demands that drivers answer alike, and that reserve as much, whoever claims. Raises
+        """Equal for demands that drivers answer alike and that reserve the same, whatever the pod. Raises
         DriverFault."""
         inside = (_wanted(self.embedded[name], request) for name, request in self.requests.items())
         outside = ((claim.refers and self.pod.namespace, repr(claim.asked)) for claim in self.standalone)
@@ -59,7 +59,7 @@ class Demand:
 
     @property
     def wanted_standalone(self) -> frozenset[Hashable]:
-        """What standalone drivers are asked for, for each claim: a change of it voids their answers."""
+        """The parts of a question to standalone drivers that void their answers when they change."""
         return frozenset(
             (claim.entry, claim.uid, self.drivers[claim.entry], repr(claim.asked)) for claim in self.standalone
         )
@@ -71,8 +71,8 @@ class Demand:
 
     @property
     def alike_standalone(self) -> Hashable:
-        """Equal for demands that are the same to the one standalone driver that is to be asked. None if there are
-        several, or if a claim is named: its driver alone knows what it holds."""
+        """Equal for demands that the one standalone driver to be asked would answer alike. None if several are to
+        be asked, or if a claim is named: only its driver knows what it holds."""
         names = {self.drivers[claim.entry] for claim in self.standalone}
         if len(names) != 1 or any(claim.claim is not None for claim in self.standalone):
             return None
@@ -82,21 +82,21 @@ class Demand:
 
     @property
     def packs(self) -> bool:
-        """Whether one of the claims prefers nodes where little is left. Of a standalone driver, which scores nodes
-        by what is left there itself, only if the class says so."""
+        """Whether one of the claims prefers nodes where little is left. A standalone driver's claim does only if
+        its class says so: the driver scores nodes by itself."""
         return any(request.prefer == "Pack" for request in self.requests.values()) or any(
             claim.class_ is not None and claim.class_.preference == "Pack" for claim in self.standalone
         )
 
     @property
     def has_preferences(self) -> bool:
-        """Whether some nodes are better than others for a driver in this process."""
+        """Whether an embedded driver prefers some nodes."""
         return any(self.embedded[name].has_preferences for name in self.requests)
 
     @property
     def best_may_be_any(self) -> bool:
-        """Whether more than the first few nodes are worth asking about: some are preferred, and no driver knows
-        which without being asked."""
+        """Whether drivers should be asked about more than the first few nodes: some nodes are preferred, and which
+        is only known by asking."""
         return any(
             not self.embedded[name].tells_room
             and (self.embedded[name].has_preferences or request.prefer == "Pack")
@@ -104,13 +104,13 @@ class Demand:
         )
 
     def fullest(self) -> Iterator[str]:
-        """Names of the nodes to begin with where claims are packed, as the drivers in this process keep them in
-        order. A node may come twice. Raises DriverFault."""
+        """The nodes to begin with if claims are packed, the fullest first, as embedded drivers keep them in order.
+        A node may occur twice. Raises DriverFault."""
         return chain.from_iterable(self.embedded[name].fullest(request) for name, request in self.requests.items())
 
     def asking(self, excluded: Mapping[str, str]) -> Ask:
-        """A function that asks the drivers in this process about nodes; it raises DriverFault. None is asked
-        about `excluded` nodes: there no claim is viable, for the reason given by name."""
+        """A function that asks the embedded drivers about nodes; it raises DriverFault. They are not asked about
+        `excluded` nodes, which are answered as not viable, with the reason given by name."""
 
         def answers(nodes: Sequence[str]) -> Answers:
             left = [node for node in nodes if node not in excluded]
@@ -128,8 +128,8 @@ class Demand:
         return answers
 
     def units(self) -> dict[str, int]:
-        """How much of a class's limit each claim takes up, by entry. One of a standalone driver, left out here, is
-        one unit. Raises DriverFault."""
+        """The units that each claim takes of its class's limit, by entry. Those of standalone drivers are left
+        out, and take one unit each. Raises DriverFault."""
         return {
             claim.name: self.embedded[name].units(claim)
             for name, request in self.requests.items()
@@ -156,7 +156,7 @@ def demand_of(
     since: float = 0.0,
     seen: SeenPod | None = None,
 ) -> Demand:
-    """The claims by driver, with typed parameters, and what is `seen` of the pod. Objects that hold parameters
+    """The claims by driver, with typed parameters; drivers see `seen` of the pod. Objects that hold parameters
     count as they were at the time `since` (the event loop's clock) or later.
 
     Raises BadParameters, NotRead, and DriverFault.

@@ -1,7 +1,7 @@
 """The nodes that are eligible for a claim before its driver is asked, and why the others are not.
 
-Here are those for a claim that no pod names yet: by the rule for such claims (`parley.sdk.immediate`), and where
-its driver's plugin runs.
+`SuitableNodes` are those for a claim without a pod: by the rule for such claims (`parley.sdk.immediate`), and only
+where its driver's plugin runs.
 """
 
 from abc import ABC, abstractmethod
@@ -21,8 +21,8 @@ from parley.sdk.immediate import NodeRule
 
 
 class EligibleNodes(ABC):
-    """The eligible nodes of one pod or claim, to be iterated over by name. Iteration begins at a node that
-    depends on `uid`; `misfits` collects, by node, why those that were passed over are not eligible."""
+    """The eligible nodes of one pod or claim, to be iterated over by name. Iteration begins at a node that depends
+    on `uid`; `misfits` collects, by node, why skipped nodes are not eligible."""
 
     def __init__(self, cluster: ClusterCache, uid: str) -> None:
         self._cluster = cluster
@@ -31,7 +31,7 @@ class EligibleNodes(ABC):
 
     @property
     def priority(self) -> int | None:
-        """Of the pod that they are for; None without one, which comes after all pods."""
+        """The pod's priority; None for a claim without a pod, which comes after all pods."""
         return None
 
     @property
@@ -41,23 +41,23 @@ class EligibleNodes(ABC):
 
     @property
     def alike(self) -> Hashable:
-        """Equal for all who want the same of the same drivers and have the same nodes to choose from."""
+        """Equal for all pods and claims that have the same nodes to choose from."""
         return ()
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in spread(self._names(), self.uid) if self.fits(name))
 
     def beginning_with(self, first: Iterable[str]) -> Iterator[str]:
-        """The eligible nodes, these before the others. Where all are asked about at once, order is of no use."""
-        looked_at: set[str] = set()
+        """The eligible nodes, `first` before the others; in any order if all are asked about at once."""
+        done: set[str] = set()
         names = self._names()
         if len(names) > FIRST_CANDIDATES:
             for name in first:
-                if name not in looked_at and self._proposes(name):
-                    looked_at.add(name)
+                if name not in done and self._proposes(name):
+                    done.add(name)
                     if self.fits(name):
                         yield name
-        yield from (name for name in spread(names, self.uid) if name not in looked_at and self.fits(name))
+        yield from (name for name in spread(names, self.uid) if name not in done and self.fits(name))
 
     def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
         """The eligible nodes that match each of the selectors, in the same order."""
@@ -67,22 +67,22 @@ class EligibleNodes(ABC):
                 yield name
 
     def fits(self, node: str) -> bool:
-        """Whether the node is eligible; keeps why not."""
+        """Whether the node is eligible; if not, notes why in `misfits`."""
         if reason := self.misfit(node):
             self.misfits[node] = reason
             return False
         return True
 
     def evicts(self, node: str) -> bool:  # noqa: ARG002 - pods are, for other pods
-        """Whether others have to be evicted on the node, which is eligible."""
+        """Whether other pods have to be evicted on the eligible node."""
         return False
 
     def _names(self) -> Sequence[str]:
-        """The nodes to look at."""
+        """The nodes to choose from, eligible or not."""
         return self._cluster.node_names()
 
     def _proposes(self, node: str) -> bool:
-        """Whether the node is one to look at."""
+        """Whether the node is one to choose from."""
         return self._cluster.node(node) is not None
 
     @abstractmethod
@@ -90,16 +90,16 @@ class EligibleNodes(ABC):
         """Why the node is not eligible; "" if it is."""
 
     def obstacle(self, node: str) -> Obstacle | None:  # noqa: ARG002 - that of a pod's nodes
-        """What about the node, which may be gone, keeps the pod away; None if nothing does, or there is no pod."""
+        """The state of the node, or its absence, that keeps the pod away; None if none does, or without a pod."""
         return None
 
     @abstractmethod
     def crowded(self, node: str, new: Sequence[Reserving] = ()) -> str:
-        """Why the node does not have room beside what is reserved there, and for `new` reservations, or ""."""
+        """Why the node lacks room beside what is reserved there, and for `new` reservations; "" if it has room."""
 
     @abstractmethod
     def anew(self) -> "EligibleNodes":
-        """The same, as if no node had been looked at yet."""
+        """The same nodes, with no `misfits` noted yet."""
 
 
 class SuitableNodes(EligibleNodes):

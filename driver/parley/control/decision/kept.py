@@ -1,4 +1,4 @@
-"""The nodes where nothing may be allocated for a pod, because what evicted pods release there is kept for
+"""Nodes where nothing may be allocated for a pod, because the claims that evicted pods release there are kept for
 nominated pods (`control.nominations`)."""
 
 from collections.abc import Iterable
@@ -17,10 +17,10 @@ KEPT = "what evicted pods release there is kept for the pod that they were evict
 
 def kept_nodes(state: State, uid: str, priority: int | None, demand: Demand) -> dict[str, str]:
     """The nodes where nothing may be allocated for the pod, or the claim without a pod, of that UID, each with the
-    reason: there is not enough for it beside those that come first, as with kube-scheduler's nominated pods.
+    reason: not enough is left beside the nominated pods that come first, as with those of kube-scheduler.
 
-    Those are all of its priority that are nominated there, and of higher ones; for a pod that is nominated there
-    itself, those of higher priority alone.
+    These are the pods of the same or a higher priority that are nominated there; if the pod is nominated there
+    itself, only those of a higher priority.
     """
     shared = state.nominations.shared(uid, priority, frozenset(demand.drivers.values()))
     return {node: KEPT for node, least in shared.items() if not _enough(state, uid, least, node, demand)}
@@ -30,15 +30,15 @@ def kept_from(
     state: State, uid: str, priority: int | None, demand: Demand, node: str, allocated: Iterable[str]
 ) -> str:
     """Why the claims with the UIDs `allocated`, which drivers have just allocated on the node for the pod, or for
-    no pod, have to be given back; "" if they have not. Drivers take their time, and others may have been
-    nominated meanwhile. Raises DriverFault."""
+    no pod, have to be deallocated again, because others were nominated while the drivers worked; "" if they need
+    not. Raises DriverFault."""
     least = state.nominations.shared(uid, priority, frozenset(demand.drivers.values())).get(node)
     return KEPT if least is not None and not _enough(state, uid, least, node, demand, allocated) else ""
 
 
 def kept_units(state: State, pod: PodReference, class_name: str) -> dict[str, int]:
-    """What others of at least the pod's priority, that are nominated, will take of its namespace's limit of the
-    class: units by the claims' UIDs. Whoever is no pod comes after all pods. Raises DriverFault."""
+    """The part of the namespace's limit of the class that nominated pods of at least the pod's priority will take:
+    units by the claims' UIDs. Without a pod all of them come first. Raises DriverFault."""
     known = state.cluster.that_pod(pod)
     least = priority(known) if known is not None else LEAST
     return {
@@ -51,8 +51,7 @@ def kept_units(state: State, pod: PodReference, class_name: str) -> dict[str, in
 
 
 def _enough(state: State, uid: str, least: int, node: str, demand: Demand, allocated: Iterable[str] = ()) -> bool:
-    """Whether there is enough now, and not when others' victims have left. Of a driver that cannot tell there is
-    not."""
+    """Whether there is enough now, before others' victims release theirs. False if a driver can't tell."""
     others = beside(state, uid, least, node)
     names = [name for name in demand.requests if any(name in one.requests for one in others)]
     return all(
@@ -61,13 +60,13 @@ def _enough(state: State, uid: str, least: int, node: str, demand: Demand, alloc
 
 
 def beside(state: State, uid: str, priority: int, node: str) -> list[Nomination]:
-    """What is kept on the node for others of at least that priority, and not allocated for them yet."""
+    """The nominations of others of at least that priority on the node, as far as they are not allocated yet."""
     others = (_unallocated(state, one) for one in state.nominations.beside(uid, priority, node))
     return [one for one in others if one.requests]
 
 
 def _unallocated(state: State, one: Nomination) -> Nomination:
-    """What of it is not allocated: all or nothing, but while claims are released again, one after the other."""
+    """The nomination without its allocated requests: all or none are, but while claims are released."""
     if not state.ledger.of_pod(one.pod):
         return one
     left: dict[str, Request[Any, Any]] = {}

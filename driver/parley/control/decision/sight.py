@@ -1,4 +1,4 @@
-"""What embedded drivers see besides their own claims: the pod that asks, and the nodes as the caches have them."""
+"""The view that embedded drivers have of the pod that asks, and of the cluster's nodes, from the caches."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,18 +13,18 @@ from parley.sdk import PodController, PodReference, SeenPod
 
 
 def pods_are_seen(drivers: Drivers) -> bool:
-    """Whether a driver in this process sees pods."""
+    """Whether an embedded driver sees pods."""
     return any(driver.sees_pods for driver in drivers.values())
 
 
 def show_cluster(state: State) -> None:
-    """Give the drivers in this process the nodes to look at."""
+    """Give the embedded drivers their view of the nodes."""
     for driver in state.drivers.values():
         driver.see(ClusterSight(state))
 
 
 def seen_pod(state: State, user: PodReference) -> SeenPod | None:
-    """What the pod is like, if a driver in this process sees pods; None too for a pod that is not there."""
+    """The view of the pod, if an embedded driver sees pods and the pod exists; otherwise None."""
     if not pods_are_seen(state.drivers):
         return None
     pod = state.cluster.that_pod(user)
@@ -45,7 +45,7 @@ def _seen(pod: Pod) -> SeenPod:
 
 
 class ClusterSight:
-    """The nodes for drivers, a `SeenCluster`."""
+    """The view of the nodes that drivers have, a `SeenCluster`."""
 
     def __init__(self, state: State) -> None:
         self._state = state

@@ -10,10 +10,11 @@ from parley.negotiation.stranded import StrandedClaims
 
 
 def stranded(claims: Sequence[PodClaim], nodes: EligibleNodes) -> StrandedClaims | None:
-    """The named claims that keep the pod to nodes where it can't go; None if something else is in its way.
+    """The named claims that tie the pod to nodes where it can't be placed; None if it is not placed for other
+    reasons.
 
-    `claims` are all of the pod's, `nodes` those in question for it. Claims that have no node in common keep it
-    away by themselves, whatever becomes of the nodes.
+    `claims` are all of the pod's, `nodes` those to choose from. None also if its claims have no node in common:
+    that alone prevents the pod from being placed, whatever the nodes' state.
     """
     tied = [holding for holding in map(_tied, claims) if holding is not None]
     common = in_common(holding.nodes for holding in tied) or ()
@@ -25,6 +26,6 @@ def stranded(claims: Sequence[PodClaim], nodes: EligibleNodes) -> StrandedClaims
 
 
 def _tied(claim: PodClaim) -> Holding | None:
-    """What the named claim holds, if it is kept to certain nodes. Of nodes that have some labels more may come."""
+    """The named claim's holding, if it is tied to certain nodes by name: by labels, more may match later."""
     holding = claim.holding
     return holding if holding is not None and holding.named and isinstance(holding.nodes, tuple) else None

@@ -1,2 +1,2 @@
-"""The API objects in which allocations are shown and recorded: mirrors and stand-ins, read and composed; and what
-pods say about themselves. Pure."""
+"""Reads and composes the API objects that show and record allocations, mirrors and stand-ins, and reads pods.
+Pure."""

@@ -1,4 +1,4 @@
-"""Entries of a built-in claim's `status.devices`, with their conditions: what schedulers go by. Pure."""
+"""Entries of a built-in claim's `status.devices`, with the conditions that schedulers wait for. Pure."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ from parley.api.builtin import BuiltinClaim
 
 
 def device_status(driver: str, pool: str, device: str, *conditions: dict[str, str]) -> dict[str, Any]:
-    """The entry of one device."""
+    """The entry of one device, with these conditions."""
     return {"driver": driver, "pool": pool, "device": device, "conditions": list(conditions)}
 
 

@@ -1,13 +1,14 @@
-"""Tells schedulers that an exclusive named claim is in use, so that they do not try other pods in vain. Pure.
+"""The condition that shows schedulers that an exclusive named claim is in use, so that they try no other pods.
+Pure.
 
-Built-in resource allocation knows no exclusive claims. A scheduler finds a node for the next pod, is refused when
-it reserves the claim, and backs off for up to 10 s after such an error, whatever happens meanwhile. So the
-allocation has a binding failure condition, which is True while a bound pod uses the claim and others wait for it.
-To the scheduler the claim is not available on its node then, and the end of the allocation makes it try again at
-once: isClaimReadyForBinding and Filter in pkg/scheduler/framework/plugins/dynamicresources (v1.37.0). While the
-pod that uses the claim is not bound the condition is never True: it would keep that pod out. Where it is True a
-policy keeps the scheduler from clearing the allocation, as it does with a claim that it finds unavailable and
-reserved for nobody, which it is when the reservation was lost (`mirrors.yaml`).
+Built-in resource allocation has no exclusive claims. A scheduler finds a node for the next pod, is refused when it
+reserves the claim, and backs off for up to 10 s after such an error, whatever happens meanwhile. So the allocation
+has a binding failure condition, which is True while a bound pod uses the claim and others wait for it. To the
+scheduler the claim is not available on its node then, and the end of the allocation makes it try again at once:
+isClaimReadyForBinding and Filter in pkg/scheduler/framework/plugins/dynamicresources (v1.37.0). While the pod that
+uses the claim is not bound the condition is never True: it would keep that pod out. Where it is True a policy
+keeps the scheduler from clearing the allocation, as it does with a claim that it finds unavailable and reserved
+for nobody, which it is when the reservation was lost (`mirrors.yaml`).
 """
 
 from collections.abc import Mapping
@@ -20,8 +21,8 @@ from parley.sdk import PodReference
 
 
 def with_condition(allocation: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """`allocation` and `devices` of a status that is to be written, with the condition, which is not True: a pod
-    may be bound. An allocation without a device to bear it stays as it is."""
+    """`allocation` and `devices` of a status to be written, with the condition, which is not True yet, so that a
+    pod can be bound. An allocation without devices, which could have the condition, stays as it is."""
     devices = allocation["devices"]
     if not devices["results"]:
         return {"allocation": dict(allocation), "devices": []}
@@ -34,23 +35,23 @@ def with_condition(allocation: Mapping[str, Any], now: str) -> dict[str, Any]:
 
 def can_say(claim: BuiltinClaim) -> bool:
     """Whether the claim's allocation has the condition, and it is not True yet."""
-    return _bearer(claim) is not None and not is_said(claim)
+    return _device_with_condition(claim) is not None and not is_said(claim)
 
 
 def is_said(claim: BuiltinClaim) -> bool:
-    """Whether schedulers take the claim for in use."""
+    """Whether the condition is True, so that schedulers treat the claim as in use."""
     return CONDITION_IN_USE in true_conditions(claim)
 
 
-def says_in_use(claim: BuiltinClaim, user: PodReference, now: str) -> list[dict[str, Any]]:
-    """`status.devices` of a claim that `can_say` so: other pods can't be bound until the allocation is cleared."""
-    bearer = _bearer(claim)
-    assert bearer is not None
-    said = holds(CONDITION_IN_USE, "InUse", f"pod {user.namespace}/{user.name} uses the claim", now)
-    return [device_status(bearer.driver, bearer.pool, bearer.device, _recorded(now), said)]
+def in_use_devices(claim: BuiltinClaim, user: PodReference, now: str) -> list[dict[str, Any]]:
+    """`status.devices` with the condition True: no other pod is bound until the allocation is cleared."""
+    device = _device_with_condition(claim)
+    assert device is not None
+    in_use = holds(CONDITION_IN_USE, "InUse", f"pod {user.namespace}/{user.name} uses the claim", now)
+    return [device_status(device.driver, device.pool, device.device, _recorded(now), in_use)]
 
 
-def _bearer(claim: BuiltinClaim) -> DeviceResult | None:
+def _device_with_condition(claim: BuiltinClaim) -> DeviceResult | None:
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
     return next((result for result in results if CONDITION_IN_USE in result.binding_failure_conditions), None)

@@ -1,8 +1,8 @@
-"""The built-in objects that stand for Parley's: what they look like, and how to read them back. Pure.
+"""Mirrors, the built-in objects that stand for Parley's: composes and reads them. Pure.
 
-A mirror has one request, which names a DeviceClass that does not exist, so that only Parley allocates it. What
-is asked for travels in its opaque configuration: a generated claim describes itself completely. The
-allocation holds one result per device (or a placeholder, if there is none to name) and the driver's handle.
+A mirror has one request, which names a DeviceClass that does not exist, so that only Parley allocates it. Class
+and parameters are in its opaque configuration, so a generated claim needs no other object to be read. The
+allocation has one result per device (or a placeholder, if there is none to name) and the driver's handle.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,12 +34,12 @@ from parley.negotiation.nowhere import where
 from parley.sdk import Allocation, Device, PodReference
 
 PLACEHOLDER = Device("parley.dev", "negotiated")
-"""Names the one result of an allocation whose devices are found later, or which has none to name."""
+"""The device of an allocation's only result if its devices are not known yet, or if it has none to name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassRequest:
-    """What a mirror asks for. `reference` names the object that has the parameters, if one does."""
+    """A mirror's request: class and parameters, or a `reference` to the object that has the parameters."""
 
     class_name: str
     parameters: Mapping[str, Any] | None
@@ -47,13 +47,13 @@ class ClassRequest:
 
 
 _UNITS = "units"
-"""In an allocation's opaque configuration of Parley's own."""
+"""The field with the units in Parley's own opaque configuration of an allocation."""
 
 MAX_USERS = 256
-"""So many pods can be in `status.reservedFor` of a claim."""
+"""The number of pods that `status.reservedFor` of a claim may have."""
 
 MAX_PARAMETERS_BYTES = 10_000
-"""Opaque parameters may have 10 KiB as JSON; the rest is for what Parley wraps them in."""
+"""Opaque parameters may have 10 KiB as JSON; the rest is for the fields that Parley adds."""
 
 
 def parameters_too_large(spec: ClaimSpec) -> int:
@@ -79,7 +79,7 @@ def claim_spec(spec: ClaimSpec, *, shareable: bool) -> dict[str, Any]:
 
 
 def template_mirror(template: ResourceClaimTemplate) -> dict[str, Any]:
-    """The built-in template from which the claim controller makes the pods' claims. Each serves one pod."""
+    """The built-in template from which Kubernetes generates the pods' claims. Each serves one pod."""
     meta, inner = template.metadata, template.spec.metadata
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -122,13 +122,13 @@ def _owner(kind: str, name: str, uid: str) -> dict[str, Any]:
 
 
 def is_mirror(claim: BuiltinClaim) -> bool:
-    """Whether only Parley may allocate the claim: its request shows it, which nobody can change afterwards."""
+    """Whether only Parley may allocate the claim, by its request, which is immutable."""
     return claim.spec.devices.is_negotiated
 
 
 def is_template_mirror(template: BuiltinTemplate) -> bool:
-    """Whether the built-in template is one that Parley made, also if it has lost its owner since; not one that
-    somebody made by hand, which has no label of Parley's."""
+    """Whether Parley made the built-in template, even if it has lost its owner since. A user's own template does
+    not have Parley's label."""
     meta = template.metadata
     if any(owner.api_version == API_VERSION for owner in meta.owner_references):
         return True
@@ -136,18 +136,18 @@ def is_template_mirror(template: BuiltinTemplate) -> bool:
 
 
 def is_shareable(claim: BuiltinClaim) -> bool:
-    """Whether several pods may use the mirror at once: never one that belongs to a pod, nor by any other name."""
+    """Whether several pods may use the mirror, by its request's name. Never if it belongs to a pod."""
     return claim.spec.devices.requests[0].name == SHAREABLE_REQUEST and owner_pod(claim) is None
 
 
 def may_be_shared(claim: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
-    """Whether several pods may use what is allocated for the mirror: as its class says now, and as the mirror, by
-    which schedulers and policies go, has said from the beginning. That counts alone while there is no class."""
+    """Whether several pods may use the mirror's allocation: both its class, if it exists, as it is now, and the
+    mirror, which schedulers and policies go by, have to say so."""
     return claim is not None and is_shareable(claim) and (class_ is None or class_.shareable)
 
 
 def asked(claim: BuiltinClaim) -> ClassRequest | None:
-    """What the mirror asks for; None if its configuration is not one that Parley wrote."""
+    """The mirror's request; None if Parley did not write its configuration."""
     parameters = _opaque(claim.spec.devices.config, GROUP) or {}
     name, inner = parameters.get("resourceClassName"), parameters.get("parameters")
     named = parameters.get("parametersRef")
@@ -161,12 +161,12 @@ def asked(claim: BuiltinClaim) -> ClassRequest | None:
 
 
 def of_spec(spec: ClaimSpec) -> ClassRequest:
-    """What a claim asks for."""
+    """A Parley claim's request."""
     return ClassRequest(spec.resource_class_name, spec.parameters, spec.parameters_ref)
 
 
 def unreadable(claim: BuiltinClaim) -> str:
-    """Why it is not known what the mirror asks for, "" if that is not so."""
+    """Why the mirror's request can't be read; "" if it can."""
     return why_unreadable(_opaque(claim.spec.devices.config, GROUP))
 
 
@@ -180,7 +180,7 @@ def _opaque(configs: Iterable[DeviceConfig], driver: str) -> dict[str, Any] | No
 
 
 def owner_pod(claim: BuiltinClaim) -> PodReference | None:
-    """The pod that a generated claim belongs to, None for others."""
+    """The pod that a generated claim belongs to; None for other claims."""
     for owner in claim.metadata.owner_references:
         if owner.controller and (owner.api_version, owner.kind) == ("v1", "Pod"):
             return PodReference(claim.metadata.namespace, owner.name, owner.uid)
@@ -188,13 +188,13 @@ def owner_pod(claim: BuiltinClaim) -> PodReference | None:
 
 
 def owner_pod_uid(claim: BuiltinClaim) -> str:
-    """UID of the pod that a generated claim belongs to, "" for others."""
+    """The UID of the pod that a generated claim belongs to; "" for other claims."""
     owner = owner_pod(claim)
     return owner.uid if owner is not None else ""
 
 
 def named_claim_uid(mirror: BuiltinClaim) -> str:
-    """The UID of the named claim that the mirror was created for, also if that is gone; "" if there was none."""
+    """The UID of the named claim that the mirror was created for, even if that is gone; "" if there was none."""
     owners = mirror.metadata.owner_references
     found = (owner.uid for owner in owners if (owner.api_version, owner.kind) == (API_VERSION, "ResourceClaim"))
     return next(found, "")
@@ -206,7 +206,7 @@ def stands_for_another(mirror: BuiltinClaim, uid: str) -> bool:
 
 
 def is_older(mirror: BuiltinClaim, pod: Pod) -> bool:
-    """Whether the mirror was there before the pod, to the second: then the pod never used an earlier claim of that
+    """Whether the mirror is older than the pod, to the second: then the pod never used an earlier claim of the
     name."""
     return (mirror.metadata.creation_timestamp or "") < (pod.metadata.creation_timestamp or "")
 
@@ -226,7 +226,7 @@ def allocation_body(
     node_part: bool,
     units: int | None = None,
 ) -> dict[str, Any]:
-    """`status.allocation` that can be used on these nodes, or everywhere; `units` are recorded if they are given.
+    """The `status.allocation` for these nodes, or for all (None); `units` are recorded if they are given.
 
     The kubelet calls the plugin of each driver that has a result: without a node part there is none. `now` (RFC
     3339) must be set by the writer: when the scheduler reserves the claim and has to add it itself, it fails for
@@ -257,8 +257,8 @@ def _units_config(request: str, units: int | None) -> list[dict[str, Any]]:
 def offer_body(
     claim: BuiltinClaim, driver: str, nodes: Iterable[str], now: str, *, units: int | None = None
 ) -> dict[str, Any]:
-    """`status.allocation` that offers nodes: the scheduler chooses one and waits for the conditions. `units` are
-    recorded if they are given: an allocation can't be changed afterwards."""
+    """The `status.allocation` that offers nodes: the scheduler chooses one and waits for the conditions. `units`
+    are recorded if they are given: an allocation can't be changed afterwards."""
     request = claim.spec.devices.requests[0].name
     result = {
         "request": request,
@@ -276,21 +276,21 @@ def offer_body(
     }
 
 
-def found_body(driver: str, allocation: Allocation, node: str, now: str) -> list[dict[str, Any]]:
-    """`status.devices` that ends an offer: allocated on the node, with the handle."""
+def fulfilled_body(driver: str, allocation: Allocation, node: str, now: str) -> list[dict[str, Any]]:
+    """The `status.devices` that ends an offer: allocated on the node, with the handle."""
     return [_offer_status(driver, CONDITION_ALLOCATED, "Allocated", f"on node {node}", now, dict(allocation.data))]
 
 
 def declined_body(driver: str, why: str, now: str) -> list[dict[str, Any]]:
-    """`status.devices` that ends an offer: the scheduler takes the claim back."""
+    """The `status.devices` that ends an offer: declined, so that the scheduler deallocates the claim."""
     return [_offer_status(driver, CONDITION_DECLINED, "Declined", why, now, None)]
 
 
 def _offer_status(
     driver: str, condition: str, reason: str, message: str, now: str, data: dict[str, Any] | None
 ) -> dict[str, Any]:
-    said = holds(condition, reason, message, now)
-    status = device_status(driver, PLACEHOLDER.pool, PLACEHOLDER.device, said)
+    ended = holds(condition, reason, message, now)
+    status = device_status(driver, PLACEHOLDER.pool, PLACEHOLDER.device, ended)
     return {**status, "data": data} if data is not None else status
 
 
@@ -317,7 +317,7 @@ def nodes_of(allocation: BuiltinAllocation) -> tuple[str, ...]:
 
 
 def allocated(claim: BuiltinClaim, driver: str) -> Allocation | None:
-    """What the driver allocated for the claim, read back; None if nothing, or nothing definite yet."""
+    """The driver's allocation in the claim's status; None if there is none, or nothing definite yet."""
     allocation = claim.status.allocation
     if allocation is None:
         return None
@@ -334,9 +334,9 @@ def allocated(claim: BuiltinClaim, driver: str) -> Allocation | None:
 
 
 def counted(claim: BuiltinClaim, driver: str) -> Allocation | None:
-    """What the claim takes of the driver's devices; None if nothing, or nothing definite yet.
+    """The allocation by which the claim counts for the driver; None if there is none, or nothing definite yet.
 
-    Where the driver's handle can't be read, the devices that the allocation names count as taken whole.
+    If the driver's handle can't be read, the devices that the allocation names count as taken whole.
     """
     allocation, found = claim.status.allocation, allocated(claim, driver)
     if found is not None or allocation is None or is_offer(allocation):
@@ -347,7 +347,7 @@ def counted(claim: BuiltinClaim, driver: str) -> Allocation | None:
 
 
 def recorded_units(claim: BuiltinClaim) -> int | None:
-    """What the allocation counts for in the limits of its class, if that is recorded with it."""
+    """The units recorded with the allocation, which count for its class's limits; None if there are none."""
     allocation = claim.status.allocation
     found = _opaque(allocation.devices.config, GROUP) if allocation is not None else None
     units = (found or {}).get(_UNITS)
@@ -362,7 +362,7 @@ def _available_on(allocation: BuiltinAllocation) -> AvailableOn:
 
 
 def whereabouts(allocation: BuiltinAllocation) -> str:
-    """Where it can be used, in words."""
+    """Where the allocation can be used, in words."""
     if allocation.node_selector is None:
         return where(None)
     found = read_selector(allocation.node_selector)
@@ -370,21 +370,21 @@ def whereabouts(allocation: BuiltinAllocation) -> str:
 
 
 def _devices(data: Mapping[str, Any]) -> tuple[Device, ...]:
-    """Those that the handle names; anything else in it is its driver's to judge."""
+    """The devices that the handle names; only the driver understands the rest of it."""
     listed = data.get("devices")
     entries = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
     return tuple(Device(str(d["pool"]), str(d["device"])) for d in entries if "pool" in d and "device" in d)
 
 
 def driver_of(allocation: BuiltinAllocation) -> str:
-    """The driver that allocated: without a node part there is no result, but always a configuration."""
+    """The driver that made the allocation. Without a node part there is no result, but always a configuration."""
     if allocation.devices.results:
         return allocation.devices.results[0].driver
     return next((c.opaque.driver for c in allocation.devices.config if c.opaque is not None), "")
 
 
 def is_shut_out(claim: BuiltinClaim, pod: Pod) -> bool:
-    """Whether the pod, which others bound and nobody has started, can't get the claim any more.
+    """Whether the pod, which others bound and which has not started, can't get the claim any more.
 
     A claim that is being deleted takes no new reservation, and no kubelet prepares one without: see
     validateResourceClaimStatusUpdate in k8s.io/kubernetes/pkg/apis/resource/validation/validation.go and

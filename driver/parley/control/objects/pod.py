@@ -1,10 +1,10 @@
-"""What a pod's object says about it: whether it has ended, its priority, and how others refer to it. Pure."""
+"""Reads a pod's object: whether it has ended, its priority, its order, and a reference to it. Pure."""
 
 from parley.api.builtin import Pod
 from parley.sdk import PodReference
 
 SCHEDULED = "PodScheduled"
-"""The condition in which a scheduler says how its attempts at a pod end."""
+"""The condition in which a scheduler reports its attempts to place a pod."""
 
 
 def done(pod: Pod) -> bool:
@@ -18,20 +18,20 @@ def over(pod: Pod) -> bool:
 
 
 def priority(pod: Pod) -> int:
-    """Of its PriorityClass, which the API server wrote into the pod; 0 without one."""
+    """The pod's priority, which the API server set from its PriorityClass; 0 without one."""
     return pod.spec.priority or 0
 
 
 def tried(pod: Pod) -> bool:
-    """Whether a scheduler has tried to place the pod: it says in a condition how that ended."""
+    """Whether a scheduler has tried to place the pod: its condition reports that."""
     return any(condition.type == SCHEDULED for condition in pod.status.conditions)
 
 
 def arrival(pod: Pod) -> tuple[str, str, str]:
-    """Who came first is served first, also by a new leader: by creation (to the second), then by name."""
+    """The order in which pods are served, the same for a new leader: by creation (to the second), then by name."""
     return pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name
 
 
 def reference(pod: Pod) -> PodReference:
-    """Namespace, name and UID."""
+    """The pod's namespace, name and UID."""
     return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)

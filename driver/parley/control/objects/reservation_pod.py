@@ -1,12 +1,12 @@
-"""Reservation pods: they hold room on a node against the scheduler's other pods, and never run. Pure.
+"""Reservation pods: they reserve room on a node against the scheduler's other pods, and never run. Pure.
 
-kube-scheduler counts a pod that waits for the node in its `status.nominatedNodeName` when it judges that node for
-pods of the same or a lower priority (`addGENominatedPods`). No kubelet sees it, nothing is evicted.
-A scheduling gate keeps the scheduler from placing it. The kube-scheduler of Kubernetes 1.36, however, does not
-count gated pods that exist when it starts (`PriorityQueue.Add`). There it is an affinity that no node can satisfy:
-the scheduler tries the pod in vain, and leaves its nomination alone if its PriorityClass says that it does not
-preempt (`RunPostFilterPlugins`, `PodEligibleToPreemptOthers`).
-The name is a digest of the content: what exists under that name is what is wanted.
+kube-scheduler counts a pod that waits for the node in its `status.nominatedNodeName` when it filters that node for
+pods of the same or a lower priority (`addGENominatedPods`). No kubelet sees it, nothing is evicted. A scheduling
+gate keeps the scheduler from placing it. The kube-scheduler of Kubernetes 1.36, however, does not count gated pods
+that exist when it starts (`PriorityQueue.Add`). There it is an affinity that no node can satisfy: the scheduler
+tries the pod in vain, and leaves its nomination alone if its PriorityClass says that it does not preempt
+(`RunPostFilterPlugins`, `PodEligibleToPreemptOthers`). The name is a digest of the content: a pod with the wanted
+name has the wanted content.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ from parley.negotiation.requests import Amounts
 from parley.negotiation.reservations import PODS
 
 _IMAGE = "registry.k8s.io/pause:3.10"
-"""Required by the API. Nobody pulls it."""
+"""Required by the API. It is never pulled."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationPod:
-    """What a reservation pod is to be: on `node`, requesting `amounts` (in thousandths, by resource name) for a
+    """The content of a reservation pod: for `node`, requesting `amounts` (in thousandths, by resource name) for a
     claim, which is given by UID and, for people, as "namespace/name", against pods of the scheduler. `gated`: a
     gate keeps it from being placed, otherwise its affinity."""
 
@@ -40,13 +40,13 @@ class ReservationPod:
 
     @property
     def name(self) -> str:
-        """Of the object."""
+        """The name of the object."""
         content = repr((self.node, self.claim, self.scheduler, self.amounts, self.number, self.gated))
         return f"reservation-{sha256(content.encode()).hexdigest()[:20]}"
 
     def body(self, namespace: str, priority_class: str) -> dict[str, Any]:
-        """As it is created; the strictest Pod Security Standard admits it. What it requests is its limit, too, as
-        the API wants it of resources other than CPU and memory."""
+        """The manifest; the strictest Pod Security Standard admits it. Requests are limits, too, as the API
+        requires for resources other than CPU and memory."""
         requests = {name: _quantity(amount) for name, amount in self.amounts}
         confined = {
             "allowPrivilegeEscalation": False,
@@ -75,7 +75,7 @@ class ReservationPod:
         }
 
     def _selector(self) -> dict[str, Any]:
-        """By which the pod is found again; of a pod without a gate, it excludes all nodes."""
+        """The node selector, by which the pod's node is read back. Without a gate, no node matches it."""
         selector = node_selector([self.node])
         if not self.gated:
             (term,) = selector["nodeSelectorTerms"]
@@ -84,14 +84,14 @@ class ReservationPod:
 
 
 _CONTRADICTION = ("Exists", "DoesNotExist")
-"""Of a label: no node has it and has it not."""
+"""Operators for one label that no node can match together."""
 
 
 def reservation_pods(
     node: str, claim: str, path: str, left: Amounts, schedulers: Iterable[str], *, gated: bool = True
 ) -> Sequence[ReservationPod]:
-    """The pods that hold what is left of a claim's reservation: one for each of its pod slots, the first of them
-    with all amounts; a single one if no slots are reserved."""
+    """The pods that hold the amounts `left` of a claim's reservation: one for each of its pod slots, the first of
+    them with all amounts; a single one if no slots are reserved."""
     amounts = tuple(sorted((name, amount) for name, amount in left.items() if amount > 0 and name != PODS))
     slots = -(-left[PODS] // 1000) if PODS in left else bool(amounts)
     return [
@@ -102,8 +102,8 @@ def reservation_pods(
 
 
 def reserved_on(pod: Pod, namespace: str) -> str | None:
-    """The node where the pod holds room, None if it is no reservation pod. Those are in the namespace where Parley
-    makes them, and name one node. Anybody may make pods like them elsewhere, which name thousands."""
+    """The node where the pod reserves room; None if it is not a reservation pod. These are in the namespace where
+    Parley makes them, and name one node. Users may make pods like them elsewhere, which name thousands."""
     if pod.metadata.namespace != namespace or pod.spec.affinity is None:
         return None
     affinity = pod.spec.affinity.node_affinity

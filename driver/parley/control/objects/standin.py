@@ -1,7 +1,7 @@
-"""Stand-ins: the Parley claims in which standalone drivers record what they allocated. Pure.
+"""Stand-ins: the Parley claims in which standalone drivers record their allocations for generated claims. Pure.
 
-A generated claim that such a driver serves gets a stand-in of the same name, owned by the pod; a named claim is
-its own record. What a driver wrote is read here; that it is well-formed was checked by the API server.
+A generated claim of such a driver gets a stand-in of the same name, owned by the pod; a named claim is its own
+record. Composes stand-ins and reads the drivers' records, whose form the API server has checked.
 """
 
 from typing import Any
@@ -14,12 +14,12 @@ from parley.sdk import PodReference
 
 
 def is_stand_in(claim: ResourceClaim) -> bool:
-    """Whether the claim stands for one that Kubernetes made from a template."""
+    """Whether the claim stands for one that Kubernetes generated from a template."""
     return GENERATED_LABEL in claim.metadata.labels
 
 
 def stand_in(pod: Pod, entry: str, name: str, asked: ClassRequest, begun_by: str = "") -> dict[str, Any]:
-    """The stand-in for the pod's generated claim of that name. It goes with the pod. It has the finalizer of the
+    """The stand-in for the pod's generated claim of that name, owned by the pod. It has the finalizer of the
     driver `begun_by`, if that is given."""
     meta = pod.metadata
     spec: dict[str, Any] = {"resourceClassName": asked.class_name}
@@ -44,7 +44,7 @@ def stand_in(pod: Pod, entry: str, name: str, asked: ClassRequest, begun_by: str
 
 
 def stands_for(claim: ResourceClaim, pod_uid: str, entry: str, asked: ClassRequest | None) -> bool:
-    """Whether the claim is the stand-in that was made for the pod's entry: anybody may make one of its name."""
+    """Whether the claim is the stand-in that was made for the pod's entry: users may make one of its name."""
     spec = claim.spec
     return (
         claim.metadata.labels.get(GENERATED_LABEL) == entry
@@ -64,20 +64,20 @@ def owner(claim: ResourceClaim) -> PodReference | None:
 
 
 def owner_uid(claim: ResourceClaim) -> str:
-    """UID of the pod that a stand-in belongs to, "" for others."""
+    """The UID of the pod that a stand-in belongs to; "" for other claims."""
     pod = owner(claim)
     return pod.uid if pod is not None else ""
 
 
 def is_orphan(claim: ResourceClaim) -> bool:
-    """Whether it is the stand-in of a pod that was deleted with `--cascade=orphan`."""
+    """Whether the claim is the stand-in of a pod that was deleted with `--cascade=orphan`."""
     return is_stand_in(claim) and owner(claim) is None
 
 
 def is_left_behind(claim: ResourceClaim, mirror: BuiltinClaim | None) -> bool:
-    """Whether it is a stand-in that nobody collects once its pod has ended: the garbage collector may not delete
-    one that is allocated, nor does it if the pod was deleted with `--cascade=orphan`. Such a pod may go later than
-    its stand-in loses its owner, and has it reserved until then."""
+    """Whether the claim is a stand-in that the garbage collector does not delete when its pod is gone: it may not
+    delete an allocated one, nor does it if the pod was deleted with `--cascade=orphan`. Such a pod may be gone
+    later than its stand-in loses its owner, and has it reserved until then."""
     if not is_stand_in(claim) or claim.metadata.deletion_timestamp:
         return False
     if is_orphan(claim):
@@ -86,5 +86,5 @@ def is_left_behind(claim: ResourceClaim, mirror: BuiltinClaim | None) -> bool:
 
 
 def being_deallocated(claim: ResourceClaim) -> bool:
-    """Whether what the claim's record shows is on its way out; nothing is allocated before it is gone."""
+    """Whether the claim's record shows an allocation that has to be deallocated before another one is made."""
     return claim.status.allocation is not None or bool(claim.metadata.deletion_timestamp and is_stand_in(claim))

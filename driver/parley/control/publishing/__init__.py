@@ -1,1 +1,1 @@
-"""What users read: PodSchedulings and events."""
+"""Writes the objects by which users follow a negotiation: PodSchedulings and events."""

@@ -1,4 +1,4 @@
-"""Events on pods, templates and what can't be read: one for each phase of an object, not one for each attempt.
+"""Events on pods, templates and undecodable objects: one for each phase of an object, not one for each attempt.
 
 A phase is a reason code. An event is written when it begins; while it lasts, or when it comes back, another one
 with a new message (messages name nodes and counts, which change as other pods come and go) follows after `PAUSE`
@@ -33,7 +33,7 @@ _MISTAKES = frozenset(
         reasons.NAME_TAKEN,
     }
 )
-"""Codes whose message changes only because somebody changed what is wrong, and wants to know at once."""
+"""Codes whose message changes only when somebody has changed the object, and wants to see the result at once."""
 
 _REMEMBERED = 10_000
 
@@ -70,7 +70,7 @@ class Recorder:
     async def warn(
         self, kind: str, api_version: str, namespace: str, name: str, uid: str, code: str, note: str
     ) -> None:
-        """The object is in a phase that needs attention: write an event, unless a like one is recent."""
+        """Write an event about an object that needs attention, unless a similar one is recent."""
         series = self._written.setdefault(uid, _Written())
         self._written.move_to_end(uid)
         if len(self._written) > _REMEMBERED:
@@ -96,5 +96,5 @@ class Recorder:
             self._metrics.events.labels(code).inc()
 
     def forget(self, uid: str) -> None:
-        """The object is gone, or its phase is over."""
+        """Forget the object: it is gone, or its phase is over."""
         self._written.pop(uid, None)

@@ -1,12 +1,12 @@
-"""Writes PodSchedulings: how a pod's negotiation went, in one object that lives as long as the pod.
+"""Writes PodSchedulings: the state of a pod's negotiation, in one object that lives as long as the pod.
 
 If standalone drivers are asked, this object is the question, and they write their answers into it.
 
 Publishing is apart from deciding: nothing waits for it. The latest state of each pod is written once; while a
 write is under way, newer states replace each other. In the normal case that is a single create per pod.
 
-Writes name no state that they were decided on: drivers write the same object, at any time. So one whose answer was
-lost, or one of an earlier leader, may undo a later one. That shows in the object, which is then written again.
+Writes have no precondition, since drivers write the same object at any time. So a write whose answer was lost, or
+one of an earlier leader, may undo a later one. That shows in the object, which is then written again.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from parley.sdk import PodReference
 _REASON_LIMIT = 4096
 
 REWRITES = Backoff(first=0.2, longest=60)
-"""Of a PodScheduling that keeps being deleted or changed."""
+"""Pauses before a PodScheduling that keeps being deleted or changed is written again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class StandaloneClaim:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What standalone drivers are asked: about these claims, if there are any still, of a pod of that priority."""
+    """The question to standalone drivers: about these claims, or none any more, of a pod of that priority."""
 
     claims: tuple[StandaloneClaim, ...] = ()
     priority: int = 0
@@ -52,7 +52,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where a pod's negotiation stands. `drivers` has the driver's name by claim entry; without `question` no
+    """The state of a pod's negotiation. `drivers` has the driver's name by claim entry; without `question` no
     standalone driver was ever asked about the pod."""
 
     outcome: Outcome
@@ -69,15 +69,15 @@ class Report:
 
 
 _FINAL = Report(Outcome(), {})
-"""Stands for what was written for a bound pod: it will not change any more, so it need not be remembered. Also
-what is written to close a PodScheduling."""
+"""Stands for the last report about a bound pod, which need not be remembered as it does not change any more. Also
+written to close a PodScheduling."""
 
 _ASKED = Report(Outcome(), {}, "a node", question=Question((StandaloneClaim("", "", ""),)))
-"""The same, where standalone drivers are asked still to allocate on a node. They have done so."""
+"""The same for a PodScheduling that still asks standalone drivers to allocate on a node. They have done so."""
 
 
 def body(pod: PodReference, report: Report) -> dict[str, Any]:
-    """The complete object."""
+    """The complete PodScheduling for the report."""
     outcome, question = report.outcome, report.question
     standalone = {claim.entry for claim in question.claims} if question is not None else set()
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
@@ -129,8 +129,8 @@ def _claim(name: str, driver: str, outcome: Outcome) -> dict[str, Any]:
 class Publisher:
     """Keeps the PodSchedulings of the pods up to date. Run `publish` by a few workers of `queue`.
 
-    `shown` returns the PodScheduling of a name with which standalone drivers were asked, as the cache has it,
-    `there` whether it has that pod: of others nothing is remembered.
+    `shown` returns the cached PodScheduling of a name with which standalone drivers were asked, `there` whether
+    the cache has that pod: nothing is remembered of other pods.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Publisher:
         self._client = client
         self._queue = queue
         self._shown = shown
-        self._there = there
+        self._has_pod = there
         self._locks: WeakValueDictionary[PodReference, asyncio.Lock] = WeakValueDictionary()
         self._wanted: dict[PodReference, Report] = {}
         self._writing: dict[PodReference, Report] = {}
@@ -151,11 +151,11 @@ class Publisher:
         self._versions: dict[PodReference, int] = {}
         """The resourceVersion of our latest write, where standalone drivers were asked."""
         self._losses: dict[PodReference, int] = {}
-        self._left: set[PodReference] = set()
-        """Pods of which an earlier run wrote that they wait."""
+        self._left_waiting: set[PodReference] = set()
+        """Pods that wait according to a PodScheduling that an earlier run wrote."""
 
     def want(self, pod: PodReference, report: Report) -> None:
-        """This is the pod's state now."""
+        """Write this report for the pod, unless it is written already."""
         if pod not in self._wanted and (self._writing.get(pod) or self._written.get(pod)) == report:
             return
         self._wanted[pod] = report
@@ -169,21 +169,21 @@ class Publisher:
         return pod in self._written or pod in self._wanted
 
     def exists(self, pod: PodReference, *, asked: bool) -> None:
-        """A PodScheduling of an earlier run is there, and asks standalone drivers, or does not."""
+        """Note a PodScheduling that an earlier run wrote, and whether it asks standalone drivers."""
         self._written[pod] = _ASKED if asked else _FINAL
         self._forget_if_gone(pod)
 
     def left_waiting(self, pod: PodReference) -> None:
-        """A PodScheduling of an earlier run is there, and says that the pod waits."""
-        self._left.add(pod)
+        """Note a PodScheduling that an earlier run wrote, and that says that the pod waits."""
+        self._left_waiting.add(pod)
         self._forget_if_gone(pod)
 
     def shows(self, pod: PodReference) -> bool:
-        """Whether a PodScheduling of the pod is there, or about to be: it has to be kept up to date."""
-        return self.known(pod) or pod in self._left
+        """Whether the pod has a PodScheduling, or is about to get one, that has to be kept up to date."""
+        return self.known(pod) or pod in self._left_waiting
 
     def bound(self, pod: PodReference, node: str) -> bool:
-        """The pod is bound to the node: whether its PodScheduling shows so, and need not be written again."""
+        """Note that the pod is bound to the node. Returns whether its PodScheduling shows that already."""
         written = self._written.get(pod)
         if written is None or pod in self._wanted or written.waiting_for or written.selected != node:
             return False
@@ -191,17 +191,17 @@ class Publisher:
         return True
 
     def lost(self, pod: PodReference) -> None:
-        """The pod's PodScheduling was deleted: it is written again with the next change, at growing intervals.
+        """Handle the deletion of the pod's PodScheduling: it is written again with the next change, with back-off.
 
-        That of a pod that is gone, which is not seen yet, is deleted as fast as it is written.
+        Back-off, because that of a pod that is gone, which the cache has yet to show, is deleted after each write.
         """
         self._versions.pop(pod, None)
         if self._written.pop(pod, None) is not None:
             self._losses[pod] = self._losses.get(pod, 0) + 1
 
     def seen(self, pod: PodReference) -> None:
-        """The cache shows the pod's PodScheduling anew. What was asked, if that is not what it asks, is written
-        again, at growing intervals."""
+        """Handle the event of the pod's PodScheduling. If it asks something else than was written last, that is
+        written again, with back-off."""
         lock = self._locks.get(pod)
         if pod in self._wanted or (lock is not None and lock.locked()) or not self._is_undone(pod):
             return
@@ -210,7 +210,7 @@ class Publisher:
         self._queue.add_after(pod, REWRITES.delay(self._losses[pod]))
 
     def _is_undone(self, pod: PodReference) -> bool:
-        """Whether the API asks something else than was written last, as far as the cache knows."""
+        """Whether the cached PodScheduling asks something else than was written last."""
         shown, written = self._shown((pod.namespace, pod.name)), self._written.get(pod)
         if shown is None or written is None or written is _ASKED:
             return False
@@ -226,16 +226,16 @@ class Publisher:
         return (asked, spec.selected_node, spec.round) != wanted
 
     def forget(self, pod: PodReference) -> None:
-        """The pod is gone; its PodScheduling goes with it."""
+        """Forget the pod: it is gone, and its PodScheduling is garbage-collected."""
         self._wanted.pop(pod, None)
         self._written.pop(pod, None)
         self._versions.pop(pod, None)
         self._losses.pop(pod, None)
-        self._left.discard(pod)
+        self._left_waiting.discard(pod)
 
     def _forget_if_gone(self, pod: PodReference) -> bool:
-        """It may have gone while its PodScheduling was written, or this may have been closed since."""
-        gone = not self._there(pod)
+        """Forget the pod if it is gone by now, which may happen during a write. Returns whether it is."""
+        gone = not self._has_pod(pod)
         if gone:
             self.forget(pod)
         return gone
@@ -254,17 +254,17 @@ class Publisher:
                 self._wanted.setdefault(pod, report)
                 self._forget_if_gone(pod)
                 raise
-        self._wrote(pod)
+        self._after_write(pod)
 
-    def _wrote(self, pod: PodReference) -> None:
+    def _after_write(self, pod: PodReference) -> None:
         if not self._forget_if_gone(pod):
-            self.seen(pod)  # what came meanwhile was not compared
+            self.seen(pod)  # events during the write were not compared
 
     async def close(self, pod: PodReference) -> bool:
-        """Return when the API asks no standalone driver to allocate for the pod any more, and whether that had to
-        be written.
+        """Withdraw what standalone drivers are asked for the pod. Returns whether a write was needed.
 
-        Ahead of asking one to take back: it would allocate again at once what is still selected.
+        Done before a driver is asked to deallocate: it would allocate again at once while a node is still
+        selected.
         """
         await self.publish(pod)
         written = self._written.get(pod)
@@ -272,7 +272,7 @@ class Publisher:
             return False
         async with self._locks.setdefault(pod, asyncio.Lock()):
             await self._write(pod, _FINAL, first=False)
-        self._wrote(pod)
+        self._after_write(pod)
         return True
 
     async def _write(self, pod: PodReference, report: Report, *, first: bool) -> None:
@@ -284,7 +284,7 @@ class Publisher:
             if report is _FINAL:
                 self._written.pop(pod, None)
                 return  # nothing is asked then
-            # The namespace or the object is going, and the pod with it.
+            # The namespace or the object is being deleted, and the pod with it.
         else:
             if DRIVERS_LABEL in meta.labels:
                 self._versions[pod] = int(meta.resource_version)
@@ -313,14 +313,14 @@ class Publisher:
         try:
             applied = await self._apply(pod, wanted)
         except Invalid:
-            if not await self._made_way(pod, wanted):
+            if not await self._removed_obstacle(pod, wanted):
                 raise
             applied = await self._apply(pod, wanted)
         asked = {claim.entry: claim.driver for claim in question.claims}
         if all(asked.get(one.name, one.driver_name) == one.driver_name for one in applied.status.claims):
             return applied
-        # They were ours, written in another way before the claim became another driver's. What that one leaves out
-        # of its answer would stay as it is, or become null, which the API server refuses for kinds of a CRD.
+        # Our own entries, not applied but patched before the claim became another driver's. Fields that the driver
+        # omits in its answer would stay, or become null, which the API server refuses for kinds of a CRD.
         await self._empty(pod, applied, wanted)
         return await self._apply(pod, wanted)
 
@@ -329,13 +329,13 @@ class Publisher:
             POD_SCHEDULINGS, pod.name, wanted, pod.namespace, field_manager=FIELD_MANAGER
         )
 
-    async def _made_way(self, pod: PodReference, wanted: dict[str, Any]) -> bool:
-        """Whether what may have refused an apply is gone: the PodScheduling of an earlier pod of the name, or
-        lists that were written in another way before.
+    async def _removed_obstacle(self, pod: PodReference, wanted: dict[str, Any]) -> bool:
+        """Remove what may have made an apply fail: the PodScheduling of an earlier pod of the name, or lists that
+        were not applied but patched before. Returns whether there was such a thing.
 
-        The garbage collector has yet to delete that of an earlier pod: an object has one controller only, and an
-        apply leaves what others own. And of a list's last entry, or of a field's value, that is written no more an
-        apply leaves null, which the API server refuses for kinds of a CRD.
+        That of an earlier pod, which the garbage collector has yet to delete, fails because an object has only one
+        controller, and an apply keeps what others own. And for a list's last entry, or a field's value, that is
+        not applied any more, an apply leaves null, which the API server refuses for kinds of a CRD.
         """
         try:
             found = await self._client.get(POD_SCHEDULINGS, pod.name, pod.namespace)
@@ -350,7 +350,7 @@ class Publisher:
         return True
 
     async def _empty(self, pod: PodReference, found: PodScheduling, wanted: dict[str, Any]) -> None:
-        """Empty the lists that are written anew then. Drivers whose answers were among them answer again."""
+        """Empty the lists, which are applied afterwards. Drivers whose answers were in them answer again."""
         meta = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}
         emptied: dict[str, Any] = {"metadata": meta, "status": {"claims": []}}
         if not wanted["spec"]["claims"]:
@@ -358,7 +358,7 @@ class Publisher:
         await self._patch(pod, emptied)
 
     async def _apply(self, pod: PodReference, wanted: dict[str, Any]) -> PodScheduling:
-        """Beside the standalone drivers, who own their entries: whatever is missing is theirs."""
+        """Apply the PodScheduling. Entries that are missing in it belong to standalone drivers, and stay."""
         return await self._client.apply(
             POD_SCHEDULINGS, pod.name, wanted, pod.namespace, field_manager=FIELD_MANAGER, force=True
         )

@@ -1,1 +1,1 @@
-"""How what was allocated becomes free again: its record is cleared, nodes confirm, drivers deallocate."""
+"""Releasing claims: the record is cleared, nodes confirm that nothing is prepared, the driver deallocates."""

@@ -1,9 +1,9 @@
-"""Releases what pods held: first it is cleared in the API, then the driver deallocates, then the ledger drops it.
+"""Releases pods' claims: they are cleared in the API, then the driver deallocates, then the ledger drops them.
 
-So nothing is allocated for another pod while a record of it may stand. What a standalone driver allocated it
-deallocates itself; until its record is cleared, the holding stays in the ledger without users, and nobody may join
-it. The same holds for what a pod used that was deleted by force, until its node confirms that it is not prepared
-there any more. A claim whose class says so is kept for a time without users (`keeping`).
+So nothing is allocated for another pod while a record of it may exist. A standalone driver deallocates by itself;
+until it has cleared its record, the holding stays in the ledger without users, and no pod may use it. The same
+holds for the claims of a pod that was deleted by force, until its node confirms that they are not prepared there
+any more. A claim whose class says so is kept for a time without users (`keeping`).
 """
 
 from collections import defaultdict
@@ -40,11 +40,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """How a pod's use of what it holds ends.
+    """How a pod's use of its claims ends.
 
-    `departed`: it is done or gone, and its generated claims vanish by themselves, which saves a write. `bound`: it
-    was bound to a node, or may have been. `prepared_on`: nodes whose kubelet has not reported that it ended; free
-    is what these have unprepared.
+    `departed`: the pod is terminal, so Kubernetes deletes its generated claims, which saves a write. `bound`: the
+    pod was bound to a node, or may have been. `prepared_on`: nodes whose kubelet has not reported the pod's end;
+    its claims are free when these have unprepared them.
     """
 
     departed: bool
@@ -53,8 +53,8 @@ class Departure:
 
 
 class Deallocator:
-    """Ends the use of holdings; `releases` knows what nodes have to do first. `close` sees to it that no driver is
-    asked to allocate for a pod any more."""
+    """Ends pods' use of holdings, and the holdings themselves. `releases` asks nodes for confirmation first,
+    `close` withdraws what standalone drivers are asked for a pod."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class Deallocator:
     async def release(
         self, pod: PodReference, holdings: Sequence[Holding], departure: Departure, cleared: Sequence[Holding] = ()
     ) -> None:
-        """The pod's use of the holdings ends; what nobody else uses is free afterwards, or kept.
+        """End the pod's use of the holdings. Those without other users are freed, or kept for a time.
 
-        `cleared`: those whose use ends because somebody cleared them in the API. Raises Busy if one was reserved
-        again since: the pod may be bound by now.
+        `cleared` are those that are released because somebody cleared them in the API. Raises Busy if one of these
+        was reserved for the pod again: it may be bound by now.
         """
         for holding in holdings:
             was_cleared = any(holding is other for other in cleared)
@@ -91,12 +91,11 @@ class Deallocator:
                 self._released(holding)
 
     def _released(self, holding: Holding) -> None:
-        """A pod has left it: it is free, or waits for a receipt. Whoever waits for it looks again, and so is its
-        claim."""
+        """Wake the pods that wait for the holding, and its claim, after a pod's use of it has ended."""
         if holding.phase is not Phase.RELEASING:
             driver = self._drivers.get(holding.driver)
             held = held_as_recorded(holding.uid, holding.node, holding.allocation)
-            by_labels = isinstance(holding.nodes, SelectedNodes)  # its own node may have lost them since
+            by_labels = isinstance(holding.nodes, SelectedNodes)  # its own node may have lost the labels since
             local = driver is not None and driver.is_local(held) and not by_labels
             self._wakeups.wake(("driver", holding.driver), _nodes_of(holding) if local else None)
         if holding.allocation.reserve is not None:
@@ -105,44 +104,44 @@ class Deallocator:
             self._wakeups.wake(("claim", holding.namespace, holding.claim))
 
     def _is_of_claim(self, holding: Holding) -> bool:
-        """Whether it is what a named claim had, as known by a ClaimRelease, or by the mirror of a claim that was
-        forced away; or a stand-in is there for it."""
+        """Whether a holding that is not marked as named, as it was restored from a ClaimRelease or from the mirror
+        of a claim that was removed by force, belongs to a named claim, or has a stand-in."""
         key = (holding.namespace, holding.claim)
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
-        left = mirror is not None and owner_pod(mirror) is None
-        return left or (claim is not None and (claim.metadata.uid == holding.uid or is_stand_in(claim)))
+        orphaned = mirror is not None and owner_pod(mirror) is None
+        return orphaned or (claim is not None and (claim.metadata.uid == holding.uid or is_stand_in(claim)))
 
     async def _release(self, holding: Holding, pod: PodReference, departure: Departure, *, cleared: bool) -> bool:
-        """Whether the pod used it until now."""
+        """End the pod's use of the holding. Returns whether the pod used it until now."""
         async with holding.lock:
             if pod.uid not in holding.pods:
                 return False
             if cleared and await self._records.is_reserved(holding, pod):
-                raise Busy  # what another pod uses was put right, for all its pods
-            missed = self._unseen_users.missed(holding)
-            ends = not self._stays(holding) or holding.owed or departure.prepared_on or missed
-            unseen = await self._unseen_users.check(holding) if ends and len(holding.pods) == 1 else ()
+                raise Busy  # it was repaired for another user, and for all its users
+            missed = self._unseen_users.nodes_of_missed(holding)
+            ends = not self._is_kept(holding) or holding.owed or departure.prepared_on or missed
+            unseen = await self._unseen_users.nodes_of_unseen(holding) if ends and len(holding.pods) == 1 else ()
             doubtful = {*unseen, *self._unseen_users.join_known(holding), *missed}
             self.releases.owe(holding, [*departure.prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
-            self._keeping.left(holding, bound=departure.bound or bool(doubtful))
-            if len(holding.pods) > 1 or (self._stays(holding) and not holding.owed):
-                await self.releases.note(holding)
+            self._keeping.pod_left(holding, bound=departure.bound or bool(doubtful))
+            if len(holding.pods) > 1 or (self._is_kept(holding) and not holding.owed):
+                await self.releases.create_missing(holding)
                 await self._records.unreserve(holding, pod)
                 self._ledger.leave(holding, pod)
             elif holding.owed:
                 await self._begin_releasing(holding)
-                await self._conclude(holding)
+                await self._free_if_confirmed(holding)
             else:
                 await self._finish(holding, departed=departure.departed)
             return True
 
-    def _is_there(self, holding: Holding) -> bool:
-        """Whether it has not ended while somebody waited for its lock: the claim may be allocated anew by now."""
+    def _is_current(self, holding: Holding) -> bool:
+        """Whether the holding did not end while the caller waited for its lock."""
         return self._ledger.get(holding.uid) is holding
 
     async def _finish(self, holding: Holding, *, departed: bool) -> None:
-        """The holding ends. What pods left on its nodes is removed first; when that has begun nobody can come to
-        use it any more, whatever fails."""
+        """End the holding. Pods' data on its nodes is removed first; once that has begun no pod can use it any
+        more, even if a later step fails."""
         driver = self._drivers.get(holding.driver)
         leaves_data = driver is not None and driver.leaves_data
         with holding.entering(Phase.LEAVING):
@@ -151,31 +150,31 @@ class Deallocator:
             if not leaves_data or not self.releases.owes_removal(holding):
                 await self._end(holding, departed=departed)
                 return
-            await self._records.clear_mirror(holding)  # until then a scheduler may let others in
+            await self._records.clear_mirror(holding)  # until then a scheduler may reserve it for others
             holding.written = Written.NO
         holding.phase = Phase.LEAVING
         self.releases.owe_removal(holding)
         await self._begin_releasing(holding)
 
-    def _stays(self, holding: Holding) -> bool:
-        """Whether it stays allocated without users. If its claim is being deleted it goes afterwards."""
+    def _is_kept(self, holding: Holding) -> bool:
+        """Whether the holding stays allocated without users. If its claim is being deleted, that ends it later."""
         kept = holding.immediate or self._keeping.seconds_left(holding) > 0
         return kept or bool(self._ledger.used_by(holding))
 
     async def _begin_releasing(self, holding: Holding) -> None:
-        """Nobody uses the holding, but it may be prepared somewhere: it stays, for nobody to join."""
+        """Enter the phase RELEASING: no pod uses the holding or may begin to, but nodes may have it prepared."""
         with holding.entering(Phase.LEAVING):
-            await self.releases.note(holding)
+            await self.releases.create_missing(holding)
             await self._records.clear_mirror(holding)
             holding.written = Written.NO
-            self._keeping.begin_anew(holding)  # until now a scheduler may have let in others, unseen
+            self._keeping.renew(holding)  # until now a scheduler may have reserved it for others, unseen
             await self._records.record_releasing(holding)
         self._ledger.release(holding)
         holding.phase = Phase.RELEASING
         self.releases.look_again(holding)
 
     async def sync(self, uid: str) -> Requeue | None:
-        """See which nodes still owe receipts for the holding; what is prepared nowhere any more is free."""
+        """Reconcile the holding's ClaimReleases. It is freed when no node may have it prepared any more."""
         await self.releases.follow_lost_nodes(uid)
         while (holding := self._ledger.get(uid)) is not None:
             try:
@@ -187,9 +186,9 @@ class Deallocator:
         return None
 
     async def _sync(self, holding: Holding) -> bool:
-        """Whether it was there still."""
+        """Reconcile once. Returns False if the holding has ended meanwhile."""
         async with holding.lock:
-            if not self._is_there(holding):
+            if not self._is_current(holding):
                 return False
             if holding.phase is Phase.ENDING:
                 await self._deallocate(holding)
@@ -198,70 +197,68 @@ class Deallocator:
                 return True
             begins = holding.phase is Phase.LEAVING and not holding.standalone
             if begins:
-                # An earlier leader did not get that far, or an attempt failed.
+                # An earlier leader was interrupted before that, or an attempt failed.
                 await self._begin_releasing(holding)
             else:
                 if holding.joinable:
                     await self.releases.retract(holding)
                     await self.releases.owe_deleted(holding)
-                await self.releases.note(holding)
+                await self.releases.create_missing(holding)
                 if holding.owed and holding.phase is Phase.RELEASING:
                     await self._records.record_releasing(holding)
                     await self.releases.request_receipts(holding)
-            ended = await self._conclude(holding)
-        if begins or ended:
+            freed = await self._free_if_confirmed(holding)
+        if begins or freed:
             self._released(holding)
         return True
 
-    async def _conclude(self, holding: Holding) -> bool:
-        """Whether the holding is free now, because no node owes anything for it any more."""
+    async def _free_if_confirmed(self, holding: Holding) -> bool:
+        """End or keep the holding if no node owes a receipt for it any more. Returns whether it is free now."""
         if holding.phase is not Phase.RELEASING or holding.owed:
             return False
         if self._keeping.seconds_left(holding):
-            self._keeping.begin_anew(holding)  # a receipt may have come while nobody led
-        if self._stays(holding) and not holding.removing:
+            self._keeping.renew(holding)  # a receipt may have come while no controller led
+        if self._is_kept(holding) and not holding.removing:
             await self._records.keep_without_users(holding)
             holding.phase = Phase.HELD
             return True
         await self._finish(holding, departed=True)
-        return (
-            self._ledger.get(holding.uid) is None
-        )  # a late record may have come to it meanwhile, and says nothing
+        return self._ledger.get(holding.uid) is None  # not `owed`: a ClaimRelease may come late
 
-    async def release_unused(self, holding: Holding, still: Callable[[], bool] = lambda: True) -> None:
-        """Nobody uses the holding: it is recorded without users. Raises Busy if a pod came to use it, or it is not
-        `still` to be released."""
+    async def release_unused(self, holding: Holding, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """End a holding without users. Raises Busy if a pod has begun to use it, or its end is not wanted any
+        more."""
         async with holding.lock:
-            unseen = await self._unseen_users.check(holding)
+            unseen = await self._unseen_users.nodes_of_unseen(holding)
             unused = not holding.pods and not self._ledger.used_by(holding)
-            if not unused or not holding.joinable or not still() or not self._is_there(holding):
+            if not unused or not holding.joinable or not is_wanted() or not self._is_current(holding):
                 raise Busy
             self.releases.owe(holding, unseen)
             if holding.owed:
                 await self._begin_releasing(holding)
-                await self._conclude(holding)
+                await self._free_if_confirmed(holding)
             else:
                 await self._finish(holding, departed=False)
         self._released(holding)
 
     async def _end(self, holding: Holding, *, departed: bool) -> None:
-        """Clear it in the API, then deallocate, then drop it. If clearing fails the holding is as it was."""
+        """Clear the holding in the API, deallocate, then drop it. If clearing fails it stays as it was."""
         with holding.entering(Phase.LEAVING):
             if holding.named or not departed or not self._vanishes(holding):
                 await self._records.clear_mirror(holding)
             if holding.standalone:
-                gone = await self._request_deallocation(holding, departed=departed)
+                deallocated = await self._request_deallocation(holding, departed=departed)
             else:
                 await self._deallocate(holding)
-                gone = True
-        if gone:
+                deallocated = True
+        if deallocated:
             self._drop(holding)
         else:
             self._ledger.release(holding)
 
     def _vanishes(self, holding: Holding) -> bool:
-        """Whether Kubernetes deletes the generated claim with its pod, and no other pod can come to use it until
-        then: the scheduler lets in whatever names it, unless a policy keeps it from that."""
+        """Whether Kubernetes deletes the generated claim with its pod, and no other pod can use it until then: the
+        scheduler reserves it for any pod that names it, unless an admission policy prevents that."""
         key = (holding.namespace, holding.claim)
         mirror = self._cluster.mirror(key)
         if mirror is None or mirror.status.allocation is None:
@@ -274,7 +271,7 @@ class Deallocator:
 
     def _drop(self, holding: Holding) -> None:
         self._ledger.drop(holding)
-        self.releases.ended(holding.uid)
+        self.releases.holding_ended(holding.uid)
         name = holding.path
         log.info("released", claim=name, driver=holding.driver, node=holding.node)
         for used in map(self._ledger.get, holding.uses):
@@ -283,8 +280,8 @@ class Deallocator:
         self._adopt_next(holding)
 
     def _adopt_next(self, ended: Holding) -> None:
-        """Another claim has the name by now, and a standalone driver may have allocated it without being asked:
-        that was not taken over as long as the name was the ended holding's."""
+        """Adopt the record of another claim that has the name by now. A standalone driver may have allocated it
+        unasked, which was not adopted while the ended holding had the name."""
         claim = self._cluster.claim((ended.namespace, ended.claim))
         if claim is None or claim.metadata.uid == ended.uid or driver_of_record(claim) in self._drivers:
             return
@@ -292,8 +289,8 @@ class Deallocator:
             adopt_record(self._state, claim)
 
     async def _deallocate(self, holding: Holding) -> None:
-        """Its record is cleared, and its driver gives it back. If the driver fails, it may have done so: nobody
-        may use it any more, and the driver is asked again after a pause."""
+        """Clear the holding's record, and let its embedded driver deallocate. If the driver fails, it may have
+        done so: no pod may use the holding any more, and the driver is asked again after a pause."""
         driver = self._drivers[holding.driver]
         if driver.is_saturated:
             raise Saturated
@@ -309,32 +306,33 @@ class Deallocator:
             raise
 
     async def _request_deallocation(self, holding: Holding, *, departed: bool) -> bool:
-        """Ask the standalone driver to deallocate; whether nobody needs to wait until it did.
+        """Ask the standalone driver to deallocate. Returns whether the holding can be dropped without waiting for
+        it.
 
-        The stand-in of a pod that is gone is deleted when its claim is looked at, that of one that has ended in
-        `pod_ended`: either tells the driver.
+        The stand-in of a pod that is gone is deleted when its claim is reconciled, that of a pod that has ended in
+        `pod_ended`: the driver sees the deletion.
         """
         if departed and not holding.named:
             return True
-        for pod in self._asking(holding):
+        for pod in self._interested_pods(holding):
             await self._close(pod)
         try:
-            gone = await self._asked(holding)
-        except OutcomeUnknown:  # the driver may have begun: nobody may use the holding any more
+            gone = await self._request(holding)
+        except OutcomeUnknown:  # the driver may have begun: no pod may use the holding any more
             gone = False
         if not gone and self._is_unasked(holding):
             self._wakeups.wake(("claim", holding.namespace, holding.claim))
         return gone
 
     def _is_unasked(self, holding: Holding) -> bool:
-        """Whether its standalone driver has to be asked to deallocate it once more: the answer to the request was
-        lost, or the driver has met it and then allocated again, because a late write selected a node."""
+        """Whether the standalone driver has to be asked again to deallocate the holding: the answer to the request
+        was lost, or the driver met it and then allocated once more, because a late write selected a node."""
         if not holding.standalone or holding.phase is not Phase.LEAVING:
             return False
-        return not holding.record_written.is_settled or self._records.shows_unasked(holding)
+        return not holding.record_written.is_settled or self._records.shows_unrequested_allocation(holding)
 
-    def _asking(self, holding: Holding) -> Iterable[PodReference]:
-        """The pods that use it, and those for which PodSchedulings ask the driver to allocate the claim."""
+    def _interested_pods(self, holding: Holding) -> Iterable[PodReference]:
+        """The holding's users, and the pods for which PodSchedulings ask the driver to allocate the claim."""
         found, key = dict(holding.pods), (holding.namespace, holding.claim)
         claim = self._cluster.claim(key)
         names = [pod.metadata.name for pod in self._cluster.pods_naming(key)]
@@ -346,8 +344,8 @@ class Deallocator:
                 found |= {owner.uid: PodReference(holding.namespace, name, owner.uid) for owner in owners}
         return found.values()
 
-    async def _asked(self, holding: Holding) -> bool:
-        """Ask the driver, unless it has deallocated. Whether it has; if not, the cache will show when it does."""
+    async def _request(self, holding: Holding) -> bool:
+        """Ask the driver, unless it has deallocated. Returns whether it has; if not, an event will show when."""
         try:
             await self._records.request_deallocation(holding)
         except NotFound:
@@ -355,11 +353,11 @@ class Deallocator:
         return not self._records.shows_allocation(holding)
 
     async def ask_again(self, holding: Holding) -> None:
-        """Ask the standalone driver to deallocate, if that is to be done again. Raises what a client raises."""
+        """Ask the standalone driver again to deallocate the holding, if it has to be. Raises what a client raises."""
         if not self._is_unasked(holding):
             return
         async with holding.lock:
-            if not self._is_there(holding) or holding.pods or not self._is_unasked(holding):
+            if not self._is_current(holding) or holding.pods or not self._is_unasked(holding):
                 return
             if not await self._request_deallocation(holding, departed=False):
                 return
@@ -367,14 +365,15 @@ class Deallocator:
         self._released(holding)
 
     async def pod_ended(self, pod: PodReference) -> None:
-        """The pod has ended, its object stays: its stand-ins go now, with what drivers still do for them."""
+        """Delete the stand-ins of a pod that has ended but whose object stays, so that their drivers
+        deallocate."""
         for claim in self._cluster.stand_ins(pod):
             if not claim.metadata.deletion_timestamp:
                 await self._records.stand_ins.delete(claim)
 
     async def delete_replaced(self, pod: Pod) -> None:
-        """A generated claim of the pod was recreated before anything was allocated for it, and another stand-in
-        stands for it now: the former one goes, and with it what its driver may have allocated since."""
+        """Delete the former stand-ins of the pod's generated claims that were recreated, and have another stand-in
+        now, before anything was allocated: their drivers deallocate what they have allocated since."""
         stand_ins = self._cluster.stand_ins(reference(pod))
         if len(stand_ins) < 2:
             return
@@ -392,16 +391,17 @@ class Deallocator:
                     await self._records.stand_ins.delete(claim)
 
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
-        """Another client may have changed a built-in claim of ours."""
+        """Handle the informer's event: another client may have changed a built-in claim of ours."""
         if old is not None and new is not None:
-            self._unseen_users.changed(old, new)
+            self._unseen_users.mirror_changed(old, new)
 
     def pod_gone(self, pod: Pod) -> None:
-        """The informer showed the pod's end."""
-        self._unseen_users.gone(pod)
+        """Handle the informer's event that the pod is gone."""
+        self._unseen_users.pod_gone(pod)
 
     def record_changed(self, claim: ResourceClaim, *, gone: bool) -> None:
-        """A Parley claim is as its driver left it: what is not allocated any more and nobody uses is free."""
+        """Handle the informer's event that a Parley claim changed: if its standalone driver has deallocated it,
+        and no pod uses it, its holding is dropped."""
         holding = self._ledger.of_claim(claim.metadata.namespace, claim.metadata.name)
         if holding is None or not holding.standalone or holding.pods:
             return
@@ -411,12 +411,12 @@ class Deallocator:
 
 
 def _selects_for(scheduling: PodScheduling, claim: str) -> bool:
-    """Whether it asks a standalone driver to allocate the claim."""
-    asked = any(one.resource_claim_name == claim for one in scheduling.spec.claims)
-    return asked and bool(scheduling.spec.selected_node)
+    """Whether the PodScheduling asks a standalone driver to allocate the claim."""
+    asks = any(entry.resource_claim_name == claim for entry in scheduling.spec.claims)
+    return asks and bool(scheduling.spec.selected_node)
 
 
 def _nodes_of(holding: Holding) -> set[str]:
-    """The nodes whose devices it held, if its driver deals with each node by itself."""
+    """The nodes whose devices the holding had, if its driver handles each node by itself."""
     pools = {device.pool for device in holding.allocation.devices}
     return {holding.node, *pools, *(holding.nodes or ())}

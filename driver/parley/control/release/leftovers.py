@@ -1,13 +1,13 @@
-"""Data that claims leave on nodes that are lost when they end: recorded, and removed when such a node is back.
+"""Data that claims leave behind on lost nodes: recorded in ClaimReleases, and removed when the node is back.
 
-Nothing waits for it. So it is not owed (`Releases`): the claim ends, or is allocated anew elsewhere, at once.
-Before its record loses the allocation, there is a ClaimRelease with `spec.nodeLost` for each lost node. When the
-claim is not allocated any more as it was, `status.allocationCleared` is set, and from then on the node's plugin
-removes the data, whenever it comes to that, by the handle in the ClaimRelease: a later allocation has another. If
-the claim's end failed, and its node is back before it is tried again, the ClaimRelease goes.
+Nothing waits for the removal. So it is not owed (`Releases`): the claim ends, or is allocated elsewhere, at once.
+Before its record loses the allocation, a ClaimRelease with `spec.nodeLost` is created for each lost node. When
+that allocation has ended, `status.allocationCleared` is set, and from then on the node's plugin may remove the
+data, identified by the handle in the ClaimRelease: a later allocation has another handle. If ending the claim
+failed, and its node is back before the next attempt, the ClaimRelease is deleted.
 
-The ClaimRelease of a node that does not exist goes after a day: a node that was deleted mostly never comes back.
-Another leader does not know when it was deleted, and begins anew.
+The ClaimRelease of a node that does not exist is deleted after a day: a deleted node rarely comes back. A new
+leader does not know when the node was deleted, and begins the day again.
 """
 
 from collections.abc import Callable
@@ -21,19 +21,19 @@ from parley.api.resources import CLAIM_RELEASES
 from parley.control.caches.cluster import ClusterCache
 from parley.control.holding import Holding
 from parley.control.ledger import Ledger
-from parley.control.release.receipts import left_behind, of_lost_nodes
+from parley.control.release.receipts import lost_node_record, of_lost_nodes
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, moment
 from parley.kube.queue import WorkQueue
 
-FORGOTTEN: Final = 86_400.0
+FORGET_AFTER_SECONDS: Final = 86_400.0
 """Seconds after which the ClaimRelease of a node that does not exist is deleted."""
 
 log = structlog.get_logger(__name__)
 
 
 class LostNodesData:
-    """The ClaimReleases for lost nodes. `queue` has the UIDs of holdings that are to be looked at again."""
+    """Creates and deletes the ClaimReleases for lost nodes. `queue` takes UIDs of holdings to be reconciled."""
 
     def __init__(
         self, client: Client, cluster: ClusterCache, ledger: Ledger, queue: WorkQueue[str], clock: Clock
@@ -44,41 +44,41 @@ class LostNodesData:
         self._queue = queue
         self._clock = clock
         self._lost: dict[str, datetime] = {}
-        """When nodes that have such data were last seen to be lost, by name, or first found missing."""
+        """By name of a node with such data: when it was last seen to get lost, or first found missing."""
 
     def node_lost(self, node: str) -> None:
-        """The node is out of service, or gone altogether: then its time begins."""
+        """Handle the event that the node is out of service or gone: its day begins."""
         if any(of_lost_nodes(self._cluster.releases_on(node))):
             self._lost[node] = self._clock()
 
     async def record(self, holding: Holding, node: str) -> None:
-        """The holding is about to end, and the node is lost. Safe to repeat."""
+        """Record that the holding, which is about to end, has data on the lost node. Safe to repeat."""
         try:
-            await self._client.create(CLAIM_RELEASES, left_behind(holding, node))
+            await self._client.create(CLAIM_RELEASES, lost_node_record(holding, node))
         except AlreadyExists:
             return
         log.info("left behind on a lost node", claim=holding.path, driver=holding.driver, node=node)
 
-    def ended(self, uid: str) -> None:
-        """The holding is gone: its nodes may remove the data from now on."""
+    def holding_ended(self, uid: str) -> None:
+        """Requeue the holding's ClaimReleases for lost nodes, now that it has ended: the data may be removed."""
         if any(of_lost_nodes(self._cluster.releases_of(uid))):
             self._queue.add(uid)
 
     async def retract(self, holding: Holding, is_lost: Callable[[str], bool]) -> None:
-        """The holding's end failed, and has not begun anew: its data on nodes that are back stays. Whoever calls
-        has its lock."""
+        """Delete the ClaimReleases of a holding whose end failed, for nodes that are back: the data there stays.
+        The caller has the holding's lock."""
         for release in of_lost_nodes(self._cluster.releases_of(holding.uid)):
-            back = not is_lost(release.spec.node_name)
-            if back and not release.status.allocation_cleared and _is_of(release, holding):
+            is_back = not is_lost(release.spec.node_name)
+            if is_back and not release.status.allocation_cleared and _is_of(release, holding):
                 log.info("the node is back in time", claim=holding.path, node=release.spec.node_name)
                 await delete_release(self._client, release)
 
-    async def follow(self, uid: str) -> None:
-        """See what is to be done about what was left behind by that UID."""
+    async def sync(self, uid: str) -> None:
+        """Reconcile the ClaimReleases for lost nodes of the holding with this UID."""
         for release in of_lost_nodes(self._cluster.releases_of(uid)):
-            await self._follow(release)
+            await self._sync(release)
 
-    async def _follow(self, release: ClaimRelease) -> None:
+    async def _sync(self, release: ClaimRelease) -> None:
         if self._cluster.node(release.spec.node_name) is None:
             left = self._seconds_left(release)
             if left <= 0:
@@ -93,7 +93,7 @@ class LostNodesData:
         now = self._clock()
         made = moment(release.metadata.creation_timestamp) or now
         since = max(made, self._lost.setdefault(release.spec.node_name, now))
-        return FORGOTTEN - (now - since).total_seconds()
+        return FORGET_AFTER_SECONDS - (now - since).total_seconds()
 
     async def _forget(self, release: ClaimRelease) -> None:
         log.info("the node never came back", release=release.metadata.name, node=release.spec.node_name)
@@ -101,17 +101,17 @@ class LostNodesData:
 
 
 async def set_allocation_cleared(client: Client, release: ClaimRelease) -> None:
-    """Nothing is allocated any more as it was: from now on the node may answer."""
+    """Record that the allocation has ended: from now on the node may answer."""
     meta = release.metadata
     body = {"metadata": {"uid": meta.uid}, "status": {"allocationCleared": True}}
     try:
         await client.patch(CLAIM_RELEASES, meta.name, body)
     except NotFound:
-        pass  # somebody deleted it: that comes as a change
+        pass  # somebody deleted it, and the informer will show that
 
 
 async def delete_release(client: Client, release: ClaimRelease) -> None:
-    """Nobody needs the node's answer any more; that the record is gone comes as a change."""
+    """Delete a ClaimRelease that the node need not answer any more. The informer will show the deletion."""
     try:
         await client.delete(CLAIM_RELEASES, release.metadata.name, uid=release.metadata.uid)
     except NotFound:
@@ -119,7 +119,7 @@ async def delete_release(client: Client, release: ClaimRelease) -> None:
 
 
 def _is_of(release: ClaimRelease, holding: Holding) -> bool:
-    """Whether the holding still is what was to end there: an attempt to end it failed."""
+    """Whether the ClaimRelease is for this very allocation of the holding, which an attempt failed to end."""
     handles = release.spec.allocation.handles
     data = (handles[0].data if handles else None) or {}
     return release.spec.node_name in (holding.nodes or ()) and data == (holding.allocation.data or {})

@@ -1,8 +1,8 @@
-"""ClaimReleases and the condition that users see, while a node may still have a claim prepared. Pure.
+"""Bodies of ClaimReleases, and the condition that users see while a node may still have a claim prepared. Pure.
 
-There is one for each built-in claim and node, with a name that follows from the two: it can't be made twice. It
-belongs to no namespace and has no owner: whatever becomes of claim, pod and namespace, the device counts as taken
-while it exists. Those for lost nodes (`leftovers`) have names of their own, and keep nothing.
+There is one ClaimRelease for each built-in claim and node, with a name made of both, so it can't be created twice.
+It has no namespace and no owner: the device counts as taken while it exists, even if claim, pod and namespace are
+gone. Those for lost nodes (`leftovers`) have other names, and keep nothing from being free.
 """
 
 import hashlib
@@ -19,42 +19,42 @@ from parley.sdk.recorded import allocation_record
 Body = dict[str, object]
 
 _HASHED = 16
-"""Characters of a node's name as a record's name has it: that itself may be 253 long."""
+"""Characters of the hash that stands for a node's name, which may have 253 itself, in the name of a record."""
 
 
 def record_name(prepared: PreparedOn) -> str:
-    """Name of the record: the claim's UID, and the node's name as a hash."""
+    """The name of the ClaimRelease: the claim's UID, and a hash of the node's name."""
     return f"{prepared.claim_uid}-{hashlib.sha256(prepared.node.encode()).hexdigest()[:_HASHED]}"
 
 
 def record(holding: Holding, prepared: PreparedOn) -> Body:
-    """The record that the node owes a receipt for one of the holding's claims."""
+    """The ClaimRelease by which the node owes a receipt for one of the holding's built-in claims."""
     return _release(record_name(prepared), _spec(holding, prepared, removing=holding.removing))
 
 
-def left_behind(holding: Holding, node: str) -> Body:
-    """The record that a lost node has data of the holding, to be removed when it is back. Its name is of that
-    allocation alone: the same claim may be lost on the same node again."""
+def lost_node_record(holding: Holding, node: str) -> Body:
+    """The ClaimRelease for data of the holding on a lost node, to be removed when the node is back. Its name is
+    unique to the allocation: the same claim may lose the same node again."""
     prepared = PreparedOn(next(iter(holding.claim_uids), holding.uid), node)
     spec = _spec(holding, prepared, removing=True)
-    told = orjson.dumps([node, spec["allocation"]], option=orjson.OPT_SORT_KEYS)
-    name = f"{prepared.claim_uid}-lost-{hashlib.sha256(told).hexdigest()[:_HASHED]}"
+    hashed = orjson.dumps([node, spec["allocation"]], option=orjson.OPT_SORT_KEYS)
+    name = f"{prepared.claim_uid}-lost-{hashlib.sha256(hashed).hexdigest()[:_HASHED]}"
     return _release(name, {**spec, "nodeLost": True})
 
 
 def is_owed(release: ClaimRelease) -> bool:
-    """Whether its node owes a receipt: what it keeps is not free before it is gone. That of a lost node keeps
-    nothing, and nothing waits for it."""
+    """Whether the node owes a receipt, so that the claim is not free before the ClaimRelease is gone. Nothing
+    waits for that of a lost node."""
     return not release.spec.node_lost
 
 
 def owed(releases: Iterable[ClaimRelease]) -> Iterator[ClaimRelease]:
-    """Those for which a node owes a receipt."""
+    """The ClaimReleases for which a node owes a receipt."""
     return (release for release in releases if is_owed(release))
 
 
 def of_lost_nodes(releases: Iterable[ClaimRelease]) -> Iterator[ClaimRelease]:
-    """Those of nodes that were lost."""
+    """The ClaimReleases for lost nodes."""
     return (release for release in releases if not is_owed(release))
 
 
@@ -76,7 +76,7 @@ def _spec(holding: Holding, prepared: PreparedOn, *, removing: bool) -> Body:
 
 
 def _running(holding: Holding) -> Body:
-    """The pod that runs with a generated claim, which somebody deleted if it is in use still."""
+    """The field `running`: the pod that still runs with a generated claim that somebody deleted."""
     user = next(iter(holding.pods.values()), None)
     if holding.named or not holding.joinable or user is None:
         return {}
@@ -88,18 +88,18 @@ def _release(name: str, spec: Body) -> Body:
 
 
 def prepared_by(record: ClaimRelease) -> PreparedOn:
-    """What may still be prepared by the record, and where."""
+    """The built-in claim that may still be prepared, and the node, by the ClaimRelease."""
     return PreparedOn(record.spec.claim.uid, record.spec.node_name)
 
 
 def releasing_condition(holding: Holding) -> ConditionUpdate:
-    """The condition while nodes owe receipts; its age is the wait's."""
+    """The condition of a claim while nodes owe receipts. Its age is the time waited."""
     reason = "RemovingData" if holding.removing else "ForcedDeletion"
     return ConditionUpdate(CONDITION_RELEASING, True, reason, waits_for(holding))
 
 
 def waits_for(holding: Holding) -> str:
-    """The sentence about a claim for which nodes owe receipts."""
+    """The message about a claim for which nodes owe receipts: what is waited for, and the remedy."""
     nodes = holding.owing_nodes
     return _removal(nodes) if holding.removing else _forced_deletion(nodes)
 

@@ -1,28 +1,27 @@
-"""Asks nodes for receipts: what a pod that was deleted by force used there may still be prepared.
+"""Asks nodes for receipts: the claims of a pod that was deleted by force may still be prepared there.
 
-A kubelet unprepares a pod's claims before it reports the pod's end. So only a pod that was bound and whose
-object went before that leaves anything behind, or one whose built-in claim was deleted under it, and only then
-anything is written here. In this order; each step looks at what is there, so that whoever leads may repeat all of
-it:
+A kubelet unprepares a pod's claims before it reports the pod's end. So claims may stay prepared only if a bound
+pod's object was deleted before that, or a built-in claim was deleted while its pod ran, and only then anything is
+written here. In this order; each step begins with what it finds, so that a new leader may repeat all of them:
 
-1. A ClaimRelease is made for each node that may have the claim prepared. From now on a restarted controller knows.
+1. A ClaimRelease is created for each node that may have the claim prepared: a restarted controller will know.
 2. When no pod uses the claim any more, its built-in claim loses allocation and reservations, by a write after
-   which no earlier one of ours can arrive (`Records.clear_mirror`). No pod may come to use the claim from then on.
+   which no earlier one of ours can arrive (`Records.clear_mirror`). No pod may use the claim from then on.
 3. `status.allocationCleared` of the ClaimReleases is set: the nodes, all at once, may answer.
 4. Each node's plugin deletes its ClaimRelease when it has nothing of that claim prepared and no call for it is
    under way. When the last is gone, the claim is free.
 
 A receipt is final, because a plugin prepares only what the live claim shows as allocated. After step 2 that is
 nothing: a call that began before is still under way, or has left something prepared. Parley allocates the claim
-again only after step 4. Before step 3 no plugin answers, and none may (the policy `node-receipts`): so nothing is
-said of a claim that others still use, and that the node may prepare again.
+again only after step 4. Before step 3 no plugin answers, and none may (the policy `node-receipts`): so there is no
+receipt for a claim that other pods still use, and that the node may prepare again.
 
 The same is done at the end of a named claim whose driver leaves data on nodes (`Driver.leaves_data`): the plugins
 of the nodes where it could be used remove that before they answer, because `spec.removeData` says so.
 
 A node that is gone, or marked as out of service, owes nothing: the controller deletes its ClaimRelease itself. The
-data that it has is for `leftovers` to remember. What is free when all have answered is for `deallocation` to do;
-standalone drivers decide for themselves when they hand something on.
+data on it is recorded by `leftovers`. When all nodes have answered, `deallocation` frees the claim; standalone
+drivers decide by themselves when they allocate something again.
 """
 
 from collections.abc import Iterable
@@ -44,29 +43,30 @@ from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.queue import WorkQueue
 
 UNSEEN_SECONDS = 5.0
-"""After so long it is seen whether what was written shows: between two lists it may have come and gone."""
+"""Seconds after a write until the holding is reconciled even without an event: between two lists of the informer a
+ClaimRelease may have been created and deleted."""
 
 log = structlog.get_logger(__name__)
 
 
 def out_of_service(node: Node | None) -> bool:
-    """Whether nothing can be prepared on the node any more; None is a node that does not exist."""
+    """Whether nothing can be prepared on the node any more: it is tainted so, or does not exist (None)."""
     return node is None or any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints)
 
 
 def _may_be_prepared(holding: Holding) -> bool:
-    """Whether the API shows it to nodes, or did until somebody cleared that under its users."""
+    """Whether the API shows the holding to nodes, or did until somebody cleared it while it had users."""
     return holding.written is not Written.NO or (holding.used and bool(holding.pods))
 
 
 def _has_data(holding: Holding) -> bool:
-    """Whether nodes may have any, and others than the kubelet's calls are to remove it."""
+    """Whether nodes may have data of the holding that is not removed by the kubelet's calls."""
     return holding.named and holding.used and holding.node_part and not holding.standalone
 
 
 class Releases:
-    """The ClaimReleases of holdings, whose UIDs are in `queue` when they are to be looked at again. Whoever calls
-    with a holding has its lock."""
+    """Creates, updates and deletes the ClaimReleases of holdings. `queue` takes the UIDs of holdings to be
+    reconciled. Callers that pass a holding have its lock."""
 
     def __init__(
         self, client: Client, state: State, queue: WorkQueue[str], leftovers: LostNodesData, keeping: Keeping
@@ -80,7 +80,7 @@ class Releases:
         self._keeping = keeping
 
     def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
-        """A pod that used the holding on one of the nodes is gone, and no kubelet has reported that it ended."""
+        """Note that these nodes owe receipts: a user is gone, and no kubelet has reported its end."""
         self._owe(holding, nodes, holding.claim_uids)
 
     def _owe(self, holding: Holding, nodes: Iterable[str], uids: Iterable[str]) -> None:
@@ -89,8 +89,9 @@ class Releases:
         holding.owed |= {PreparedOn(uid, node) for uid in uids for node in nodes if not self._lost(node)}
 
     async def owe_deleted(self, holding: Holding) -> None:
-        """Somebody deleted its built-in claim while pods run with it. What these have prepared by that claim is
-        known from no other object: a new leader would give it to others before the claim is made again."""
+        """Note that nodes owe receipts for built-in claims that somebody deleted while pods run with them. No
+        other object shows that these are prepared: a new leader would allocate them to others before they are
+        recreated."""
         gone = [uid for uid, name in holding.shown_by.items() if not self._exists(holding.namespace, name, uid)]
         for user in list(holding.pods.values()) if gone else ():
             pod = await live_pod(self._client, user)
@@ -102,24 +103,24 @@ class Releases:
         return mirror is not None and mirror.metadata.uid == uid
 
     def mirror_gone(self, mirror: BuiltinClaim) -> None:
-        """A built-in claim is gone: it is looked whether pods run with it."""
+        """Handle the event that a built-in claim is gone: requeue its holding, in case pods run with it."""
         holding = self._ledger.of_claim(mirror.metadata.namespace, mirror.metadata.name)
         if holding is not None and holding.joinable and mirror.metadata.uid in holding.shown_by:
             self._queue.add(holding.uid)
 
     def owes_removal(self, holding: Holding) -> bool:
-        """Whether nodes may have data of the holding, and were not asked yet to remove it. They remove that of a
-        generated claim without being asked, when they unprepare it."""
+        """Whether nodes may have data of the holding and were not asked to remove it yet. Data of a generated
+        claim is removed without a request, when the claim is unprepared."""
         return _has_data(holding) and not holding.removing and not all(map(self._lost, holding.nodes or ()))
 
     async def record_lost_nodes(self, holding: Holding) -> None:
-        """The holding ends: what its lost nodes have of it they remove when they are back."""
+        """Record the data that the ending holding has on lost nodes: it is removed when they are back."""
         for node in holding.nodes or () if _has_data(holding) else ():
             if self._lost(node):
                 await self._leftovers.record(holding, node)
 
     def owe_removal(self, holding: Holding) -> None:
-        """The holding ends: its nodes are to remove their data of it."""
+        """Note that the nodes of the ending holding have to remove its data."""
         holding.removing = True
         uid = next(iter(holding.claim_uids), holding.uid)
         holding.owed |= {PreparedOn(uid, node) for node in holding.nodes or () if not self._lost(node)}
@@ -127,47 +128,48 @@ class Releases:
     def _lost(self, node: str) -> bool:
         return out_of_service(self._cluster.node(node))
 
-    async def note(self, holding: Holding) -> None:
-        """Each node that owes something has its record, or need not answer."""
-        for one in sorted(holding.owed):
-            if not await self._waived(holding, one):
-                await self._note(holding, one)
+    async def create_missing(self, holding: Holding) -> None:
+        """Create the ClaimReleases that are missing, and delete those of lost nodes, which need not answer."""
+        for prepared in sorted(holding.owed):
+            if not await self._waived(holding, prepared):
+                await self._create(holding, prepared)
 
-    async def _note(self, holding: Holding, prepared: PreparedOn) -> None:
-        if self._known(prepared) is not None:
+    async def _create(self, holding: Holding, prepared: PreparedOn) -> None:
+        if self._cached(prepared) is not None:
             return
         self._queue.add_after(holding.uid, UNSEEN_SECONDS)
         try:
             await self._client.create(CLAIM_RELEASES, record(holding, prepared))
         except AlreadyExists:
-            return  # not in the cache yet; its arrival calls again
+            return  # the cache does not show it yet; its event requeues the holding
         name = holding.path
         log.info("waits for a receipt", claim=name, driver=holding.driver, node=prepared.node)
 
     async def request_receipts(self, holding: Holding) -> None:
-        """Nobody uses the holding, nor will: its nodes may answer from now on."""
-        for release in map(self._known, sorted(holding.owed)):
+        """Let the nodes answer from now on: no pod uses the holding, or ever will."""
+        for release in map(self._cached, sorted(holding.owed)):
             if release is not None and not release.status.allocation_cleared:
                 self._queue.add_after(holding.uid, UNSEEN_SECONDS)
                 await set_allocation_cleared(self._client, release)
 
     def look_again(self, holding: Holding) -> None:
-        """Go on with records that were there before; those that are new come as a change."""
-        if all(self._known(one) is not None for one in holding.owed):
+        """Requeue the holding if all its ClaimReleases are in the cache; otherwise the event of a new one does."""
+        if all(self._cached(prepared) is not None for prepared in holding.owed):
             self._queue.add(holding.uid)
 
-    def _known(self, prepared: PreparedOn) -> ClaimRelease | None:
+    def _cached(self, prepared: PreparedOn) -> ClaimRelease | None:
         return self._cluster.release(record_name(prepared))
 
     async def _waived(self, holding: Holding, prepared: PreparedOn) -> bool:
-        """Whether the node need not answer; its record goes then, and what is owed with the record. Of one that
-        the cache has not shown it may never tell that it is gone."""
+        """Whether the node need not answer. Its ClaimRelease is deleted then, and the event of that ends what is
+        owed; without an event if the cache has not shown the ClaimRelease yet: it may never show that it is
+        gone."""
         if not self._lost(prepared.node):
             return False
-        known = self._known(prepared)
-        if (release := known or await self._live(prepared)) is not None:
+        cached = self._cached(prepared)
+        if (release := cached or await self._live(prepared)) is not None:
             await self._waive(release)
-        if known is None:
+        if cached is None:
             holding.owed.discard(prepared)
         return True
 
@@ -178,35 +180,36 @@ class Releases:
             return None
 
     async def follow_lost_nodes(self, uid: str) -> None:
-        """See what is to be done about lost nodes, by that UID: about their data, and about what they owe for a
-        driver that runs here no more, of which nothing is in memory."""
-        await self._leftovers.follow(uid)
+        """Reconcile what lost nodes have of the holding with this UID: their data, and what they owe for a driver
+        that does not run here any more, whose holdings are not in memory."""
+        await self._leftovers.sync(uid)
         for release in owed(self._cluster.releases_of(uid)):
             if release.spec.driver_name not in self._drivers and self._lost(release.spec.node_name):
                 await self._waive(release)
 
-    def ended(self, uid: str) -> None:
-        """The holding is gone: what it left on lost nodes may be removed, and what nodes owe may be requested."""
-        self._leftovers.ended(uid)
+    def holding_ended(self, uid: str) -> None:
+        """Requeue the ClaimReleases of a holding that has ended: nodes may remove its data, and answer."""
+        self._leftovers.holding_ended(uid)
         if any(owed(self._cluster.releases_of(uid))):
             self._queue.add(uid)
 
     def node_back(self, node: str) -> None:
-        """The node is in service: what was to be left behind there may be in use."""
+        """Handle the event that the node is in service: claims with data to be removed there may be in use."""
         for release in of_lost_nodes(self._cluster.releases_on(node)):
             self._queue.add(release.spec.holding_uid)
 
     async def retract(self, holding: Holding) -> None:
-        """The holding is in use, or may come to be: its data stays, but on lost nodes. A request to remove it was
-        decided on for an earlier allocation, and came late."""
+        """Delete ClaimReleases that do not apply while pods may use the holding: those for lost nodes that are in
+        service again, and requests to remove data that were decided on for an earlier allocation and came late."""
         await self._leftovers.retract(holding, self._lost)
         for release in owed(self._cluster.releases_of(holding.uid)):
             if release.spec.remove_data:
                 await self._waive(release)
 
     async def waive_needless(self, uid: str) -> None:
-        """No node needs to answer for what is not held any more by that UID. If its driver runs here no more, they
-        are asked as soon as the claim is not allocated any more."""
+        """Delete the ClaimReleases of a UID that has no holding any more: no node needs to answer. If the driver
+        does not run here any more, receipts are requested instead, as soon as the claim is not allocated any
+        more."""
         for release in owed(self._cluster.releases_of(uid)):
             if release.spec.driver_name not in self._drivers:
                 await self._request_of_former(release)
@@ -226,19 +229,19 @@ class Releases:
             await set_allocation_cleared(self._client, release)
 
     async def _waive(self, release: ClaimRelease) -> None:
-        """Delete a record that nobody needs to answer."""
+        """Delete a ClaimRelease that the node need not answer."""
         log.info("no receipt is needed", release=release.metadata.name, node=release.spec.node_name)
         await delete_release(self._client, release)
 
     def changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None:
-        """What nodes owe is what records there are. Needs no lock: it only notes what has happened."""
+        """Handle the informer's event: nodes owe the receipts for which there are ClaimReleases. Needs no lock."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             holding = self._kept_by(old)
-            # One that was made late, for what was owed before, says nothing of the data.
+            # One created late, for what was owed before, does not confirm that the data is removed.
             answers = holding is not None and (old.spec.remove_data or not holding.removing)
             if holding is not None and answers:
                 holding.owed.discard(prepared_by(old))
-                self._keeping.begin_anew(holding)  # until now its containers may have run
+                self._keeping.renew(holding)  # until now its containers may have run
             self._queue.add(holding.uid if holding is not None else old.spec.holding_uid)
         if new is not None:
             holding = self._kept_by(new)
@@ -247,8 +250,8 @@ class Releases:
             self._queue.add(holding.uid if holding is not None else new.spec.holding_uid)
 
     def _kept_by(self, release: ClaimRelease) -> Holding | None:
-        """The holding that is not free before the release is gone, if there is one. A leader that came after the
-        claim of a running pod was made again knows it by the new claim's UID."""
+        """The holding that is not free before the ClaimRelease is gone, if there is one. A leader that started
+        after the claim of a running pod was recreated has it by the new claim's UID."""
         if not is_owed(release):
             return None
         holding = self._ledger.get(release.spec.holding_uid)
@@ -257,7 +260,8 @@ class Releases:
         return next((other for other in self._ledger if prepared_by(release) in other.owed), None)
 
     def node_lost(self, node: str) -> None:
-        """Nothing is prepared on the node any more: what waits for it need not."""
+        """Handle the event that the node is lost, with all that is prepared: requeue the holdings that wait for
+        it."""
         self._leftovers.node_lost(node)
         for release in self._cluster.releases_on(node):
             self._queue.add(release.spec.holding_uid)

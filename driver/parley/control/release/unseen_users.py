@@ -1,7 +1,7 @@
-"""Pods that a scheduler admitted to an allocated claim: kube-scheduler reserves allocated claims without Parley.
+"""Pods that use an allocated claim unknown to the ledger: kube-scheduler reserves allocated claims without Parley.
 
-Whoever releases a claim has to know of all pods that may run with it. The cache may be behind, and a scheduler
-that does not hear of its binding takes the reservation back though the pod is bound.
+Before a claim is released, all pods that may run with it have to be known. The cache may be behind, and a
+scheduler that gets no answer to its binding removes the reservation even if the pod is bound.
 """
 
 import asyncio
@@ -21,25 +21,25 @@ from parley.kube.client import Client
 from parley.sdk import PodReference
 
 _REMEMBERED = 600.0
-"""Seconds: so far behind pods no watch of claims is."""
+"""Seconds for which a pod that is gone is remembered: no watch of claims is that far behind pods."""
 
 
 class UnseenUsers:
-    """Finds pods that may run with what the ledger holds, and that it does not know."""
+    """Finds pods that may run with a holding although the ledger does not have them as its users."""
 
     def __init__(self, client: Client, cluster: ClusterCache, ledger: Ledger) -> None:
         self._client = client
         self._cluster = cluster
         self._ledger = ledger
         self._gone: dict[str, float] = {}
-        """When pods were seen to be gone, by UID, in that order; not for long."""
+        """When the informer showed that pods are gone, by UID, oldest first."""
 
-    def changed(self, old: BuiltinClaim, new: BuiltinClaim) -> None:
-        """The mirror changed: note who may be bound, or was, without the cache showing it.
+    def mirror_changed(self, old: BuiltinClaim, new: BuiltinClaim) -> None:
+        """Note the pods that may be or have been bound without the cache showing it, now that the mirror changed.
 
-        Those are pods that it has not shown at all when they had a reservation, and pods without a node whose
-        reservation somebody else took back. After a list every pod that names the claim counts: reservations may
-        have come and gone before it.
+        These are pods that have a reservation before the cache shows them, and pods without a node whose
+        reservation somebody else removed. After a list, all pods that name the claim: reservations may have been
+        made and removed between two lists.
         """
         key = (new.metadata.namespace, new.metadata.name)
         holding = self._ledger.of_claim(*key)
@@ -52,11 +52,12 @@ class UnseenUsers:
         doubtful += [user for user in dropped if self._cluster.has_pod(user)]
         if self._cluster.listing_mirrors:
             doubtful += [reference(pod) for pod in self._cluster.pods_naming(key)]
-        known = (user for user in [*holding.unseen.values(), *doubtful] if self._is_doubtful(holding, user))
-        holding.unseen = {user.uid: user for user in islice(known, MAX_USERS)}  # no more can be reserved at a time
+        known = (user for user in [*holding.unseen_users.values(), *doubtful] if self._is_doubtful(holding, user))
+        # no more pods than these can have reservations at a time
+        holding.unseen_users = {user.uid: user for user in islice(known, MAX_USERS)}
 
-    def gone(self, pod: Pod) -> None:
-        """The pod is gone, and the cache has shown what became of it. Its reservation may show up later."""
+    def pod_gone(self, pod: Pod) -> None:
+        """Handle the event that the pod is gone, after all others about it. Its reservation may show up later."""
         time = asyncio.get_running_loop().time()
         claims = named_claims(pod)
         if claims:
@@ -66,21 +67,22 @@ class UnseenUsers:
         for key in claims:
             holding = self._ledger.of_claim(*key)
             if holding is not None:
-                holding.unseen.pop(pod.metadata.uid, None)
+                holding.unseen_users.pop(pod.metadata.uid, None)
 
     def _is_doubtful(self, holding: Holding, user: PodReference) -> bool:
-        """Whether the cache shows the pod without a node, or not at all, and it is no user."""
+        """Whether the cache shows the pod without a node, or not at all, and the pod is not a user."""
         pod = self._cluster.that_pod(user)
         seen = pod is not None and (bool(pod.spec.node_name) or over(pod))
         return not seen and user.uid not in holding.pods
 
-    async def check(self, holding: Holding) -> Collection[str]:
-        """Before the holding ends: the nodes that may have it prepared for pods that came and went unseen.
+    async def nodes_of_unseen(self, holding: Holding) -> Collection[str]:
+        """The nodes that may have the holding prepared for pods that were bound and deleted unseen; asked before
+        it ends.
 
-        Raises Busy if the cache has yet to show that a pod was bound there, or has gone: then it may be a user.
+        Raises Busy if the cache has yet to show that a pod was bound there, or is gone: then it may be a user.
         """
         nodes: Collection[str] = ()
-        for user in list(holding.unseen.values()):
+        for user in list(holding.unseen_users.values()):
             if not self._is_doubtful(holding, user):
                 continue
             pod = await live_pod(self._client, user)
@@ -89,28 +91,28 @@ class UnseenUsers:
             elif pod is None or self._is_bound_there(holding, pod):
                 raise Busy
             else:
-                holding.unseen.pop(user.uid, None)
+                holding.unseen_users.pop(user.uid, None)
         return nodes
 
     def join_known(self, holding: Holding) -> list[str]:
-        """Whom the cache shows to use it, by reservation or because it is bound, does.
+        """Add the pods to the holding's users that the cache shows with a reservation, or as bound.
 
-        Returns the nodes of pods that can't be let in any more, but may have been started before. Raises Busy
-        where the cache has yet to show a pod, or that its reservation goes.
+        Returns the nodes of pods that can't get a reservation any more, but may have been started before. Raises
+        Busy if the cache has yet to show a pod, or that its reservation is removed.
         """
         key = (holding.namespace, holding.claim)
         mirror = self._cluster.mirror(key)
         later = mirror if mirror is not None and stands_for_another(mirror, holding.uid) else None
-        """Of another claim of that name: the holding's own was forced away."""
+        """The mirror of another claim of that name: the holding's own claim was removed by force."""
         for user in mirror.status.reserved_for if mirror is not None and later is None else ():
             pod = self._cluster.pod((holding.namespace, user.name))
             if pod is not None and pod.metadata.uid == user.uid and not over(pod):
                 self._ledger.join(holding, reference(pod))
             elif user.uid not in holding.pods:
-                raise Busy  # not seen yet, or its reservation is about to go: either comes as a change
+                raise Busy  # not in the cache yet, or its reservation is about to be removed: either is an event
         doubtful = []
         for pod in self._cluster.pods_naming(key) if holding.shareable else ():
-            if not self._is_there(holding, pod) or (later is not None and is_older(later, pod)):
+            if not self._may_run(holding, pod) or (later is not None and is_older(later, pod)):
                 continue
             if mirror is not None and is_shut_out(mirror, pod):
                 doubtful.append(pod.spec.node_name)
@@ -118,15 +120,15 @@ class UnseenUsers:
                 self._ledger.join(holding, reference(pod))
         return doubtful
 
-    def _is_there(self, holding: Holding, pod: Pod) -> bool:
+    def _may_run(self, holding: Holding, pod: Pod) -> bool:
         """Whether the pod is bound to a node where it may run with the holding, and has not ended."""
         return self._is_bound_there(holding, pod) and not over(pod)
 
     def _is_bound_there(self, holding: Holding, pod: Pod) -> bool:
         return bool(pod.spec.node_name) and holding.may_run_on(pod.spec.node_name)
 
-    def missed(self, holding: Holding) -> Collection[str]:
-        """The nodes of pods that a scheduler may have let in and of which nothing was heard: they, or their
-        reservations, came and went between two lists, or while nobody led."""
-        listed_since = holding.shareable and holding.lists != self._cluster.lists
+    def nodes_of_missed(self, holding: Holding) -> Collection[str]:
+        """The nodes of pods that may have used the holding without any event: they, or their reservations, were
+        created and deleted between two lists, or while no controller led."""
+        listed_since = holding.shareable and holding.lists_read != self._cluster.lists
         return holding.nodes or () if listed_since else ()

@@ -1,1 +1,1 @@
-"""Metrics of the process and how they are served."""
+"""The metrics of the process, and the limits of the HTTP servers that serve them."""

@@ -1,8 +1,8 @@
-"""How many connections an HTTP server of ours has, and for how long: whoever can connect must not keep others out.
+"""Limits number and idle time of the connections of an HTTP server, so that no client can keep others out.
 
 A connection on which a request is being answered is left alone. The others are idle: nothing was sent yet, a
-request is not complete, or another one may follow. Of these the oldest is closed for a new one when there are as
-many as there may be, and each after some time: a slow request is no better than none.
+request is not complete, or another one may follow. At the limit, the longest idle one is closed for a new one, and
+each is closed after some time: a slow request counts as none.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from parley.control.telemetry.handshakes import Handshakes
 
 _SWEEP_SECONDS = 1.0
 _LINGERING_SECONDS = 2.0
-"""So long what follows a request that was answered already is read, so that the client sees the answer."""
+"""The time for which the rest of a request is read after its answer, so that the client sees the answer."""
 
 _ENDING_SECONDS = 1.0
-"""So long whoever still reads an answer gets when a server without calls under way ends."""
+"""The time that clients have to read their answers when a server without calls under way ends."""
 
 _BACKLOG = 512
-"""So many connections wait to be accepted, and are accepted at once: fewer than `Limits.most`, so that each can
-say what it wants before it is closed for others. One beyond that is accepted a second later at the earliest."""
+"""Connections that wait to be accepted, and are accepted at once: fewer than `ConnectionLimits.most`, so that each
+can send a request before it is closed for others. Further ones are accepted a second later at the earliest."""
 
 _MOST_FILES = 65_536
 _LOG_EVERY = 10.0
@@ -35,9 +35,10 @@ _LOG_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """`most` connections at a time (or half of the files that the process may open), each closed when it was
-    idle for `idle` seconds. One that is idle for less than `spared` seconds is not closed for a new one, which is
-    closed instead. Over TLS, `handshakes` more may be connections that do not count yet."""
+    """Limits of a server: `most` connections at a time (or half of the files that the process may open), each
+    closed when it was idle for `idle` seconds. One that is idle for less than `spared` seconds is not closed for a
+    new one, which is closed instead. Over TLS, up to `handshakes` more may be in their handshakes, and do not
+    count yet."""
 
     most: int = 1024
     idle: float = 30.0
@@ -46,11 +47,11 @@ class ConnectionLimits:
 
 
 ANYBODY = ConnectionLimits()
-"""For whoever can connect: probes, scrapers, readers of the page, and others."""
+"""For servers open to all clients: probes, scrapers, readers of the page, and others."""
 
 SCHEDULER = ConnectionLimits(most=2048, idle=3700.0, spared=120.0)
-"""For a kube-scheduler: it closes what it did not use for 90 s, and an error on what it does use costs a pod a
-backoff. A burst of a thousand bindings opens up to 660."""
+"""For a kube-scheduler: it closes connections that it did not use for 90 s, and an error on one that it uses costs
+a pod a back-off. A burst of a thousand bindings opens up to 660."""
 
 
 class _Connection(asyncio.Protocol):
@@ -69,11 +70,11 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.inner.connection_made(transport)
-        self._doorkeeper.come(self.inner, self)
+        self._doorkeeper.opened(self.inner, self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._doorkeeper.gone(self.inner, self)
-        if self.transport is not None:  # else it was lost in the moment in which it was encrypted
+        self._doorkeeper.closed(self.inner, self)
+        if self.transport is not None:  # otherwise it was lost just when its handshake had ended
             self.inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -101,7 +102,7 @@ class Doorkeeper:
         self._limits = limits
         self._most = min(limits.most, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._clock = clock
-        self._of: dict[object, _Connection] = {}
+        self._open: dict[object, _Connection] = {}
         self._idle: dict[_Connection, None] = {}
         """The longest idle first."""
 
@@ -110,37 +111,37 @@ class Doorkeeper:
         return _Connection(self, self._server())
 
     def __len__(self) -> int:
-        return len(self._of)
+        return len(self._open)
 
-    def come(self, inner: object, connection: _Connection) -> None:
-        """A connection is there; if that is one too many, one goes."""
-        full = len(self._of) >= self._most
-        self._of[inner] = connection
+    def opened(self, inner: object, connection: _Connection) -> None:
+        """Count a new connection; beyond the limit, close one."""
+        full = len(self._open) >= self._most
+        self._open[inner] = connection
         oldest = next(iter(self._idle), None)
-        self._rest(connection)
+        self._set_idle(connection)
         if not full:
             return
         spare = oldest is None or self._clock() - oldest.since < self._limits.spared
         self._close(connection if spare or oldest is None else oldest)
 
     def _close(self, connection: _Connection) -> None:
-        """It does not count from now on: of hundreds that come in one round each closes another one."""
+        """Close the connection, and stop counting it: each of hundreds of new ones closes another one."""
         connection.abort()
-        self.gone(connection.inner, connection)
+        self.closed(connection.inner, connection)
 
-    def gone(self, inner: object, connection: _Connection) -> None:
-        """A connection was closed, by either side."""
-        self._of.pop(inner, None)
+    def closed(self, inner: object, connection: _Connection) -> None:
+        """Stop counting a connection that was closed, by either side."""
+        self._open.pop(inner, None)
         self._idle.pop(connection, None)
 
-    def _rest(self, connection: _Connection) -> None:
+    def _set_idle(self, connection: _Connection) -> None:
         connection.since = self._clock()
         self._idle[connection] = None
 
     @contextmanager
     def answering(self, protocol: object) -> Iterator[None]:
-        """A request of that connection (aiohttp's `request.protocol`) is answered within the block."""
-        connection = self._of.get(protocol)
+        """Count the connection (aiohttp's `request.protocol`) as busy while the block answers a request."""
+        connection = self._open.get(protocol)
         if connection is None:  # closed already
             yield
             return
@@ -150,17 +151,17 @@ class Doorkeeper:
             yield
         finally:
             connection.busy -= 1
-            if not connection.busy and protocol in self._of:
-                self._rest(connection)
+            if not connection.busy and protocol in self._open:
+                self._set_idle(connection)
 
     def sweep(self) -> None:
-        """Close what was idle for too long."""
+        """Close the connections that were idle for too long."""
         before = self._clock() - self._limits.idle
-        for connection in [one for one in self._idle if one.since <= before]:
+        for connection in [idle for idle in self._idle if idle.since <= before]:
             self._close(connection)
 
     async def sweeping(self) -> None:
-        """Until cancelled."""
+        """Sweep every second, until cancelled."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             self.sweep()
@@ -186,7 +187,7 @@ async def limited_app(
         app,
         access_log=None,
         lingering_time=_LINGERING_SECONDS,
-        logger=_seldom(),
+        logger=_rate_limited_logger(),
         shutdown_timeout=_ENDING_SECONDS,
     )
     async with _listening(runner, doorkeepers, port, host, limits) as bound:
@@ -209,14 +210,14 @@ async def limited(
         with doorkeepers[0].answering(request.protocol):
             return await answer(request)
 
-    server = web.Server(counted, request_factory=request_factory, access_log=None, logger=_seldom())
+    server = web.Server(counted, request_factory=request_factory, access_log=None, logger=_rate_limited_logger())
     runner = web.ServerRunner(server, shutdown_timeout=ending_seconds)
     async with _listening(runner, doorkeepers, address[1], address[0], limits, context) as bound:
         yield bound
 
 
-def _seldom() -> logging.Logger:
-    """aiohttp's log of requests that make no sense or fail, a line in 10 s: anybody can make such requests."""
+def _rate_limited_logger() -> logging.Logger:
+    """aiohttp's log of invalid or failed requests, at most a line in 10 s: any client can make such requests."""
     clock, next_one = asyncio.get_running_loop().time, float("-inf")
 
     def due(_: logging.LogRecord) -> bool:
@@ -262,7 +263,7 @@ async def _listening(
 
 
 def allow_many_files() -> None:
-    """Let this process have as many connections as it may: often 1,024 are the default, not the limit."""
+    """Raise the limit of open files as far as this process may: 1,024 is often the default, not the maximum."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft == resource.RLIM_INFINITY or soft >= wanted:

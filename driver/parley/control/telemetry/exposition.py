@@ -1,4 +1,4 @@
-"""Figures as Prometheus reads them, written out at most once a second: whoever can connect can ask for them."""
+"""Serves metrics to Prometheus, written out at most once a second, since any client can ask for them."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 GOOD_FOR = 1.0
-"""Seconds."""
+"""Seconds for which a text is served again."""
 
 
 class Exposition:
@@ -21,7 +21,7 @@ class Exposition:
         self._until = float("-inf")
 
     def text(self) -> bytes:
-        """Of now, or of less than a second ago."""
+        """The metrics' text, of now or of less than a second ago."""
         if self._clock() >= self._until:
             self._text = generate_latest(self._registry)
             self._until = self._clock() + GOOD_FOR

@@ -1,7 +1,7 @@
-"""TLS handshakes of an HTTP server of ours: at most so many at a time.
+"""Limits the number of TLS handshakes of an HTTP server.
 
-Whoever can connect can begin one, whether it has a certificate or not, and each takes half a megabyte. So the
-oldest is given up for a new one: a client that is to get in needs no more than moments.
+Any client that can connect can begin one, with or without a certificate, and each takes half a megabyte. So the
+oldest is aborted for a new one: a legitimate client needs only moments.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import cast
 
 SECONDS = 10.0
-"""So long one may take."""
+"""The time limit for a handshake."""
 
 
 class _Handshake(asyncio.Protocol):
@@ -24,8 +24,7 @@ class _Handshake(asyncio.Protocol):
 
 
 class Handshakes:
-    """Makes the protocols of connections that are to be encrypted. What `connection` makes takes over when one
-    is."""
+    """Makes the protocols of connections in their handshakes; one made by `connection` takes over then."""
 
     def __init__(self, connection: Callable[[], asyncio.Protocol], context: ssl.SSLContext, most: int) -> None:
         self._connection = connection
@@ -40,7 +39,7 @@ class Handshakes:
         return _Handshake(self)
 
     def begin(self, transport: asyncio.Transport) -> None:
-        """A connection is there; if that is one too many, the oldest goes."""
+        """Begin the handshake of a new connection; beyond the limit, abort the oldest one."""
         if len(self._begun) >= self._most:
             oldest = next(iter(self._begun))
             del self._begun[oldest]
@@ -59,14 +58,14 @@ class Handshakes:
                 transport, connection, self._context, server_side=True, ssl_handshake_timeout=SECONDS
             )
         except OSError:
-            return  # the other side went, was too slow, or is not let in
+            return  # the client disconnected, was too slow, or has no valid certificate
         finally:
             self._begun.pop(transport, None)
-        if encrypted is not None:  # it was not given up
+        if encrypted is not None:  # it was not aborted
             connection.connection_made(encrypted)
 
     async def end(self) -> None:
-        """Give all up."""
+        """Cancel all handshakes."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Embedded drivers and a client that time their calls and count failures. What the calls do stays the same."""
+"""Embedded drivers and a client that time their calls and count failures, and otherwise do the same as without."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,8 +60,8 @@ class MeasuredDriver(LimitedDriver):
 
 
 def kind_of(failure: BaseException) -> str:
-    """How an allocation failed: "permanent" (this node will never do), "fault" (the driver broke the rules of
-    drivers), "aborted" (it took too long, or the controller stops) or "temporary"."""
+    """How an allocation failed: "permanent" (it will never succeed on this node), "fault" (the driver violated the
+    interface), "aborted" (it took too long, or the controller stops) or "temporary"."""
     if isinstance(failure, PermanentError):
         return "permanent"
     if isinstance(failure, asyncio.CancelledError):
@@ -70,14 +70,14 @@ def kind_of(failure: BaseException) -> str:
 
 
 class MeasuredClient(Client):
-    """A client around another one, whose writes are timed and counted by what became of them."""
+    """A client whose writes are timed, and counted by their results."""
 
     def __init__(self, transport: Transport, metrics: Metrics) -> None:
         super().__init__(transport)
         self._metrics = metrics
 
     async def request(self, call: Call) -> bytes:
-        """Pass it on."""
+        """Send the request, and measure it if it is a write."""
         if not call.writes:
             return await super().request(call)
         resource = label(call.resource, call.subresource)

@@ -1,8 +1,8 @@
-"""What the controller counts of its own work, for Prometheus. `docs/metrics.md` has the names and their meaning.
+"""The controller's metrics for Prometheus. `docs/metrics.md` has the names and their meaning.
 
-`Metrics` is made once per process and given to those that act; without one they count into a registry that nobody
-reads. What happens is counted when it happens; what somebody keeps anyway (queues, caches, the ledger, the lease)
-is a `Reading`, looked up at each scrape. Labels are few: never the name of a pod, claim or node.
+`Metrics` is made once per process and passed to the code that counts; without it that counts into a registry that
+is never read. Events are counted when they happen; state that exists anyway (queues, caches, the ledger, the
+lease) is a `Reading`, read at each scrape. Labels have few values: never the name of a pod, claim or node.
 """
 
 import time
@@ -35,7 +35,7 @@ _ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
 class Reading(Collector):
-    """A figure that is looked up when it is asked for, by the function given to `of`; none before that."""
+    """A metric that is read at each scrape, with the function given to `of`; without samples before that."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Reading(Collector):
         self._read: Callable[[], Samples] = dict
 
     def of(self, read: Callable[[], Samples]) -> None:
-        """Where to look from now on; called in the thread that scrapes."""
+        """Read samples with this function from now on; it is called in the thread that scrapes."""
         self._read = read
 
     def describe(self) -> Iterator[Family]:
@@ -64,8 +64,8 @@ class Reading(Collector):
 
 
 @dataclass(slots=True)
-class _Way:
-    """One pod on its way: when it was first looked at, and what it waits for or last waited for."""
+class _PendingPod:
+    """One unbound pod: when it was first reconciled, and what it waits for or last waited for."""
 
     since: float
     code: str = ""
@@ -73,11 +73,11 @@ class _Way:
 
 
 class PodFigures:
-    """How pods fare, from the first look at an unbound one to its binding or end. Keyed by UID."""
+    """Metrics of pods, from the first reconciliation of an unbound one to its binding or end. Keyed by UID."""
 
     def __init__(self, registry: CollectorRegistry, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._ways: dict[str, _Way] = {}
+        self._pending: dict[str, _PendingPod] = {}
         self._outcomes = Counter(
             "parley_pods",
             "Pods that were reconciled before they were bound, by outcome.",
@@ -99,33 +99,33 @@ class PodFigures:
         waiting = Reading(
             GaugeMetricFamily, "parley_pods_waiting", "Pods that are waiting, by reason code.", ["reason"]
         )
-        waiting.of(lambda: Tally((way.code,) for way in self._ways.values() if way.code))
+        waiting.of(lambda: Tally((way.code,) for way in self._pending.values() if way.code))
         registry.register(waiting)
 
     def looked_at(self, uid: str) -> None:
-        """An unbound pod that has claims of ours; only the first look counts."""
-        if uid not in self._ways:
-            self._ways[uid] = _Way(self._monotonic())
+        """Note that an unbound pod with claims of ours is reconciled; only the first time counts."""
+        if uid not in self._pending:
+            self._pending[uid] = _PendingPod(self._monotonic())
 
     def waits(self, uid: str, code: str) -> None:
-        """The pod waits for that reason until another reason is reported."""
-        if (way := self._ways.get(uid)) is not None:
+        """Note that the pod waits for that reason, until another one is reported."""
+        if (way := self._pending.get(uid)) is not None:
             way.code, way.waited = code, True
 
     def goes_on(self, uid: str, code: str = "") -> bool:
-        """The pod's turn came; `code` is what is left to happen. Returns whether that is a change."""
-        way = self._ways.get(uid)
+        """Note that the pod waits in line no more, only for `code`. Returns whether that is a change."""
+        way = self._pending.get(uid)
         if way is None:
             return True
         before, way.code = way.code, code
         return before != code
 
     def bound(self, uid: str, rounds: int) -> float | None:
-        """The pod is bound and has everything. `rounds` is 0 where they are not known.
+        """Note that the pod is bound and everything is allocated. `rounds` is 0 if they are not known.
 
-        Returns the seconds since the first look; None if the pod was bound already by then.
+        Returns the seconds since its first reconciliation; None if the pod was bound already by then.
         """
-        way = self._ways.pop(uid, None)
+        way = self._pending.pop(uid, None)
         if way is None:
             return None
         if rounds:
@@ -136,17 +136,17 @@ class PodFigures:
         return seconds
 
     def gone(self, uid: str) -> None:
-        """The pod was deleted or ended; that counts if it was on its way."""
-        if self._ways.pop(uid, None) is not None:
+        """Note that the pod was deleted or has ended; that counts if it was never bound."""
+        if self._pending.pop(uid, None) is not None:
             self._outcomes.labels("gone").inc()
 
     def forget(self, uid: str) -> None:
-        """The pod is none of Parley's, as turned out."""
-        self._ways.pop(uid, None)
+        """Forget the pod: it has no claims of Parley's after all."""
+        self._pending.pop(uid, None)
 
 
 class Metrics:
-    """All figures of one process, in `registry`. `monotonic` is the clock that durations are taken from."""
+    """All metrics of one process, in `registry`. Durations are measured with the clock `monotonic`."""
 
     def __init__(
         self, registry: CollectorRegistry | None = None, monotonic: Callable[[], float] = time.monotonic
@@ -252,24 +252,24 @@ class Metrics:
         return made
 
     def loop_was_late(self, lag: float, blocked: float) -> None:
-        """By so many seconds, in `blocked` of which this process computed."""
+        """Note that the event loop was late by `lag` seconds, in `blocked` of which this process used the CPU."""
         self.loop_lag.observe(lag)
         self.loop_blocked.observe(blocked)
 
     def read_ledger(self, ledger: Ledger) -> None:
-        """Take the holdings from there, and what nodes owe for them."""
+        """Read the holdings, and the receipts that nodes owe for them, from this ledger."""
         self.holdings.of(lambda: Tally((holding.driver,) for holding in ledger))
         self.receipts_awaited.of(lambda: {(): len(_awaited(ledger))})
         self.receipts_oldest.of(lambda: {(): self._longest_awaited(_awaited(ledger))})
 
     def _longest_awaited(self, awaited: Iterable[PreparedOn]) -> float:
-        """Seconds since the first reading in which one of them was there that still is."""
+        """The time for which the oldest of these has been there, in seconds since it was first read."""
         now = self.monotonic()
         self._awaited = {one: self._awaited.get(one, now) for one in awaited}
         return now - min(self._awaited.values(), default=now)
 
     def read_queues(self, queues: Mapping[str, WorkQueue[Any]]) -> None:
-        """Take the keys and retries of these queues, by name."""
+        """Read the keys and retries of these queues, by name."""
         self.queue_keys.of(
             lambda: {
                 (name, state): count
@@ -280,7 +280,7 @@ class Metrics:
         self.queue_retries.of(lambda: {(name,): queue.retried for name, queue in queues.items()})
 
     def read_caches(self, caches: Sequence[Informer[Any]]) -> None:
-        """Take the objects in memory, those that can't be decoded, and how watching them fares."""
+        """Read the numbers of cached and undecodable objects, outages and watch restarts of these informers."""
         self.undecodable.of(lambda: {(label(cache.resource),): len(cache.tombstones) for cache in caches})
         self.outages.of(lambda: {(label(cache.resource),): _seconds(cache.outage()) for cache in caches})
         self.cached_objects.of(lambda: {(label(cache.resource),): len(cache) for cache in caches})
@@ -302,6 +302,6 @@ def _seconds(outage: Outage | None) -> float:
 
 
 def label(resource: Resource[Any], subresource: str = "") -> str:
-    """How a kind is named in the label `resource`: "pods", "resourceclaims.parley.dev", ".../status"."""
+    """A kind's value of the label `resource`: "pods", "resourceclaims.parley.dev", ".../status"."""
     name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
     return f"{name}/{subresource}" if subresource else name
