@@ -353,7 +353,7 @@ class Deallocator:
         return not self._records.shows_allocation(holding)
 
     async def ask_again(self, holding: Holding) -> None:
-        """Ask the standalone driver again to deallocate the holding, if it has to be. Raises what a client raises."""
+        """Ask the standalone driver again to deallocate the holding, if needed. Raises what a client raises."""
         if not self._is_unasked(holding):
             return
         async with holding.lock:
