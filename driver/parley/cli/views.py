@@ -104,7 +104,7 @@ USES = View(
 )
 WAITING = View(
     kind="WaitOverview",
-    rows=overview.line,
+    rows=overview.waits,
     columns=Columns(
         ("NAMESPACE", "POD", "WAITING-FOR", "SINCE", "CLASSES", "AHEAD"), ("NODE",), _wait, last=("MESSAGE",)
     ),

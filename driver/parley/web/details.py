@@ -117,7 +117,7 @@ def class_details(snapshot: Snapshot, name: str) -> ClassDetails | None:
     if found is None or class_ is None:
         return None
     uses = tuple(row for row in overview.uses(snapshot, None) if row.class_name == name)
-    waiting = tuple(row for row in overview.line(snapshot, None) if name in row.classes)
+    waiting = tuple(row for row in overview.waits(snapshot, None) if name in row.classes)
     return ClassDetails(found, class_.shareable, tuple(_limits(class_)), uses, waiting)
 
 

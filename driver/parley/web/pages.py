@@ -123,7 +123,7 @@ def _content(snapshot: Snapshot, objects: PodObjects | None, address: PageAddres
 
 
 def _home(snapshot: Snapshot) -> _Content:
-    line, classes, now = overview.line(snapshot, None), overview.classes(snapshot), overview.now(snapshot)
+    line, classes, now = overview.waits(snapshot, None), overview.classes(snapshot), overview.now(snapshot)
     pods = details.pods(snapshot, line)
     return _Content(
         "Pods and classes",
