@@ -1,4 +1,4 @@
-"""The overviews of `parley get`: which rows each has, and their columns, names and labels. Pure."""
+"""The views of `parley get`: the rows of each, and their columns, names and labels. No I/O."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Columns:
     last: tuple[str, ...] = ()
 
     def headings(self, *, wide: bool) -> tuple[str, ...]:
-        """Of a table."""
+        """The headings of the table."""
         return (*self.names, *(self.wide if wide else ()), *self.last)
 
 
