@@ -1,4 +1,4 @@
-"""What bringing a cluster up asks its API server, through `parley.kube`; and whether a URL answers at all.
+"""Requests to the API server while a cluster starts, through `parley.kube`; and whether a URL answers at all.
 
 The programs that start clusters are not asynchronous, some of their callers are: each question has an event loop
 of its own.
@@ -38,7 +38,7 @@ class ApiServer:
         self._kubeconfig = kubeconfig
 
     def ask(self, question: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """What the question returns; raises what it raises, as `parley.kube.client` names it."""
+        """The result of `question` with a client; raises what it raises, as `parley.kube.client` names it."""
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, self._answer(question)).result()
 

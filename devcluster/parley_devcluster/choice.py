@@ -1,4 +1,4 @@
-"""Which cluster a user gets: an existing one, one made by kind, or one of programs found or built here.
+"""Chooses the user's cluster: an existing one, one made by kind, or one of programs found or built here.
 
 The choice is a pure function of what was asked for and what the machine has.
 """

@@ -95,7 +95,8 @@ def status(directory: Directory = None) -> None:
 
 
 def _start_again(cluster: Cluster) -> None:
-    """What has ended since, such as a controller that lost its Lease: nobody else starts it."""
+    """Restart components that have ended since, such as a controller that lost its Lease: nothing else restarts
+    them."""
     for component in map(cluster.component, cluster.component_names):
         if not component.running:
             component.start()
@@ -131,7 +132,7 @@ def _next_steps(kubeconfig: Path, *, parley: bool) -> Iterator[str]:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """What went wrong as one sentence, as the cluster's code words it."""
+    """Ends the command with one sentence about a failure, in the words of the cluster's code."""
     try:
         yield
     except (RuntimeError, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""A real Kubernetes cluster on this machine: what a test or a user starts, asks and stops.
+"""A real Kubernetes cluster on this machine, which tests and users start, use and stop.
 
 This is the interface only: the order of starting is `startup`'s, command lines are made by `control_plane`
 and `node_files`, what they read by `prepare`, and how everything ends is `teardown`'s.
@@ -148,7 +148,7 @@ class Cluster:
 
     @property
     def component_names(self) -> tuple[str, ...]:
-        """Of all programs, those added later included."""
+        """The names of all components, including those added later."""
         return tuple(self._components)
 
     def component(self, name: str) -> Component:
@@ -285,7 +285,7 @@ class Cluster:
         self._change(lambda known: known.with_process(name, process) if process else known.without_process(name))
 
     def _change(self, how: Callable[[ClusterState], ClusterState]) -> None:
-        """As on disk, where another process that attached to the cluster may have changed it."""
+        """Change the state as it is on disk: another process that attached to the cluster may have changed it."""
         self._state = state.change(self._state, how)
 
 

@@ -1,4 +1,4 @@
-"""Programs that run to their end: what one printed, or why it failed as the caller's own error."""
+"""Runs programs to their end: returns their output, or raises the caller's own error."""
 
 import subprocess
 import tempfile
@@ -48,7 +48,7 @@ def run(
 
 @contextmanager
 def _given(stdin: str | Path) -> Iterator[IO[str]]:
-    """As an open file."""
+    """The standard input as an open file."""
     with stdin.open() if isinstance(stdin, Path) else tempfile.TemporaryFile("w+") as file:
         if isinstance(stdin, str):
             file.write(stdin)

@@ -52,7 +52,7 @@ class Component:
 
     @property
     def name(self) -> str:
-        """Its command's name."""
+        """The component's name."""
         return self._command.name
 
     @property
@@ -76,7 +76,7 @@ class Component:
         self.wait_ready(limit)
 
     def launch(self) -> None:
-        """Start it without waiting; does nothing while it runs. Another thread may end it meanwhile."""
+        """Start it without waiting; does nothing while it runs. Another thread may end it at the same time."""
         with self._changing:
             if not self.running:
                 self._launch()

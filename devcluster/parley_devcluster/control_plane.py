@@ -36,7 +36,7 @@ _WITHOUT_HEARTBEATS = "*,-node-lifecycle-controller,-taint-eviction-controller"
 
 @dataclass(frozen=True)
 class Command:
-    """How one component is started, and how one sees that it serves."""
+    """The command line of a component, and its health check."""
 
     name: str
     argv: tuple[str, ...]
@@ -163,7 +163,8 @@ def scheduler_configuration(layout: Layout, own: Mapping[str, Any]) -> dict[str,
 
 
 def _client(layout: Layout, name: str, port: int) -> tuple[str, ...]:
-    """What the two clients of the API server have in common; their own metrics need the admin's certificate."""
+    """The arguments that the two clients of the API server share; reading their metrics needs the admin's
+    certificate."""
     kubeconfig = layout.kubeconfigs / name
     return (
         "--bind-address=127.0.0.1",

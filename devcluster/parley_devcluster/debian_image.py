@@ -36,14 +36,14 @@ _LIMIT = 900.0
 
 @dataclass(frozen=True)
 class BaseImage:
-    """A minimal Debian with some packages more."""
+    """A minimal Debian with some additional packages."""
 
     purpose: str
     packages: tuple[str, ...]
 
     @property
     def image(self) -> str:
-        """Another list of packages is another image."""
+        """The image's name, which differs for each list of packages."""
         digest = hashlib.sha256(" ".join([SUITE, *self.packages]).encode()).hexdigest()
         return f"parley.dev/{self.purpose}:{digest[:12]}"
 

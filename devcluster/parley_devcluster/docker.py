@@ -32,7 +32,7 @@ _ABSENT = "docker's engine is not on this machine: `make machine` downloads it, 
 
 
 class NoDocker(EngineError):
-    """Raised where there is no engine, or it does not start; the message says why."""
+    """Raised if there is no engine, or it does not start; the message says why."""
 
 
 def programs(environment: Mapping[str, str] = os.environ) -> str | None:

@@ -28,23 +28,23 @@ _WORK = 1800.0  # seconds for building or importing an image
 
 
 class EngineError(RuntimeError):
-    """A command of the engine's failed; the message ends with what it said."""
+    """A command of the engine failed; the message ends with its output."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """One engine's client, and what has to be in its environment."""
+    """The client of a container engine, and its environment variables."""
 
     program: str
     settings: Mapping[str, str]
 
     @property
     def name(self) -> str:
-        """What kind calls it."""
+        """The engine's name for kind."""
         return Path(self.program).name
 
     def environment(self) -> dict[str, str]:
-        """That of a process which starts the engine's client, such as kind."""
+        """The environment of processes that start the engine's client, such as kind."""
         return {**os.environ, **self.settings}
 
     def works(self) -> bool:
@@ -56,7 +56,7 @@ class Engine:
         return True
 
     def has(self, image: str) -> bool:
-        """Whether an image of that name is there."""
+        """Whether the engine has an image of that name."""
         try:
             self.run("image", "inspect", image, limit=_ANSWER)
         except EngineError:
@@ -153,7 +153,7 @@ network_config_dir = "{folder}/networks"
 
 
 def storage_conf(folder: Path) -> str:
-    """Where images and containers are."""
+    """podman's storage settings: the folders of images and containers."""
     return f"""\
 [storage]
 driver = "overlay"

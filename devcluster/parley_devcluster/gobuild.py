@@ -30,11 +30,11 @@ _STILL_BUILDING = 30.0  # seconds between two signs of life while one program bu
 
 
 class BuildError(RuntimeError):
-    """A program could not be built; the message ends with what the Go tool said."""
+    """A program could not be built; the message ends with the Go tool's output."""
 
 
 def say(line: str) -> None:
-    """Progress goes to stderr, so that stdout stays the command's own."""
+    """Print progress on stderr, so that stdout has only the command's own output."""
     print(f"parley: {line}", file=sys.stderr, flush=True)
 
 
@@ -131,7 +131,7 @@ def _labelled(report: Report, label: str) -> Report:
 
 
 def _write_go_mod(go: str, folder: Path, module: GoModule) -> None:
-    """Leaves a go.mod that is there alone: the builds before added what they resolved."""
+    """Write the go.mod, unless it exists: earlier builds added what they resolved to it."""
     target = folder / "go.mod"
     if target.exists():
         return

@@ -1,1 +1,1 @@
-"""Parley's node plugin: hands what was negotiated for a pod to its containers."""
+"""Parley's node plugin: prepares the claims that Parley allocated for pods, for use in their containers."""

@@ -1,6 +1,6 @@
-"""The configuration file: which devices this node has, and the settings of other drivers. Reading and checking it.
+"""Reads and validates the configuration file: the devices of this node, and the settings of other drivers.
 
-All faults are reported at once, each with the file, the field, its value and what to write instead.
+All faults are reported at once, each with the file, the field, its value and the remedy.
 """
 
 import re
@@ -71,8 +71,8 @@ class _Strict(BaseModel):
 
 
 class HealthCheck(_Strict):
-    """A program that ends with status 0 while the device is well. It finds the device's name in PARLEY_DEVICE and
-    its nodes in PARLEY_DEVICE_NODES, and is killed after `timeout_seconds`."""
+    """A program that exits with status 0 while the device is healthy. The environment has the device's name in
+    PARLEY_DEVICE and its nodes in PARLEY_DEVICE_NODES. It is killed after `timeout_seconds`."""
 
     command: Annotated[tuple[str, ...], Field(min_length=1)]
     interval_seconds: Annotated[float, Field(ge=1, le=3600)] = 10
@@ -101,8 +101,8 @@ class DeviceEntry(_Strict):
 
 
 class Configuration(_Strict):
-    """The whole file. Without `driver` the plugin's own setting or the default name counts. `drivers` has the
-    settings of drivers that are loaded with --driver, by their names."""
+    """The whole file. `driver` is the device driver's name; if left out, that of --driver-name or the default
+    name. `drivers` has the settings of drivers that are loaded with --driver, by their names."""
 
     driver: DriverName | None = None
     devices: tuple[DeviceEntry, ...] = ()
@@ -165,7 +165,7 @@ def _fault(fault: ErrorDetails) -> str:
 
 
 def _field(location: tuple[str | int, ...]) -> str:
-    """As a reader of YAML would write it: devices[0].env.NAME."""
+    """The field's path for messages: devices[0].env.NAME."""
     text = ""
     for part in location:
         if isinstance(part, int):

@@ -1,10 +1,10 @@
-"""Looks at this node as the plugin will find it, and reports what has to be fixed.
+"""Checks this node for the plugin, and reports what has to be fixed.
 
     parley-kubelet doctor <the options of the plugin>
 
-Each finding is a line, with the remedy where something is wrong. Nothing is changed: it can run beside the plugin.
-What is read of container runtimes is decided in `cdi.containerd` and `cdi.crio`, what a CDI file may have in
-`cdi.validation`; how findings are printed in `findings`.
+Each finding is a line, with the remedy if something is wrong. Nothing is changed: it can run beside the plugin.
+`cdi.containerd` and `cdi.crio` check the container runtime, `cdi.validation` CDI files; `findings` prints the
+result.
 """
 
 import os
@@ -23,7 +23,7 @@ from parley.kube.errors import Unreachable
 from parley_kubelet.cdi import containerd, crio, validation
 from parley_kubelet.configuration import Configuration, ConfigurationError, load
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
-from parley_kubelet.driver.devices import NameTaken, absent
+from parley_kubelet.driver.devices import NameTaken, missing_device_nodes
 from parley_kubelet.findings import NodeDiagnosis
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import LoadError
@@ -34,14 +34,14 @@ from parley_kubelet.state.checkpoint import FILE, Checkpoint, CheckpointError, E
 from parley_kubelet.state.durable import Folder
 
 OLDEST_KUBELET = (1, 34)
-"""From here on the kubelet speaks DRA v1; those before know v1beta1 alone."""
+"""The first kubelet version with DRA v1; earlier ones have only v1beta1."""
 
 
 Connect = Callable[[PluginSettings], AbstractAsyncContextManager[Client]]
 
 
 async def diagnose(settings: PluginSettings, connect: Connect) -> list[NodeDiagnosis]:
-    """All findings, in the order in which they matter."""
+    """All findings, in order of importance."""
     findings = list(_folders(settings))
     try:
         configuration = load(settings.config)
@@ -51,7 +51,7 @@ async def diagnose(settings: PluginSettings, connect: Connect) -> list[NodeDiagn
         drivers, configuration = (), Configuration()
     findings += [
         NodeDiagnosis("device", fault, "bring it back, or take it out of the file")
-        for fault in absent(configuration)
+        for fault in missing_device_nodes(configuration)
     ]
     for driver in drivers:
         findings += [
@@ -63,7 +63,8 @@ async def diagnose(settings: PluginSettings, connect: Connect) -> list[NodeDiagn
 
 
 def _folders(settings: PluginSettings) -> Iterator[NodeDiagnosis]:
-    """In a pod, only what each driver has in the plugins' folder is mounted: see `_own_folder`."""
+    """Checks the kubelet's and the runtime's folders. In a pod, of the plugins' folder only each driver's own one
+    is mounted: see `_own_folder`."""
     yield _present("plugins-dir", settings.plugins, "the kubelet's")
     for option, path, whose in (
         ("plugins-registry-dir", settings.registry, "the kubelet's"),
@@ -81,7 +82,7 @@ def _present(option: str, path: Path, whose: str) -> NodeDiagnosis:
 
 
 def _own_folder(path: Path) -> Iterator[NodeDiagnosis]:
-    """Where the driver's socket is; it is made if it is not there."""
+    """Checks the folder of the driver's socket, which the plugin creates if it does not exist."""
     place = path if path.exists() else path.parent
     if not os.access(place, os.W_OK | os.X_OK):
         remedy = f"run as root, and mount the node's {path} there, writable"

@@ -1,7 +1,7 @@
-"""What a container that uses a claim gets added: variables, device nodes, mounts, hooks.
+"""The edits that a claim adds to its containers: variables, device nodes, mounts, hooks.
 
-Values only, checked when they are made, so that nothing reaches the container runtime that it would refuse: one
-refused CDI file keeps every container of the claim from starting. How they become a file is left to `cdi`.
+The values are validated when they are made, because the container runtime refuses a whole CDI file for one bad
+value, and then no container of the claim starts. `cdi` writes the files.
 
 Source of the fields: Container Device Interface specification, version 0.6.0.
 """
@@ -77,7 +77,7 @@ class ContainerHook(Model):
 
 
 class Edits(Model):
-    """All that is added to the containers of one claim."""
+    """The edits of one claim's containers."""
 
     env: Variables = Field(default_factory=dict)
     device_nodes: tuple[DeviceNode, ...] = ()
@@ -85,7 +85,7 @@ class Edits(Model):
     hooks: tuple[ContainerHook, ...] = ()
 
     def cdi(self) -> dict[str, Any]:
-        """As `containerEdits` of a CDI specification, without what is empty."""
+        """The edits as `containerEdits` of a CDI specification, without empty fields."""
         edits: dict[str, Any] = {}
         if self.env:
             edits["env"] = _variables(self.env)

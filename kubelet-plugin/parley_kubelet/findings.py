@@ -1,4 +1,4 @@
-"""What `parley-kubelet doctor` has found, and how it is printed: as lines, a table, names or data. Pure."""
+"""The findings of `parley-kubelet doctor`, and their output as lines, a table, names or data. No I/O."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _HEADINGS = ("STATE", "SUBJECT", "FOUND", "REMEDY")
 
 @dataclass(frozen=True, slots=True)
 class NodeDiagnosis:
-    """What was looked at, what was found, and how to fix it; "" if it is well."""
+    """The subject of a check, what was found, and the remedy; "" if nothing is wrong."""
 
     subject: str
     found: str
@@ -27,7 +27,7 @@ class NodeDiagnosis:
 
     @property
     def state(self) -> str:
-        """In a word."""
+        """The state in a word: ok or fix."""
         return "ok" if self.well else "fix"
 
     def __str__(self) -> str:
@@ -36,8 +36,7 @@ class NodeDiagnosis:
 
 
 def shown(findings: Sequence[NodeDiagnosis], node: str, output: str, *, headings: bool = True) -> str:
-    """The findings about that node in the format `output` of the settings; without the headings of a table, where
-    it is to have none."""
+    """The findings about that node in the format `output` of the settings; `headings` are those of the table."""
     if output == TEXT:
         return "\n".join(map(str, findings))
     if output == NAME:
@@ -58,7 +57,7 @@ def _name(finding: NodeDiagnosis) -> str:
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """The rows with their columns below each other, two blanks apart, as kubectl has them."""
+    """The rows with aligned columns, two blanks apart, as kubectl prints them."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

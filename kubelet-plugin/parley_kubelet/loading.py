@@ -1,4 +1,4 @@
-"""Finds the class that `--driver module:Class` names, and sees that it is a node driver."""
+"""Imports the class that `--driver module:Class` names, and checks that it is a node driver."""
 
 import importlib
 from typing import Any
@@ -8,11 +8,11 @@ from parley_kubelet.hooks import NodeDriver
 
 
 class LoadError(Exception):
-    """Raised when --driver names nothing that can be served."""
+    """Raised if --driver does not name a node driver that can be served."""
 
 
 def load_driver(option: str) -> type[NodeDriver[Any, Any]]:
-    """The class. Raises LoadError, whose message names what to correct."""
+    """The driver's class. Raises LoadError, whose message names the remedy."""
     module_name, _, class_name = option.partition(":")
     if not module_name or not class_name:
         raise LoadError(f"--driver={option!r}: write it as module:Class, such as scratch_node:Scratch")

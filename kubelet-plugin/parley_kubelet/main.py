@@ -1,4 +1,4 @@
-"""The start of the program `parley-kubelet`. What it does is in `program`; here is what comes before its imports.
+"""The entry point of `parley-kubelet`: the steps before the imports of `program`, which has the rest.
 
 Its exit status is one of `parley.api.exits`, as docs/cli.md lists them.
 """

@@ -1,8 +1,7 @@
-"""What the node plugin counts of its own work, for Prometheus, and what `/healthz` answers. `docs/metrics.md` has
-the names and their meaning.
+"""The node plugin's metrics for Prometheus, and the answer of `/healthz`. `docs/metrics.md` lists the metrics.
 
-All but two are looked up at each scrape where they are kept anyway. Labels are few: never the name of a pod, claim
-or node.
+All but two are read at each scrape from the objects that have the values anyway. Labels are few: never the name of
+a pod, claim or node.
 """
 
 import asyncio
@@ -23,17 +22,18 @@ from parley_kubelet.telemetry.endpoint import Reply, endpoint
 from parley_kubelet.telemetry.exposition import CONTENT_TYPE, Histogram, Metric, NodeReading, exposition
 
 GOOD_FOR: Final = 1.0
-"""Seconds for which an answer is given again: whoever can connect can ask for it."""
+"""Seconds for which an answer is cached: any client that can connect can request it."""
 
 
 def loop_lag() -> Histogram:
-    """How late the event loop was."""
+    """The histogram of the event loop's lag."""
     text = "How late the event loop was, measured every 100 ms."
     return Histogram("parley_node_event_loop_lag_seconds", text, (), BUCKETS)
 
 
 class NodeMetrics:
-    """Of one process with these drivers. `calls` and `lag` count elsewhere, the rest is read here."""
+    """The metrics of one process with these drivers. `calls` and `lag` are observed elsewhere, the rest is read
+    here."""
 
     def __init__(
         self, drivers: Mapping[str, DriverServer], receipts: Receipts, calls: Histogram, lag: Histogram
@@ -43,14 +43,14 @@ class NodeMetrics:
         self._counted = (calls, lag)
 
     def read(self) -> tuple[Metric, ...]:
-        """All of them, as of now."""
+        """All metrics, with their current values."""
         return (*self._counted, *self._of_claims(), *self._of_drivers(), *_of_process())
 
     def _of_claims(self) -> Iterator[Metric]:
         held: dict[tuple[str, ...], float] = {
             (name, phase): count
             for name, server in self._drivers.items()
-            for phase, count in Counter(entry.phase for entry in server.preparation.known.values()).items()
+            for phase, count in Counter(entry.phase for entry in server.preparation.cached.values()).items()
         }
         yield NodeReading(
             "parley_node_claims", "gauge", "Claims in the checkpoint, by phase.", ("driver", "phase"), held
@@ -68,7 +68,7 @@ class NodeMetrics:
             "How often the checkpoint could not be read or written.",
             lambda name: self._drivers[name].preparation.checkpoint_errors,
         )
-        given, waiting = self._receipts.receipts, self._receipts.waiting()
+        given, waiting = self._receipts.receipts, self._receipts.pending()
         yield self._by_driver(
             "counter",
             "parley_node_receipts_total",
@@ -130,7 +130,7 @@ class NodeMetrics:
 
 
 def _of_process() -> Iterator[Metric]:
-    """Under the names that Prometheus' client libraries give them."""
+    """The metrics of the process, by the names that Prometheus' client libraries use."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     (boot,) = (line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
@@ -145,8 +145,8 @@ def _of_process() -> Iterator[Metric]:
 
 
 class Liveness:
-    """Whether a new start of the plugin is worth trying: a driver that does not answer the kubelet, or that the
-    kubelet does not know."""
+    """Whether the plugin should be restarted, because a driver does not answer on its sockets, or is not
+    registered with the kubelet."""
 
     def __init__(self, drivers: Sequence[DriverServer], clock: Callable[[], float] = time.monotonic) -> None:
         self._drivers = drivers
@@ -156,7 +156,7 @@ class Liveness:
         self._until = float("-inf")
 
     async def fault(self) -> str:
-        """Of now, or of less than a second ago; "" if there is none."""
+        """The current fault, or that of less than a second ago; "" if there is none."""
         async with self._turn:
             if self._clock() >= self._until:
                 faults = await asyncio.gather(*(driver.fault() for driver in self._drivers))
@@ -168,7 +168,7 @@ class Liveness:
 def served(
     metrics: NodeMetrics, liveness: Liveness, port: int, host: str | None = None
 ) -> AbstractAsyncContextManager[int]:
-    """`/metrics` and `/healthz` within the block; gives the port, a free one if 0 was asked for."""
+    """Serves `/metrics` and `/healthz` within the block; yields the port, a free one if `port` is 0."""
 
     async def healthz() -> Reply:
         fault = await liveness.fault()

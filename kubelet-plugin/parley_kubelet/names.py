@@ -1,12 +1,13 @@
-"""Names that several parts of the node plugin must spell alike."""
+"""Names that several parts of the node plugin use."""
 
 from typing import Final
 
 PLACEHOLDER: Final = ("parley.dev", "negotiated")
-"""Pool and device of a result whose devices are in the handle alone. The controller spells them alike."""
+"""Pool and device of a placeholder result, whose devices are only in the handle; the same as in the controller."""
 
 DEVICE_VARIABLE: Final = "PARLEY_DEVICE_"
-"""Each device has a variable of its own: with one list for all, the last of a container's claims would win."""
+"""Prefix of a device's variable. Each device has its own: of one list, only that of a container's last claim would
+count."""
 
 
 def device_variable(device: str) -> str:

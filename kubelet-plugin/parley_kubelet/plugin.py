@@ -1,8 +1,7 @@
-"""The plugin as a whole: its drivers, each with a registration of its own, and what they share.
+"""The plugin as a whole: its drivers, each with its own registration, and what they share.
 
-Decides which drivers there are; how one is served is decided by `serving`, how the receipts for what was given
-back are written by `claims.releases`. A fault of one driver that it cannot live with ends the process, and with
-it all drivers: the pod is then started anew.
+Makes the drivers that the settings name; `serving` serves each, `claims.releases` gives receipts for released
+claims. An unexpected error of one driver ends the process, and with it all drivers: its pod is then restarted.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from parley.kube.loop_lag import watched
 from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
-from parley_kubelet.driver.devices import absent
+from parley_kubelet.driver.devices import missing_device_nodes
 from parley_kubelet.driver.workspaces import WorkspaceNode
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import load_driver
@@ -30,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 def make_drivers(settings: PluginSettings, configuration: Configuration) -> tuple[NodeDriver[Any, Any], ...]:
-    """The drivers that were asked for. Raises ConfigurationError, NameTaken or LoadError."""
+    """The drivers that the settings name. Raises ConfigurationError, NameTaken or LoadError."""
     drivers = tuple(_make(settings, configuration, option) for option in settings.drivers)
     names = [driver.name for driver in drivers]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -46,7 +45,7 @@ def make_drivers(settings: PluginSettings, configuration: Configuration) -> tupl
 def _make(settings: PluginSettings, configuration: Configuration, option: str) -> NodeDriver[Any, Any]:
     if option == DEVICES:
         driver = DeviceNodeDriver(settings.node, configuration, choose_name(settings, configuration))
-        driver.found()
+        driver.discovered()
         return driver
     loaded: type[Any] = WorkspaceNode if option == WORKSPACES else load_driver(option)
     made: NodeDriver[Any, Any] = loaded(
@@ -74,7 +73,7 @@ async def run_plugin(
     cannot start.
     """
     drivers = make_drivers(settings, configuration)
-    for fault in absent(configuration):
+    for fault in missing_device_nodes(configuration):
         log.warning("device left out", device=fault)
     calls, lag = call_seconds(), loop_lag()
     servers = [DriverServer(driver, settings, client, calls) for driver in drivers]
@@ -97,7 +96,7 @@ async def run_plugin(
             watched(lambda late, _: lag.observe(late)),
             _observed(metrics, Liveness(servers), settings.metrics_port),
         ):
-            await _until(stop, [*(one.run() for one in servers), receipts.run()])
+            await _run_until(stop, [*(one.run() for one in servers), receipts.run()])
     finally:
         await asyncio.gather(*(stack.aclose() for stack in open_sockets))
 
@@ -108,8 +107,8 @@ def _observed(
     return nullcontext() if port is None else served(metrics, liveness, port)
 
 
-async def _until(stop: asyncio.Event, work: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Work until `stop` is set; an unexpected error ends the plugin."""
+async def _run_until(stop: asyncio.Event, work: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run all coroutines until `stop` is set; an unexpected error of one ends the plugin."""
     working: list[asyncio.Task[Any]] = [asyncio.create_task(one) for one in work]
     stopping = asyncio.create_task(stop.wait())
     try:

@@ -1,4 +1,4 @@
-"""What the program does: settings, logging, signals, and one sentence where it cannot start."""
+"""The program: settings, logging, signals, and a one-line error if it cannot start."""
 
 import asyncio
 import gc
@@ -35,7 +35,7 @@ _CANNOT_START: Mapping[type[Exception], Exit] = {
     CheckpointError: Exit.FAILED,
     OSError: Exit.FAILED,
 }
-"""What keeps it from serving, and the exit status of each."""
+"""The errors that keep the plugin from starting, and their exit status."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -56,13 +56,13 @@ def run(arguments: Sequence[str]) -> int:
     try:
         asyncio.run(_serve(settings))
     except tuple(_CANNOT_START) as error:
-        print(f"parley-kubelet: {_said(error)}", file=sys.stderr)
+        print(f"parley-kubelet: {_message(error)}", file=sys.stderr)
         return next(status for kind, status in _CANNOT_START.items() if isinstance(error, kind))
     return Exit.DONE
 
 
-def _said(error: Exception) -> str:
-    """The sentence about it; the system's own has neither the file at its beginning nor a remedy."""
+def _message(error: Exception) -> str:
+    """The error's message; for system errors one that begins with the file and has a remedy."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {os.strerror(error.errno or 0).lower()}: name a folder that can be written"
     return str(error)
@@ -72,22 +72,23 @@ async def _serve(settings: PluginSettings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    # for hooks of drivers that take long; they come as they are needed
+    # threads for slow hooks of drivers, started when they are needed
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "disk"))
     configuration = load(settings.config)
-    _keep_what_is_there()
+    _freeze_modules()
     async with _client(settings) as client:
         await run_plugin(settings, configuration, client, stop)
 
 
-def _keep_what_is_there() -> None:
-    """Modules stay for ever: to look through them for garbage would hold up a call for 40 ms now and then."""
+def _freeze_modules() -> None:
+    """Exclude loaded modules, which stay for ever, from garbage collection: it would delay a call by 40 ms now and
+    then."""
     gc.collect()
     gc.freeze()
 
 
 async def _diagnose(settings: PluginSettings) -> int:
-    from parley_kubelet.doctor import diagnose  # not for those who serve
+    from parley_kubelet.doctor import diagnose  # not needed to serve
     from parley_kubelet.findings import shown
 
     findings = await diagnose(settings, _client)

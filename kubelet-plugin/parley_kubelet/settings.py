@@ -1,7 +1,7 @@
-"""The command line of `parley-kubelet`, and the same by environment variables, for a pod's manifest.
+"""The command line of `parley-kubelet`, and the same options as environment variables, for a pod's manifest.
 
-An option wins over its variable, which is the option's name in capitals (`--node-name`, NODE_NAME). Which of
-them are right for a node is checked by `doctor`.
+An option wins over its variable, which is the option's name in capitals (`--node-name`, NODE_NAME). `doctor`
+checks whether the settings are right for the node.
 """
 
 import argparse
@@ -13,17 +13,17 @@ from typing import Final
 from parley_kubelet.configuration import DEFAULT_DRIVER, driver_name
 
 DEVICES: Final = "devices"
-"""In --driver: the plugin's own driver, of the devices in the configuration file."""
+"""The value of --driver for the plugin's own driver of the devices in the configuration file."""
 
 WORKSPACES: Final = "workspaces"
-"""In --driver: that of `workspace.parley.dev`."""
+"""The value of --driver for the driver `workspace.parley.dev`."""
 
 LAST_PORT: Final = 65_535
 
 SERVE: Final = "serve"
 DOCTOR: Final = "doctor"
 VERSION: Final = "version"
-"""Answered in `main`, before any of this is loaded."""
+"""This command is answered by `main`, before this module is loaded."""
 
 TEXT: Final = "text"
 WIDE: Final = "wide"
@@ -31,15 +31,15 @@ NAME: Final = "name"
 JSON: Final = "json"
 YAML: Final = "yaml"
 FORMATS: Final = (TEXT, WIDE, NAME, JSON, YAML)
-"""As what doctor prints what it finds."""
+"""The output formats of doctor."""
 
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
-    """How this plugin was started.
+    """The plugin's settings.
 
     `kubeconfig` is None inside a cluster, `state` None for the plugin's own folder in `plugins`, `driver` (the
-    name of the device driver) None if the configuration file may say it, `metrics_port` None if nothing is served.
+    name of the device driver) None to use the configuration file's, `metrics_port` None if nothing is served.
     `instance` is the pod's UID, or "" outside of a pod. `drivers` are DEVICES, WORKSPACES or `module:Class`.
     """
 
@@ -61,8 +61,8 @@ class PluginSettings:
     headings: bool = True
 
     def state_of(self, driver: str, *, own: bool) -> Path:
-        """Where the driver's checkpoint is. The plugin's own driver has `state` itself, as it always had; so it
-        does not matter to its checkpoint which other drivers there are."""
+        """The folder of the driver's checkpoint. The device driver uses `state` itself, as in earlier versions,
+        which had no other drivers."""
         if self.state is None:
             return self.plugins / driver
         return self.state if own else self.state / driver

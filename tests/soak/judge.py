@@ -23,7 +23,7 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, RESOURCE_SLICES,
 from parley.kube.memory import MemoryServer
 from parley.simulate.anti_affinity import PODS as SCHEDULED_PODS
 from parley.simulate.anti_affinity import Pod
-from parley.simulate.placement import Occupied, place
+from parley.simulate.placement import NodeInfo, place
 
 Taken = tuple[Device, Hold]
 
@@ -69,7 +69,7 @@ class Judge:
         pods = (SCHEDULED_PODS.decode(data) for data in _data(server, SCHEDULED_PODS))
         self.pods = [pod for pod in pods if not pod.spec.scheduling_gates]
         self._nodes = {
-            node.metadata.name: Occupied(node) for node in (NODES.decode(data) for data in _data(server, NODES))
+            node.metadata.name: NodeInfo(node) for node in (NODES.decode(data) for data in _data(server, NODES))
         }
         for pod in self.pods:
             node = pod.spec.node_name or (assumed or {}).get(pod.metadata.uid, "")
@@ -160,11 +160,11 @@ class Judge:
         """By the scheduler's filters."""
         there = self._nodes[node]
         if gone:
-            there = Occupied(there.node, [pod for pod in there.pods if pod.metadata.uid not in gone])
+            there = NodeInfo(there.node, [pod for pod in there.pods if pod.metadata.uid not in gone])
         for pod in pods:
             if not place(pod, (), {node: there}).node:
                 return False
-            there = Occupied(there.node, [*there.pods, pod]) if len(pods) > 1 else there
+            there = NodeInfo(there.node, [*there.pods, pod]) if len(pods) > 1 else there
         return True
 
     def below(self, pod: Pod, node: str) -> Set[str]:

@@ -165,7 +165,7 @@ _FINISH, _GOES = Deallocator._finish, Allocator._set_uses
 _LEFT, _LEFT_BY_POD, _ADOPT_RECORD = Keeping.pod_left, Deallocator._released, restoring.adopt_record
 
 
-_WHOSE = admission._whose
+_WHOSE = admission._ownership
 _COUNTED, _LET_IN = mirrors.counted, UnseenUsers.join_known
 _BIND = Posting.bind
 _FREE_FOR_ALL = [check for check in named.USABLE if check not in (named.in_use, named.allocating_for_another)]
@@ -298,7 +298,7 @@ BUGS = {
     ),
     "a restart counts only what has its owner, which anybody may change": Bug(
         (
-            (admission, "_whose", lambda mirror: _WHOSE(mirror)[1:]),
+            (admission, "_ownership", lambda mirror: _WHOSE(mirror)[1:]),
             (restoring, "counted", _owned_only),
         ),
         ("handed out twice", "moved under a pod"),

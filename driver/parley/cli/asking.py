@@ -1,4 +1,4 @@
-"""What read-only commands share: kubectl's usual flags, the client, and messages about failed requests."""
+"""Shared by read-only commands: kubectl's usual flags, the client, and messages about failed requests."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ Watch = Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and p
 
 
 def selecting(selector: str) -> Callable[[Mapping[str, str]], bool]:
-    """Whether labels are selected. Raises typer.BadParameter."""
+    """A function that tells whether a selector selects labels. Raises typer.BadParameter."""
     try:
         return label_selector(selector)
     except ValueError as error:
@@ -53,7 +53,7 @@ def selecting(selector: str) -> Callable[[Mapping[str, str]], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Which cluster is asked, and as whom."""
+    """The cluster to connect to, and the user."""
 
     kubeconfig: Path | None = None
     context: str = ""
@@ -62,22 +62,22 @@ class Who:
 
     @property
     def path(self) -> str | None:
-        """Of the kubeconfig, if one was named."""
+        """The path of the kubeconfig, if one was given."""
         return str(self.kubeconfig) if self.kubeconfig else None
 
     def client(self) -> HttpClient:
-        """Opened by `async with`."""
+        """A client of the cluster, to be opened by `async with`."""
         options = HttpOptions(impersonate=self.user, impersonate_groups=self.groups)
         return HttpClient.from_kubeconfig(self.path, self.context or None, options)
 
 
 def answered(who: Who, ask: Callable[[Client], Awaitable[T]]) -> T:
-    """Ask the cluster as that user. What keeps it from answering is printed on stderr, and ends the command."""
+    """The result of `ask` with a client of that user. An error is printed on stderr, and ends the command."""
     return asked(who.client, ask)
 
 
 def asked(connect: Callable[[], HttpClient], ask: Callable[[Client], Awaitable[T]]) -> T:
-    """As `answered`, with any client."""
+    """As `answered`, with a client from `connect`."""
     logs.silence()
 
     async def main() -> T:
@@ -92,7 +92,7 @@ def asked(connect: Callable[[], HttpClient], ask: Callable[[Client], Awaitable[T
 
 
 def namespace_of(who: Who) -> str:
-    """The namespace of the context, as kubectl chooses it; whatever is wrong with the file is reported later."""
+    """The namespace of the context, as kubectl chooses it; faults of the kubeconfig are reported later."""
     import yaml
 
     try:

@@ -1,4 +1,4 @@
-"""Completion of command lines: scripts for shells, and what kubectl asks for `kubectl parley`.
+"""Completion of command lines: scripts for shells, and the program that kubectl calls for `kubectl parley`.
 
 kubectl runs a program `kubectl_complete-parley` with the words so far, and wants one completion a line, and a
 directive at the end (kubectl 1.26 and later, `kubectl plugin --help`).
@@ -48,7 +48,7 @@ def for_kubectl() -> None:
 
 
 def complete(program: typer.Typer, words: Sequence[str]) -> None:
-    """Print what the last of the words may become, and the directive."""
+    """Print the completions of the last word, and the directive."""
     os.environ.update(_AS_FISH, _TYPER_COMPLETE_ARGS=" ".join(["kubectl-parley", *words]))
     try:
         program(prog_name="kubectl-parley")

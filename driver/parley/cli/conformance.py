@@ -15,7 +15,7 @@ from parley.cli.failures import address_errors, end
 from parley.cli.output import Format, NoHeaders, Output, print_names, printed
 from parley.conformance import report
 from parley.conformance.checks import CHECKS
-from parley.conformance.playing import ConformanceSettings, NoSuchCheck, Played, results, verify
+from parley.conformance.kit import ConformanceSettings, NoSuchCheck, RunningKit, results, verify
 from parley.conformance.results import CheckOutcome, CheckResult
 from parley.conformance.stage import Patience
 from parley.conformance.subject import BadSubject, Subject
@@ -131,7 +131,7 @@ def _subject(files: Sequence[Path], class_name: str, checks: Sequence[str]) -> S
 def _results(subject: Subject, settings: ConformanceSettings, output: Output) -> list[CheckResult]:
     process = None
 
-    def begun(played: Played) -> None:
+    def begun(played: RunningKit) -> None:
         nonlocal process
         process = played.process
         if process is None:

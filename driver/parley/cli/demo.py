@@ -1,4 +1,4 @@
-"""`parley demo`: negotiate the pods of some manifests in a simulated cluster, and tell how it went."""
+"""`parley demo`: negotiate the pods of some manifests in a simulated cluster, and print the outcome."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -73,7 +73,7 @@ def _show(outcome: SimulationOutcome) -> None:
 
 
 def refuse(error: Exception) -> NoReturn:
-    """Say what is wrong with the input, each fault on a line, and end the command."""
+    """Print the faults of the input, one per line, and end the command."""
     for fault in getattr(error, "faults", (error,)):
         typer.echo(f"error: {printable_lines(str(fault))}", err=True)
     raise typer.Exit(Exit.WRONG_INPUT) from None
@@ -91,7 +91,7 @@ def finish(outcome: SimulationOutcome, *, fail_on_waiting: bool) -> None:
 async def negotiated(
     manifests: Sequence[Manifest], scheduler_names: Collection[str] = (PARLEY,)
 ) -> SimulationOutcome:
-    """What became of the pods and claims, once nothing moves any more, or after an hour of the cluster's time."""
+    """The outcome of pods and claims, once the cluster has settled, or after an hour of its time."""
     async with SimulatedCluster(settings=second_schedulers(manifests, scheduler_names)) as cluster:
         await cluster.apply(manifests)
         await cluster.settle()

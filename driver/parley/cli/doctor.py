@@ -1,4 +1,4 @@
-"""`parley doctor`: what is wrong with Parley in a cluster, and how to fix it."""
+"""`parley doctor`: finds what is wrong with Parley in a cluster, and how to fix it."""
 
 from importlib.metadata import version
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Which driver a command means: one that comes with Parley, by its short name, or anybody's class."""
+"""Resolves the driver that a command names: one that comes with Parley, by its short name, or any class."""
 
 import importlib
 import inspect
@@ -41,7 +41,7 @@ def driver_class(text: str) -> type[Driver[Any, Any]]:
 
 
 def driver_classes(texts: Iterable[str]) -> list[type[Driver[Any, Any]]]:
-    """The classes that these name, each once. Raises BadParameter, also if two drivers have one name."""
+    """The classes that the texts name, each once. Raises BadParameter, also if two drivers have the same name."""
     by_name: dict[str, tuple[str, type[Driver[Any, Any]]]] = {}
     for text in texts:
         found = driver_class(text)

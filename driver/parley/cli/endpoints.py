@@ -16,7 +16,7 @@ Unready = Callable[[], str]
 
 
 def process_figures() -> CollectorRegistry:
-    """A registry that has memory, CPU time and open files of this process, and room for more."""
+    """A registry with memory, CPU time and open files of this process, to which metrics can be added."""
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)

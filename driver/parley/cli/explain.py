@@ -71,7 +71,7 @@ def explain(
 
 
 def _name(what: list[str]) -> str:
-    """The pod's name, "" for all."""
+    """The pod's name; "" for all pods."""
     kind, slash, name = what[0].partition("/")
     if kind not in _PODS or len(what) > 2 or (slash and len(what) > 1):
         raise typer.BadParameter(f"{' '.join(what)!r}: only pods can be explained: write `pod NAME` or `pod/NAME`")
@@ -84,7 +84,7 @@ _Answer = tuple[list[Explanation], Sequence[str]]
 
 @dataclass(frozen=True)
 class _Question:
-    """A pod, or all that wait in the namespace or in all."""
+    """The question to answer: a pod, or all waiting pods in the namespace or in all."""
 
     namespace: str
     name: str
@@ -92,13 +92,13 @@ class _Question:
     selects: Callable[[Mapping[str, str]], bool]
 
     async def ask(self, client: Client) -> _Answer:
-        """Once."""
+        """Answer once."""
         if not self.name:
             return await self._of_waiting(client, await read(client, utc(), self.namespace))
         return await self._named(client, lambda where: explain_one(client, utc(), where, self.name))
 
     async def follow(self, client: Client, printer: "_Printer") -> None:
-        """And again whenever the answer is another one."""
+        """Answer again whenever the answer changes."""
 
         async def again(world: Snapshot) -> None:
             with readable_errors():
@@ -113,7 +113,7 @@ class _Question:
         return await (self._named(client, explained) if self.name else self._of_waiting(client, world))
 
     async def _named(self, client: Client, one: Callable[[str], Awaitable[Explanation]]) -> _Answer:
-        """The pods of that name. One that is none of Parley's counts only if all are such."""
+        """Explains the pods of that name. Pods without Parley claims are an error only if all are such."""
         found, refusal = [], None
         for where in await namespaces_of(client, self.name) if self.everywhere else [self.namespace]:
             try:
@@ -130,7 +130,7 @@ class _Question:
 
 
 class _Printer:
-    """Prints explanations, and prints none twice in a row."""
+    """Prints explanations that differ from the last printed ones."""
 
     def __init__(self, output: Output, where: str) -> None:
         self._output = output
@@ -138,14 +138,14 @@ class _Printer:
         self._before: list[Explanation] | None = None
 
     def print_if_new(self, explanations: list[Explanation], unread: Sequence[str]) -> None:
-        """Unless nothing but the time is another one."""
+        """Print the explanations, unless they differ from the last ones in nothing but time."""
         now = [timeless(one) for one in explanations]
         if now != self._before:
             self._before = now
             self.print(explanations, unread)
 
     def print(self, explanations: list[Explanation], unread: Sequence[str]) -> None:
-        """As text, names or data."""
+        """Print the explanations as text, names or data."""
         if self._output in (Output.JSON, Output.YAML):
             printed("PodExplanationList", {"items": wire(explanations)}, self._output)
         elif not explanations:

@@ -61,14 +61,14 @@ PodIp = Annotated[
 
 @dataclass(frozen=True)
 class ExtenderEntry:
-    """Where schedulers come in."""
+    """The extender's server: its address, certificates and schedulers."""
 
     host: str
     port: int
     certificates: Certificates | None
 
     def serving(self, leading: Leading) -> AbstractAsyncContextManager[int]:
-        """Answers within the block."""
+        """Serves the extender within the block."""
         return serving(leading, self.host, self.port, self._context())
 
     def _context(self) -> ssl.SSLContext | None:

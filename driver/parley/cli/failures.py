@@ -1,4 +1,4 @@
-"""How a command ends that cannot do what it was asked: one sentence on stderr, and the status of the situation."""
+"""Ends a command that failed: one sentence on stderr, and the exit status."""
 
 import errno
 import os
@@ -16,14 +16,14 @@ _NO_ADDRESS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
 
 
 def end(message: object, status: Exit) -> NoReturn:
-    """Say it and exit."""
+    """Print the message and exit."""
     typer.echo(f"error: {printable_lines(str(message))}", err=True)
     raise typer.Exit(status)
 
 
 @contextmanager
 def address_errors() -> Iterator[None]:
-    """Within, an address that cannot be served at ends the command."""
+    """Within the block, an address that cannot be served on ends the command."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`--watch`: the same answer again whenever the cluster has changed, as long as the command runs."""
+"""`--watch`: prints the answer again whenever the cluster has changed, until the command is ended."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

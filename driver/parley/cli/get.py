@@ -73,7 +73,7 @@ def get(
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Rows of a view, of one namespace or of all, with these labels."""
+    """The rows of a view, in one namespace or in all, with these labels."""
 
     view: View
     namespace: str | None
@@ -100,7 +100,7 @@ class _Printer:
         self._told: set[str] = set()
 
     def all(self, world: Snapshot) -> None:
-        """What there is now."""
+        """Print all current rows."""
         rows = self._chosen.rows(world)
         if not rows and self._output not in (Output.JSON, Output.YAML):
             typer.echo(self._chosen.nothing(world), err=True)
@@ -109,13 +109,13 @@ class _Printer:
         self._tell_unread(world)
 
     def _tell_unread(self, world: Snapshot) -> None:
-        """On stderr, each once; data has it."""
+        """Print what could not be read on stderr, each once; in data it is included."""
         if self._output not in (Output.JSON, Output.YAML):
             tell_unread(one for one in world.unread if one not in self._told)
         self._told.update(world.unread)
 
     async def more(self, world: Snapshot) -> None:
-        """What is new; as data all of it, if anything is."""
+        """Print rows that have changed; as data all rows, if any has changed."""
         rows = self._chosen.rows(world)
         now = frozenset(rows)
         if self._output in (Output.JSON, Output.YAML):

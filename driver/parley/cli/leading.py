@@ -1,4 +1,4 @@
-"""What processes that lead by a lease have in common: options, election, metrics, a clean end on SIGTERM.
+"""Shared by processes that lead by a lease: options, election, metrics, a clean end on SIGTERM.
 
 Everything that leads is recreated when the lease is acquired. A process that lost the lease ends with an error,
 and whoever started it starts it again. It ends before others may lead, even if a driver ignores its cancellation.
@@ -118,7 +118,7 @@ class Options:
 
 
 class Leader(Protocol):
-    """What runs while the lease is held. `ready` is set when it has begun to act; `caches` is what it knows."""
+    """Runs while the lease is held. `ready` is set when it has begun to act; `caches` are its informers."""
 
     ready: asyncio.Event
 
@@ -138,8 +138,8 @@ Beside = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 def identities(given: str, *, one_at_a_time: bool) -> tuple[str, str]:
-    """An identity that no other process has, not even an earlier one of the same pod; and what those of the
-    processes begin with that this one replaces, "" if that is not known."""
+    """An identity that no other process has, not even an earlier one of the same pod; and the prefix of the
+    identities of processes that this one replaces, "" if that is not known."""
     common = f"{given or socket.gethostname()}_"
     return f"{common}{uuid.uuid4().hex[:8]}", common if one_at_a_time else ""
 
@@ -159,7 +159,7 @@ def run(kubeconfig: Path | None, options: Options, make: Make, beside: Sequence[
 
 
 def unready(leading: Sequence[Leader]) -> str:
-    """What is in the way of this process's work; "" if nothing is, as long as it does not lead."""
+    """Why this process can't do its work; "" if it can, or while it does not lead."""
     silent = [
         f"{label(cache.resource)}: neither listed nor watched for {outage.seconds:.0f} s: {outage.reason}"
         for leader in leading
@@ -180,7 +180,7 @@ def _seldom_look_for_garbage() -> None:
 
 
 def api_client(kubeconfig: Path | None) -> HttpClient:
-    """Of the pod's service account, or else of a kubeconfig."""
+    """A client with the pod's service account, or with a kubeconfig."""
     if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
         return HttpClient.in_cluster()
     return HttpClient.from_kubeconfig(str(kubeconfig) if kubeconfig else None)

@@ -1,4 +1,4 @@
-"""How log entries are written: for people, or one JSON object a line, and from which level on.
+"""The format of log entries, for people or as one JSON object per line, and their lowest level.
 
 What is logged is left to who logs it; the names of the fields are in `docs/metrics.md`.
 """
@@ -14,14 +14,14 @@ from structlog.typing import Processor
 
 
 class LogFormat(Enum):
-    """What a log line looks like."""
+    """The format of log entries."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(Enum):
-    """From which level on entries are written."""
+    """The lowest level of entries that are written."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -30,7 +30,7 @@ class LogLevel(Enum):
 
     @property
     def number(self) -> int:
-        """As in `logging`."""
+        """The level's number in `logging`."""
         return logging.getLevelNamesMapping()[self.name]
 
 
@@ -39,7 +39,7 @@ _WITHOUT_VALUES = ExceptionDictTransformer(show_locals=False, max_frames=30)
 
 
 def configure(form: LogFormat, level: int = logging.INFO) -> None:
-    """Log to stderr from that level on."""
+    """Write log entries of that level and above to stderr."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,

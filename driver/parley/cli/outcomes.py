@@ -1,4 +1,4 @@
-"""What became of the pods and claims of a simulated cluster, as `demo` and `simulate` print it but for text."""
+"""Prints the outcome of a simulation, for `demo` and `simulate`, in all formats but text."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def show_outcome(outcome: SimulationOutcome, output: Output, *, headings: bool) 
 
 
 def _print_tables(outcome: SimulationOutcome, *, headings: bool) -> None:
-    """Of the pods and of the claims, with an empty line between them, as kubectl prints several kinds."""
+    """The tables of pods and of claims, separated by an empty line, as kubectl prints several kinds."""
     if outcome.pods:
         print_rows(_COLUMNS, map(_cells, outcome.pods), headed=headings)
     if outcome.pods and outcome.unnamed:

@@ -30,19 +30,19 @@ AS_FAR_AS_READ = ", as far as could be read"
 
 
 def print_names(names: Iterable[str]) -> None:
-    """One a line, each once."""
+    """Print the names, one per line, each once."""
     for name in dict.fromkeys(names):
         typer.echo(name)
 
 
 def tell_unread(unread: Iterable[str]) -> None:
-    """What could not be read, on stderr."""
+    """Print what could not be read on stderr."""
     for one in unread:
         typer.echo(f"not read: {printable(one)}", err=True)
 
 
 def printed(kind: str, content: dict[str, Any], output: Output) -> None:
-    """As JSON or YAML, with its kind."""
+    """Print the content as JSON or YAML, with its kind."""
     data = {"apiVersion": CLI_VERSION, "kind": kind, **content}
     if output is Output.JSON:
         typer.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())

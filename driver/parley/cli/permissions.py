@@ -1,4 +1,5 @@
-"""The account of a standalone driver, as Kubernetes objects: rights to what is that driver's alone.
+"""The service account of a standalone driver, as Kubernetes objects, with permissions for that driver's objects
+only.
 
 Its parts that are the same for all drivers, the ClusterRole `parley-driver` and the policies that hold accounts to
 their drivers, are in `deploy/base/driver.yaml`.

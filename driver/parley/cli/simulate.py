@@ -121,7 +121,8 @@ async def _simulated(manifests: Sequence[Manifest], scheduler_names: Sequence[st
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """The objects of a simulation live as long as it does: looking for garbage among them takes a sixth of it."""
+    """Collects garbage rarely within the block: a simulation's objects live as long as it does, and searching them
+    would take a sixth of its time."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 50, 50)
     try:
@@ -132,7 +133,7 @@ def _rare_collections() -> Iterator[None]:
 
 @contextmanager
 def _progress(recording: Recording, pods: int) -> Iterator[None]:
-    """Print progress on stderr, from a thread of its own: the simulation never waits."""
+    """Print progress on stderr, from another thread, so that the simulation never waits."""
     ended = threading.Event()
     teller = threading.Thread(target=_tell, args=(recording, pods, ended), daemon=True)
     teller.start()

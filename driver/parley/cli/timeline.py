@@ -1,4 +1,4 @@
-"""How a recorded negotiation reads on a terminal. Without colour it is the same text."""
+"""The output of a recorded negotiation on a terminal. Without colour it is the same text."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ _NODES_SHOWN = 8
 
 
 def story(record: PodRecord) -> Text:
-    """One pod's negotiation, then what happened when."""
+    """The record of one pod: its negotiation, then the steps in order of time."""
     text = Text()
     text.append(f"{record.namespace}/{record.name}", style="bold")
     text.append(_verdict(record), style="green" if record.runs else "yellow")

@@ -1,4 +1,4 @@
-"""`parley uninstall`: whether Parley can be removed from a cluster now, and what has to be done after it.
+"""`parley uninstall`: checks whether Parley can be removed from a cluster now, and cleans up afterwards.
 
 The chart's hooks run both before and after `helm uninstall`; without helm an administrator does (docs/install.md).
 """

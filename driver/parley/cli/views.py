@@ -1,4 +1,4 @@
-"""The overviews of `parley get`: which rows each has, and their columns, names and labels. Pure."""
+"""The views of `parley get`: the rows of each, and their columns, names and labels. No I/O."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Columns:
     last: tuple[str, ...] = ()
 
     def headings(self, *, wide: bool) -> tuple[str, ...]:
-        """Of a table."""
+        """The headings of the table."""
         return (*self.names, *(self.wide if wide else ()), *self.last)
 
 
@@ -104,7 +104,7 @@ USES = View(
 )
 WAITING = View(
     kind="WaitOverview",
-    rows=overview.line,
+    rows=overview.waits,
     columns=Columns(
         ("NAMESPACE", "POD", "WAITING-FOR", "SINCE", "CLASSES", "AHEAD"), ("NODE",), _wait, last=("MESSAGE",)
     ),

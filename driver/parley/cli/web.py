@@ -1,4 +1,4 @@
-"""`parley web`, and the same page served by the controller."""
+"""`parley web`: serves the web page; the controller can serve the same page."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence

@@ -1,4 +1,4 @@
-"""Which object a URL's path means, and what client libraries ask an API server about itself."""
+"""Parses the paths of API requests, and answers discovery requests of client libraries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _KNOWN: Final[Mapping[tuple[str, str], Resource[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An object, or a collection if `name` is empty."""
+    """The address of an object, or of a collection if `name` is empty."""
 
     group: str
     version: str
@@ -28,7 +28,7 @@ class Address:
     subresource: str = ""
 
     def resource(self, body: Any) -> Resource[Any]:
-        """The kind; of one that nobody knows, as the body names it."""
+        """The resource; of an unknown one, with the kind in the body."""
         known = _KNOWN.get((self.group, self.plural))
         if known is not None:
             return known
@@ -37,7 +37,7 @@ class Address:
 
 
 def address_of(path: str) -> Address | None:
-    """What a path means; None if it is no object's or collection's."""
+    """The address in a path; None if it is not an object's or collection's."""
     parts = [part for part in path.split("/") if part]
     if parts[:1] == ["api"]:
         parts = ["", *parts[1:]]
@@ -58,7 +58,7 @@ def address_of(path: str) -> Address | None:
 
 
 def discovery(path: str) -> dict[str, Any] | None:
-    """The answer to a question about the server itself, None if it is none."""
+    """The answer to a request about the server itself (version, health, discovery); None for other paths."""
     match [part for part in path.split("/") if part]:
         case ["version"]:
             return {"major": "1", "minor": "37", "gitVersion": "v1.37.0", "platform": "linux/amd64"}
@@ -82,7 +82,7 @@ def _groups() -> list[dict[str, Any]]:
 
 
 def _resources(group: str, version: str) -> dict[str, Any]:
-    of_group = [r for r in _KNOWN.values() if (r.group, r.version) == (group, version)]
+    in_group = [r for r in _KNOWN.values() if (r.group, r.version) == (group, version)]
     verbs = ["create", "delete", "get", "list", "patch", "update", "watch"]
     return {
         "kind": "APIResourceList",
@@ -90,6 +90,6 @@ def _resources(group: str, version: str) -> dict[str, Any]:
         "groupVersion": f"{group}/{version}" if group else version,
         "resources": [
             {"name": r.plural, "singularName": "", "kind": r.kind, "namespaced": r.namespaced, "verbs": verbs}
-            for r in of_group
+            for r in in_group
         ],
     }

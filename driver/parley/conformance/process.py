@@ -19,7 +19,7 @@ class DriverProcess(Protocol):
         ...
 
     async def kill(self) -> None:
-        """End it as a machine that loses power does."""
+        """End it without warning, as after a power cut."""
         ...
 
 
@@ -33,7 +33,7 @@ class CommandDriver:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """In a process group of its own, so that its children end with it."""
+        """Start the command in its own process group, so that its children end with it."""
         with self._log.open("wb") as output:
             self._process = await asyncio.create_subprocess_shell(
                 self._command,
@@ -45,7 +45,7 @@ class CommandDriver:
             )
 
     async def kill(self) -> None:
-        """SIGKILL to all of the group."""
+        """Send SIGKILL to the process group."""
         if self._process is None:
             return
         with suppress(ProcessLookupError):
@@ -55,9 +55,9 @@ class CommandDriver:
 
     @property
     def ended(self) -> int | None:
-        """The exit status, if it ended by itself."""
+        """The exit status, if the process ended by itself."""
         return self._process.returncode if self._process is not None else None
 
     def output(self) -> str:
-        """The end of what it printed."""
+        """The end of the process's output."""
         return self._log.read_bytes()[-_SHOWN:].decode(errors="replace") if self._log.exists() else ""

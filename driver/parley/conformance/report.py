@@ -1,4 +1,4 @@
-"""Results for people, as a table with what was expected and seen of each failure, and as data."""
+"""The output of results: a table with what was expected and seen for each failure, and data."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ PAGE = "docs/driver-protocol.md"
 
 
 def line(result: CheckResult) -> str:
-    """One result in the table."""
+    """A result as a line of the table."""
     rule = (
         result.check.rule if result.outcome is not CheckOutcome.SKIPPED else f"{result.check.rule} ({result.why})"
     )
@@ -17,7 +17,7 @@ def line(result: CheckResult) -> str:
 
 
 def details(result: CheckResult) -> Iterator[str]:
-    """Of a failure: which object, what was expected by which section, what was seen."""
+    """The details of a failure: the object, what was expected by which section, what was seen."""
     if result.outcome is CheckOutcome.FAILED:
         yield f"         {result.about}"
         yield f'         expected: {result.expected} ({PAGE}, "{result.check.section}")'
@@ -25,7 +25,7 @@ def details(result: CheckResult) -> Iterator[str]:
 
 
 def summary(results: Sequence[CheckResult]) -> str:
-    """How many of each."""
+    """The number of results by outcome."""
     counts = [f"{sum(r.outcome is outcome for r in results)} {outcome.value}" for outcome in CheckOutcome]
     return ", ".join(counts)
 
@@ -34,7 +34,7 @@ COLUMNS = ("OUTCOME", "CHECK", "SECTION", "RULE", "ABOUT", "EXPECTED", "SEEN")
 
 
 def cells(result: CheckResult) -> tuple[str, ...]:
-    """A row of a table; of a check that was skipped, why."""
+    """A result as a row of a table; for a skipped check with the reason."""
     about, check = result.about or "-", result.check
     seen = result.why if result.outcome is CheckOutcome.SKIPPED else result.seen
     return (

@@ -1,4 +1,4 @@
-"""What a check found: passed, failed with what was expected and seen, or skipped with the reason."""
+"""Checks and their results: passed, failed with what was expected and seen, or skipped with the reason."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class CheckOutcome(Enum):
 
 
 class Unmet(Exception):
-    """Raised when the driver broke the rule: which object shows it, what was expected, what was seen."""
+    """Raised if the driver broke the rule: the object that shows it, what was expected, what was seen."""
 
     def __init__(self, about: str, expected: str, seen: str) -> None:
         super().__init__(f"{about}: expected {expected}; seen: {seen}")
@@ -28,14 +28,14 @@ class Unmet(Exception):
 
 
 class NotApplicable(Exception):
-    """Raised when the check can't be made here; the message says why."""
+    """Raised if the check can't be run here; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One rule of the protocol, which is the docstring of `play`. `section` is the heading of
-    docs/driver-protocol.md that has it. `needs` are checks that say more if they fail: then this one is not made.
-    After a `basic` one that failed no other is made. `restarts` if the driver is killed and started again."""
+    """A check of one rule of the protocol; the docstring of `play` is the rule. `section` is its heading in
+    docs/driver-protocol.md. The check is skipped if one of `needs` failed, whose result says more, and after a
+    `basic` check failed all others are skipped. `restarts`: the driver is killed and started again."""
 
     name: str
     section: str
@@ -46,13 +46,14 @@ class Check:
 
     @property
     def rule(self) -> str:
-        """In one sentence."""
+        """The rule in one sentence."""
         return self.play.__doc__ or ""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """A check's. `about`, `expected` and `seen` are of a failure; `why` is the reason of what was skipped."""
+    """The result of a check. `about`, `expected` and `seen` are a failure's; `why` is why the check was
+    skipped."""
 
     check: Check
     outcome: CheckOutcome

@@ -1,6 +1,7 @@
-"""An API server over HTTP in front of any client: that in memory, or a real one through which a driver is watched.
+"""An API server over HTTP in front of a client: of the server in memory, or of a real one, to record a driver's
+writes.
 
-It speaks what drivers need: get, list, watch, create, merge patch, server-side apply, update and delete, and
+It supports what drivers need: get, list, watch, create, merge patch, server-side apply, update and delete, and
 enough discovery for client libraries. No authentication: serve it on loopback.
 """
 
@@ -24,13 +25,13 @@ _QUERY: Final = frozenset(
     {"labelSelector", "fieldSelector", "resourceVersion", "limit", "continue", "fieldManager", "force"}
 )
 _PATCHES: Final = (MERGE_PATCH, APPLY_PATCH)
-_ANY: Final = ("", "0")
-"""resourceVersions that mean "whatever you have"."""
+_ANY_VERSION: Final = ("", "0")
+"""resourceVersions that mean "any version": a watch with one of them begins with the existing objects."""
 
 
 @asynccontextmanager
 async def served(client: Client, port: int = 0, shutdown: float = 0.1) -> AsyncIterator[str]:
-    """The address of a server on loopback that passes everything to `client`, within the block."""
+    """Serves `client` on loopback within the block; yields the server's address."""
     app = web.Application(client_max_size=2**24)
     front = _Front(client)
     app.router.add_route("*", "/{path:.*}", front.handle)
@@ -44,7 +45,7 @@ async def served(client: Client, port: int = 0, shutdown: float = 0.1) -> AsyncI
 
 
 def write_kubeconfig(path: Path, server: str) -> None:
-    """A kubeconfig of the server, with a token that it does not look at."""
+    """Write a kubeconfig for the server, with a token that it ignores."""
     entry = {"name": "conformance"}
     document = {
         "apiVersion": "v1",
@@ -62,7 +63,7 @@ class _Front:
         self._client = client
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Any request."""
+        """Handles any request."""
         if request.method == "GET" and (found := discovery(request.path)) is not None:
             return web.json_response(found)
         try:
@@ -80,17 +81,17 @@ class _Front:
     async def _answer(self, request: web.Request, address: Address) -> web.Response:
         call = _call(request, address, _parsed(await request.read()))
         if request.method == "PUT" and call.resource.group != GROUP:  # nobody may update those of Parley's
-            call = await self._updating(call)
+            call = await self._as_merge_patch(call)
         content = await self._client.request(call)
         if call.verb == "list":
             content = _with_list_kind(call, content)
         return web.Response(body=content, status=201 if call.verb == "create" else 200, content_type=JSON)
 
-    async def _updating(self, call: Call) -> Call:
-        """An update as the merge patch that comes to the same."""
+    async def _as_merge_patch(self, call: Call) -> Call:
+        """An update as a merge patch with the same result."""
         query = Call("get", call.resource, call.namespace, call.name)
         before = orjson.loads(await self._client.request(query))
-        body = _replacing(before, call.body)
+        body = _merge_patch(before, call.body)
         return replace(call, verb="patch", body=body, content_type=MERGE_PATCH)
 
     async def _watch(self, request: web.Request, address: Address) -> web.StreamResponse:
@@ -100,8 +101,8 @@ class _Front:
         response = web.StreamResponse(headers={"Content-Type": JSON})
         await response.prepare(request)
         first: list[RawEvent] = []
-        if call.query.get("resourceVersion", "") in _ANY:
-            call, first = await self._begun(call)
+        if call.query.get("resourceVersion", "") in _ANY_VERSION:
+            call, first = await self._list_and_watch(call)
         try:
             for event in first:
                 await response.write(_line(event.type.value, event.object))
@@ -111,11 +112,11 @@ class _Front:
         except ApiError as error:
             await response.write(_line("ERROR", orjson.dumps(_status(error))))
         except OutcomeUnknown:
-            pass  # the stream ends, as real ones do
+            pass  # the stream ends, as a real server's does
         return response
 
-    async def _begun(self, call: Call) -> tuple[Call, list[RawEvent]]:
-        """A watch from now on, and what is there already."""
+    async def _list_and_watch(self, call: Call) -> tuple[Call, list[RawEvent]]:
+        """A watch from now on, and the existing objects as events."""
         listing = Call("list", call.resource, call.namespace, query={**call.query, "resourceVersion": ""})
         found = orjson.loads(await self._client.request(listing))
         query = {**call.query, "resourceVersion": found["metadata"]["resourceVersion"]}
@@ -147,7 +148,7 @@ def _verb(request: web.Request, address: Address) -> str:
 
 
 def _parsed(content: bytes) -> Any:
-    """JSON, or YAML as an apply may be."""
+    """The content parsed as JSON, or as YAML, which server-side apply may send."""
     if not content:
         return None
     try:
@@ -160,15 +161,15 @@ def _parsed(content: bytes) -> Any:
         raise BadRequest(400, "BadRequest", f"the body can't be read: {error}") from None
 
 
-def _replacing(before: Any, after: Any) -> Any:
-    """The merge patch that makes `after` of `before`; of the metadata only what clients write."""
+def _merge_patch(before: Any, after: Any) -> Any:
+    """The merge patch from `before` to `after`; fields that the server sets are not removed."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return after
-    gone = {name: None for name in before if name not in after and name not in _SERVERS}
-    return {**gone, **{name: _replacing(before.get(name), value) for name, value in after.items()}}
+    gone = {name: None for name in before if name not in after and name not in _SERVER_FIELDS}
+    return {**gone, **{name: _merge_patch(before.get(name), value) for name, value in after.items()}}
 
 
-_SERVERS: Final = frozenset(
+_SERVER_FIELDS: Final = frozenset(
     {
         "metadata",
         "name",
@@ -184,9 +185,9 @@ _SERVERS: Final = frozenset(
 
 
 def _with_list_kind(call: Call, content: bytes) -> bytes:
-    """With the kind of the list, which some clients want to see."""
+    """The list with its kind, which some clients require."""
     if not content.startswith(b'{"metadata"'):
-        return content  # a real server's, which has it
+        return content  # a real server's list, which has its kind
     kind = orjson.dumps({"kind": f"{call.resource.kind}List", "apiVersion": call.resource.api_version})
     return kind[:-1] + b"," + content[1:]
 

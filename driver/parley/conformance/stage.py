@@ -1,6 +1,6 @@
-"""The controller's side of the protocol, for one check: a namespace, a class and pods of its own.
+"""Plays the controller's side of the protocol for one check, in its own namespace, with its own class and pods.
 
-What must happen is waited for (`Patience.limit`), what must not happen is watched for a while (`Patience.settle`).
+A check waits up to `Patience.limit` for what must happen, and for `Patience.settle` to see what must not happen.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _POLL = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """In seconds: `limit` for what must happen, `settle` for what must not."""
+    """Seconds to wait: `limit` for what must happen, `settle` for what must not."""
 
     limit: float = 30.0
     settle: float = 2.0
@@ -39,8 +39,8 @@ class Patience:
 
 @dataclass(frozen=True)
 class Scene:
-    """What all checks share. `in_memory` if nodes may be changed; `driver` is None if it can't be restarted.
-    `suffix` tells the names of this run from those of another."""
+    """The environment that all checks share. `in_memory`: nodes may be changed. `driver` is None if it can't be
+    restarted. `suffix` distinguishes the names of this run from those of others."""
 
     client: Client
     traffic: DriverTraffic
@@ -60,7 +60,8 @@ class Allocated:
 
 
 class Stage:
-    """`name` is that of the check's namespace and first class; `class_name` is the class of new claims."""
+    """The environment of one check. `name` is that of its namespace and first class; `class_name` is the class of
+    new claims."""
 
     def __init__(self, scene: Scene, name: str) -> None:
         self.scene = scene
@@ -69,17 +70,17 @@ class Stage:
         self.subject, self.traffic, self._client = scene.subject, scene.traffic, scene.client
         self.finalizer = driver_finalizer(scene.subject.driver)
         self.nodes = scene.subject.nodes
-        self._made = 0
+        self._created = 0
 
     async def open(self, **of_class: Any) -> None:
-        """Make the namespace and the class, with these fields besides those of the subject."""
+        """Create the namespace and the class, with these fields besides those of the subject."""
         with suppress(AlreadyExists):
             await self._client.create(NAMESPACES, {"metadata": {"name": self.name}})
         await self._create_class(of_class)
 
     async def use_class(self, **of_class: Any) -> None:
-        """Claims are of another class from now on, which has these fields besides those of the subject. It has a
-        name of its own: a driver that has not seen it yet can't take it for the former one."""
+        """Create another class, for claims from now on, with these fields besides those of the subject. It has a
+        new name: a driver that has not seen it yet can't confuse it with the former one."""
         self.class_name = f"{self.name}-{len(self._classes) + 1}"
         await self._create_class(of_class)
 
@@ -93,9 +94,9 @@ class Stage:
     async def claim(
         self, parameters: Mapping[str, Any] | None = None, *, finalizers: Sequence[str] = (), **more: Any
     ) -> str:
-        """Make a claim with the subject's parameters, or others; returns its name."""
-        self._made += 1
-        name = f"claim-{self._made}"
+        """Create a claim with the subject's parameters, or others; returns its name."""
+        self._created += 1
+        name = f"claim-{self._created}"
         meta = {"name": name, **({"finalizers": list(finalizers)} if finalizers else {})}
         chosen = self.subject.parameters if parameters is None else parameters
         chosen = None if "parametersRef" in more else chosen
@@ -104,19 +105,19 @@ class Stage:
         return name
 
     async def get_claim(self, name: str) -> Json:
-        """As it is now; {} if it is gone."""
+        """The claim's current state; {} if it was deleted."""
         return await self._found(ASKED, name)
 
     async def write_claim(self, name: str, body: Json, subresource: str = "") -> None:
-        """A merge patch, as the controller writes."""
+        """Patch a claim by a merge patch, as the controller does."""
         await self._client.patch(CLAIMS, name, body, self.name, subresource=subresource)
 
     async def request_deallocation(self, claim: str) -> None:
-        """Ask for the claim's allocation back."""
+        """Request the claim's deallocation."""
         await self.write_claim(claim, {"status": {"deallocationRequested": True}}, "status")
 
     async def delete_claim(self, claim: str) -> None:
-        """Delete it, as a user does."""
+        """Delete the claim, as a user does."""
         with suppress(NotFound):
             await self._client.delete(CLAIMS, claim, self.name)
 
@@ -125,10 +126,11 @@ class Stage:
     async def ask(
         self, *claims: str, nodes: Sequence[str] = (), foreign: Sequence[str] = (), selected: str = ""
     ) -> str:
-        """Ask about a new pod's claims, entries being named like claims; `foreign` are another driver's. With a
-        node `selected` nothing is asked."""
-        self._made += 1
-        pod = f"pod-{self._made}"
+        """Create a PodScheduling that asks about a new pod's claims; entries have the claims' names, `foreign`
+        ones are another driver's. With a `selected` node it asks for the allocation at once. Returns the pod's
+        name."""
+        self._created += 1
+        pod = f"pod-{self._created}"
         drivers = {**dict.fromkeys(claims, self.subject.driver), **dict.fromkeys(foreign, FOREIGN)}
         entries = [{"name": c, "driverName": d, "resourceClaimName": c} for c, d in drivers.items()]
         body = {
@@ -144,28 +146,28 @@ class Stage:
         return pod
 
     async def set_question(self, pod: str, **spec: Any) -> None:
-        """The next question, or the selected node."""
+        """Change the PodScheduling's spec: the next question, or the selected node."""
         await self._client.patch(POD_SCHEDULINGS, pod, {"spec": spec}, self.name)
 
     async def touch(self, resource: Resource[Any], name: str, value: str) -> None:
-        """Change an annotation that means nothing."""
+        """Change an annotation without meaning, to cause an event."""
         body = {"metadata": {"annotations": {"conformance.parley.dev/touched": value}}}
         await self._client.patch(resource, name, body, self.name)
 
     async def answer_for_another(self, pod: str, claim: str) -> Json:
-        """Apply another driver's entry; returns it."""
+        """Apply an answer of another driver; returns the entry."""
         entry: Json = {"name": claim, "driverName": FOREIGN, "round": 1, "viableNodes": [self.nodes[0]]}
         body = {"metadata": {"name": pod}, "status": {"claims": [entry]}}
         await self._client.apply(POD_SCHEDULINGS, pod, body, self.name, field_manager=FOREIGN, force=True)
         return entry
 
     async def drop(self, pod: str) -> None:
-        """The pod is gone."""
+        """Delete the pod's PodScheduling, as when the pod was deleted."""
         with suppress(NotFound):
             await self._client.delete(POD_SCHEDULINGS, pod, self.name)
 
     async def entries(self, pod: str) -> Entries:
-        """What is answered by now, by claim."""
+        """The current answers, by claim."""
         found = await self._found(QUESTIONS, pod)
         return {entry["name"]: entry for entry in (found.get("status") or {}).get("claims") or ()}
 
@@ -229,13 +231,14 @@ class Stage:
         return Allocated(pod, claim)
 
     async def free(self, what: Allocated) -> None:
-        """The pod goes, and the claim's allocation is taken back. Raises Unmet."""
+        """Delete the pod, and wait until its claim is deallocated. Raises Unmet."""
         await self.drop(what.pod)
         await self.request_deallocation(what.claim)
         await self.until_claim(what.claim, lambda claim: not has_allocation(claim), "no allocation any more")
 
     async def usable_node(self) -> str:
-        """The last that is viable for a claim, as drivers choose the first themselves. Raises NotApplicable."""
+        """The last node that is viable for a claim: drivers choose the first by themselves. Raises
+        NotApplicable."""
         claim = await self.claim()
         pod = await self.ask(claim)
         try:
@@ -249,7 +252,7 @@ class Stage:
         return found[-1]
 
     async def labels_of(self, node: str) -> Mapping[str, str]:
-        """The node's; none if it does not exist."""
+        """The node's labels; none if it does not exist."""
         try:
             return (await self._client.get(NODES, node)).metadata.labels
         except NotFound:
@@ -272,7 +275,7 @@ class Stage:
         raise NotApplicable(f"{MOST_CLAIMS} claims did not fill {node}: give the class less, to see it full")
 
     async def full_node(self) -> tuple[str, list[Allocated]]:
-        """A node that has no room any more, and what is allocated there. Raises NotApplicable."""
+        """A node that was filled, and its allocations. Raises NotApplicable."""
         node = await self.usable_node()
         try:
             return node, await self.fill(node)
@@ -282,11 +285,11 @@ class Stage:
     # Time
 
     async def settle(self) -> None:
-        """Let what must not happen happen."""
+        """Wait for as long as something that must not happen is given time to happen."""
         await asyncio.sleep(self.scene.patience.settle)
 
     async def until(self, holds: Callable[[], bool], about: str, expected: str, seen: str) -> None:
-        """Wait for something that is no object. Raises Unmet."""
+        """Wait until a condition holds that is not about an object. Raises Unmet."""
 
         async def now() -> bool:
             return holds()
@@ -301,7 +304,7 @@ class Stage:
         expected: str,
         text: Callable[[Any], str],
     ) -> Any:
-        """Raises Unmet."""
+        """Read until `wanted` is true of the result, and return that. Raises Unmet."""
         found: Any = None
         try:
             async with asyncio.timeout(self.scene.patience.limit):
@@ -329,7 +332,7 @@ class Stage:
     # The end
 
     async def close(self) -> None:
-        """Take everything back, by the driver if it does, and by force if it does not."""
+        """Delete all objects of the check; finalizers that the driver does not remove are removed by force."""
         self.traffic.end_refusals()
         for question in (await self._client.list(QUESTIONS, self.name)).items:
             await self.drop(question["metadata"]["name"])
@@ -357,29 +360,29 @@ def has_allocation(claim: Mapping[str, Any]) -> bool:
 
 
 def viable_nodes(entry: Mapping[str, Any]) -> list[str]:
-    """The nodes where the driver could allocate."""
+    """The viable nodes in a driver's answer."""
     return list(entry.get("viableNodes") or ())
 
 
 def failure(entry: Mapping[str, Any]) -> Json:
-    """Why it did not; {} if it did not fail."""
+    """The failure in a driver's answer; {} if there is none."""
     found: Json = entry.get("failure") or {}
     return found
 
 
 def entry_text(entry: Mapping[str, Any]) -> str:
-    """An entry in a sentence."""
+    """An entry as text for messages."""
     shown = {name: value for name, value in entry.items() if name not in ("name", "driverName")}
     return ", ".join(f"{name}={value!r}" for name, value in shown.items()) or "no entry"
 
 
 def entries_text(entries: Entries) -> str:
-    """All entries in a sentence."""
+    """All entries as text for messages."""
     return "; ".join(f"{name}: {entry_text(entry)}" for name, entry in entries.items()) or "no entries"
 
 
 def claim_text(claim: Mapping[str, Any]) -> str:
-    """What of a claim a driver writes, in a sentence."""
+    """The fields of a claim that drivers write, as text for messages."""
     if not claim:
         return "it is gone"
     status, meta = claim.get("status") or {}, claim["metadata"]

@@ -1,7 +1,7 @@
-"""What is checked: a driver by its name, with a class of it, parameters for its claims, and nodes to ask about.
+"""The subject of a run: a driver's name, a class of it, parameters for claims, and nodes to ask about.
 
-All of it is read from the manifests that a driver's author has anyway: a ResourceClass, a claim or a template, and
-whatever else the driver reads (Nodes, ResourceSlices).
+It is read from the manifests that a driver's author has anyway: a ResourceClass, a claim or a template, and other
+objects that the driver reads (Nodes, ResourceSlices).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,21 +14,22 @@ from parley.simulate.objects import Manifest
 Json = Mapping[str, Any]
 
 NODE_NAMES = ("node-1", "node-2")
-"""The nodes, if the manifests name none."""
+"""The nodes if the manifests have none."""
 
 MOST_NODES = 4
-"""Of a real cluster's."""
+"""The most nodes of a real cluster that are used."""
 
 _CAPACITY = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 
 
 class BadSubject(Exception):
-    """Raised when the manifests don't say what to check; the message says what to add."""
+    """Raised if the manifests lack something that the checks need; the message says what to add."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """`class_body` is the class without its name, `parameters` those of each claim, `others` created as it is."""
+    """The driver to check. `class_body` is the class without its name, `parameters` are those of each claim,
+    `others` are objects to create as they are."""
 
     driver: str
     class_body: Json
@@ -38,7 +39,7 @@ class Subject:
 
     @classmethod
     def of(cls, manifests: Sequence[Manifest], class_name: str = "") -> Self:
-        """By manifests; `class_name` chooses among several classes. Raises BadSubject."""
+        """The subject in manifests; `class_name` chooses among several classes. Raises BadSubject."""
         chosen = _class(manifests, class_name)
         nodes = tuple(manifest.name for manifest in manifests if manifest.resource == NODES)
         others = [m for m in manifests if m.resource.group not in ("parley.dev", "") or m.resource == NODES]
@@ -51,13 +52,14 @@ class Subject:
         )
 
     def in_memory(self) -> Self:
-        """With nodes of its own if the manifests have none."""
+        """The subject for a cluster in memory: with default nodes if the manifests have none."""
         if self.nodes:
             return self
         return replace(self, nodes=NODE_NAMES, others=(*self.others, *map(_node, NODE_NAMES)))
 
     def on_cluster(self, nodes: Sequence[str]) -> Self:
-        """With the cluster's nodes, none being created. Raises BadSubject if it has not those that are named."""
+        """The subject for a real cluster: with its nodes, none of which are created. Raises BadSubject if it lacks
+        nodes that the manifests name."""
         if missing := sorted(set(self.nodes) - set(nodes)):
             raise BadSubject(f"the cluster has no node {missing[0]!r}: leave the nodes out of the files")
         if not nodes:
@@ -78,7 +80,7 @@ def _class(manifests: Sequence[Manifest], name: str) -> Manifest:
 
 
 def _parameters(manifests: Sequence[Manifest], class_name: str) -> Json | None:
-    """Of the first claim or template of the class."""
+    """The parameters of the first claim or template of the class."""
     for manifest in manifests:
         spec = manifest.body.get("spec") or {}
         if manifest.resource == TEMPLATES:

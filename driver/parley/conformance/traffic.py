@@ -1,6 +1,6 @@
 """A client between the driver and the API server: records the driver's writes, and can refuse them.
 
-It refuses as a busy server does, and also what the driver's account has no right to.
+It refuses writes with 503, as a busy server does, and forbids calls that the driver's account is not allowed.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,13 +15,13 @@ from parley.kube.client import Call, Client, Forbidden, ServerError
 
 Json = Mapping[str, Any]
 
-_MAY: Final = frozenset({"get", "list", "watch", "patch"})
-"""What the ClusterRole `parley-driver` allows with Parley's kinds."""
+_ALLOWED_VERBS: Final = frozenset({"get", "list", "watch", "patch"})
+"""The verbs that the ClusterRole `parley-driver` allows for Parley's kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write of the driver's: what it sent, and the object after it, None if the server refused it."""
+    """A write of the driver: the call, and the object after it, None if the server refused it."""
 
     call: Call
     after: Json | None
@@ -35,7 +35,7 @@ class Write:
 
 
 def never(_: Call) -> bool:
-    """Refuses nothing."""
+    """The value of `refuse` that refuses nothing."""
     return False
 
 
@@ -50,8 +50,8 @@ class DriverTraffic(Client):
         self.writes: list[Write] = []
 
     async def request(self, call: Call) -> bytes:
-        """Passed on, unless it is to be refused."""
-        if call.resource.group == GROUP and call.verb not in _MAY:
+        """Forward the call, unless it is to be refused."""
+        if call.resource.group == GROUP and call.verb not in _ALLOWED_VERBS:
             raise Forbidden(
                 403,
                 "Forbidden",
@@ -76,6 +76,6 @@ class DriverTraffic(Client):
         return [write for write in self.writes if write.is_about(resource, namespace, name)]
 
     def end_refusals(self) -> None:
-        """Let everything through again."""
+        """Refuse no more writes, and reset the counter."""
         self.refuse = never
         self.refused = 0

@@ -1,4 +1,4 @@
-"""Where an object in a cluster differs from the one that was installed. Pure.
+"""Finds differences between an object in a cluster and the installed one. No I/O.
 
 An API server fills in defaults, and leaves out what is empty: neither is a difference.
 """
@@ -16,7 +16,7 @@ _DEFAULTS: Mapping[str, Any] = {
 
 
 def differences(expected: Any, found: Any, path: str) -> Iterator[str]:
-    """The fields that are not as expected, as paths; of a part that is missing or too much only its own."""
+    """The fields that are not as expected, as paths; for a missing or unexpected part only its own path."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for name in dict.fromkeys([*expected, *found]):
             inner = f"{path}.{name}" if path else name
@@ -29,7 +29,7 @@ def differences(expected: Any, found: Any, path: str) -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Text without its line breaks: readers of YAML fold the lines of an expression in more than one way."""
+    """Text without line breaks: YAML parsers fold the lines of an expression in different ways."""
     return " ".join(value.split()) if isinstance(value, str) else value
 
 
@@ -39,7 +39,8 @@ def _given(body: Mapping[str, Any], name: str) -> Any:
 
 
 def missing_grants(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """What a role should allow and does not, as "VERB RESOURCE" in words; more than expected is no difference."""
+    """The permissions that a role should have and lacks, as "VERB RESOURCE" in words; more than expected is no
+    difference."""
     has = set(_grants(found))
     return [_in_words(grant) for grant in _grants(expected) if not any(_covers(one, grant) for one in has)]
 

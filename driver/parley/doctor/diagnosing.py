@@ -1,4 +1,4 @@
-"""Asks the checks, in the order in which a cluster is put right: later findings often follow from earlier ones."""
+"""Runs the checks, in the order in which a cluster is repaired: later findings often follow from earlier ones."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ class Diagnosis:
 
     @property
     def verdict(self) -> Severity:
-        """The worst of all."""
+        """The worst severity of all findings."""
         return worst(self.findings)
 
 
@@ -68,7 +68,7 @@ async def diagnose(client: Client, now: datetime, namespace: str, program: str) 
 
 
 def examined(facts: Facts) -> Iterator[Finding]:
-    """What the checks find; where nothing is installed only those of the API server are asked."""
+    """The findings of the checks; if Parley is not installed, only of those about the API server."""
     there = installed(facts)
     for name, check in CHECKS.items():
         if name == "crds" and not there:

@@ -1,4 +1,4 @@
-"""All that the checks look at, read once from the API server with the rights of whoever asks.
+"""The facts that the checks use, read once from the API server with the user's own permissions.
 
 A kind that may not be read, or that the server does not serve, is remembered as such: the check that asks for it
 reports that it could not be made (`Unreadable`), or what it means that the kind is missing.
@@ -68,7 +68,7 @@ RENEWAL_SECONDS = 5.0
 
 
 class Unreadable(Exception):
-    """Raised by a check that needs what could not be read; `remedy` is what would let it."""
+    """Raised by a check that needs objects that could not be read; `remedy` is what would allow that."""
 
     def __init__(self, why: str, remedy: str) -> None:
         super().__init__(why)
@@ -102,7 +102,7 @@ class Facts:
         raise Unreadable(found.why, found.remedy)
 
     def served(self, resource: Resource[Any]) -> bool:
-        """Whether the API server knows the kind."""
+        """Whether the API server serves the kind."""
         found = self.listings[resource]
         return isinstance(found, Listing) or found.served
 
@@ -142,7 +142,7 @@ async def gather(client: Client, now: datetime, namespace: str, program: str) ->
 async def _watched(
     client: Client, namespace: str, leases: Listing[Any] | NotReadable, now: datetime
 ) -> Listing[Any] | NotReadable:
-    """The Leases; where the time in one says little, it is seen whether that is renewed."""
+    """The Leases. If a Lease's time may be off because of clock skew, watches whether it is renewed."""
     if isinstance(leases, NotReadable) or not any(doubtful(lease, now) for lease in leases.items):
         return leases
     await asyncio.sleep(RENEWAL_SECONDS)
@@ -174,5 +174,5 @@ def _full(resource: Resource[Any]) -> str:
 
 
 def installed(facts: Facts) -> bool:
-    """Whether there is anything of Parley's API."""
+    """Whether any of Parley's kinds is served."""
     return any(facts.served(kind) for kind in OURS if kind.group == GROUP)

@@ -1,4 +1,4 @@
-"""What a check found: how bad it is, which object it is about, and how to fix it."""
+"""A check's finding: its severity, the object that it is about, and the remedy."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,27 +27,27 @@ class Finding:
 
 
 def ok(text: str, about: str = "") -> Finding:
-    """Nothing to do."""
+    """A finding that nothing is wrong."""
     return Finding(Severity.OK, text, "", about)
 
 
 def warning(text: str, remedy: str, about: str = "") -> Finding:
-    """Works, and may not go on working, or not for everybody."""
+    """A finding about something that works now, but may fail later or for some users."""
     return Finding(Severity.WARNING, text, remedy, about)
 
 
 def error(text: str, remedy: str, about: str = "") -> Finding:
-    """Something does not work until it is fixed."""
+    """A finding about something that does not work until it is fixed."""
     return Finding(Severity.ERROR, text, remedy, about)
 
 
 def unknown(text: str, remedy: str, about: str = "") -> Finding:
-    """What could not be looked at."""
+    """A finding about something that could not be checked."""
     return Finding(Severity.UNKNOWN, text, remedy, about)
 
 
 def worst(findings: Iterable[Finding]) -> Severity:
-    """An error counts more than what could not be checked, and that more than a warning."""
+    """The worst severity: an error is worse than something unknown, and that is worse than a warning."""
     found = {finding.severity for finding in findings}
     order = (Severity.ERROR, Severity.UNKNOWN, Severity.WARNING)
     return next((severity for severity in order if severity in found), Severity.OK)

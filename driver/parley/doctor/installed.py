@@ -34,7 +34,7 @@ def of_kind(kind: str, namespace: str = NAMESPACE) -> Mapping[str, Body]:
 
 
 def _moved(value: Any, namespace: str) -> Any:
-    """Texts name the namespace alone, or in the name of an account there."""
+    """The value with Parley's namespace replaced by another, alone or in the name of a service account."""
     if isinstance(value, dict):
         return {key: _moved(inner, namespace) for key, inner in value.items()}
     if isinstance(value, list):

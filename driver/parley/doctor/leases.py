@@ -1,4 +1,4 @@
-"""Who holds a Lease, and whether it is heard of. Pure.
+"""The holder of a Lease, and whether it is renewed. No I/O.
 
 The time in a Lease is that of its holder's clock, and of another machine it may differ by any amount. So where it
 makes somebody look dead, or is still to come, it is looked whether the Lease is renewed (`facts.gather`).
@@ -18,12 +18,12 @@ _LATE = 2
 
 
 def age(lease: Lease, now: datetime) -> float | None:
-    """Seconds since it was renewed; None if it never was."""
+    """Seconds since the Lease was renewed; None if it never was."""
     return seconds_since(lease.spec.renew_time or "", now)
 
 
 def renewed(lease: Lease, now: datetime) -> str:
-    """When, as a clause."""
+    """When the Lease was renewed, as a clause."""
     seconds = age(lease, now)
     if seconds is None:
         return "never"
@@ -31,19 +31,20 @@ def renewed(lease: Lease, now: datetime) -> str:
 
 
 def fresh(lease: Lease, now: datetime) -> bool:
-    """Whether somebody holds it now."""
+    """Whether the Lease is held now."""
     seconds = age(lease, now)
     held = bool(lease.spec.holder_identity) and seconds is not None
     return held and abs(seconds or 0.0) <= _LATE * max(1, lease.spec.lease_duration_seconds)
 
 
 def doubtful(lease: Lease, now: datetime) -> bool:
-    """Whether it is held, and only the clocks tell whether by somebody who is there still."""
+    """Whether the Lease is held, but only clocks, which may differ, tell whether its holder still exists."""
     return bool(lease.spec.holder_identity and lease.spec.renew_time) and not fresh(lease, now)
 
 
 def as_seen(lease: Lease, before: Mapping[str, Lease], now: datetime) -> Lease:
-    """The lease as it is, with the present time if it was renewed since `before`, which has leases by name."""
+    """The Lease, with the current time as its renew time if it was renewed since `before`, which has Leases by
+    name."""
     earlier = before.get(lease.metadata.name)
     if earlier is None or earlier.spec == lease.spec or not lease.spec.holder_identity:
         return lease

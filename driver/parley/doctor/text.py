@@ -1,4 +1,4 @@
-"""How a diagnosis reads on a terminal, and as data. Pure."""
+"""The output of a diagnosis: for terminals, and as data. No I/O."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _together(findings: Iterable[Finding]) -> Iterable[Sequence[Finding]]:
-    """Findings with the same remedy; each without one is alone."""
+    """Findings grouped by remedy; each without one is a group of its own."""
     groups: dict[str | int, list[Finding]] = {}
     for number, finding in enumerate(findings):
         groups.setdefault(finding.remedy or number, []).append(finding)
@@ -39,12 +39,12 @@ COLUMNS = ("SEVERITY", "CHECK", "ABOUT", "FINDING", "REMEDY")
 
 
 def cells(finding: Finding) -> tuple[str, ...]:
-    """A row of a table."""
+    """A finding as a row of a table."""
     return (finding.severity.value, finding.check, finding.about or "-", finding.text, finding.remedy or "-")
 
 
 def summary(diagnosis: Diagnosis) -> str:
-    """One sentence."""
+    """The diagnosis in one sentence."""
     counts = Counter(finding.severity for finding in diagnosis.findings)
     parts = [
         (counts[Severity.ERROR], "error", ""),
@@ -56,7 +56,7 @@ def summary(diagnosis: Diagnosis) -> str:
 
 
 def data(diagnosis: Diagnosis) -> dict[str, Any]:
-    """As `parley doctor -o json` prints it."""
+    """The diagnosis as `parley doctor -o json` prints it."""
     return {
         "verdict": diagnosis.verdict.value,
         "namespace": diagnosis.namespace,

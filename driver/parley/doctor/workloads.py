@@ -1,4 +1,4 @@
-"""What Deployments and DaemonSets run, which pods are theirs, and what is wrong with one. Pure."""
+"""Reads Deployments, DaemonSets and their pods: commands, options, readiness and its obstacles. No I/O."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,30 +9,30 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def containers(workload: Body) -> list[Body]:
-    """Those of its pods, or of a pod."""
+    """The containers of a workload's pods, or of a pod."""
     spec = workload["spec"].get("template", workload)["spec"]
     found: list[Body] = spec.get("containers") or []
     return found
 
 
 def command(container: Body) -> list[str]:
-    """With its arguments."""
+    """The container's command with its arguments."""
     return [*(container.get("command") or ()), *(container.get("args") or ())]
 
 
 def runs(workload: Body, *words: str) -> bool:
-    """Whether a container's command begins with these words, whatever folder its program is in."""
+    """Whether a container's command begins with these words, whatever the program's folder."""
     return any(_begins(command(container), words) for container in containers(workload))
 
 
 def has_option(workload: Body, name: str) -> bool:
-    """Whether a container is given this option, as `name=value` or in two words."""
+    """Whether a container's command has this option, as `name=value` or as two words."""
     words = [word for container in containers(workload) for word in command(container)]
     return any(word.partition("=")[0] == name for word in words)
 
 
 def option(workload: Body, name: str) -> str:
-    """The value that a container is given for this option; "" if none is."""
+    """The value of this option in a container's command; "" if there is none."""
     words = [word for container in containers(workload) for word in command(container)]
     for word, after in zip(words, [*words[1:], ""], strict=True):
         if word == name:
@@ -49,19 +49,19 @@ def _begins(line: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def pods_of(workload: Body, pods: Sequence[Body]) -> list[Body]:
-    """The pods that its selector selects."""
+    """The pods that the workload's selector selects."""
     wanted = (workload["spec"]["selector"].get("matchLabels") or {}).items()
     return [pod for pod in pods if wanted <= (pod["metadata"].get("labels") or {}).items()]
 
 
 def host_paths(workload: Body) -> dict[str, str]:
-    """The nodes' folders that its pods mount, by the volumes' names."""
+    """The host paths that the workload's pods mount, by volume name."""
     volumes = workload["spec"]["template"]["spec"].get("volumes") or ()
     return {one["name"]: one["hostPath"]["path"].rstrip("/") for one in volumes if one.get("hostPath")}
 
 
 def node_of(pod: Body) -> str:
-    """Where the pod is; of a DaemonSet's pod that has no place yet, where it belongs (its required affinity)."""
+    """The pod's node; for an unbound pod of a DaemonSet the node of its required affinity."""
     spec = pod["spec"]
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
     fields = [one for term in affinity.get("nodeSelectorTerms") or () for one in term.get("matchFields") or ()]
@@ -70,12 +70,12 @@ def node_of(pod: Body) -> str:
 
 
 def ready(pod: Body) -> bool:
-    """Whether the pod's condition says so."""
+    """Whether the pod is ready, by its condition."""
     return _condition(pod, "Ready").get("status") == "True"
 
 
 def trouble(pod: Body) -> str:
-    """Why the pod is not ready, in the words of Kubernetes; "" if it is."""
+    """Why the pod is not ready, in Kubernetes' words; "" if it is."""
     if ready(pod):
         return ""
     name = pod["metadata"]["name"]
@@ -91,7 +91,7 @@ def trouble(pod: Body) -> str:
 
 
 def refused(deployment: Body) -> str:
-    """Why its pods can't be created, in the words of Kubernetes; "" if they can."""
+    """Why the Deployment's pods can't be created, in Kubernetes' words; "" if they can."""
     failure = _condition(deployment, "ReplicaFailure")
     return str(failure.get("message", "")) if failure.get("status") == "True" else ""
 

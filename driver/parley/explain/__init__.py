@@ -2,5 +2,5 @@
 
 `snapshot` reads a cluster into the controller's own caches, `feasibility` asks the drivers that come with Parley
 the controller's own questions about it, `explaining` puts everything known about a pod into an
-`Explanation`, and `text` prints it. `overview` is about classes, users and waiting pods. Nothing is written.
+`Explanation`, and `text` prints it. `overview` lists classes, users of claims and waiting pods.
 """

@@ -1,6 +1,6 @@
-"""Total and free capacity of a class, for the drivers that come with Parley. Pure.
+"""Total and free capacity of a class, for the drivers that come with Parley. No I/O.
 
-Other drivers do not publish what they have: of those only the claims can be counted.
+Other drivers do not publish their capacity: for these only the claims can be counted.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -23,7 +23,8 @@ Count = Callable[[ResourceClass, Collection[str]], "Availability | None"]
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """So many `what`. `partly` are those of which some shares are free, and which are not counted as free."""
+    """How many `what` there are, and how many are free. `partly` counts devices of which only some shares are
+    free; these are not in `free`."""
 
     what: str
     total: int
@@ -32,7 +33,7 @@ class Availability:
 
 
 class Capacities:
-    """Of the classes of one snapshot. What they share is counted once, however many classes are asked about."""
+    """The capacities of a snapshot's classes. Inventories that classes share are built once."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -43,7 +44,7 @@ class Capacities:
         }
 
     def of(self, class_: ResourceClass, nodes: Collection[str]) -> Availability | None:
-        """Of a class on its suitable nodes; None if its driver does not publish it."""
+        """The capacity of a class on its suitable nodes; None if its driver does not publish it."""
         count = self._counted.get(class_.driver_name)
         return count(class_, nodes) if count is not None else None
 
@@ -61,7 +62,7 @@ class Capacities:
         return _inventory(self._snapshot)
 
     def _as_counted(self, what: str, class_: ResourceClass, nodes: Collection[str]) -> Availability | None:
-        """As the driver itself counts, with all that is held restored."""
+        """The capacity as the driver itself counts it, with all holdings restored."""
         try:
             found = self._snapshot.state.drivers[class_.driver_name].capacity(class_, list(nodes))
         except (BadParameters, DriverFault, NotRead):

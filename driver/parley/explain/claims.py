@@ -1,4 +1,4 @@
-"""The state of each of a pod's claims: what it holds, what it waits for, how far its allocation is. Pure."""
+"""The state of each of a pod's claims: what it holds, what it waits for, how far its allocation is. No I/O."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ from parley.sdk import Allocation
 
 
 def details(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> tuple[ClaimDetails, ...]:
-    """One for each entry of the pod that is Parley's, in the pod's order."""
+    """The details of each of the pod's claim entries that is Parley's, in the order of the pod's spec."""
     gathered = {claim.entry: claim for claim in claims}
     return tuple(
         _details(snapshot, pod, entry, gathered[entry.name])
@@ -42,12 +42,12 @@ def details(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> tuple[C
 
 
 def code_of(problem: Problem) -> str:
-    """The code of what keeps a claim from being negotiated; of what passes within moments, that it is pending."""
+    """The code of what keeps a claim from being negotiated; "pending" if that passes within moments."""
     return "pending" if problem.passes else problem.code
 
 
-def ours(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> bool:
-    """Whether any of the pod's claims is Parley's; one that is done may have lost its claims already."""
+def uses_parley(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+    """Whether any of the pod's claims is, or was, Parley's: the claims of a terminal pod may be gone already."""
     return bool(claims) or snapshot.is_negotiated((pod.metadata.namespace, pod.metadata.name))
 
 
@@ -81,8 +81,8 @@ def _source(entry: PodResourceClaim) -> str:
 
 
 def class_name_of(state: State, pod: Pod, claim: PodClaim) -> str:
-    """The class that the pod's claim asks for, whatever stands in its way, or that of the template from which
-    Kubernetes has not made it yet; "" if that is not known."""
+    """The class that the pod's claim requests, also if the claim has a problem. If Kubernetes has not created the
+    claim yet, its template's class. "" if that is not known."""
     namespace, cluster = pod.metadata.namespace, state.cluster
     if claim.class_name:
         return claim.class_name
@@ -111,7 +111,7 @@ def _state(
     if claim.problem is not None and not snapshot.knows_claims:
         return "pending", ""
     if done(pod) and not (claim.problem is None and (claim.holding or (mirror and mirror.status.allocation))):
-        return "released", ""  # nothing is allocated for it again, whatever would be in the way of that
+        return "released", ""  # a terminal pod's claim is never allocated again: its problem does not matter
     if claim.problem is not None:
         return code_of(claim.problem), claim.problem.message
     if mirror is not None and offer_stands(mirror):
@@ -124,7 +124,7 @@ def _state(
 
 
 def _whereabouts(holding: Holding) -> str:
-    """Where it can be used, what it reserves there, and until when it stays if no pod uses it."""
+    """Where the claim can be used, what it reserves there, and until when it is kept if no pod uses it."""
     reserves = listed(amount_of(*one) for one in reserved(holding).items())
     there = where(holding.nodes) + (f", reserves {reserves} there" if reserves else "")
     if classes := holding.yields_to:
@@ -135,7 +135,7 @@ def _whereabouts(holding: Holding) -> str:
 
 
 def _progress(snapshot: Snapshot, record: ResourceClaim | None) -> str:
-    """How far the driver has come, from its condition."""
+    """The driver's progress, from the claim's condition."""
     for condition in record.status.conditions if record is not None else ():
         if condition.type == CONDITION_ALLOCATING and condition.message:
             seconds = snapshot.seconds_since(condition.last_transition_time)
@@ -153,14 +153,14 @@ def _holds(claim: PodClaim, mirror: BuiltinClaim | None) -> Iterator[str]:
 
 
 def held(allocation: Allocation) -> Iterator[str]:
-    """Devices as "pool/device"; without devices what the driver recorded, in short."""
+    """The allocated devices as "pool/device"; if there are none, the short values of the driver's data."""
     yield from (f"{device.pool}/{device.device}" for device in allocation.devices)
     if not allocation.devices and allocation.data:
         yield ", ".join(f"{key}={_short(value)}" for key, value in _plain(allocation.data).items())
 
 
 def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that fit into a line."""
+    """The scalar values: these fit on one line."""
     return {key: value for key, value in data.items() if isinstance(value, str | int | float | bool)}
 
 

@@ -7,6 +7,6 @@ __all__ = ["NothingToExplain", "Unanswerable", "readable_errors"]
 
 
 class NothingToExplain(Unanswerable):
-    """Raised when there is no such pod, or none in which Parley has a part."""
+    """Raised if the pod does not exist or has no Parley claims."""
 
     status = Exit.NOT_FOUND

@@ -1,7 +1,8 @@
-"""Which nodes are feasible for a pod now, or if other pods were gone, by the drivers that come with Parley.
+"""Which nodes are feasible for a pod now, or would be if other pods were gone, by the drivers that come with
+Parley.
 
-Asks the controller's own questions of the drivers in a `Snapshot`. Drivers of others can't be asked: of those
-there is only what they answered.
+Asks the drivers in a `Snapshot` as the controller does. Standalone drivers can't be asked: for these there are
+only the answers that they gave the controller.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -36,13 +37,14 @@ from parley.sdk.recorded import held_as_recorded
 from parley.sdk.referenced import NotRead
 
 _DEFAULT_SCHEDULER = "default-scheduler"
-"""Known to be unmodified. Which pods Parley's second scheduler places only the controller knows."""
+"""Known not to ask Parley. The name of Parley's second scheduler is known to the controller only."""
 
 
 def is_unasked(pod: Pod) -> bool:
-    """Whether the pod's scheduler may be the one that asks Parley, and found no node before that.
+    """Whether the pod's scheduler may be one that asks Parley, and found no node by its own filters before that.
 
-    The cluster's own never asks, and others that don't name the device class of claims that are being negotiated.
+    The cluster's own scheduler never asks Parley. Messages that name the device class of claims that are being
+    negotiated are not about the scheduler's own filters.
     """
     if pod.spec.scheduler_name in ("", _DEFAULT_SCHEDULER):
         return False
@@ -50,23 +52,23 @@ def is_unasked(pod: Pod) -> bool:
     return any(DEVICE_CLASS not in c.message and EXTENDER_SAYS not in c.message for c in found)
 
 
-def _place(pod: Pod) -> tuple[int, tuple[str, str, str]]:
-    """In the order in which pods that wait for the same are served."""
+def _serving_order(pod: Pod) -> tuple[int, tuple[str, str, str]]:
+    """Sorts pods that wait for the same claim into the order in which they are served."""
     return -priority(pod), arrival(pod)
 
 
 class PodFeasibility:
-    """About one `pod`. `claims` are its claims as the controller gathers them, if not given otherwise."""
+    """Evaluates nodes for one `pod`. `claims` are its claims as the controller gathers them, unless given."""
 
     def __init__(self, snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim] | None = None) -> None:
         self._snapshot = snapshot
         self.pod = pod
         self.claims: Sequence[PodClaim] = gather(snapshot.state, pod) if claims is None else claims
         self.pending = [c for c in self.claims if not c.problem and c.state(pod) is ClaimState.PENDING]
-        self._own = frozenset(claim.holding.uid for claim in self.claims if claim.holding is not None)
-        self._by_node: dict[str, list[PodReference]] | None = None
+        self._own_holdings = frozenset(claim.holding.uid for claim in self.claims if claim.holding is not None)
+        self._pods_by_node: dict[str, list[PodReference]] | None = None
         self.problem = ""
-        """Why the drivers can't even be asked."""
+        """Why no driver can be asked; "" if they can."""
         try:
             self._demand = demand_of(snapshot.state.drivers, reference(pod), self.pending)
         except (BadParameters, NotRead) as error:
@@ -74,42 +76,43 @@ class PodFeasibility:
 
     @property
     def namespace(self) -> str:
-        """The pod's."""
+        """The pod's namespace."""
         return self.pod.metadata.namespace
 
     @property
-    def wanted(self) -> frozenset[str]:
-        """The classes of the claims that the pod waits for: pending ones, those that nodes are offered for, and
-        those that something stands in the way of, such as another pod that uses them."""
-        nothing = (ClaimState.PENDING, ClaimState.OFFERED)
-        claims = (claim for claim in self.claims if claim.problem or claim.state(self.pod) in nothing)
+    def awaited_classes(self) -> frozenset[str]:
+        """The classes of the claims that the pod waits for: pending and offered ones, and those with a problem,
+        such as being used by another pod."""
+        unallocated = (ClaimState.PENDING, ClaimState.OFFERED)
+        claims = (claim for claim in self.claims if claim.problem or claim.state(self.pod) in unallocated)
         names = (class_name_of(self._snapshot.state, self.pod, claim) for claim in claims)
         return frozenset(filter(None, names))
 
     @property
     def allocated(self) -> bool:
-        """Whether the pod has all of its claims."""
+        """Whether all of the pod's claims are allocated for it."""
         return all(not c.problem and c.state(self.pod) is ClaimState.ALLOCATED for c in self.claims)
 
     @property
-    def is_tied(self) -> bool:
-        """Whether the pod is bound, or claims of it that are allocated already keep it to certain nodes."""
+    def is_pinned(self) -> bool:
+        """Whether the pod is bound, or restricted to certain nodes by claims that are allocated already."""
         return bool(self.pod.spec.node_name) or common_nodes(self.claims) is not None
 
-    def before(self, claim: Key) -> list[PodReference]:
-        """The pods of its scheduler that wait for the named claim, too, and are served first, in that order."""
-        name, own = self.pod.spec.scheduler_name, _place(self.pod)
+    def served_before(self, claim: Key) -> list[PodReference]:
+        """Other pods of the same scheduler that wait for the named claim and are served before this one, in that
+        order."""
+        name, own = self.pod.spec.scheduler_name, _serving_order(self.pod)
         first = [
             pod
             for pod in self._snapshot.state.cluster.pods_naming(claim)
             if not (pod.spec.node_name or pod.spec.scheduling_gates or over(pod))
             and pod.spec.scheduler_name == name
-            and _place(pod) < own
+            and _serving_order(pod) < own
         ]
-        return [reference(pod) for pod in sorted(first, key=_place)]
+        return [reference(pod) for pod in sorted(first, key=_serving_order)]
 
-    def would_start_over(self, claim: PodClaim) -> frozenset[str]:
-        """The nodes that would do if the claim were deleted and created again."""
+    def feasible_if_recreated(self, claim: PodClaim) -> frozenset[str]:
+        """The nodes that would be feasible if the claim were deleted and created again."""
         class_ = self._snapshot.state.cluster.class_(claim.class_name)
         if class_ is None or claim.holding is None:
             return frozenset()
@@ -117,8 +120,8 @@ class PodFeasibility:
         anew = with_class(self._snapshot.state, replace(claim, holding=None, mirror=mirror), class_)
         claims = [anew if one.entry == claim.entry else one for one in self.claims]
         starting = PodFeasibility(self._snapshot, self.pod, claims)
-        with starting.freed([claim.holding]):
-            return starting.doing([node.metadata.name for node in self._snapshot.nodes])
+        with starting.as_if_released([claim.holding]):
+            return starting.feasible_nodes([node.metadata.name for node in self._snapshot.nodes])
 
     @property
     def drivers(self) -> frozenset[str]:
@@ -126,8 +129,8 @@ class PodFeasibility:
         return frozenset(self._demand.requests)
 
     @property
-    def unpublished(self) -> list[str]:
-        """Those of these drivers that hand out what node plugins publish, where none publishes anything."""
+    def unpublished_drivers(self) -> list[str]:
+        """Those of these drivers that allocate from ResourceSlices of node plugins, but have no ResourceSlice."""
         publishing, drivers = {one.spec.driver for one in self._snapshot.slices}, self._snapshot.state.drivers
         needed = {
             claim.class_.driver_name
@@ -138,26 +141,26 @@ class PodFeasibility:
         return sorted((needed & reading) - publishing) if self._snapshot.nodes else []
 
     @property
-    def standalone(self) -> Mapping[str, str]:
-        """The drivers that can't, by claim entry."""
+    def standalone_drivers(self) -> Mapping[str, str]:
+        """The drivers of pending claims that can't be asked here, by claim entry."""
         return {claim.entry: self._demand.drivers[claim.entry] for claim in self._demand.standalone}
 
     @property
-    def limited(self) -> frozenset[str]:
-        """The classes of pending claims whose limits leave too little; if that is not known here, as with limits
-        that go by a namespace's labels and who asks may not read these, those that have limits."""
+    def limited_classes(self) -> frozenset[str]:
+        """The classes of pending claims whose limits are reached. If that can't be determined, because limits
+        select namespaces by labels that the user may not read, all classes that have limits."""
         limits, classes = self._snapshot.state.ledger.limits, self._units_by_class()
         found = {c.metadata.name for c, wanted in classes if limits.excess(c, self.namespace, wanted)}
         return frozenset(found or (class_.metadata.name for class_, _ in classes if class_.limits))
 
     @property
-    def wants_too_much(self) -> bool:
-        """Whether the limits of a pending claim's class leave too little even if nobody holds anything."""
+    def never_within_limits(self) -> bool:
+        """Whether a pending claim requests more than its class's limits allow even if nobody holds anything."""
         limits = self._snapshot.state.ledger.limits
         return any(limits.never_allow(c, self.namespace, wanted) for c, wanted in self._units_by_class())
 
     def _units_by_class(self) -> list[tuple[ResourceClass, dict[str, int]]]:
-        """The classes of pending claims, and how much these want, by the claims' UIDs."""
+        """The classes of pending claims, each with the units that its claims request, by the claims' UIDs."""
         try:
             counts = self._demand.units()
         except DriverFault:
@@ -169,8 +172,8 @@ class PodFeasibility:
         ]
 
     def answers(self, nodes: Sequence[str]) -> Answers:
-        """By claim entry, of the drivers that can be asked. One that fails has no node, and its error as the
-        reason."""
+        """The answers of the drivers that can be asked, by claim entry. A driver that fails finds no node viable,
+        with its error as the reason."""
         found: dict[str, Answer] = {}
         for name, request in self._demand.requests.items():
             try:
@@ -178,143 +181,152 @@ class PodFeasibility:
             except DriverFault as fault:
                 failed = Answer((), alternatives=(), reasons=dict.fromkeys(nodes, str(fault)))
                 found.update({claim.name: failed for claim in request.claims})
-        with self._uncounted():
+        with self._without_own_usage():
             return with_room(lambda _: found, self._candidates(), self._demand)(nodes)
 
     def misfits(self, nodes: Sequence[str]) -> dict[str, str]:
-        """Why nodes are not feasible before any driver is asked; those that do are left out."""
+        """Why nodes are ruled out before any driver is asked; nodes that fit are left out."""
         fitting = self._candidates()
-        with self._uncounted():
+        with self._without_own_usage():
             for node in nodes:
                 fitting.fits(node)
         return fitting.misfits
 
     def stranded(self) -> StrandedClaims | None:
-        """The pod's claims that are allocated where it can't go, as the controller decides."""
-        with self._uncounted():
+        """The pod's claims that are allocated where it can't go, by the controller's own rule."""
+        with self._without_own_usage():
             return stranded(self.claims, self._candidates())
 
     def _candidates(self) -> CandidateNodes:
         classes = [claim.class_ for claim in self.claims if claim.class_ is not None]
         return CandidateNodes(self._snapshot.state, self.pod, classes, common_nodes(self.claims), discreet=False)
 
-    def with_room(self, nodes: Sequence[str]) -> frozenset[str]:
-        """Of the nodes those that every driver that can be asked finds viable. One question about many nodes: a
-        driver that refuses all it was asked about may look at every node for alternatives."""
+    def viable_nodes(self, nodes: Sequence[str]) -> frozenset[str]:
+        """Those of the nodes that every driver that can be asked finds viable. Ask about many nodes at once: a
+        driver that refuses all of them may search every node for alternatives, at each call."""
         found = frozenset(nodes)
         for answer in self.answers(nodes).values():
             found &= frozenset(answer.viable)
         return found
 
-    def doing(self, nodes: Sequence[str]) -> frozenset[str]:
-        """Of the nodes those that are feasible and have room."""
+    def feasible_nodes(self, nodes: Sequence[str]) -> frozenset[str]:
+        """Those of the nodes that pass the checks before drivers are asked, and are viable for all drivers."""
         misfits = self.misfits(nodes)
-        return self.with_room([node for node in nodes if node not in misfits])
+        return self.viable_nodes([node for node in nodes if node not in misfits])
 
     def preemption(self) -> Plan | None:
-        """Whose claims would be taken for the pod; None if nobody's, or if nobody's need to be."""
+        """The pods that would be evicted for this one by claim preemption; None if there are none, or if a node is
+        feasible without."""
         state = self._snapshot.state
         drivers = may_take(state, self.pod, self._demand, self.claims)
-        if self.problem or not drivers or self.doing([node.metadata.name for node in self._snapshot.nodes]):
+        if (
+            self.problem
+            or not drivers
+            or self.feasible_nodes([node.metadata.name for node in self._snapshot.nodes])
+        ):
             return None
         try:
             evicts = self.pod.spec.scheduler_name == _DEFAULT_SCHEDULER and may_preempt(state.cluster, self.pod)
             preemptor = Preemptor(self.pod, self.claims, self._demand, drivers, evicts)
-            with self._uncounted():
+            with self._without_own_usage():
                 return ClaimVictims(state, preemptor).plan()
         except DriverFault:
             return None
 
-    def would_do(self, node: str) -> bool:
-        """Whether the node comes into question, and has room."""
-        return bool(self.doing([node]))
+    def is_feasible(self, node: str) -> bool:
+        """Whether the node is feasible."""
+        return bool(self.feasible_nodes([node]))
 
     def holders(self, node: str) -> list[PodReference]:
-        """Other pods that are on the node, or hold something of the same drivers that is of use there."""
+        """Other pods that are on the node, or hold claims of the same drivers that are allocated there."""
         on_node = [reference(pod) for pod in self._snapshot.on_node.get(node, ())]
-        found = dict.fromkeys([*self._holding().get(node, ()), *on_node])
+        found = dict.fromkeys([*self._holders_by_node().get(node, ()), *on_node])
         return [pod for pod in found if pod.uid != self.pod.metadata.uid]
 
     def all_holders(self) -> list[PodReference]:
-        """Other pods that hold something of the same drivers, anywhere."""
-        found = dict.fromkeys(pod for pods in self._holding().values() for pod in pods)
+        """Other pods that hold claims of the same drivers, on any node."""
+        found = dict.fromkeys(pod for pods in self._holders_by_node().values() for pod in pods)
         return [pod for pod in found if pod.uid != self.pod.metadata.uid]
 
-    def in_the_way(self) -> list[PodReference]:
-        """The same, and where the claims reserve room, all other pods on nodes."""
+    def possible_blockers(self) -> list[PodReference]:
+        """Other pods whose end may make a node feasible: holders, and if the claims reserve node resources, all
+        pods on nodes."""
         on_nodes = self._snapshot.on_node.values() if self._demand.reserving else ()
         others = (reference(pod) for pods in on_nodes for pod in pods)
         found = dict.fromkeys([*self.all_holders(), *others])
         return [pod for pod in found if pod.uid != self.pod.metadata.uid]
 
-    def _holding(self) -> dict[str, list[PodReference]]:
-        """Who holds something of the drivers, by the nodes where it is of use; "" is everywhere."""
-        if self._by_node is None:
-            self._by_node = {}
+    def _holders_by_node(self) -> dict[str, list[PodReference]]:
+        """The pods that hold claims of the drivers, by node; "" has those of claims that are usable everywhere."""
+        if self._pods_by_node is None:
+            self._pods_by_node = {}
             for holding in self._snapshot.state.ledger:
                 if holding.driver in self.drivers:
                     for node in ("",) if holding.nodes is None else holding.nodes:
-                        self._by_node.setdefault(node, []).extend(holding.pods.values())
-        return self._by_node
+                        self._pods_by_node.setdefault(node, []).extend(holding.pods.values())
+        return self._pods_by_node
 
     @contextmanager
-    def without(self, pods: Collection[PodReference]) -> Iterator[None]:
-        """Within the block the pods are gone, and so is what only they held, but for claims that this pod is to
-        share: it needs room for these, too."""
+    def as_if_gone(self, pods: Collection[PodReference]) -> Iterator[None]:
+        """Within the block the pods are gone, and claims that only they held are released. Claims that this pod is
+        to share stay allocated: it needs room for these, too."""
         uids = {pod.uid for pod in pods}
         held = {
             holding.uid: holding
             for pod in pods
             for holding in self._snapshot.state.ledger.of_pod_name(pod.namespace, pod.name)
-            if set(holding.pods) <= uids and holding.uid not in self._own and not self.outlives_its_pods(holding)
+            if set(holding.pods) <= uids
+            and holding.uid not in self._own_holdings
+            and not self.outlives_its_pods(holding)
         }
-        used = self._leave(pods)
+        used = self._remove_usage(pods)
         try:
-            with self.freed(list(held.values())):
+            with self.as_if_released(list(held.values())):
                 yield
         finally:
-            self._come_back(used)
+            self._restore_usage(used)
 
     @contextmanager
-    def _uncounted(self) -> Iterator[None]:
-        """Within the block the pod itself, which may be about to be bound to a node, counts for none."""
-        used = self._leave([] if self.pod.spec.node_name else [reference(self.pod)])
+    def _without_own_usage(self) -> Iterator[None]:
+        """Within the block the pod itself, if it is assumed on a node, is not counted in that node's usage."""
+        used = self._remove_usage([] if self.pod.spec.node_name else [reference(self.pod)])
         try:
             yield
         finally:
-            self._come_back(used)
+            self._restore_usage(used)
 
-    def staying(self) -> list[Holding]:
-        """What may be in the way and stays allocated, whatever pods end, of claims other than the pod's own: it is
-        of the same drivers, or reserves room."""
+    def outliving_holdings(self) -> list[Holding]:
+        """Holdings, other than the pod's own, that may rule nodes out (same driver, or with a reservation) and
+        stay allocated whichever pods end."""
         return [
             holding
             for holding in self._snapshot.state.ledger
             if (not holding.pods or self.outlives_its_pods(holding))
-            and holding.uid not in self._own
+            and holding.uid not in self._own_holdings
             and (holding.driver in self.drivers or holding.allocation.reserve is not None)
         ]
 
     def outlives_its_pods(self, holding: Holding) -> bool:
-        """Whether it stays allocated without users."""
+        """Whether the holding stays allocated when its last pod has ended."""
         return holding.stays_unused or self.kept_for(holding) > 0
 
     def kept_for(self, holding: Holding) -> int:
-        """How many seconds its class keeps it when the last pod that uses it has ended."""
+        """For how many seconds the holding's class keeps it after the last pod that uses it has ended."""
         class_ = self._snapshot.state.cluster.class_(holding.class_name)
         keeps = class_.when_unused if class_ is not None else None
         return keeps.keep_seconds if keeps is not None and holding.named and not holding.standalone else 0
 
     @contextmanager
-    def freed(self, holdings: Collection[Holding]) -> Iterator[None]:
-        """Within the block their drivers have it back, and nothing is reserved for it."""
+    def as_if_released(self, holdings: Collection[Holding]) -> Iterator[None]:
+        """Within the block the holdings are released: their drivers forget them, and nothing is reserved for
+        them."""
         state = self._snapshot.state
         asked = [holding for holding in holdings if holding.driver in self.drivers]
         reserving = [h for h in holdings if h.allocation.reserve is not None and not h.removing]
         for holding in asked:
             state.drivers[holding.driver].forget(holding.uid)
         for holding in reserving:
-            holding.removing = True  # as of a claim that has ended
+            holding.removing = True  # as for a claim that has ended: it reserves nothing
         try:
             yield
         finally:
@@ -324,7 +336,7 @@ class PodFeasibility:
                 held = held_as_recorded(holding.uid, holding.node, holding.allocation)
                 state.drivers[holding.driver].restore(held)
 
-    def _leave(self, pods: Collection[PodReference]) -> dict[PodReference, Share]:
+    def _remove_usage(self, pods: Collection[PodReference]) -> dict[PodReference, Share]:
         usage = self._snapshot.state.cluster.usage
         used: dict[PodReference, Share] = {}
         for reference_ in pods:
@@ -334,7 +346,7 @@ class PodFeasibility:
                 usage.remove(reference_.uid)
         return used
 
-    def _come_back(self, used: Mapping[PodReference, Share]) -> None:
+    def _restore_usage(self, used: Mapping[PodReference, Share]) -> None:
         usage = self._snapshot.state.cluster.usage
         for reference_, share in used.items():
             pod = self._snapshot.pods.get((reference_.namespace, reference_.name))

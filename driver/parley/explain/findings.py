@@ -1,6 +1,6 @@
-"""What controller, scheduler, kubelet, node plugin and drivers have reported about a pod. Pure.
+"""What controller, scheduler, kubelet, node plugin and drivers have reported about a pod. No I/O.
 
-The API server forgets events after an hour; what is older is in conditions and the PodScheduling.
+The API server deletes events after an hour; older reports are in conditions and the PodScheduling.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,18 +21,18 @@ from parley.explain.remedies import ADVICE
 from parley.explain.snapshot import Snapshot
 from parley.explain.times import span
 
-_PATIENCE = 30.0
+_ANSWER_SECONDS = 30.0
 """Seconds after which the controller reports that a driver does not answer."""
 
-_WAITS = frozenset({*ADVICE, reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE})
-"""Codes of which a pod has one at a time."""
+_WAIT_CODES = frozenset({*ADVICE, reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE})
+"""Codes of why a pod waits: a pod has one of them at a time."""
 
 _NO_PLUGIN = (
     " (the driver's node plugin does not run on that node, or has just started: see its pod there, kubectl -n"
     " parley-system get pods -o wide; the kubelet tries again by itself, within 90 s)"
 )
 
-_MEANS = {
+_KUBELET_MEANINGS = {
     "no relationship found between node": (
         " (the kubelet asked before the API server's node authorizer had seen the binding: the kubelet tries again"
         " by itself, within 90 s)"
@@ -40,8 +40,8 @@ _MEANS = {
     "/dra.sock: connect: ": _NO_PLUGIN,
     " is not registered": _NO_PLUGIN,
 }
-"""What a kubelet that could not prepare a claim says, and what that means. The words are those of Kubernetes'
-pkg/kubelet/cm/dra/plugin and plugin/pkg/auth/authorizer/node."""
+"""Explanations of the kubelet's messages about claims that it could not prepare, by words in the message. The
+words are those of Kubernetes' pkg/kubelet/cm/dra/plugin and plugin/pkg/auth/authorizer/node."""
 
 _UNPREPARED = "FailedPrepareDynamicResources"
 _KUBELET = "kubelet"
@@ -53,7 +53,7 @@ class EventSource(Struct, frozen=True):
 
 
 class TimedEvent(Struct, frozen=True):
-    """An event with its times: of events.k8s.io if the writer uses it, or those of the older API."""
+    """An event with its times: those of events.k8s.io, or of the core API if its writer uses that."""
 
     metadata: Any = None
     event_time: str | None = None
@@ -67,12 +67,12 @@ class TimedEvent(Struct, frozen=True):
 
     @property
     def at(self) -> str:
-        """When it was last seen."""
+        """When the event last occurred."""
         return self.deprecated_last_timestamp or self.event_time or ""
 
     @property
     def writer(self) -> str:
-        """The component."""
+        """The component that wrote the event."""
         return self.reporting_controller or self.deprecated_source.component
 
 
@@ -89,8 +89,8 @@ def findings(
     events: Sequence[TimedEvent],
     code: str,
 ) -> tuple[PodFinding, ...]:
-    """`raw` is the pod with every field, `asked_at` when the controller last wrote its PodScheduling, `code` why
-    it waits now."""
+    """All findings about the pod. `raw` is the pod with every field, `asked_at` when the controller last wrote its
+    PodScheduling, `code` why it waits now."""
     mirrors = [claim.mirror for claim in claims if claim.mirror is not None]
     return (
         *_unused(pod, claims),
@@ -117,11 +117,11 @@ def _controller(
     claims: Sequence[PodClaim],
     events: Sequence[TimedEvent],
 ) -> Iterator[PodFinding]:
-    """That it has done nothing for the pod."""
+    """Reports that the controller has done nothing for the pod, where it should have."""
     key = (pod.metadata.namespace, pod.metadata.name)
     if scheduling is not None or snapshot.hides_scheduling(key):
         return
-    if any(_is_about(pod, event) and _by(event) == "controller" for event in events):
+    if any(_is_about(pod, event) and _reporter(event) == "controller" for event in events):
         return
     if any(_awaits_kubernetes(snapshot, pod, claim) for claim in claims):
         return
@@ -138,7 +138,7 @@ def _controller(
 
 
 def _awaits_kubernetes(snapshot: Snapshot, pod: Pod, claim: PodClaim) -> bool:
-    """Whether only the kube-controller-manager is to make the claim: there is all that it needs."""
+    """Whether the claim waits for the kube-controller-manager alone: the template that it needs exists."""
     if claim.name or claim.problem is None or not claim.problem.passes:
         return False
     entry = next(entry for entry in pod.spec.resource_claims if entry.name == claim.entry)
@@ -147,7 +147,7 @@ def _awaits_kubernetes(snapshot: Snapshot, pod: Pod, claim: PodClaim) -> bool:
 
 
 def _not_made(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> Iterator[PodFinding]:
-    """Claims of templates, which Kubernetes makes and not Parley."""
+    """Reports claims that the kube-controller-manager has not created from their templates."""
     waiting = [claim.entry for claim in claims if _awaits_kubernetes(snapshot, pod, claim)]
     seconds = snapshot.seconds_since(pod.metadata.creation_timestamp or "")
     if not waiting or seconds is None:
@@ -162,23 +162,23 @@ def _not_made(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> Itera
 def _unanswered(
     snapshot: Snapshot, scheduling: PodScheduling | None, claims: Sequence[PodClaim], asked_at: str
 ) -> Iterator[PodFinding]:
-    """Drivers that were asked and have not answered this round, about claims that still wait for the answer."""
+    """Reports drivers that have not answered the last round about claims that still wait for an answer."""
     if scheduling is None or scheduling.spec.selected_node:
         return
-    round_, heard = scheduling.spec.round, {*answered(scheduling), *(c.entry for c in claims if c.problem)}
+    round_, settled = scheduling.spec.round, {*answered(scheduling), *(c.entry for c in claims if c.problem)}
     late = scheduling.status.waiting_for == reasons.DRIVER_NOT_ANSWERING
     for asked in scheduling.spec.claims:
-        if asked.name not in heard:
-            since = _waited(snapshot, asked_at, late=late)
+        if asked.name not in settled:
+            since = _unanswered_since(snapshot, asked_at, late=late)
             text = f"has not answered about claim {asked.name}{since} (round {round_})"
             yield PodFinding(f"driver {asked.driver_name}", "", text, asked_at)
 
 
-def _waited(snapshot: Snapshot, asked_at: str, *, late: bool) -> str:
+def _unanswered_since(snapshot: Snapshot, asked_at: str, *, late: bool) -> str:
     seconds = snapshot.seconds_since(asked_at)
     if seconds is None:
         return " for more than 30 s" if late else ""
-    return f" for {span(seconds + (_PATIENCE if late else 0))}"
+    return f" for {span(seconds + (_ANSWER_SECONDS if late else 0))}"
 
 
 def _failures(scheduling: PodScheduling | None) -> Iterator[PodFinding]:
@@ -202,7 +202,7 @@ def _scheduler(pod: Pod) -> Iterator[PodFinding]:
 
 
 def _devices(mirrors: Sequence[BuiltinClaim]) -> Iterator[PodFinding]:
-    """Conditions of allocated devices, but for Parley's own binding conditions."""
+    """Reports conditions of allocated devices, except Parley's own binding conditions."""
     for mirror in mirrors:
         for device in mirror.status.devices:
             for condition in device.conditions:
@@ -216,7 +216,7 @@ def _devices(mirrors: Sequence[BuiltinClaim]) -> Iterator[PodFinding]:
 
 
 def _health(raw: Mapping[str, Any]) -> Iterator[PodFinding]:
-    """The health of devices in containers as node plugins reported it to the kubelet, where it is not good."""
+    """Reports devices in containers whose health, as node plugins reported it to the kubelet, is not Healthy."""
     for container in raw.get("status", {}).get("containerStatuses") or ():
         for resource in container.get("allocatedResourcesStatus") or ():
             for one in resource.get("resources") or ():
@@ -227,16 +227,16 @@ def _health(raw: Mapping[str, Any]) -> Iterator[PodFinding]:
 
 
 def _events(pod: Pod, events: Sequence[TimedEvent], code: str) -> Iterator[PodFinding]:
-    """Warnings about this very pod, latest first, without what is reported above, if not in the same words."""
+    """Warning events about the pod, latest first, without those that other findings repeat."""
     mine = [event for event in events if _is_about(pod, event)]
     waited = bool(code or pod.spec.node_name)
     for event in sorted(mine, key=lambda event: event.at, reverse=True):
-        by = _by(event)
+        by = _reporter(event)
         known = event.reason == reasons.CLAIM_UNUSED or (_is_scheduler(event) and not pod.spec.node_name)
         known = known or (by == "controller" and event.reason == code)
         if event.type != "Warning" or known or _is_settled(pod, event):
             continue
-        past = _is_scheduler(event) or (by == "controller" and waited and event.reason in _WAITS)
+        past = _is_scheduler(event) or (by == "controller" and waited and event.reason in _WAIT_CODES)
         yield PodFinding(
             by, event.reason, f"{'(earlier) ' if past else ''}{event.note}{_meaning(event)}", event.at
         )
@@ -244,7 +244,7 @@ def _events(pod: Pod, events: Sequence[TimedEvent], code: str) -> Iterator[PodFi
 
 def _meaning(event: TimedEvent) -> str:
     prepares = event.reason == _UNPREPARED
-    return next((means for words, means in _MEANS.items() if prepares and words in event.note), "")
+    return next((means for words, means in _KUBELET_MEANINGS.items() if prepares and words in event.note), "")
 
 
 def _is_about(pod: Pod, event: TimedEvent) -> bool:
@@ -252,8 +252,8 @@ def _is_about(pod: Pod, event: TimedEvent) -> bool:
 
 
 def _is_settled(pod: Pod, event: TimedEvent) -> bool:
-    """Whether it is about a claim that could not be made at first, as when a template comes with its pod, or what
-    a scheduler says of every pod while its claims are negotiated."""
+    """Whether the event is outdated or usual: a claim that could not be created at first (its template came with
+    the pod), or the scheduler's message about every pod whose claims are being negotiated."""
     if _is_scheduler(event) and DEVICE_CLASS in event.note:
         return True
     made = {status.name for status in pod.status.resource_claim_statuses}
@@ -265,7 +265,7 @@ def _is_scheduler(event: TimedEvent) -> bool:
     return event.reason == "FailedScheduling"
 
 
-def _by(event: TimedEvent) -> str:
+def _reporter(event: TimedEvent) -> str:
     if event.writer == "parley.dev/controller":
         return "controller"
     if event.reason == _UNPREPARED:

@@ -1,7 +1,7 @@
-"""The claims by nodes of one pod: where each claim is viable, and why not elsewhere. Pure.
+"""The table of one pod's claims by nodes: where each claim is viable, and why not elsewhere. No I/O.
 
-For a waiting pod drivers that come with Parley are evaluated as of now, on every node; of others there is what
-they answered about the last candidates. For a bound pod it is what was recorded when it was bound.
+For a waiting pod, drivers that come with Parley are evaluated as of now, on every node; standalone drivers have
+only their answers about the last candidates. For a bound pod the table is what was recorded when it was bound.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ from parley.negotiation.nowhere import where
 
 SELECTED, VIABLE, NOT_VIABLE, DOES_NOT_FIT, UNKNOWN = "selected", "viable", "notViable", "doesNotFit", "unknown"
 ORDER = (SELECTED, VIABLE, UNKNOWN, NOT_VIABLE, DOES_NOT_FIT)
-"""Of verdicts, the best first."""
+"""The verdicts, best first."""
 
 
 def recorded(pod: Pod, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
-    """The candidates of the last round, as they were answered."""
+    """The rows of the last round's candidate nodes, with the recorded answers."""
     if scheduling is None:
         return ()
     reported, asked = answered(scheduling), {claim.name for claim in scheduling.spec.claims}
@@ -42,7 +42,7 @@ def recorded(pod: Pod, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
 def present(
     snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodScheduling | None
 ) -> tuple[NodeRow, ...]:
-    """Every node, as it is now."""
+    """The rows of all nodes, evaluated now."""
     names = [node.metadata.name for node in snapshot.nodes]
     misfits, reported = feasibility.misfits(names), answered(scheduling)
     found = dict(feasibility.answers(names))
@@ -68,12 +68,12 @@ def _sorted(rows: Sequence[NodeRow]) -> tuple[NodeRow, ...]:
 
 
 ReportedAnswers = Mapping[str, tuple[frozenset[str], Mapping[str, str]]]
-"""By entry, the viable nodes and why others are not, of drivers that answered the last question."""
+"""Recorded answers by claim entry: the viable nodes, and the reasons why others are not."""
 
 
 def answered(scheduling: PodScheduling | None) -> ReportedAnswers:
-    """What was answered to the last question, by the drivers that it was put to: the class of a claim may have had
-    another one before."""
+    """The recorded answers to the last question, of the drivers that were asked: the class of a claim may have had
+    another driver before."""
     if scheduling is None:
         return {}
     spec = scheduling.spec
@@ -86,14 +86,14 @@ def answered(scheduling: PodScheduling | None) -> ReportedAnswers:
 
 
 def kept_for_others(reported: ReportedAnswers) -> frozenset[str]:
-    """The nodes where the controller keeps what is free for a pod that others were evicted for. Only it knows
-    that, and it says so in what it recorded."""
+    """The nodes where free capacity is kept for a pod that others were evicted for. Only the controller knows
+    that; it is among the reasons that it recorded."""
     return frozenset(node for _, whys in reported.values() for node, why in whys.items() if why == KEPT)
 
 
 def reasons_by_node(answer: ClaimScheduling, candidates: Sequence[str]) -> dict[str, str]:
-    """An answer's reasons ("node-1: no disk; node-2: no disk") by candidate; a reason may have semicolons
-    itself."""
+    """An answer's reasons ("node-1: no disk; node-2: no disk") by candidate node; a reason may itself contain
+    semicolons."""
     found: dict[str, str] = {}
     known, node = frozenset(candidates), ""
     for part in answer.reason.split("; "):
@@ -136,7 +136,7 @@ def _verdict(cells: Sequence[Cell], misfit: str) -> str:
 
 
 def grouped(rows: Sequence[NodeRow]) -> Iterator[tuple[tuple[str, ...], NodeRow]]:
-    """Nodes with equal rows, together, with one of these rows."""
+    """Groups nodes with equal rows: yields the nodes' names, and one of their rows."""
     names: dict[object, list[NodeRow]] = {}
     for row in rows:
         names.setdefault((row.verdict, row.fit, row.asked, row.claims), []).append(row)

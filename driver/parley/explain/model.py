@@ -13,8 +13,8 @@ from parley.explain.times import without_ages
 @dataclass(frozen=True, slots=True)
 class ClaimDetails:
     """One of the pod's claims. `state` is allocated, offered, pending, released (the pod has ended), or the reason
-    code of what stands in its way; `message` explains it. `holds` are devices as "pool/device", or what else the
-    driver recorded."""
+    code of the claim's problem; `message` explains it. `holds` are devices as "pool/device", or other values that
+    the driver recorded."""
 
     entry: str
     source: str
@@ -52,7 +52,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class PodFinding:
-    """A report about the pod, or that one is missing: `by` is controller, scheduler, kubelet, node plugin,
+    """A report about the pod, or the lack of an expected one. `by` is controller, scheduler, kubelet, node plugin,
     kube-controller-manager or "driver NAME"; `code` is the reason code, if there is one."""
 
     by: str
@@ -75,8 +75,8 @@ class Remedy:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a pod waits, or is where it is. `state` is waits, bound, ended, deleting or gated; `since` is when it
-    was bound, or else made. `ahead` are pods that wait longer for the same classes. `recorded` is False if what
-    the controller recorded could not be read: then `round`, `candidates` and `viable` say nothing."""
+    was bound, or else created. `ahead` are pods that wait longer for the same classes. `recorded` is False if the
+    PodScheduling could not be read: then `round`, `candidates` and `viable` are meaningless."""
 
     namespace: str
     name: str
@@ -100,17 +100,17 @@ class Explanation:
 
     @property
     def title(self) -> str:
-        """Namespace and name."""
+        """The pod as namespace/name."""
         return f"{self.namespace}/{self.name}"
 
 
 def readable(value: Any) -> Any:
-    """The same value; its texts, at any depth, can be shown on a terminal."""
+    """The value with all strings in it, at any depth, made safe to print on a terminal."""
     return _with_texts(value, printable_lines)
 
 
 def timeless(explanation: Explanation) -> Explanation:
-    """The same for two that differ in nothing but how much time has passed."""
+    """The explanation without times that pass: equal for two that differ only in when they were made."""
     found: Explanation = _with_texts(replace(explanation, now=""), without_ages)
     return found
 
@@ -126,7 +126,7 @@ def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def wire(value: Any) -> Any:
-    """As JSON: dataclasses become objects with camelCase names, every field present."""
+    """The value as JSON: dataclasses become objects with camelCase names, every field present."""
     if is_dataclass(value) and not isinstance(value, type):
         return {to_camel(f.name): wire(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):

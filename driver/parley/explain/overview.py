@@ -1,4 +1,4 @@
-"""What kubectl's columns have no place for: what each class has, who uses what, and which pods wait."""
+"""Rows of `parley get`: each class's capacity, the users of claims, and the waiting pods."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from parley.api.resources import NODES
 from parley.api.selectors import matches, suitable_nodes
 from parley.explain.capacity import Capacities
 from parley.explain.claims import held
-from parley.explain.explaining import Waiting, waiting
+from parley.explain.explaining import WaitingPod, waiting_pods
 from parley.explain.snapshot import Snapshot
 from parley.kube.cache import Key
 from parley.kube.clock import rfc3339
@@ -17,9 +17,9 @@ from parley.kube.clock import rfc3339
 
 @dataclass(frozen=True, slots=True)
 class ClassRow:
-    """A class. `nodes` is how many are suitable; `total` and `free` are of what the driver hands out there
-    (`what`), to all of its classes together. None is what is not known. `claims` hold something, `waiting` pods
-    want some."""
+    """A class. `nodes` is how many are suitable; `total` and `free` count what the driver allocates there
+    (`what`), to all of its classes together; None if not known. `claims` counts allocated claims, `waiting`
+    waiting pods."""
 
     name: str
     driver: str
@@ -34,8 +34,8 @@ class ClassRow:
 
 @dataclass(frozen=True, slots=True)
 class UseRow:
-    """A pod that uses a claim; `pod` is "" if nobody uses it now, and `kept_until` is the time until which it is
-    kept then, if there is one. `units` is what the class's limits count."""
+    """A pod that uses a claim. `pod` is "" if no pod uses it now; `kept_until` is then the time until which it is
+    kept, if there is one. `units` is what the class's limits count."""
 
     namespace: str
     pod: str
@@ -51,8 +51,8 @@ class UseRow:
 
 @dataclass(frozen=True, slots=True)
 class WaitRow:
-    """A pod that waits, since when, and how many wait longer for one of the same classes. `node` is where it waits
-    if it is bound already, else ""."""
+    """A waiting pod, since when it waits, and how many wait longer for one of the same classes. `node` is ""
+    unless the pod is bound already and waits there."""
 
     namespace: str
     pod: str
@@ -65,12 +65,12 @@ class WaitRow:
 
 
 def classes(snapshot: Snapshot) -> list[ClassRow]:
-    """By name."""
+    """The rows of all classes, sorted by name."""
     return _class_rows(snapshot, snapshot.classes)
 
 
 def class_row(snapshot: Snapshot, name: str) -> ClassRow | None:
-    """The one of that name; None if there is none."""
+    """The row of the class of that name; None if there is none."""
     found = _class_rows(snapshot, [class_ for class_ in snapshot.classes if class_.metadata.name == name])
     return found[0] if found else None
 
@@ -78,7 +78,7 @@ def class_row(snapshot: Snapshot, name: str) -> ClassRow | None:
 def _class_rows(snapshot: Snapshot, chosen: Sequence[ResourceClass]) -> list[ClassRow]:
     capacities = Capacities(snapshot)
     claims = Counter(holding.class_name for holding in snapshot.state.ledger)
-    waits = Counter(name for one in waiting(snapshot) for name in one.classes)
+    waiting = Counter(name for one in waiting_pods(snapshot) for name in one.classes)
     rows = []
     for class_ in sorted(chosen, key=lambda class_: class_.metadata.name):
         name, selector = class_.metadata.name, suitable_nodes(class_)
@@ -87,20 +87,20 @@ def _class_rows(snapshot: Snapshot, chosen: Sequence[ResourceClass]) -> list[Cla
         row = ClassRow(
             name=name,
             driver=class_.driver_name,
-            nodes=len(nodes) if NODES not in snapshot.blind else None,
+            nodes=len(nodes) if NODES not in snapshot.unread_kinds else None,
             what=there.what if there else "",
             total=there.total if there else None,
             free=there.free if there else None,
             partly_free=there.partly if there else None,
             claims=claims[name],
-            waiting=waits[name],
+            waiting=waiting[name],
         )
         rows.append(row)
     return rows
 
 
 def uses(snapshot: Snapshot, namespace: str | None) -> list[UseRow]:
-    """In one namespace or in all, by pod."""
+    """The users of claims, in one namespace or in all, sorted by pod."""
     rows = [row for row in _uses(snapshot) if namespace in (None, row.namespace)]
     return sorted(rows, key=lambda row: (row.namespace, not row.pod, row.pod, row.claim))
 
@@ -126,11 +126,11 @@ def _uses(snapshot: Snapshot) -> Iterator[UseRow]:
             )
 
 
-def line(snapshot: Snapshot, namespace: str | None) -> list[WaitRow]:
-    """Who waits, in one namespace or in all, the oldest first."""
+def waits(snapshot: Snapshot, namespace: str | None) -> list[WaitRow]:
+    """The waiting pods, in one namespace or in all, oldest first."""
     rows = []
     before: Counter[frozenset[str]] = Counter()
-    for one in waiting(snapshot):
+    for one in waiting_pods(snapshot):
         key = _key(one)
         if namespace in (None, key[0]):
             ahead = sum(count for classes, count in before.items() if one.classes & classes)
@@ -140,11 +140,11 @@ def line(snapshot: Snapshot, namespace: str | None) -> list[WaitRow]:
     return rows
 
 
-def _key(one: Waiting) -> Key:
+def _key(one: WaitingPod) -> Key:
     namespace, _, name = one.title.partition("/")
     return namespace, name
 
 
 def now(snapshot: Snapshot) -> str:
-    """The time of it all."""
+    """When the snapshot was read."""
     return rfc3339(snapshot.now)

@@ -1,7 +1,7 @@
-"""What the objects hold that `parametersRef` names, read once for a snapshot, with the rights of who asks.
+"""The objects that `parametersRef` names, read once for a snapshot, with the user's own permissions.
 
-Only what may be needed is read: of claims that hold nothing yet, their classes included, whose driver comes with
-Parley. Nobody's waiting pod is judged by more than MOST objects; beyond that their claims can't be explained.
+Read are only those of unallocated claims, and of their classes, whose driver comes with Parley, and at most MOST:
+claims whose object is not among these can't be explained.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ from parley.sdk.reference_reader import why_not_read
 from parley.sdk.referenced import NotRead, ParametersObject, Unfit, object_of, parameters_in
 
 MOST = 64
-"""Objects that are read for a snapshot."""
+"""The most objects that are read for a snapshot."""
 
 
 class SnapshotReferences:
-    """What was read; implements `References`."""
+    """The content of parameters objects, as read for a snapshot; implements `References`."""
 
     def __init__(self) -> None:
         self._found: dict[ParametersObject, bytes | NotRead] = {}
 
     async def read(self, client: Client, cluster: ClusterCache, drivers: Mapping[str, EmbeddedDriver]) -> None:
-        """Get the objects that claims and classes in the caches name: those of all namespaces and of the classes
-        in turns, so that nobody who names many keeps others' from being read."""
+        """Get the objects that claims and classes in the caches name. Namespaces, and the classes, take turns: one
+        that names many objects does not keep those of others from being read."""
         turns = Counter[str]()
         wanted = dict[ParametersObject, int]()
         for one in _named(cluster, drivers):
@@ -52,7 +52,7 @@ class SnapshotReferences:
             self._found[wanted] = NotRead(*why_not_read(wanted, error), wanted.topic)
 
     def get(self, wanted: ParametersObject, since: float) -> Mapping[str, Any]:  # noqa: ARG002 - as References has it
-        """What the object held when the snapshot was read. Raises NotRead."""
+        """The object's content when the snapshot was read. Raises NotRead."""
         found = self._found.get(wanted)
         if found is None:
             raise NotRead(reasons.PARAMETERS_NOT_READ, f"{wanted} was not read", wanted.topic)
@@ -62,7 +62,7 @@ class SnapshotReferences:
         return content
 
     def doubt(self, wanted: ParametersObject) -> None:
-        """A snapshot is not read again."""
+        """Does nothing: a snapshot is not read again."""
 
 
 def _named(cluster: ClusterCache, drivers: Mapping[str, EmbeddedDriver]) -> Iterator[ParametersObject]:
@@ -77,11 +77,11 @@ def _named(cluster: ClusterCache, drivers: Mapping[str, EmbeddedDriver]) -> Iter
                 try:
                     yield object_of(reference, payer, driver.driver.parameter_kinds)
                 except Unfit:
-                    pass  # typing the parameters says so
+                    pass  # reported when the parameters are validated
 
 
 def _pending(cluster: ClusterCache) -> Iterator[tuple[str, ClassRequest]]:
-    """What claims that hold nothing ask for, by namespace."""
+    """The requests of unallocated claims, each with its namespace."""
     for claim in cluster.claims():
         if claim.status.allocation is None:
             yield claim.metadata.namespace, of_spec(claim.spec)

@@ -1,7 +1,7 @@
-"""What would help a waiting pod: which pods' end, which node if something about it changed, or none.
+"""What would help a waiting pod: pods that end, a change to a node, another node, or advice for its reason code.
 
-Tried out rather than guessed: each node is evaluated as if other pods were gone. Where drivers can't be asked
-there are only their own proposals and the advice that belongs to the reason code.
+Remedies are evaluated rather than guessed: each node is evaluated as if other pods were gone (`node_remedies`).
+Drivers that can't be asked here have only their own proposals and the advice of the reason code.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +13,8 @@ from parley.drivers.workspace import WorkspaceDriver
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.matrix import answered
 from parley.explain.model import Remedy
+from parley.explain.node_remedies import MOST, freeing, name_nodes, name_pod, node_remedies
 from parley.explain.snapshot import Snapshot
-from parley.explain.trying import MOST, by_trying, freeing, name_nodes, name_pod
 from parley.kube.clock import rfc3339
 from parley.negotiation.answers import by_reason, refusals
 
@@ -54,53 +54,54 @@ ADVICE: Mapping[str, str] = {
     reasons.EVICTION_FORBIDDEN: "install the chart with preemption.enabled=true, or change the class",
     reasons.BINDING: "if it takes longer, see the pod's condition PodScheduled",
 }
-"""For codes whose remedy does not depend on nodes; as in docs/reasons.md."""
+"""The advice for codes whose remedy does not depend on nodes; as in docs/reasons.md."""
 
 
-_PATIENCE = 30.0
-"""Seconds in which a scheduler that runs has said something about a pod."""
+_SILENT_SECONDS = 30.0
+"""Seconds after which a scheduler that has not reported on a pod is presumed not to run."""
 
 _OFF_BY_DEFAULT = {
     WorkspaceDriver.name: " and has --driver workspaces (the chart's nodePlugin.workspaces.enabled)"
 }
-"""How the plugin comes to have drivers that it does not have by itself."""
+"""How to enable drivers that are off in the node plugin by default."""
 
-_UNTIL_OTHERS_END = frozenset({reasons.CLAIM_IN_USE, reasons.CLAIM_FULL, reasons.CLAIM_BEING_DELETED})
+_USED_BY_OTHERS = frozenset({reasons.CLAIM_IN_USE, reasons.CLAIM_FULL, reasons.CLAIM_BEING_DELETED})
 
 
 def remedies(
     snapshot: Snapshot, feasibility: PodFeasibility, code: str, scheduling: PodScheduling | None
 ) -> tuple[Remedy, ...]:
-    """The best first."""
+    """All remedies, best first."""
     found = [*_in_use(snapshot, feasibility), *_within_limit(snapshot, feasibility, code)]
     stranded: list[Remedy] = []
     if snapshot.complete:
-        found += _tied(feasibility, code)
+        found += _pinned(feasibility, code)
         found += _preemption(feasibility)
         stranded = list(_stranded(snapshot, feasibility))
         found += stranded
         if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, ""):
             found += _without_plugins(feasibility)
-            found += by_trying(snapshot, feasibility, answered(scheduling))
+            found += node_remedies(snapshot, feasibility, answered(scheduling))
     found += _proposals(snapshot, feasibility, scheduling)
     found += _idle_scheduler(snapshot, feasibility, code)
     if (
         code in ADVICE
         and not (code == reasons.CLAIM_STRANDED and stranded)
-        and not _says_it(snapshot, feasibility, code)
+        and not _says_remedy(snapshot, feasibility, code)
     ):
         found.append(Remedy("advice", ADVICE[code]))
     return tuple(found)
 
 
-def _says_it(snapshot: Snapshot, feasibility: PodFeasibility, code: str) -> bool:
-    """Whether the message, or another remedy, says what helps instead of what helps most who have the code."""
-    too_much = code == reasons.LIMIT_REACHED and feasibility.wants_too_much
-    return too_much or _is_lost(feasibility, code) or _has_idle_scheduler(snapshot, feasibility, code)
+def _says_remedy(snapshot: Snapshot, feasibility: PodFeasibility, code: str) -> bool:
+    """Whether the message, or another remedy, says what helps here, so that the code's general advice is left
+    out."""
+    too_much = code == reasons.LIMIT_REACHED and feasibility.never_within_limits
+    return too_much or _has_lost_claim(feasibility, code) or _has_idle_scheduler(snapshot, feasibility, code)
 
 
 def _idle_scheduler(snapshot: Snapshot, feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
-    """A scheduler that has to bind the pod, and may not be there."""
+    """Advises to check the scheduler that has to bind the pod, if it has not reported on it."""
     if _has_idle_scheduler(snapshot, feasibility, code):
         name = feasibility.pod.spec.scheduler_name
         text = (
@@ -114,18 +115,18 @@ def _has_idle_scheduler(snapshot: Snapshot, feasibility: PodFeasibility, code: s
     pod = feasibility.pod
     silent = all(condition.type != "PodScheduled" for condition in pod.status.conditions)
     age = snapshot.seconds_since(pod.metadata.creation_timestamp or "")
-    return code == reasons.BINDING and silent and age is not None and age > _PATIENCE
+    return code == reasons.BINDING and silent and age is not None and age > _SILENT_SECONDS
 
 
-def _is_lost(feasibility: PodFeasibility, code: str) -> bool:
-    """Whether somebody deleted a claim that was made for the pod: its message says what to do."""
+def _has_lost_claim(feasibility: PodFeasibility, code: str) -> bool:
+    """Whether somebody deleted a claim that was created for the pod: its message says what to do."""
     lost = any(claim.problem is not None and claim.problem.reported_after for claim in feasibility.claims)
     return lost and code == reasons.CLAIM_NOT_FOUND
 
 
 def _without_plugins(feasibility: PodFeasibility) -> Iterator[Remedy]:
-    """Drivers whose node plugins run nowhere, as far as they show."""
-    for driver in feasibility.unpublished:
+    """Advises to check node plugins of drivers that have no ResourceSlice."""
+    for driver in feasibility.unpublished_drivers:
         text = (
             f"no node has a ResourceSlice of driver {driver}: check whether its node plugin runs "
             f"(kubectl -n parley-system get pods -o wide){_OFF_BY_DEFAULT.get(driver, '')}"
@@ -134,14 +135,14 @@ def _without_plugins(feasibility: PodFeasibility) -> Iterator[Remedy]:
 
 
 def _in_use(snapshot: Snapshot, feasibility: PodFeasibility) -> Iterator[Remedy]:
-    """Named claims that other pods use."""
+    """The end of pods that use named claims of this pod."""
     for claim in feasibility.claims:
-        if claim.problem is None or claim.problem.code not in _UNTIL_OTHERS_END:
+        if claim.problem is None or claim.problem.code not in _USED_BY_OTHERS:
             continue
         going = claim.problem.code == reasons.CLAIM_BEING_DELETED
         namespace = claim.problem.topics[0][1]
         holding = snapshot.state.ledger.of_claim(namespace, claim.name)
-        first = feasibility.before((namespace, claim.name))
+        first = feasibility.served_before((namespace, claim.name))
         who = f"{noun_for(len(first), 'pod')} {listed(list(map(name_pod, first)), MOST)}"
         verbs = ("waits", "is") if len(first) == 1 else ("wait", "are")
         then = f"; {who} {verbs[0]} for it, too, and {verbs[1]} served first" if first and not going else ""
@@ -154,10 +155,10 @@ def _in_use(snapshot: Snapshot, feasibility: PodFeasibility) -> Iterator[Remedy]
 
 
 def _within_limit(snapshot: Snapshot, feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
-    """What the namespace holds of the classes whose limits are reached, and when that is released."""
-    if code != reasons.LIMIT_REACHED or feasibility.wants_too_much:
+    """The namespace's claims of classes whose limits are reached, and when each is released."""
+    if code != reasons.LIMIT_REACHED or feasibility.never_within_limits:
         return
-    classes, namespace = feasibility.limited, feasibility.namespace
+    classes, namespace = feasibility.limited_classes, feasibility.namespace
     counted_ = [h for h in snapshot.state.ledger if h.class_name in classes and h.namespace == namespace]
     for holding in counted_[:MOST]:
         pods = tuple(map(name_pod, holding.pods.values()))
@@ -179,7 +180,7 @@ def _within_limit(snapshot: Snapshot, feasibility: PodFeasibility, code: str) ->
 
 
 def _stranded(snapshot: Snapshot, feasibility: PodFeasibility) -> Iterator[Remedy]:
-    """The nodes where claims of the pod are, and what keeps it away from there."""
+    """The nodes where the pod's stranded claims are, and what keeps the pod from them."""
     found = feasibility.stranded()
     if found is None:
         return
@@ -190,8 +191,8 @@ def _stranded(snapshot: Snapshot, feasibility: PodFeasibility) -> Iterator[Remed
     yield Remedy("advice", found.remedy)
 
 
-def _tied(feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
-    """Claims of the pod that are kept on their nodes, where it can't run now, though it could elsewhere."""
+def _pinned(feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
+    """Unused claims of the pod that are kept on nodes where it can't run, though it could elsewhere."""
     if code not in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, reasons.CLAIM_STRANDED):
         return
     for claim in feasibility.claims:
@@ -199,7 +200,7 @@ def _tied(feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
         nodes = tuple(holding.nodes or ()) if holding is not None else ()
         if holding is None or holding.kept_until is None or holding.pods or not nodes:
             continue
-        if not feasibility.would_start_over(claim) <= frozenset(nodes):
+        if not feasibility.feasible_if_recreated(claim) <= frozenset(nodes):
             text = (
                 f"claim {holding.path} is kept on {name_nodes(nodes)} until {rfc3339(holding.kept_until)}, "
                 "though no pod uses it: recreate it to start over on another node"
@@ -208,7 +209,7 @@ def _tied(feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
 
 
 def _preemption(feasibility: PodFeasibility) -> Iterator[Remedy]:
-    """Whom the controller would have evicted, or waits for."""
+    """The pods that the controller evicts for this one, or is evicting."""
     plan = feasibility.preemption()
     if plan is None or not plan.victims:
         return
@@ -225,9 +226,9 @@ def _preemption(feasibility: PodFeasibility) -> Iterator[Remedy]:
 def _proposals(
     snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodScheduling | None
 ) -> Iterator[Remedy]:
-    """What drivers that can't be asked here proposed instead."""
+    """The alternatives that standalone drivers proposed."""
     for answer in scheduling.status.claims if scheduling is not None else ():
-        asked = feasibility.standalone.get(answer.name) == answer.driver_name
+        asked = feasibility.standalone_drivers.get(answer.name) == answer.driver_name
         if not asked or answer.alternatives is None or answer.viable_nodes:
             continue
         text, nodes = _proposal(snapshot, feasibility, answer)
@@ -245,7 +246,7 @@ def _proposal(
         nodes = alternatives.nodes
         objections = _against(snapshot, feasibility, nodes)
         return f"{name_nodes(nodes)} would be viable{f', but {objections}' if objections else ''}", nodes
-    nodes = tuple(snapshot.matching(alternatives.node_selector))
+    nodes = tuple(snapshot.nodes_matching(alternatives.node_selector))
     if not nodes:
         return "a node with other labels would be viable, but no node of the cluster has them", ()
     objections = _against(snapshot, feasibility, nodes)
@@ -253,7 +254,7 @@ def _proposal(
 
 
 def _against(snapshot: Snapshot, feasibility: PodFeasibility, nodes: Sequence[str]) -> str:
-    """Why the nodes are not viable for the scheduler's filters or for other drivers, if that is known."""
+    """Why the nodes are ruled out by the scheduler's filters or by other drivers, as far as known."""
     if not snapshot.complete:
         return ""
     return by_reason({**refusals(feasibility.answers(nodes)), **feasibility.misfits(nodes)})

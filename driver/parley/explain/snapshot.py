@@ -1,8 +1,8 @@
 """A snapshot of a cluster: read once, with the state that a controller would rebuild from it at that moment.
 
-The lists go into the controller's own caches, ledger and drivers, by its own code: so a pod is explained
-by what the controller decides from, without asking it. A user who may not list a kind in all namespaces gets one
-namespace only, and a list of what is missing.
+The lists are put into the controller's own caches, ledger and drivers by its own code: so a pod is explained from
+what the controller decides from, without asking it. A user who may not list a kind in all namespaces gets one
+namespace only, and a list of what could not be read.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ _NOT_INSTALLED = (
     "Parley is not installed in this cluster, or not completely: the API server knows no {plural}.parley.dev. "
     "Install it with helm or kustomize (docs/install.md), or choose another cluster with --context"
 )
-_EVERYWHERE: tuple[Resource[Any], ...] = (CLASSES, NODES, RESOURCE_SLICES, CLAIM_RELEASES)
+_CLUSTER_SCOPED: tuple[Resource[Any], ...] = (CLASSES, NODES, RESOURCE_SLICES, CLAIM_RELEASES)
 _NAMESPACED: tuple[Resource[Any], ...] = (
     PODS,
     BUILTIN_CLAIMS,
@@ -64,17 +64,18 @@ _NAMESPACED: tuple[Resource[Any], ...] = (
     POD_SCHEDULINGS,
 )
 _SHOWN = 5
-"""So many objects of a kind that can't be decoded are named."""
+"""The most objects of a kind that are named if they can't be decoded."""
 
-KINDS = (*_EVERYWHERE, *_NAMESPACED)
-"""All that is listed."""
+KINDS = (*_CLUSTER_SCOPED, *_NAMESPACED)
+"""The kinds that are listed for a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A cluster at the time `now`. `drivers` are those that come with Parley, with all that is held restored;
-    `unread` lists what could not be read, `partial` are the kinds of which some could not be, and `blind` those of
-    which nothing could be. `undecodable_schedulings` are PodSchedulings that can't be decoded, and why."""
+    """A cluster at the time `now`. The drivers in `state` are those that come with Parley, with all holdings
+    restored. `unread` lists what could not be read, for users; `incomplete_kinds` are the kinds of which some
+    objects could not be read, `unread_kinds` those of which none could be. `undecodable_schedulings` are
+    PodSchedulings that can't be decoded, and why."""
 
     now: datetime
     state: State
@@ -86,52 +87,53 @@ class Snapshot:
     slices: Sequence[ResourceSlice]
     on_node: Mapping[str, Sequence[Pod]]
     unread: tuple[str, ...] = ()
-    partial: frozenset[Resource[Any]] = frozenset()
-    blind: frozenset[Resource[Any]] = frozenset()
+    incomplete_kinds: frozenset[Resource[Any]] = frozenset()
+    unread_kinds: frozenset[Resource[Any]] = frozenset()
     undecodable_schedulings: Mapping[Key, str] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
-        """Whether all was read that the controller decides from. If not, nodes seem to fit, and to have room or
-        nothing at all, that do not: then there is only what the controller and the drivers recorded."""
-        return self.partial <= {TEMPLATES, BUILTIN_TEMPLATES, POD_SCHEDULINGS}
+        """Whether everything was read that the controller decides from. If not, nodes would be evaluated wrongly,
+        and only what the controller and the drivers recorded can be shown."""
+        return self.incomplete_kinds <= {TEMPLATES, BUILTIN_TEMPLATES, POD_SCHEDULINGS}
 
     @property
     def knows_claims(self) -> bool:
-        """Whether what is missing of classes and claims is missing in the cluster, too."""
-        return self.blind <= {NODES, RESOURCE_SLICES, CLAIM_RELEASES, PODS, POD_SCHEDULINGS}
+        """Whether classes, claims and templates that are not in the snapshot do not exist in the cluster
+        either."""
+        return self.unread_kinds <= {NODES, RESOURCE_SLICES, CLAIM_RELEASES, PODS, POD_SCHEDULINGS}
 
     def hides_scheduling(self, pod: Key) -> bool:
-        """Whether the controller may have made a PodScheduling for the pod that could not be read."""
-        return POD_SCHEDULINGS in self.blind or pod in self.undecodable_schedulings
+        """Whether the pod may have a PodScheduling that could not be read."""
+        return POD_SCHEDULINGS in self.unread_kinds or pod in self.undecodable_schedulings
 
     def is_negotiated(self, pod: Key) -> bool:
-        """Whether the controller has made a PodScheduling for the pod, readable or not."""
+        """Whether the pod has a PodScheduling, readable or not."""
         return pod in self.schedulings or pod in self.undecodable_schedulings
 
     def seconds_since(self, time: str) -> float | None:
-        """How long ago a time of the API was."""
+        """How many seconds ago an API timestamp was; None if there is none."""
         return seconds_since(time, self.now)
 
-    def matching(self, selector: meta.NodeSelector) -> list[str]:
+    def nodes_matching(self, selector: meta.NodeSelector) -> list[str]:
         """The nodes that a selector of Parley's kinds selects."""
         wanted = selector_of(selector)
         return [node.metadata.name for node in self.nodes if matches(wanted, node)]
 
 
 async def read(client: Client, now: datetime, namespace: str, *, everywhere: bool = True) -> Snapshot:
-    """The cluster as it is; of namespaced kinds only those in `namespace` unless `everywhere`.
+    """Reads the cluster; namespaced kinds only in `namespace` unless `everywhere`.
 
     Raises Unanswerable if Parley's kinds do not exist, and what the client raises.
     """
     reader = _Reader(client, namespace)
     await asyncio.gather(
-        *(reader.list(resource, None) for resource in _EVERYWHERE),
+        *(reader.list(resource, None) for resource in _CLUSTER_SCOPED),
         *(reader.list(resource, None if everywhere else namespace) for resource in _NAMESPACED),
     )
     references = SnapshotReferences()
     drivers = {driver.name: EmbeddedDriver(driver, references) for driver in built_in()}
-    cluster = _filled(client, reader.listings, pods_seen=pods_are_seen(drivers))
+    cluster = _filled_cache(client, reader.listings, pods_seen=pods_are_seen(drivers))
     if any(class_.selects_namespaces for class_ in cluster.classes()):
         cluster.show_namespaces(await reader.namespaces())
     ledger = Ledger(Limits(labels=lambda name: cluster.namespace_labels(name) or {}))
@@ -156,9 +158,11 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
         slices=reader.items(RESOURCE_SLICES),
         on_node=_by_node(reader.items(PODS)),
         unread=tuple(reader.unread),
-        partial=frozenset(reader.partial),
-        blind=frozenset(reader.blind),
-        undecodable_schedulings={(one.namespace, one.name): one.reason for one in reader.buried[POD_SCHEDULINGS]},
+        incomplete_kinds=frozenset(reader.incomplete_kinds),
+        unread_kinds=frozenset(reader.unread_kinds),
+        undecodable_schedulings={
+            (one.namespace, one.name): one.reason for one in reader.tombstones[POD_SCHEDULINGS]
+        },
     )
 
 
@@ -167,7 +171,7 @@ def _key(item: Any) -> Key:
 
 
 def _by_node(pods: Sequence[Pod]) -> dict[str, list[Pod]]:
-    """The pods that count for a node."""
+    """The bound pods that are not terminal, by node."""
     found: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.spec.node_name and not done(pod):
@@ -180,10 +184,10 @@ class _Reader:
         self._client = client
         self._namespace = namespace
         self.listings: dict[tuple[str, str], Listing[Any]] = {}
-        self.buried: dict[Resource[Any], Sequence[Tombstone]] = {}
+        self.tombstones: dict[Resource[Any], Sequence[Tombstone]] = {}
         self.unread: list[str] = []
-        self.partial: list[Resource[Any]] = []
-        self.blind: list[Resource[Any]] = []
+        self.incomplete_kinds: list[Resource[Any]] = []
+        self.unread_kinds: list[Resource[Any]] = []
 
     def items(self, resource: Resource[T]) -> tuple[T, ...]:
         return self.listings[resource.group, resource.plural].items
@@ -195,23 +199,24 @@ class _Reader:
             if resource.group == GROUP:
                 raise Unanswerable(_NOT_INSTALLED.format(plural=resource.plural), Exit.NOT_FOUND) from None
             self.unread.append(f"the API server knows no {resource.plural}.{resource.group}")
-            self.partial.append(resource)
-            self.blind.append(resource)
+            self.incomplete_kinds.append(resource)
+            self.unread_kinds.append(resource)
             found = Listing((), "")
         except Forbidden as error:
             self.unread.append(error.message)
-            self.partial.append(resource)
+            self.incomplete_kinds.append(resource)
             if resource.namespaced and namespace is None:
                 await self.list(resource, self._namespace)
                 return
-            self.blind.append(resource)
+            self.unread_kinds.append(resource)
             found = Listing((), "")
-        self.buried[resource] = found.tombstones
+        self.tombstones[resource] = found.tombstones
         self.unread += _undecodable(resource, found.tombstones)
         self.listings[resource.group, resource.plural] = Listing(found.items, found.resource_version)
 
     async def namespaces(self) -> Listing[Namespace]:
-        """For limits that select them by their labels. Who may not list them may often get the one."""
+        """The namespaces, for limits that select them by labels. A user who may not list them may often get the
+        one that was asked about."""
         try:
             return await self._client.list(NAMESPACES)
         except Forbidden as error:
@@ -229,8 +234,10 @@ def _undecodable(resource: Resource[Any], stones: Sequence[Tombstone]) -> Iterat
         yield f"{len(stones) - _SHOWN} more of {resource.kind} can't be read"
 
 
-def _filled(client: Client, listings: Mapping[tuple[str, str], Listing[Any]], *, pods_seen: bool) -> ClusterCache:
-    """The controller's caches with what was listed, which are never run."""
+def _filled_cache(
+    client: Client, listings: Mapping[tuple[str, str], Listing[Any]], *, pods_seen: bool
+) -> ClusterCache:
+    """The controller's caches, filled with what was listed; their informers are never run."""
     cluster = ClusterCache(client, pods_seen=pods_seen)
     for cache in cluster.caches:
         found = listings[cache.resource.group, cache.resource.plural]
@@ -241,5 +248,5 @@ def _filled(client: Client, listings: Mapping[tuple[str, str], Listing[Any]], *,
 
 
 def _asks_standalone(scheduling: PodScheduling) -> bool:
-    """Whether standalone drivers are asked with it; the controller watches no others."""
+    """Whether the PodScheduling asks standalone drivers; the controller watches no others."""
     return scheduling.metadata.labels.get(DRIVERS_LABEL) == STANDALONE

@@ -1,6 +1,6 @@
-"""How an explanation reads on a terminal: tables that fit it, or long lines where the output is no terminal.
+"""Prints an explanation: as tables that fit the terminal, or as long lines if the output is no terminal.
 
-Without a terminal nothing is wrapped and nothing is coloured, so that `grep` and `awk` find whole lines.
+Without a terminal nothing is wrapped or coloured, so that `grep` and `awk` find whole lines.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from parley.explain.model import Cell, ClaimDetails, Explanation, NodeRow, PodFi
 from parley.explain.times import ago
 
 NARROW = 80
-"""Below so many columns a table of nodes and claims is a list."""
+"""The terminal width, in columns, below which the table of nodes and claims is printed as a list."""
 
 _UNLIMITED = 100_000
 _NAMES = 3
@@ -27,8 +27,8 @@ _STYLES = {SELECTED: "green", VIABLE: "green", NOT_VIABLE: "yellow", DOES_NOT_FI
 
 
 def console(width: int | None = None, **options: Any) -> Console:
-    """For stdout, unless `options` say otherwise; as wide as what is printed if that is no terminal. Brackets and
-    colons of a text mean nothing else."""
+    """A console for stdout, unless `options` say otherwise; of unlimited width if that is no terminal. Brackets
+    and colons in texts are printed as they are."""
     options |= {"highlight": False, "markup": False, "emoji": False}
     made = Console(width=width, **options)
     return made if made.is_terminal or width is not None else Console(width=_UNLIMITED, **options)
@@ -45,21 +45,21 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> 
 
 
 def print_rows(headings: Sequence[str], rows: Iterable[Sequence[str]], *, headed: bool) -> None:
-    """On stdout; without the headings, where it is not to be `headed`."""
+    """Print a table on stdout, with its headings if `headed`."""
     made = table(headings, [[Text(printable(cell)) for cell in row] for row in rows])
     made.show_header = headed
     print_plain(console(), made)
 
 
 def show(out: Console, explanation: Explanation, *, every_node: bool = False) -> None:
-    """Print it; of nodes about which the same is said only one row, unless `every_node`."""
+    """Print the explanation. Nodes with equal rows share one row, unless `every_node`."""
     explanation = readable(explanation)
     for part in _parts(explanation, narrow=out.width < NARROW, rows=_rows(explanation, every_node=every_node)):
         print_plain(out, part)
 
 
 def print_plain(out: Console, part: RenderableType) -> None:
-    """Print without the blanks at the ends of lines that tables have."""
+    """Print without the trailing blanks of table rows."""
     with out.capture() as captured:
         out.print(part)
     text = Text.from_ansi(captured.get())
@@ -72,11 +72,11 @@ def _stripped(line: Text) -> Text:
 
 
 _Rows = Sequence[tuple[Sequence[str], NodeRow]]
-"""Names of nodes, and what is said about each of them."""
+"""Rows, each with the names of the nodes that it is about."""
 
 
 def _rows(explanation: Explanation, *, every_node: bool) -> tuple[_Rows, int]:
-    """Those that are shown, and of how many nodes there is no row."""
+    """The rows that are shown, and how many nodes are not among them."""
     if every_node:
         return [([row.node], row) for row in explanation.nodes], 0
     groups = list(grouped(explanation.nodes))
@@ -101,7 +101,7 @@ def _parts(explanation: Explanation, *, narrow: bool, rows: tuple[_Rows, int]) -
 
 
 def headline(explanation: Explanation) -> Text:
-    """What the pod does, since when, and the code of its wait."""
+    """The pod's state, since when, and the code of why it waits."""
     text = Text()
     text.append(f"Pod {explanation.title}", style="bold")
     since = ago(explanation.since, explanation.now)
@@ -140,7 +140,7 @@ def _claims(explanation: Explanation, *, narrow: bool) -> RenderableType:
 
 
 def claim_state(claim: ClaimDetails, explanation: Explanation) -> str:
-    """What a claim holds and since when, or what stands in its way."""
+    """A claim's state: what it holds and since when, or its problem."""
     if claim.state == "allocated":
         since = ago(claim.since, explanation.now)
         what = f": {', '.join(claim.holds)}" if claim.holds else ""

@@ -1,9 +1,10 @@
-"""The admission policies `mirrors.yaml` and `claims.yaml` of `deploy/base`, as a model. Pure.
+"""A model of the admission policies `mirrors.yaml` and `claims.yaml` of `deploy/base`. No I/O.
 
-Built-in resource allocation knows no exclusive claims, so that without them kube-scheduler and claim controller
-let a second pod in, or decide who is next; and users who may edit a namespace's objects could change a claim's
-owner. The API server in memory has no admission; the models of Kubernetes' components and of users check here
-before they write. `tests/admission_cases.py` holds the model and the policies on a real API server to the same.
+Built-in resource allocation has no exclusive claims: without the policies kube-scheduler and claim controller
+would reserve one for a second pod, or decide which pod is next; and users who may edit a namespace's objects could
+change a claim's owner. The API server in memory has no admission; the models of Kubernetes' components and of
+users check writes here first. `tests/admission_cases.py` tests the model and the policies on a real API server by
+the same cases.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,9 +31,9 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What the policies ask about an account: whether it allocates (Parley), binds claims (the claim controller,
-    the garbage collector), or deletes everything (the namespace controller), and as which standalone drivers it
-    may act."""
+    """The rights of an account that the policies check: whether it allocates (Parley), binds claims (the claim
+    controller, the garbage collector), or deletes everything (the namespace controller), and the standalone
+    drivers that it may act as."""
 
     name: str
     allocates: bool = False
@@ -44,10 +45,11 @@ class Rights:
 def refusal(
     claim: BuiltinClaim, after: Sequence[Mapping[str, str]], *, clears: bool = False, allocates: bool = False
 ) -> str:
-    """Why `status.reservedFor` of the claim can't become `after`, or its allocation can't be cleared, or "".
+    """Why `status.reservedFor` of the claim can't become `after`, or its allocation can't be cleared; "" if
+    allowed.
 
-    `clears`: the allocation goes, too. `allocates`: the requester holds the verb `allocate`, as Parley does;
-    scheduler and claim controller do not.
+    `clears`: the write clears the allocation, too. `allocates`: the requester has the verb `allocate`, as Parley
+    does; scheduler and claim controller do not.
     """
     if not is_mirror(claim) or is_shareable(claim):
         return ""
@@ -82,21 +84,26 @@ def refusal(
 
 
 def refused(resource: Resource[Any], old: Json | None, new: Json | None, rights: Rights) -> str:
-    """Why the account can't create (`old` is None), change or delete (`new` is None) the object, or ""."""
+    """Why the account can't create (`old` is None), change or delete (`new` is None) the object; "" if allowed."""
     if rights.allocates:
         return ""
     found = next(body for body in (new, old) if body is not None)
     title = f"{resource.kind} {found['metadata']['namespace']}/{found['metadata']['name']}"
-    if resource == BUILTIN_TEMPLATES and old is None and new is not None and _names_class(new["spec"]["spec"]):
-        return _not_theirs(title, rights, "ResourceClaimTemplate")
-    if resource == BUILTIN_CLAIMS and _names_class(found["spec"]):
+    if (
+        resource == BUILTIN_TEMPLATES
+        and old is None
+        and new is not None
+        and _uses_parley_class(new["spec"]["spec"])
+    ):
+        return _creation_refused(title, rights, "ResourceClaimTemplate")
+    if resource == BUILTIN_CLAIMS and _uses_parley_class(found["spec"]):
         return _mirror_refused(title, old, new, rights)
     if resource == CLAIMS:
         return _claim_refused(title, old or {}, new or {}, rights)
     return ""
 
 
-def _names_class(spec: Json) -> bool:
+def _uses_parley_class(spec: Json) -> bool:
     return any(
         part.get("deviceClassName") == DEVICE_CLASS
         for request in _requests(spec)
@@ -108,7 +115,7 @@ def _requests(spec: Json) -> Sequence[Json]:
     return (spec.get("devices") or {}).get("requests") or ()
 
 
-def _not_theirs(title: str, rights: Rights, kind: str) -> str:
+def _creation_refused(title: str, rights: Rights, kind: str) -> str:
     return (
         f"{title} names DeviceClass being-negotiated.parley.dev, and {rights.name} cannot create what Parley "
         f"negotiates: create a {kind} of parley.dev instead, or grant the verb allocate on "
@@ -121,9 +128,9 @@ def _mirror_refused(title: str, old: Json | None, new: Json | None, rights: Righ
         assert new is not None
         names = [r["name"] for r in _requests(new["spec"]) if r.get("exactly")]
         whole = names == [EXCLUSIVE_REQUEST] and len(_requests(new["spec"])) == 1
-        return "" if rights.binds and whole else _not_theirs(title, rights, "ResourceClaim")
+        return "" if rights.binds and whole else _creation_refused(title, rights, "ResourceClaim")
     if new is not None:
-        if rights.binds or _whose(old) == _whose(new):
+        if rights.binds or _ownership(old) == _ownership(new):
             return ""
         return (
             f"{title} is negotiated by Parley, and {rights.name} cannot change metadata.ownerReferences, "
@@ -140,11 +147,11 @@ def _mirror_refused(title: str, old: Json | None, new: Json | None, rights: Righ
 
 
 def _part(body: Json, name: str) -> Any:
-    """A list or map of the metadata, None if there is nothing in it."""
+    """A list or map of the metadata; empty if it is missing."""
     return (body.get("metadata") or {}).get(name) or ()
 
 
-def _whose(mirror: Json) -> tuple[Any, ...]:
+def _ownership(mirror: Json) -> tuple[Any, ...]:
     labels, annotations = dict(_part(mirror, "labels")), dict(_part(mirror, "annotations"))
     return (
         _part(mirror, "ownerReferences"),
@@ -155,18 +162,19 @@ def _whose(mirror: Json) -> tuple[Any, ...]:
 
 
 def spares(resource: Resource[Any], claim: Json) -> bool:
-    """Whether the garbage collector can't delete the object."""
+    """Whether a policy keeps the garbage collector from deleting the object."""
     return resource.untyped() == CLAIMS.untyped() and bool(_deletion_refused("", claim))
 
 
 def _claim_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
     if rights.binds:
         return "" if new else _deletion_refused(title, old)
-    return _parleys_marks_refused(title, old, new, rights) or _drivers_marks_refused(title, old, new, rights)
+    return _parley_marks_refused(title, old, new, rights) or _driver_marks_refused(title, old, new, rights)
 
 
 def _deletion_refused(title: str, stand_in: Json) -> str:
-    """While a standalone driver's record is in it, as long as the pod may run."""
+    """Refuses to delete a generated claim while it is allocated: it has a standalone driver's record, and the pod
+    may still run."""
     generated = GENERATED_LABEL in dict(_part(stand_in, "labels"))
     allocated = (stand_in.get("status") or {}).get("allocation")
     if not generated or not allocated or _part(stand_in, "deletionTimestamp"):
@@ -177,7 +185,7 @@ def _deletion_refused(title: str, stand_in: Json) -> str:
     )
 
 
-def _parleys_marks_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
+def _parley_marks_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
     generated = GENERATED_LABEL in dict(_part(old, "labels"))
     if not new:
         if rights.deletes or not generated:
@@ -204,8 +212,8 @@ def _generated_for(claim: Json) -> Any:
     return dict(_part(claim, "labels")).get(GENERATED_LABEL)
 
 
-def _drivers_marks_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
-    marks = _drivers_marks(old, new) if new else []
+def _driver_marks_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
+    marks = _changed_driver_marks(old, new) if new else []
     drivers = [mark.partition("/")[0] for mark in marks]
     if not drivers or (len(set(drivers)) == 1 and drivers[0] in rights.drivers):
         return ""
@@ -217,8 +225,8 @@ def _drivers_marks_refused(title: str, old: Json, new: Json, rights: Rights) -> 
     )
 
 
-def _drivers_marks(old: Json, new: Json) -> list[str]:
-    """Finalizers and annotations of drivers that were set, changed or removed."""
+def _changed_driver_marks(old: Json, new: Json) -> list[str]:
+    """The drivers' finalizers and annotations that were set, changed or removed."""
     finalizers, before = (_ending(_part(body, "finalizers"), driver_finalizer("")) for body in (new, old))
     notes, noted = (dict(_part(body, "annotations")) for body in (new, old))
     changed = [*(a for a in notes if noted.get(a) != notes[a]), *(a for a in noted if a not in notes)]

@@ -1,7 +1,7 @@
-"""Pods that must not share a node: the one filter of kube-scheduler that Parley's own model leaves out.
+"""Required pod anti-affinity: a filter of kube-scheduler that Parley itself does not evaluate.
 
-It is here so that a simulated scheduler can refuse a node that Parley proposed. Required anti-affinity only,
-within one namespace. Source: the InterPodAffinity plugin of Kubernetes 1.37.
+With it a simulated scheduler can refuse a node that Parley proposed. Only required anti-affinity within one
+namespace. Source: the InterPodAffinity plugin of Kubernetes 1.37.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from parley.api.selectors import selects
 
 
 class Term(Struct, frozen=True):
-    """Pods that `label_selector` selects must not have a node with the same value of label `topology_key`."""
+    """Keeps pods that `label_selector` selects off nodes with the same value of label `topology_key`."""
 
     label_selector: LabelSelector = LabelSelector()
     topology_key: str = ""
@@ -32,7 +32,7 @@ class PodSpec(builtin.PodSpec, frozen=True):
 
 
 class Pod(builtin.Pod, frozen=True):
-    """A pod as the simulated scheduler reads it."""
+    """A pod with the fields that the simulated scheduler reads."""
 
     spec: PodSpec = PodSpec()
 
@@ -40,14 +40,14 @@ class Pod(builtin.Pod, frozen=True):
 PODS = Resource("", "v1", "pods", "Pod", True, Pod)
 
 
-def has_rules(pod: Pod) -> bool:
-    """Whether the pod itself keeps others away."""
+def has_anti_affinity(pod: Pod) -> bool:
+    """Whether the pod has required anti-affinity terms."""
     rules = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
     return bool(rules and rules.required_during_scheduling_ignored_during_execution)
 
 
-def kept_apart(pod: Pod, other: Pod) -> frozenset[str]:
-    """The topology keys whose value the nodes of the two pods must not share."""
+def conflicting_topology_keys(pod: Pod, other: Pod) -> frozenset[str]:
+    """The topology keys whose value must differ between the nodes of the two pods."""
     if pod.metadata.namespace != other.metadata.namespace:
         return frozenset()
     return frozenset(_keys(pod, other)) | frozenset(_keys(other, pod))

@@ -1,12 +1,12 @@
-"""The binding cycle of the simulated kube-scheduler: nominate, reserve, wait, bind, or undo what is known of it.
+"""The binding cycle of the simulated kube-scheduler: nominate, reserve, wait, bind; undo that after an error.
 
-As upstream a claim that changed since the scheduling cycle is read and reserved as it is now, wherever it is
-allocated by then. A claim that was reserved before is not looked at again, unless one of the pod's claims has
-binding conditions: these are looked at every five seconds, and a claim that has lost its allocation is not ready.
-After any error all is undone that the scheduler knows of, also where nobody knows whether the pod was bound: what
-a bound pod uses may be reserved for nobody then, until Parley or the claim controller sees to it; and what was
-reserved without an answer stays reserved.
-Source: plugins/dynamicresources (PreBind, bindClaim, isPodReadyForBinding, Unreserve) and schedule_one.go of 1.37.
+As upstream, a claim that changed since the scheduling cycle is read and reserved in its current state, wherever it
+is allocated. A claim that is reserved already is not read again, unless one of the pod's claims has binding
+conditions: then all are checked every five seconds, and a claim that has lost its allocation is not ready. After
+any error the scheduler undoes everything that it knows it has done, even if it is unknown whether the pod was
+bound: the claims of a bound pod may then be reserved for nobody, until Parley or the claim controller reserves
+them again. A reservation whose write was not answered stays. Source: plugins/dynamicresources (PreBind, bindClaim,
+isPodReadyForBinding, Unreserve) and schedule_one.go of 1.37.
 """
 
 import asyncio
@@ -29,36 +29,36 @@ from parley.simulate.placement import (
 )
 from parley.simulate.pod_claims import is_reserved
 from parley.simulate.scheduler_cache import SchedulerCache
-from parley.simulate.status_writes import change_consumers, consumers, patch_claim, patch_pod_named_so
+from parley.simulate.status_writes import change_consumers, consumers, patch_claim, patch_pod_by_name
 
-LOOK_SECONDS = 5.0
-"""Between two looks at binding conditions."""
+CHECK_SECONDS = 5.0
+"""Seconds between two checks of binding conditions."""
 
 _TRIES = 5
 _AFTER_CONFLICT = 0.01
 
 
 class Unbindable(Exception):
-    """Raised when a claim's driver declined, or a claim is gone or lost its allocation before it was reserved."""
+    """Raised if a claim's driver declined, or a claim was deleted or deallocated before it was reserved."""
 
 
 async def bind(
     client: Client, cache: SchedulerCache, clock: Clock, pod: Pod, claims: Sequence[BuiltinClaim], node: str
 ) -> str:
-    """Bind the pod; returns why it failed, or "". On failure reservations and nomination are undone.
+    """Bind the pod; returns why it failed, or "". After a failure reservations and nomination are undone.
 
-    `pod` and `claims` are as the scheduling cycle found them. As upstream a nomination that the pod seems to have
-    is not written, though its end may be under way.
+    `pod` and `claims` are as the scheduling cycle read them. As upstream, no nomination is written that the cached
+    pod already has, even if its removal is under way.
     """
     known = list(claims)
     try:
         if claims and pod.status.nominated_node_name != node:
-            await patch_pod_named_so(client, pod, {"nominatedNodeName": node})
+            await patch_pod_by_name(client, pod, {"nominatedNodeName": node})
         for index, claim in enumerate(claims):
             if not is_reserved(claim, pod):
                 known[index] = await _reserve(client, pod, claim)
         if any(map(has_binding_conditions, known)):
-            await _bindable(cache, clock, known)
+            await _wait_until_bindable(cache, clock, known)
         await _post(client, pod, node)
     except (ApiError, OutcomeUnknown, Unbindable) as error:
         await _undo(client, known, pod)
@@ -67,7 +67,8 @@ async def bind(
 
 
 async def _reserve(client: Client, pod: Pod, claim: BuiltinClaim) -> BuiltinClaim:
-    """The claim as it was reserved. It may be allocated elsewhere than the scheduling cycle saw it."""
+    """Reserves the claim for the pod; returns the written claim. It may be allocated on other nodes than it was in
+    the scheduling cycle."""
     for attempt in range(_TRIES):
         if attempt:
             await asyncio.sleep(_AFTER_CONFLICT)
@@ -80,16 +81,16 @@ async def _reserve(client: Client, pod: Pod, claim: BuiltinClaim) -> BuiltinClai
             users = [*consumers(claim), consumer(reference(pod))]
             return await patch_claim(client, claim, {"reservedFor": users})
         except Conflict:
-            pass  # something changed; what, is read
+            pass  # the claim changed: it is read again
     raise Unbindable(f"claim {claim.metadata.name} has been modified again and again")
 
 
-async def _bindable(cache: SchedulerCache, clock: Clock, known: list[BuiltinClaim]) -> None:
-    """Return when all binding conditions hold; `known` has the claims as they were last seen."""
-    for _ in range(int(BINDING_TIMEOUT / LOOK_SECONDS)):
+async def _wait_until_bindable(cache: SchedulerCache, clock: Clock, known: list[BuiltinClaim]) -> None:
+    """Return when all binding conditions hold; `known` is updated with the claims' latest state."""
+    for _ in range(int(BINDING_TIMEOUT / CHECK_SECONDS)):
         if _all_ready(cache, clock(), known):
             return
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(CHECK_SECONDS)
     raise Unbindable("device binding timeout")
 
 
@@ -126,5 +127,5 @@ async def _undo(client: Client, known: Sequence[BuiltinClaim], pod: Pod) -> None
         try:
             await change_consumers(client, claim, lambda users: [c for c in users if c["uid"] != pod.metadata.uid])
         except (ApiError, OutcomeUnknown):
-            pass  # upstream logs it, and goes on with the next
-    await patch_pod_named_so(client, pod, {"nominatedNodeName": None})
+            pass  # upstream logs the error, and continues with the next claim
+    await patch_pod_by_name(client, pod, {"nominatedNodeName": None})

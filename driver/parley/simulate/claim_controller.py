@@ -1,13 +1,13 @@
 """A model of the claim controller of kube-controller-manager 1.37.
 
-It makes a claim for each pod entry that names a built-in template, or adopts one that is there, and lists it in
-the pod's status; it reserves claims for pods that were bound without a scheduler; it drops reservations of pods
-that are done, gone, replaced, or deleted before they were bound, and then deletes what was generated for them.
-As upstream it believes once in a claim that it created and that is gone, and makes it anew at the pod's next
-change; it reserves claims also for pods that are done (kubernetes/kubernetes#141274), here a few times instead of
-for ever; and while a template is missing the pod's status names none of its new claims.
-What it leaves out: events about missing templates (it waits for the template instead), claims that are made anew
-for pods that are done and change once more, and the deallocation of claims of structured parameters.
+It creates a claim for each pod entry that names a built-in template, or adopts an existing one, and lists it in
+the pod's status. It reserves claims for pods that were bound without a scheduler. It removes reservations of pods
+that are terminal, deleted, replaced, or were deleted before they were bound, and then deletes their generated
+claims. As upstream, it assumes once that a claim exists that it created and that was deleted, and creates it again
+only at the pod's next change; it reserves claims also for terminal pods (kubernetes/kubernetes#141274), here a few
+times instead of for ever; and while a template is missing, the pod's status lists none of its new claims. Left
+out: events about missing templates (it waits for the template instead), claims that are created again for terminal
+pods that change once more, and the deallocation of claims of structured parameters.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ from parley.kube.cache import Key
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue, run_workers
-from parley.simulate.pod_claims import MOST_USERS, claim_names, is_reserved, may_use
-from parley.simulate.status_writes import Consumers, change_consumers, patch_pod_named_so
+from parley.simulate.pod_claims import MOST_USERS, claim_names, is_for_pod, is_reserved
+from parley.simulate.status_writes import Consumers, change_consumers, patch_pod_by_name
 
 _LONGEST_PREFIX = 57
-_FOR_DONE = 3
-"""So often a claim is reserved for a pod that is done."""
-_BEFORE_DONE = 0.1
-"""Seconds before each time."""
+_MOST_FOR_DONE = 3
+"""The most times that a claim is reserved for a terminal pod."""
+_DELAY_FOR_DONE = 0.1
+"""Seconds before each reservation for a terminal pod."""
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +42,7 @@ Entry = tuple[str, str, str]
 
 
 class ClaimController:
-    """Makes, reserves and deletes claims as pods come and go."""
+    """Creates claims of pods, reserves them, and deletes them when the pods have ended."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -50,10 +50,11 @@ class ClaimController:
         self._claim_queue: WorkQueue[Key] = WorkQueue()
         self._generated: dict[Entry, str] = {}
         self._named: defaultdict[Key, dict[Key, None]] = defaultdict(dict)
-        """Pods by the claims that they use."""
+        """Index of pods by the claims that they use."""
         self._reserved_for_done: Counter[tuple[str, str]] = Counter()
-        self._made: set[Key] = set()
-        """Its mutation cache: claims that it created. One that is gone is forgotten when it is looked up."""
+        self._created: set[Key] = set()
+        """The mutation cache: claims that it created. One that is not in the informer is dropped when it is looked
+        up."""
         self._pods = Informer(client, PODS, on_change=self._pod)
         self._claims = Informer(client, BUILTIN_CLAIMS, on_change=self._claim)
         self._templates = Informer(client, BUILTIN_TEMPLATES, on_change=self._template)
@@ -66,8 +67,8 @@ class ClaimController:
                 tasks.create_task(informer.run())
             for informer in informers:
                 await informer.synced.wait()
-            tasks.create_task(run_workers(self._pod_queue, self._serve, 1))
-            tasks.create_task(run_workers(self._claim_queue, self._tidy, 1))
+            tasks.create_task(run_workers(self._pod_queue, self._sync_pod, 1))
+            tasks.create_task(run_workers(self._claim_queue, self._sync_claim, 1))
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None:
@@ -102,8 +103,8 @@ class ClaimController:
             if new is not None and pod.metadata.namespace == new.metadata.namespace:
                 self._pod_queue.add((pod.metadata.namespace, pod.metadata.name))
 
-    async def _serve(self, key: Key) -> None:
-        """Give the pod its claims."""
+    async def _sync_pod(self, key: Key) -> None:
+        """Create the pod's missing claims, list them in its status, and reserve them if it is bound."""
         pod = self._pods.get(*key)
         if pod is None or pod.metadata.deletion_timestamp:
             return
@@ -117,14 +118,15 @@ class ClaimController:
             names[entry.name] = name
         if names != listed:
             statuses = [{"name": entry, "resourceClaimName": name} for entry, name in names.items()]
-            await patch_pod_named_so(self._client, pod, {"resourceClaimStatuses": statuses})
+            await patch_pod_by_name(self._client, pod, {"resourceClaimStatuses": statuses})
         if pod.spec.node_name:
             await self._reserve(pod)
 
     async def _claim_for(self, pod: Pod, entry: PodResourceClaim, listed: str) -> str | None:
-        """Name of the pod's own claim, made now if need be; None while its template is missing."""
+        """The name of the pod's generated claim, created now if it is missing; None while its template is
+        missing."""
         client, namespace = self._client, pod.metadata.namespace
-        if listed and (over(pod) or self._is_there(pod, listed)):
+        if listed and (over(pod) or self._claim_exists(pod, listed)):
             return listed
         if (known := self._generated.get((namespace, pod.metadata.uid, entry.name))) is not None:
             return known
@@ -134,26 +136,26 @@ class ClaimController:
         body = (await client.get(BUILTIN_TEMPLATES.untyped(), template.metadata.name, namespace))["spec"]
         made = await client.create(BUILTIN_CLAIMS, _generated_claim(pod, entry.name, body), namespace)
         self._generated[namespace, pod.metadata.uid, entry.name] = made.metadata.name
-        self._made.add((namespace, made.metadata.name))
+        self._created.add((namespace, made.metadata.name))
         return made.metadata.name
 
-    def _is_there(self, pod: Pod, name: str) -> bool:
-        """Whether it takes the claim that the pod's status names for there, and the pod's own."""
+    def _claim_exists(self, pod: Pod, name: str) -> bool:
+        """Whether the claim that the pod's status names exists, as far as the controller knows, and is the
+        pod's."""
         key = pod.metadata.namespace, name
         claim = self._claims.get(*key)
         if claim is not None:
-            return may_use(claim, pod)
-        believed = key in self._made
-        self._made.discard(key)
-        return believed
+            return is_for_pod(claim, pod)
+        was_created = key in self._created
+        self._created.discard(key)
+        return was_created
 
     async def _reserve(self, pod: Pod) -> None:
-        """A bound pod has its allocated claims reserved, whichever component bound it; if one is missing, those
-        before it alone."""
+        """Reserve the allocated claims of a bound pod, whichever component bound it; stops at a missing claim."""
         mine = consumer(reference(pod))
         for name in claim_names(pod):
             claim = self._claims.get(pod.metadata.namespace, name)
-            if claim is None or not may_use(claim, pod):
+            if claim is None or not is_for_pod(claim, pod):
                 return
             if claim.status.allocation is None or len(claim.status.reserved_for) >= MOST_USERS:
                 continue
@@ -167,25 +169,26 @@ class ClaimController:
         if not over(pod):
             return True
         who = claim.metadata.uid, pod.metadata.uid
-        if self._reserved_for_done[who] >= _FOR_DONE:
+        if self._reserved_for_done[who] >= _MOST_FOR_DONE:
             return False
         self._reserved_for_done[who] += 1
-        await asyncio.sleep(_BEFORE_DONE)
+        await asyncio.sleep(_DELAY_FOR_DONE)
         return True
 
-    async def _tidy(self, key: Key) -> None:
-        """Drop what pods hold no more of the claim, and the claim itself if it was one pod's own."""
+    async def _sync_claim(self, key: Key) -> None:
+        """Remove reservations of pods that have ended, and delete the claim if it was generated for one of
+        them."""
         claim = self._claims.get(*key)
         if claim is None:
             return
-        ended = {c.uid for c in claim.status.reserved_for if not await self._may_use(key[0], c)}
+        ended = {c.uid for c in claim.status.reserved_for if not await self._keeps_reservation(key[0], c)}
         if ended:
             await self._change_consumers(claim, lambda known: [c for c in known if c["uid"] not in ended])
         used = len(ended) < len(claim.status.reserved_for)
         owner = owner_pod_uid(claim)
         if owner and not used and not claim.metadata.deletion_timestamp:
             names = [o.name for o in claim.metadata.owner_references if o.uid == owner]
-            known = self._pods.get(key[0], names[0]) is not None  # else it is left to the garbage collector
+            known = self._pods.get(key[0], names[0]) is not None  # else the garbage collector deletes the claim
             if known and not self._uses(key[0], names[0], owner):
                 await self._delete(claim)
 
@@ -195,8 +198,8 @@ class ClaimController:
         except Forbidden as error:
             log.debug("reservation refused", claim=claim.metadata.name, error=error.message)
 
-    async def _may_use(self, namespace: str, user: ConsumerReference) -> bool:
-        """Whether the reservation is kept. A pod that it does not know may just be new, and is read."""
+    async def _keeps_reservation(self, namespace: str, user: ConsumerReference) -> bool:
+        """Whether the reservation is kept. A pod that is not in the cache may be new, and is read from the API."""
         if self._pods.get(namespace, user.name) is not None:
             return self._uses(namespace, user.name, user.uid)
         try:
@@ -205,12 +208,12 @@ class ClaimController:
             return False
 
     def _uses(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether the pod is there and may run."""
+        """Whether the pod exists and may run."""
         pod = self._pods.get(namespace, name)
         return pod is not None and pod.metadata.uid == uid and not over(pod)
 
     async def _delete(self, claim: BuiltinClaim) -> None:
-        """Whatever claim has that name by now."""
+        """Delete the claim by name, without a precondition on its UID."""
         try:
             await self._client.delete(BUILTIN_CLAIMS, claim.metadata.name, claim.metadata.namespace)
         except NotFound:
@@ -249,7 +252,7 @@ def _generated_claim(pod: Pod, entry: str, template: dict[str, Any]) -> dict[str
 
 
 def _prefix(pod: str, entry: str) -> str:
-    """Of the generated name; upstream shortens both parts alike if they are too long together."""
+    """The prefix of the generated name; upstream shortens both parts proportionally if it is too long."""
     prefix = f"{pod}-{entry}-"
     if len(prefix) <= _LONGEST_PREFIX:
         return prefix

@@ -30,13 +30,13 @@ from parley.simulate.objects import Manifest
 from parley.simulate.recording import Recording
 
 ALLOCATABLE = {"cpu": "8", "memory": "32Gi", "pods": "110"}
-"""What a node has if its manifest does not say."""
+"""A node's allocatable resources if its manifest has none."""
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def loop_clock() -> Clock:
-    """Wall time that follows the running event loop's clock, from a fixed day on."""
+    """A wall clock that follows the running event loop's clock, from a fixed day on."""
     loop = asyncio.get_running_loop()
     start = loop.time()
     return lambda: _EPOCH + timedelta(seconds=loop.time() - start)
@@ -50,9 +50,9 @@ def second_schedulers(manifests: Iterable[Manifest], names: Collection[str]) -> 
 
 
 class SimulatedCluster:
-    """Runs within `async with`. A part that fails ends the block with an ExceptionGroup.
+    """A cluster that runs within `async with`. If a component fails, the block ends with an ExceptionGroup.
 
-    For each of the settings' `scheduler_names` there is one more scheduler, which speaks to the extender path.
+    For each of the settings' `scheduler_names` there is one more scheduler, which calls Parley's extender.
     """
 
     def __init__(
@@ -106,18 +106,18 @@ class SimulatedCluster:
         """Create the objects, in the given order, once Parley is ready for them."""
         await self.controller.ready.wait()
         for manifest in manifests:
-            body = _equipped(manifest.body) if manifest.resource == NODES else manifest.body
+            body = _with_allocatable(manifest.body) if manifest.resource == NODES else manifest.body
             await self.client.create(manifest.resource, body, manifest.namespace)
 
     def keep_prepared(self, prepared: Iterable[tuple[str, str]]) -> None:
-        """Nodes have claims (by UID) prepared for pods that were deleted by force, and do not get rid of them."""
+        """Mark claims (by UID) as prepared on nodes for pods that were deleted by force, and never unprepared."""
         for node, claim in prepared:
             self._kubelets.prepared[node, claim].add("a pod that was deleted by force")
 
     async def settle(self, quiet: float = 60.0, limit: float = 3600.0) -> bool:
         """Return when nothing was written for `quiet` seconds of the event loop's time, or after `limit` seconds.
 
-        Whether it is quiet: something that is retried for ever never is.
+        Returns whether the cluster settled; it never does if a write is retried for ever.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + limit
@@ -129,7 +129,7 @@ class SimulatedCluster:
         return False
 
 
-def _equipped(node: Mapping[str, Any]) -> dict[str, Any]:
-    """The node as a kubelet would register it."""
+def _with_allocatable(node: Mapping[str, Any]) -> dict[str, Any]:
+    """The node with default allocatable resources, as a kubelet would register it."""
     status = node.get("status", {})
     return {**node, "status": {**status, "allocatable": {**ALLOCATABLE, **status.get("allocatable", {})}}}

@@ -1,9 +1,9 @@
-"""Puts a live cluster's objects into an API server in memory, before anything runs there.
+"""Imports a live cluster's objects into an API server in memory, before any component runs there.
 
-Pods that are bound keep their nodes and claims, so that a controller that starts finds them as after a restart.
-Everything else is as its user made it: pods that wait are new, and what was generated for them is made again.
-Claims that are being deleted are being deleted again, and gone if nobody uses them.
-Objects get new UIDs; what refers to a UID follows.
+Bound pods keep their nodes and claims, so that a starting controller finds them as after a restart. Other objects
+are as users created them: waiting pods are new, and their generated claims are created again. Claims that are
+being deleted are deleted again, and removed if no pod uses them. Objects get new UIDs; references to UIDs are
+updated.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,33 +18,40 @@ from parley.simulate.objects import Manifest
 
 Body = Mapping[str, Any]
 
-_SERVERS = ("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields")
+_SERVER_FIELDS = (
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "managedFields",
+)
 _ENDED = ("Succeeded", "Failed")
 
 
 def pods_of(manifests: Iterable[Manifest]) -> int:
-    """How many pods are imported; terminal ones are not."""
+    """The number of pods that are imported: all but terminal ones."""
     return sum(1 for manifest in manifests if manifest.resource == PODS and not _ended(manifest.body))
 
 
 async def import_objects(client: Client, manifests: Sequence[Manifest]) -> list[tuple[str, str]]:
-    """Create the objects, each with its status as far as that still holds.
+    """Create the objects, each with the part of its status that is still valid.
 
-    Returns what nodes still have prepared for pods that are gone, by node and the built-in claim's UID.
+    Returns the claims that nodes still have prepared for deleted pods, as node and the built-in claim's UID.
     """
-    taking = _Import(client)
+    importer = _Import(client)
     for manifest in manifests:
         if manifest.resource not in (PODS, CLAIMS, BUILTIN_CLAIMS, CLAIM_RELEASES):
-            await taking.take(manifest)
+            await importer.add(manifest)
     for manifest in manifests:
         if manifest.resource == PODS and not _ended(manifest.body):
-            await taking.take_pod(manifest)
+            await importer.add_pod(manifest)
     for kind in (CLAIMS, BUILTIN_CLAIMS):
         for manifest in manifests:
             if manifest.resource == kind:
-                await taking.take(manifest)
-    releases = [await taking.take_release(one) for one in manifests if one.resource == CLAIM_RELEASES]
-    await taking.delete_again()
+                await importer.add(manifest)
+    releases = [await importer.add_release(one) for one in manifests if one.resource == CLAIM_RELEASES]
+    await importer.delete_again()
     return releases
 
 
@@ -61,15 +68,15 @@ class _Import:
         self._client = client
         self._uids: dict[str, str] = {}
         self._deleted: list[tuple[Manifest, str]] = []
-        """Claims that were being deleted, each with its name."""
+        """The claims that were being deleted, each with its name."""
 
-    async def take(self, manifest: Manifest) -> None:
-        """Create the object, unless it is made again by itself."""
+    async def add(self, manifest: Manifest) -> None:
+        """Create the object, unless a controller creates it again."""
         body = manifest.body
-        if self._is_made_again(manifest):
+        if self._is_recreated(manifest):
             return
         status = self._status(manifest)
-        made = await self._create(manifest, _equipped(body) if manifest.resource == NODES else body)
+        made = await self._create(manifest, _with_allocatable(body) if manifest.resource == NODES else body)
         if manifest.resource not in (CLAIMS, BUILTIN_CLAIMS):
             return
         untyped, name = manifest.resource.untyped(), made["metadata"]["name"]
@@ -79,13 +86,13 @@ class _Import:
             self._deleted.append((manifest, name))
 
     async def delete_again(self) -> None:
-        """Claims that were being deleted are, again: those that pods use stay until these have ended."""
+        """Delete claims that were being deleted; those that pods use stay until the pods have ended."""
         for manifest, name in self._deleted:
-            with suppress(NotFound):  # its owner is gone, and so is it
+            with suppress(NotFound):  # garbage-collected with its owner
                 await self._client.delete(manifest.resource.untyped(), name, manifest.namespace)
 
-    async def take_pod(self, manifest: Manifest) -> None:
-        """A bound pod as it is, another one without anything that was found for it."""
+    async def add_pod(self, manifest: Manifest) -> None:
+        """Create a bound pod with its status, another one without."""
         body, bound = manifest.body, bool(manifest.body.get("spec", {}).get("nodeName"))
         made = await self._create(manifest, {**body, "status": {}}, remember=bound)
         status = body.get("status") or {}
@@ -94,8 +101,9 @@ class _Import:
             name = made["metadata"]["name"]
             await self._client.patch(PODS, name, {"status": kept}, manifest.namespace, subresource="status")
 
-    async def take_release(self, manifest: Manifest) -> tuple[str, str]:
-        """A release that its node has not answered, and will not; returns what is prepared there."""
+    async def add_release(self, manifest: Manifest) -> tuple[str, str]:
+        """Create a ClaimRelease whose receipt was not given, and will not be; returns the node, and the claim that
+        is prepared there."""
         spec = manifest.body["spec"]
         uid, holding = self._uid(spec["claim"]["uid"]), self._uid(spec["holdingUid"])
         renewed = {**spec, "claim": {**spec["claim"], "uid": uid}, "holdingUid": holding}
@@ -103,18 +111,18 @@ class _Import:
         return spec["nodeName"], uid
 
     def _uid(self, old: str) -> str:
-        """What it is here; as it was if the object is gone."""
+        """The object's new UID; the old one if the object was not imported."""
         return self._uids.get(old, old)
 
     async def _create(self, manifest: Manifest, body: Body, *, remember: bool = True) -> dict[str, Any]:
         resource = manifest.resource.untyped()
-        made = await self._client.create(resource, self._bare(body), manifest.namespace)
+        made = await self._client.create(resource, self._cleaned(body), manifest.namespace)
         if remember and (old := body["metadata"].get("uid")):
             self._uids[old] = made["metadata"]["uid"]
         return made
 
-    def _bare(self, body: Body) -> dict[str, Any]:
-        meta = {key: value for key, value in body["metadata"].items() if key not in _SERVERS}
+    def _cleaned(self, body: Body) -> dict[str, Any]:
+        meta = {key: value for key, value in body["metadata"].items() if key not in _SERVER_FIELDS}
         owners = [self._renewed(owner) for owner in meta.pop("ownerReferences", None) or () if self._known(owner)]
         return {**body, "metadata": {**meta, "ownerReferences": owners}}
 
@@ -124,8 +132,9 @@ class _Import:
     def _renewed(self, reference: Body) -> dict[str, Any]:
         return {**reference, "uid": self._uids[reference["uid"]]}
 
-    def _is_made_again(self, manifest: Manifest) -> bool:
-        """Mirrors that hold nothing, and what was generated for pods that are not there or not bound."""
+    def _is_recreated(self, manifest: Manifest) -> bool:
+        """Whether a controller creates the object again: unallocated mirrors, and objects generated for pods that
+        do not exist or are not bound."""
         body = manifest.body
         if manifest.resource == BUILTIN_TEMPLATES:
             return MIRROR_LABEL in _labels(body)
@@ -136,7 +145,8 @@ class _Import:
         return manifest.resource == BUILTIN_CLAIMS and MIRROR_LABEL in _labels(body) and not self._status(manifest)
 
     def _status(self, manifest: Manifest) -> dict[str, Any]:
-        """What a claim holds, for users that are there; nothing if they are not and it needs some."""
+        """A claim's status with the users that were imported; empty if there are none and the claim needs users to
+        stay allocated."""
         status = dict(manifest.body.get("status") or {})
         users = [self._renewed(user) for user in status.pop("reservedFor", None) or () if self._known(user)]
         spec = manifest.body.get("spec") or {}
@@ -146,6 +156,6 @@ class _Import:
         return {**status, "reservedFor": users} if users else status
 
 
-def _equipped(node: Body) -> dict[str, Any]:
+def _with_allocatable(node: Body) -> dict[str, Any]:
     status = node.get("status") or {}
     return {**node, "status": {**status, "allocatable": {**ALLOCATABLE, **(status.get("allocatable") or {})}}}

@@ -1,10 +1,10 @@
 """One scheduling cycle of the simulated kube-scheduler with an extender: in-tree filters, extender, scores.
 
-As upstream with the DynamicResources plugin disabled: nothing looks at claims. A nominated node is tried first and
-alone; the extender is not asked where no node is left, nor for scores where one is; a node that goes meanwhile is
-chosen as if it was there. What it leaves out: scores but for the number of pods (a point of the extender's ten
-weighs as much as ten pods), and batching of like pods.
-Source: schedule_one.go and framework/types.go (FitError) of Kubernetes 1.37.
+As upstream with the DynamicResources plugin disabled, claims are not evaluated. A nominated node is tried first
+and alone; the extender is not called if no node is left, nor for scores if only one is; a node that is removed
+meanwhile may still be chosen. Left out: scores except for the number of pods (a point of the extender's ten weighs
+as much as ten pods), and batching of equal pods. Source: schedule_one.go and framework/types.go (FitError) of
+Kubernetes 1.37.
 """
 
 from collections import Counter
@@ -15,17 +15,17 @@ from parley.negotiation.fit import needs_of
 from parley.simulate.anti_affinity import Pod
 from parley.simulate.extender_calls import ExtenderCalls, ExtenderFailed
 from parley.simulate.node_table import NodeTable
-from parley.simulate.placement import in_tree_misfit, keeping_apart, unschedulable
+from parley.simulate.placement import anti_affinity_labels, in_tree_misfit, unschedulable
 from parley.simulate.scheduling_queue import Plugin
 
 POINT = 10
-"""Pods that a point of the extender's score outweighs."""
+"""The number of pods on a node that a point of the extender's score outweighs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """Where to bind; or, if `node` is "", the message of the pod's condition, where an eviction might help, and
-    what rejected nodes."""
+    """The result of a scheduling cycle: the node to bind to; or, if `node` is "", the message of the pod's
+    condition, the nodes where evictions might help, and the plugins that rejected nodes."""
 
     node: str
     message: str = ""
@@ -35,7 +35,7 @@ class Cycle:
 
 @dataclass(slots=True)
 class _Refusals:
-    """Why nodes were refused; what is `resolvable` might change if pods went."""
+    """The reasons why nodes were rejected; evictions might help on `resolvable` ones."""
 
     reasons: dict[str, str] = field(default_factory=dict)
     resolvable: dict[str, None] = field(default_factory=dict)
@@ -50,15 +50,15 @@ class _Refusals:
 async def schedule(pod: Pod, table: NodeTable, calls: ExtenderCalls) -> Cycle:
     """Find a node for the pod. Raises ExtenderFailed."""
     nominated = pod.status.nominated_node_name
-    alone = _Refusals()
+    nominated_only = _Refusals()
     if nominated in table:
         try:
-            if passed := await _passing(pod, table, [nominated], calls, alone):
+            if passed := await _feasible_nodes(pod, table, [nominated], calls, nominated_only):
                 return Cycle(passed[0])
         except ExtenderFailed:
-            pass  # upstream logs it and goes on with all nodes
-    refusals = _Refusals(rejectors=alone.rejectors)
-    passed = await _passing(pod, table, list(table), calls, refusals)
+            pass  # upstream logs the error and continues with all nodes
+    refusals = _Refusals(rejectors=nominated_only.rejectors)
+    passed = await _feasible_nodes(pod, table, list(table), calls, refusals)
     if passed:
         return Cycle(await _best(pod, table, passed, calls))
     counts = Counter(reason for reason in refusals.reasons.values() if reason)
@@ -66,10 +66,10 @@ async def schedule(pod: Pod, table: NodeTable, calls: ExtenderCalls) -> Cycle:
     return Cycle("", unschedulable(len(table), reasons), tuple(refusals.resolvable), frozenset(refusals.rejectors))
 
 
-async def _passing(
+async def _feasible_nodes(
     pod: Pod, table: NodeTable, names: Sequence[str], calls: ExtenderCalls, refusals: _Refusals
 ) -> Sequence[str]:
-    needs, forbidden = needs_of(pod), keeping_apart(pod, table)
+    needs, forbidden = needs_of(pod), anti_affinity_labels(pod, table)
     left: list[str] = []
     for name in names:
         if (found := in_tree_misfit(needs, table[name], forbidden)) is not None:

@@ -1,8 +1,8 @@
-"""kube-scheduler's calls to an extender, and what it makes of the responses, as JSON in Go's casing.
+"""kube-scheduler's calls to an extender, and its handling of the responses, as JSON in Go's casing.
 
-Every call has a time limit, as with `httpTimeout`: after it the scheduler goes on, and whatever the extender does
-about the call goes on too. When to call is left to `extended_cycle` and `preemption`.
-Source: pkg/scheduler/extender.go of Kubernetes 1.37, with `nodeCacheCapable`.
+Every call has a timeout, as with `httpTimeout`: after it the scheduler goes on, while the extender may still
+process the call. `extended_cycle` and `preemption` decide when to call. Source: pkg/scheduler/extender.go of
+Kubernetes 1.37, with `nodeCacheCapable`.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Extender = Callable[[str, bytes], Awaitable[bytes]]
 Raises ExtenderUnavailable."""
 
 Victims = Mapping[str, Sequence[str]]
-"""UIDs of the pods that would have to go, by node."""
+"""UIDs of the pods that would be evicted, by node."""
 
 ANSWER_TIMEOUT = 5.0
 """Seconds for all verbs but `bind`."""
@@ -31,16 +31,17 @@ BIND_TIMEOUT = 60.0
 
 
 class ExtenderUnavailable(Exception):
-    """Raised by an extender that does not answer: no connection, or 503."""
+    """Raised if the extender does not answer: no connection, or 503."""
 
 
 class ExtenderFailed(Exception):
-    """Raised when a call brought no usable answer; the message is the one that the pod's condition gets."""
+    """Raised if a call brought no usable answer; its message becomes that of the pod's condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """The nodes that passed, and why others did not; what is `unresolvable` no eviction would change."""
+    """The result of the filter verb: the nodes that passed, and why others failed; evictions can't help on
+    `unresolvable` ones."""
 
     nodes: tuple[str, ...]
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -48,14 +49,14 @@ class Filtered:
 
 
 class ExtenderCalls:
-    """The extender's verbs. Each raises ExtenderFailed."""
+    """Calls the extender's verbs. Each raises ExtenderFailed."""
 
     def __init__(self, extender: Extender) -> None:
         self._extender = extender
         self._under_way: set[asyncio.Task[bytes]] = set()
 
     async def filter(self, pod: Pod, nodes: Sequence[str]) -> Filtered:
-        """Which of the nodes are feasible."""
+        """Filter the nodes."""
         answer = await self._send("filter", _question(pod, nodes))
         _raise_error(answer)
         passed = tuple(answer.get("NodeNames") or ())
@@ -69,12 +70,12 @@ class ExtenderCalls:
         return Filtered(passed, {n: why for n, why in failed.items() if n not in unresolvable}, unresolvable)
 
     async def prioritize(self, pod: Pod, nodes: Sequence[str]) -> Mapping[str, int]:
-        """Scores from 0 to 10, by node."""
+        """The extender's scores from 0 to 10, by node."""
         answer = await self._send("prioritize", _question(pod, nodes))
         return {entry["Host"]: entry["Score"] for entry in answer or ()}
 
     async def preempt(self, pod: Pod, victims: Victims) -> dict[str, tuple[str, ...]]:
-        """Those of the nodes, with their victims, where an eviction would help."""
+        """The nodes, with their victims, that the extender leaves as candidates for preemption."""
         meta = {
             node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0} for node, uids in victims.items()
         }
@@ -88,7 +89,7 @@ class ExtenderCalls:
         return left
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Return when the pod is bound."""
+        """Have the extender bind the pod; returns when it is bound."""
         meta = pod.metadata
         body = {"PodName": meta.name, "PodNamespace": meta.namespace, "PodUID": meta.uid, "Node": node}
         _raise_error(await self._send("bind", body, BIND_TIMEOUT))
@@ -112,7 +113,7 @@ URL = "http://127.0.0.1:8090"
 
 
 def _whole(pod: Pod) -> Any:
-    """All that Parley's own structs can read of a pod."""
+    """The pod as JSON, with the fields of Parley's structs."""
     return orjson.loads(msgspec.json.encode(pod))
 
 

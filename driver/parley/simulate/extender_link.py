@@ -1,6 +1,6 @@
-"""The way from a simulated kube-scheduler to Parley's extender path, as the connection between two containers.
+"""The connection from a simulated kube-scheduler to Parley's extender, as between two containers.
 
-Requests of a controller that ends are never answered; the scheduler sees at once that the connection broke.
+When a controller ends, its pending requests are never answered: the scheduler's connection breaks at once.
 """
 
 import asyncio
@@ -12,33 +12,33 @@ from parley.simulate.extender_calls import ExtenderUnavailable
 
 
 class ExtenderEndpoint(Protocol):
-    """What answers a call: Parley's extender, or what a test puts before it."""
+    """The endpoint that answers calls: Parley's extender, or a test's wrapper of it."""
 
     async def answer(self, verb: str, body: bytes) -> bytes: ...
 
 
 Leading = Callable[[], ExtenderEndpoint | None]
-"""The extender path of a process that leads and has begun to act."""
+"""Returns the extender of a process that leads and is ready; None if there is none."""
 
 
 def leading(controller: Controller) -> Leading:
-    """The controller's own, as `parley.scheduler.extender.server` asks for it."""
+    """The controller's extender, as `parley.scheduler.extender.server` gets it."""
     return lambda: controller.extender if controller.ready.is_set() else None
 
 
 class ExtenderLink:
-    """An `Extender`. Nobody listens before `connect`."""
+    """An `Extender` that calls the connected controller's; unavailable before `connect`."""
 
     def __init__(self) -> None:
         self._leading: Leading = lambda: None
         self._under_way: set[asyncio.Task[bytes]] = set()
 
     def connect(self, leading: Leading) -> None:
-        """A process listens from now on."""
+        """Forward calls to this process from now on."""
         self._leading = leading
 
     def cut(self) -> None:
-        """The process is gone, and with it whatever it was doing for the scheduler."""
+        """End the process: cancels its pending calls, and makes the extender unavailable."""
         self._leading = lambda: None
         for task in self._under_way:
             task.cancel()

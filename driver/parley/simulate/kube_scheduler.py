@@ -1,12 +1,12 @@
 """A small model of kube-scheduler 1.37, with its DynamicResources plugin, or with an extender instead of it.
 
-What it does as upstream: a pod waits at no cost until its claims exist; one pod is placed at a time; a claim
-that nobody else reserved is taken back when it kept the pod from a node, or when its driver declined; binding
-runs beside the next placement (`binding_cycle`). With an extender nothing looks at claims (`extended_cycle`).
-Pods are evicted for others (`preemption`). The extender binds; where that fails all pods that wait are tried
-again, too. What it leaves out: backoff but for failures (a pod is tried again at the next change that concerns
-it), the order of priorities, scores but for the number of pods, structured allocation, and every filter that
-`placement` does not name.
+As upstream: a pod is not scheduled until its claims exist; one pod is scheduled at a time; a claim that no other
+pod reserved is deallocated if it kept the pod from a node, or if its driver declined; the binding cycle runs
+concurrently with the next scheduling cycle (`binding_cycle`). With an extender claims are not evaluated
+(`extended_cycle`), and the extender binds; after a failed binding all waiting pods are tried again, too. Pods are
+evicted for others (`preemption`). Left out: back-off except after failures (a pod is tried again at the next event
+that concerns it), ordering by priority, scores except for the number of pods, structured allocation, and every
+filter that `placement` does not name.
 """
 
 import asyncio
@@ -25,27 +25,27 @@ from parley.simulate.binding_cycle import bind
 from parley.simulate.extended_cycle import schedule
 from parley.simulate.extender_calls import Extender, ExtenderCalls, ExtenderFailed
 from parley.simulate.placement import place, unschedulable
-from parley.simulate.pod_claims import MOST_USERS, is_reserved, may_use, reserved_by_others
+from parley.simulate.pod_claims import MOST_USERS, is_for_pod, is_reserved, reserved_by_others
 from parley.simulate.preemption import preempt
 from parley.simulate.scheduler_cache import SchedulerCache
 from parley.simulate.scheduling_queue import Plugin, RequeueFilter
-from parley.simulate.status_writes import condition, has_condition, patch_claim, patch_pod_named_so
+from parley.simulate.status_writes import condition, has_condition, patch_claim, patch_pod_by_name
 
 UNSCHEDULABLE = "Unschedulable"
 AFTER_FAILURE = Backoff(first=1.0, longest=1.0)
-"""Seconds until the next attempt, whatever changes. Parley's own scheduler is configured so."""
+"""The back-off after a failure, as Parley's second scheduler is configured; events do not shorten it."""
 AS_UPSTREAM = Backoff(first=1.0, longest=10.0)
-"""What a kube-scheduler does that nobody has configured."""
+"""The back-off of a kube-scheduler with default configuration."""
 
-_CLEARED_BEFORE = 0.01
-"""So long a claim has been cleared, and that is seen, before others are evicted and the pod is nominated."""
+_AFTER_CLEARING = 0.01
+"""Seconds between clearing a claim's allocation and evicting others: watchers see the cleared claim first."""
 
 _INSTANT = 1e-6
 """Timers may be that early; who waits for less would wait for ever in a clock that only timers move."""
 
 
 class KubeScheduler:
-    """Schedules the pods whose `schedulerName` is `name`. `older`: as the one of Kubernetes 1.36."""
+    """Schedules the pods whose `schedulerName` is `name`. `older`: behaves as that of Kubernetes 1.36."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class KubeScheduler:
         self._queue: WorkQueue[Key] = WorkQueue()
         self._after_failure = after_failure
         self._failures: Counter[str] = Counter()
-        self._tired: dict[str, float] = {}
+        self._backoff_until: dict[str, float] = {}
         self._requeue = RequeueFilter(self._queue.add)
         self._cache = SchedulerCache(client, name, self._requeue, extended=extender is not None, older=older)
         self._calls = ExtenderCalls(extender) if extender is not None else None
@@ -75,21 +75,21 @@ class KubeScheduler:
 
     async def _attempt(self, key: Key) -> None:
         with self._requeue.attempt(key):
-            await self._try(key)
+            await self._schedule_pod(key)
 
-    async def _try(self, key: Key) -> None:
+    async def _schedule_pod(self, key: Key) -> None:
         pod = self._cache.pending(key)
         if pod is None:
             return
         if pod.spec.scheduling_gates:
             self._requeue.rejected(key, [Plugin.SCHEDULING_GATES])
             return
-        if (left := self._tired.pop(pod.metadata.uid, 0.0) - asyncio.get_running_loop().time()) > _INSTANT:
-            self._tired[pod.metadata.uid] = asyncio.get_running_loop().time() + left
+        if (left := self._backoff_until.pop(pod.metadata.uid, 0.0) - asyncio.get_running_loop().time()) > _INSTANT:
+            self._backoff_until[pod.metadata.uid] = asyncio.get_running_loop().time() + left
             self._queue.add_after(key, left)
             return
         if self._calls is not None:
-            await self._ask(pod, self._calls)
+            await self._schedule_with_extender(pod, self._calls)
             return
         claims = self._cache.claims_of(pod)
         if claims is None:
@@ -97,86 +97,87 @@ class KubeScheduler:
         elif refusal := _unusable(pod, claims):
             self._requeue.rejected(key, [Plugin.DYNAMIC_RESOURCES])
             await self._preempt(pod, ())
-            await self._tell(pod, UNSCHEDULABLE, unschedulable(len(self._cache.nodes()), refusal))
+            await self._set_condition(pod, UNSCHEDULABLE, unschedulable(len(self._cache.nodes()), refusal))
         else:
-            await self._place(pod, claims)
+            await self._schedule_with_claims(pod, claims)
 
-    async def _place(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
+    async def _schedule_with_claims(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
         placement = place(pod, claims, self._cache.nodes(), self._clock())
         if placement.node:
             binding = bind(self._client, self._cache, self._clock, pod, claims, placement.node)
-            self._begin(pod, placement.node, binding)
+            self._start_binding(pod, placement.node, binding)
         else:
             self._requeue.rejected((pod.metadata.namespace, pod.metadata.name), placement.rejectors)
-            if await self._take_back(pod, placement.unavailable):
+            if await self._deallocate(pod, placement.unavailable):
                 await self._preempt(pod, placement.preemptible)
-            await self._tell(pod, UNSCHEDULABLE, placement.message)
+            await self._set_condition(pod, UNSCHEDULABLE, placement.message)
 
     async def _preempt(self, pod: Pod, nodes: Sequence[str]) -> None:
-        """After claims were taken back: what a claim was allocated to in this cycle still decides. If no node is
-        worth a look, as while a claim is not allocated, the pod's nomination ends."""
+        """Evict less important pods on one of the nodes. Runs after claims were deallocated, but by their
+        allocations at the start of the cycle. Without nodes, as while a claim is unallocated, removes the pod's
+        nomination."""
         nominated = await preempt(self._client, self._calls, pod, self._cache.nodes(), nodes)
         if nominated is not None and nominated != pod.status.nominated_node_name:
-            await patch_pod_named_so(self._client, pod, {"nominatedNodeName": nominated or None})
+            await patch_pod_by_name(self._client, pod, {"nominatedNodeName": nominated or None})
 
-    async def _ask(self, pod: Pod, calls: ExtenderCalls) -> None:
+    async def _schedule_with_extender(self, pod: Pod, calls: ExtenderCalls) -> None:
         """One scheduling cycle with the extender."""
         try:
             found = await schedule(pod, self._cache.nodes(), calls)
         except ExtenderFailed as error:
-            await self._failed(pod, str(error))
+            await self._requeue_after_failure(pod, str(error))
             return
         if found.node:
-            self._begin(pod, found.node, _bound_by(calls, pod, found.node))
+            self._start_binding(pod, found.node, _bound_by(calls, pod, found.node))
             return
         self._requeue.rejected((pod.metadata.namespace, pod.metadata.name), found.rejectors)
         await self._preempt(pod, found.preemptible)
-        await self._tell(pod, UNSCHEDULABLE, found.message)
+        await self._set_condition(pod, UNSCHEDULABLE, found.message)
 
-    def _begin(self, pod: Pod, node: str, binding: Coroutine[Any, Any, str]) -> None:
-        """The pod counts for the node while it is being bound."""
+    def _start_binding(self, pod: Pod, node: str, binding: Coroutine[Any, Any, str]) -> None:
+        """Assume the pod on the node, and start the binding cycle."""
         self._cache.assume(pod, node)
         self._tasks.create_task(self._bind(pod, binding))
 
     async def _bind(self, pod: Pod, binding: Coroutine[Any, Any, str]) -> None:
         if failure := await binding:
             self._cache.forget(pod)
-            self._cache.pods_left()
-            await self._failed(pod, failure)
+            self._cache.pod_left()
+            await self._requeue_after_failure(pod, failure)
         else:
             self._failures.pop(pod.metadata.uid, None)
 
-    async def _failed(self, pod: Pod, why: str) -> None:
-        """Leave the pod alone for a moment."""
+    async def _requeue_after_failure(self, pod: Pod, why: str) -> None:
+        """Report the failure, and requeue the pod after a back-off."""
         self._failures[pod.metadata.uid] += 1
         pause = self._after_failure.delay(self._failures[pod.metadata.uid])
-        self._tired[pod.metadata.uid] = asyncio.get_running_loop().time() + pause
-        await self._tell(pod, "SchedulerError", why)
+        self._backoff_until[pod.metadata.uid] = asyncio.get_running_loop().time() + pause
+        await self._set_condition(pod, "SchedulerError", why)
         self._queue.add_after((pod.metadata.namespace, pod.metadata.name), pause)
 
-    async def _take_back(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> bool:
-        """Clear the first allocation that nobody else reserved. Its change leads to the next attempt. Returns
-        whether all went well: after an error no other plugin is asked (RunPostFilterPlugins)."""
+    async def _deallocate(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> bool:
+        """Clear the first allocation that no other pod reserved; the claim's event requeues the pod. Returns
+        whether there was no error: after one, no other plugin runs (RunPostFilterPlugins)."""
         for claim in claims:
             if not reserved_by_others(claim, pod):
                 cleared = {"allocation": None, "reservedFor": None, "devices": None}
                 try:
                     await patch_claim(self._client, claim, cleared)
                 except (NotFound, Conflict, Forbidden):
-                    return False  # upstream logs it; the pod waits for the claim
-                await asyncio.sleep(_CLEARED_BEFORE)
+                    return False  # upstream logs the error; the pod waits for the claim's next change
+                await asyncio.sleep(_AFTER_CLEARING)
                 return True
         return True
 
-    async def _tell(self, pod: Pod, reason: str, message: str) -> None:
+    async def _set_condition(self, pod: Pod, reason: str, message: str) -> None:
         if not has_condition(pod, "PodScheduled", message):
             now = rfc3339(self._clock())
             entry = condition("PodScheduled", "False", reason, message, now)
-            await patch_pod_named_so(self._client, pod, {"conditions": [entry]})
+            await patch_pod_by_name(self._client, pod, {"conditions": [entry]})
 
 
 async def _bound_by(calls: ExtenderCalls, pod: Pod, node: str) -> str:
-    """Why the extender did not bind the pod, or ""."""
+    """Has the extender bind the pod; returns why it failed, or ""."""
     try:
         await calls.bind(pod, node)
     except ExtenderFailed as error:
@@ -185,11 +186,11 @@ async def _bound_by(calls: ExtenderCalls, pod: Pod, node: str) -> str:
 
 
 def _unusable(pod: Pod, claims: Sequence[BuiltinClaim]) -> str:
-    """Why no node is worth a look, or ""."""
+    """Why the claims rule out all nodes, or ""."""
     for claim in claims:
         if claim.metadata.deletion_timestamp:
             return f'resourceclaim "{claim.metadata.name}" is being deleted'
-        if not may_use(claim, pod):
+        if not is_for_pod(claim, pod):
             meta = claim.metadata
             return f"ResourceClaim {meta.namespace}/{meta.name} was not created for pod {pod.metadata.name}"
         if len(claim.status.reserved_for) >= MOST_USERS and not is_reserved(claim, pod):

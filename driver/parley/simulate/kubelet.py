@@ -1,9 +1,9 @@
-"""A model of the kubelets of all nodes: bound pods run, some for a given time, and deleted ones go.
+"""A model of the kubelets of all nodes: they run bound pods, some for a given time, and end deleted ones.
 
-A pod whose claims are not all allocated and reserved for it does not start, as with a real kubelet; but it
-starts at the next change rather than at the next sync. A deleted pod is terminal before its object
-goes; one whose object goes by force is unprepared some seconds later. `prepared` is what the node plugins know
-(`simulate.node_plugins`). What it leaves out: containers, restarts, and admission by resources.
+As with a real kubelet, a pod does not start until all of its claims are allocated and reserved for it; but it
+starts at the next change rather than at the next sync. A deleted pod becomes terminal before its object is
+removed; claims of a pod that is deleted by force are unprepared some seconds later. `prepared` is what the node
+plugins know (`simulate.node_plugins`). Left out: containers, restarts, and admission by resources.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from parley.kube.client import Client, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue, run_workers
-from parley.simulate.pod_claims import claim_names, is_reserved, may_use
+from parley.simulate.pod_claims import claim_names, is_for_pod, is_reserved
 from parley.simulate.status_writes import condition, patch_pod
 
 _INSTANT = 1e-6
 """Timers may be that early; who waits for less would wait for ever in a clock that only timers move."""
 
 RUN_SECONDS = "simulate.parley.dev/run-seconds"
-"""Annotation of a pod: how long it runs until it succeeds. Without it a pod runs until it is deleted."""
+"""Annotation of a pod: the seconds until it succeeds. Without it a pod runs until it is deleted."""
 
 
 def run_seconds(pod: Pod) -> float | None:
@@ -37,13 +37,13 @@ def run_seconds(pod: Pod) -> float | None:
 
 
 UNPREPARE_SECONDS = 5.0
-"""So long it takes a kubelet to end a pod whose object is gone."""
+"""Seconds that a kubelet takes to end a pod that was deleted by force."""
 
 
 class Kubelets:
-    """One for all nodes. `duration` is how long a pod runs; on nodes in `stopped` nothing is done.
+    """The kubelets of all nodes. `duration` returns how long a pod runs; those of nodes in `stopped` do nothing.
 
-    `prepared` has the pods that use a claim, by node and the claim's UID.
+    `prepared` has the UIDs of pods that a claim is prepared for, by node and the claim's UID.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class Kubelets:
             self._unprepare(pod)
 
     def stop(self, node: str) -> None:
-        """The node's kubelet and plugins do nothing from now on."""
+        """Stop the node's kubelet and plugins."""
         self.stopped.add(node)
 
     def start(self, node: str) -> None:
-        """They go on, and see what happened meanwhile."""
+        """Start the node's kubelet and plugins again; they handle what changed meanwhile."""
         self.stopped.discard(node)
         for pod in self._pods.values():
             if pod.spec.node_name == node:
@@ -131,7 +131,7 @@ class Kubelets:
 
     def _usable(self, pod: Pod, name: str) -> bool:
         claim = self._claims.get(pod.metadata.namespace, name)
-        if claim is None or not may_use(claim, pod):
+        if claim is None or not is_for_pod(claim, pod):
             return False
         return claim.status.allocation is not None and is_reserved(claim, pod)
 

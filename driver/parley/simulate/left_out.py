@@ -1,4 +1,4 @@
-"""Why a node was no candidate for a pod, as the simulated cluster's controller sees it at the moment."""
+"""Why nodes were not candidates for a pod, evaluated from the state of the simulated cluster's controller."""
 
 from collections.abc import Mapping
 
@@ -14,8 +14,8 @@ ENOUGH = "enough other nodes are viable"
 
 
 def left_out(state: State, pod: Pod, scheduling: PodScheduling) -> Mapping[str, str]:
-    """The other nodes, each with the reason; also if the pod was bound, and what it negotiated for allocated, a
-    moment ago."""
+    """The nodes that are not among the PodScheduling's candidates, each with the reason. The pod is evaluated as
+    pending, even if it was just bound and its claims allocated."""
     pending = replace(pod, spec=replace(pod.spec, node_name=""))
     entries = {claim.name for claim in scheduling.status.claims if claim.viable_nodes or claim.reason}
     claims = gather(state, pending)

@@ -1,9 +1,9 @@
-"""Reads the YAML files that a user would give to `kubectl apply`, and says exactly what is wrong with them.
+"""Reads the YAML files that a user would give to `kubectl apply`, and reports all faults in them.
 
-Every fault of every file is reported, not just the first: file, document, object, field, value, remedy. Whether
-the objects make sense together (a claim of a class that does not exist) is left to the controller, whose words
-are the ones that a user meets in a real cluster. A dump of a live cluster (`kubectl get ... -o yaml`) may hold
-whatever it does: kinds that play no part are counted and left out.
+Every fault of every file is reported: file, document, object, field, value, remedy. Faults between objects (a
+claim of a class that does not exist) are reported by the controller, with the same messages as in a real cluster.
+A dump of a live cluster (`kubectl get ... -o yaml`) may contain any kinds: those that are not simulated are
+counted and left out.
 """
 
 import sys
@@ -47,16 +47,16 @@ KINDS: tuple[Resource[Any], ...] = (
     *WORKLOADS,
     PODS,
 )
-"""What a simulated cluster can be made of, in the order in which it is created. `workloads` makes pods of some,
-`priorities` puts others into pods."""
+"""The kinds that a simulated cluster takes, in the order of creation. `workloads` replaces some by their pods,
+`priorities` writes others into pods."""
 
 DUMPED: tuple[Resource[Any], ...] = (*KINDS, BUILTIN_TEMPLATES, BUILTIN_CLAIMS, CLAIM_RELEASES)
-"""What of a live cluster is taken over."""
+"""The kinds that are imported from a live cluster."""
 
 STANDARD_INPUT = Path("-")
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Ten times faster where PyYAML was built with libyaml."""
+"""The YAML loader; ten times faster if PyYAML was built with libyaml."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ _Known = Mapping[tuple[str, str], Resource[Any]]
 
 
 def _other_kind(document: _Document, known: _Known) -> str:
-    """The kind of an object that plays no part here, or ""."""
+    """The kind of an object that is not simulated; "" for others."""
     content = document.content
     if not isinstance(content, dict):
         return ""
@@ -118,11 +118,11 @@ def _parsed(text: str) -> list[Any]:
         try:
             return [orjson.loads(text)]
         except orjson.JSONDecodeError:
-            pass  # YAML in JSON's style, or wrong: its fault is told in YAML's terms
+            pass  # YAML in flow style, or invalid: the YAML parser reports the fault
     try:
         return list(yaml.load_all(text, _LOADER))
     except yaml.YAMLError:
-        return list(yaml.safe_load_all(text))  # whose words are better
+        return list(yaml.safe_load_all(text))  # its messages are better than libyaml's
 
 
 def _text(path: Path) -> str:
@@ -179,7 +179,7 @@ def _manifest(document: _Document, known: _Known, validator: Validator, faults: 
 
 
 def _faults(manifest: Manifest, validator: Validator) -> list[str]:
-    """Of the object, and of the pods that it describes."""
+    """The faults of the object, and of the pods that it describes."""
     resource, body = manifest.resource, manifest.body
     found = validator.faults_of(resource, body, manifest.namespace)
     if resource not in WORKLOADS or found:

@@ -1,4 +1,4 @@
-"""Namespaces of a simulated cluster: limits of classes may go by their labels. Pure."""
+"""Namespaces of a simulated cluster: limits of classes may select them by labels. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,12 +8,13 @@ from parley.api.resources import CLASSES, NAMESPACES
 from parley.simulate.objects import Manifest
 
 _NAME = "kubernetes.io/metadata.name"
-"""The label that the API server gives each namespace."""
+"""The label that the API server sets on each namespace."""
 
 
 def with_namespaces(manifests: Sequence[Manifest]) -> list[Manifest]:
-    """The objects, after the namespaces that they are in. One that no file describes has no label of its own.
-    Without a class that asks for labels there are none: the controller reads none then."""
+    """The objects, preceded by the namespaces that they are in; ones that no file describes have no labels of
+    their own. Without a class that selects namespaces by labels there are none: the controller does not read them
+    then."""
     given = [one for one in manifests if one.resource == NAMESPACES]
     others = [one for one in manifests if one.resource != NAMESPACES]
     if not any(one.resource == CLASSES and _selects(one.body) for one in others):

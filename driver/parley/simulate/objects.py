@@ -1,4 +1,4 @@
-"""Objects that are to be created in a simulated cluster, and what is wrong with the files that have them."""
+"""Objects to be created in a simulated cluster, and the error for faulty files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Manifest:
 
 
 class BadManifests(Exception):
-    """Raised when files could not be understood; `faults` has one sentence for each thing to change."""
+    """Raised if files have faults; `faults` has one sentence for each."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("\n".join(faults))

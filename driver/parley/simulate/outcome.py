@@ -1,4 +1,4 @@
-"""What a simulated cluster came to, once nothing moves any more: its pods, and the claims that no pod names."""
+"""The outcome of a simulation once the cluster has settled: its pods, and the claims that no pod names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from parley.simulate.recording import PodRecord
 @dataclass(frozen=True, slots=True)
 class ClaimOutcome:
     """A claim that no pod names. `reason` is why no pod could use it ("ClassNotFound: ..."), "" if one could;
-    `whereabouts` and `devices` tell what is allocated, and are empty without an allocation."""
+    `whereabouts` says where it is allocated and `devices` has its devices, both empty if it is not allocated."""
 
     namespace: str
     name: str
@@ -26,14 +26,14 @@ class ClaimOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SimulationOutcome:
-    """Records of all pods, also of those that are gone, and the claims that none of them names."""
+    """Records of all pods, including deleted ones, and the claims that none of them names."""
 
     pods: Sequence[PodRecord]
     unnamed: Sequence[ClaimOutcome]
 
 
 async def outcome_of(client: Client, pods: Sequence[PodRecord]) -> SimulationOutcome:
-    """Read the claims as they are now."""
+    """The outcome, with the claims' current state."""
     named = {
         (record.namespace, entry.resource_claim_name)
         for record in pods

@@ -1,9 +1,9 @@
-"""One scheduling attempt of the simulated kube-scheduler: where the pod fits, or why nowhere. Pure.
+"""One scheduling cycle of the simulated kube-scheduler: the node where the pod fits, or why there is none. No I/O.
 
-The filters that Parley models itself (`parley.negotiation.fit`), then required pod anti-affinity, then the node
-selectors of the pod's claims, as upstream orders them: only a node that passes the others can be refused by a
-claim, and only such a claim is taken back afterwards. A nominated node that will do is chosen, also if a scheduler
-before this one nominated it; otherwise the node with the fewest pods.
+Filters are the ones that Parley evaluates itself (`parley.negotiation.fit`), then required pod anti-affinity, then
+the node selectors of the pod's claims, in upstream's order: only a node that passes the others can be rejected by
+a claim, and only such a claim is deallocated afterwards. A feasible nominated node is chosen, whichever scheduler
+nominated it; otherwise the node with the fewest pods.
 """
 
 from collections import Counter
@@ -17,18 +17,18 @@ from parley.api.selectors import matches
 from parley.control.objects.mirror import nodes_of
 from parley.kube.clock import moment
 from parley.negotiation.fit import Needs, misfit, needs_of, selected, untolerated
-from parley.simulate.anti_affinity import Pod, kept_apart
-from parley.simulate.node_table import NodeTable, Occupied
+from parley.simulate.anti_affinity import Pod, conflicting_topology_keys
+from parley.simulate.node_table import NodeInfo, NodeTable
 from parley.simulate.scheduling_queue import Plugin
 
 __all__ = [
     "BINDING_TIMEOUT",
-    "Occupied",
+    "NodeInfo",
     "SimulatedPlacement",
+    "anti_affinity_labels",
     "binding_failed",
     "has_binding_conditions",
     "in_tree_misfit",
-    "keeping_apart",
     "place",
     "ready_to_bind",
     "timed_out",
@@ -36,13 +36,13 @@ __all__ = [
 ]
 
 BINDING_TIMEOUT = 600.0
-"""Seconds that binding conditions are waited for."""
+"""Seconds to wait for binding conditions."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPlacement:
-    """Where to bind; or, if `node` is "", the scheduler's message, the claims that refused some node, where an
-    eviction might help, and which plugins rejected nodes."""
+    """The result of a scheduling cycle: the node to bind to; or, if `node` is "", the scheduler's message, the
+    claims that rejected nodes, the nodes where evictions might help, and the plugins that rejected nodes."""
 
     node: str
     message: str = ""
@@ -53,8 +53,8 @@ class SimulatedPlacement:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Why a pod does not fit on a node, claims apart, which plugin says so, and whether it might if other pods
-    went."""
+    """Why a pod does not fit on a node, apart from claims; the plugin that rejects it, and whether evictions might
+    help."""
 
     reason: str
     plugin: Plugin
@@ -62,26 +62,26 @@ class Misfit:
 
 
 def place(
-    pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, Occupied], now: datetime | None = None
+    pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, NodeInfo], now: datetime | None = None
 ) -> SimulatedPlacement:
-    """Judge the nodes for a pod whose claims are all allocated. A `NodeTable` saves looking at all of them.
+    """Choose a node for a pod whose claims are all allocated. With a `NodeTable` not all nodes are visited.
 
-    Without `now` no offer is too old.
+    Without `now` no offer times out.
     """
     table = nodes if isinstance(nodes, NodeTable) else NodeTable(nodes)
     ended = [c.metadata.uid for c in claims if binding_failed(c) or (now is not None and timed_out(c, now))]
-    needs, forbidden = needs_of(pod), keeping_apart(pod, table)
+    needs, forbidden = needs_of(pod), anti_affinity_labels(pod, table)
     nominated = pod.status.nominated_node_name
-    for name in chain([nominated] if nominated in table else (), _promising(claims, table)):
-        occupied = table.judged(name, pod)
-        fits = not _misfit(needs, occupied) and not _repelled(occupied.node, forbidden)
-        if fits and not ended and all(_usable(claim, occupied.node) for claim in claims):
+    for name in chain([nominated] if nominated in table else (), _preferred_nodes(claims, table)):
+        node_info = table.for_pod(name, pod)
+        fits = not _misfit(needs, node_info) and not _repelled(node_info.node, forbidden)
+        if fits and not ended and all(_usable(claim, node_info.node) for claim in claims):
             return SimulatedPlacement(name)
-    return _anywhere(pod, claims, table, forbidden, ended)
+    return _evaluate_all(pod, claims, table, forbidden, ended)
 
 
-def _promising(claims: Sequence[BuiltinClaim], table: NodeTable) -> Iterator[str]:
-    """The nodes that may do, in the order of preference: those that the claims name, or all."""
+def _preferred_nodes(claims: Sequence[BuiltinClaim], table: NodeTable) -> Iterator[str]:
+    """The nodes to evaluate, in order of preference: those that the claims name, or all."""
     allocations = [claim.status.allocation for claim in claims if claim.status.allocation is not None]
     named = [frozenset(nodes) for allocation in allocations if (nodes := nodes_of(allocation))]
     if not named:
@@ -90,35 +90,35 @@ def _promising(claims: Sequence[BuiltinClaim], table: NodeTable) -> Iterator[str
     return iter(sorted(there, key=lambda name: (len(table[name].pods), name)))
 
 
-def _anywhere(
+def _evaluate_all(
     pod: Pod,
     claims: Sequence[BuiltinClaim],
     table: NodeTable,
     forbidden: frozenset[tuple[str, str]],
     ended: Collection[str],
 ) -> SimulatedPlacement:
-    """All nodes, each with what speaks against it. The claims that have `ended` can be used on none."""
-    fitting: list[Occupied] = []
+    """Evaluates all nodes, with the reasons against each. Claims that have `ended` are usable on none."""
+    fitting: list[NodeInfo] = []
     refusals: Counter[str] = Counter()
     unavailable: dict[str, BuiltinClaim] = {}
     preemptible: list[str] = []
     rejectors: set[Plugin] = set()
     needs = needs_of(pod)
-    for occupied in (table.judged(name, pod) for name in table):
-        elsewhere = [c for c in claims if c.metadata.uid in ended or not _usable(c, occupied.node)]
-        if (found := in_tree_misfit(needs, occupied, forbidden)) is not None:
+    for node_info in (table.for_pod(name, pod) for name in table):
+        elsewhere = [c for c in claims if c.metadata.uid in ended or not _usable(c, node_info.node)]
+        if (found := in_tree_misfit(needs, node_info, forbidden)) is not None:
             refusals[f"node(s) {found.reason}"] += 1
             rejectors.add(found.plugin)
             if found.resolvable and not elsewhere:
-                preemptible.append(occupied.node.metadata.name)
+                preemptible.append(node_info.node.metadata.name)
         elif elsewhere:
             refusals["resourceclaim not available on the node"] += 1
             rejectors.add(Plugin.DYNAMIC_RESOURCES)
             unavailable.update((claim.metadata.uid, claim) for claim in elsewhere)
         else:
-            fitting.append(occupied)
+            fitting.append(node_info)
     if fitting:
-        chosen = min(fitting, key=lambda occupied: (len(occupied.pods), occupied.node.metadata.name))
+        chosen = min(fitting, key=lambda node_info: (len(node_info.pods), node_info.node.metadata.name))
         return SimulatedPlacement(chosen.node.metadata.name)
     reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in refusals.items()))
     message = unschedulable(len(table), reasons)
@@ -130,32 +130,32 @@ def unschedulable(nodes: int, reasons: str) -> str:
     return f"0/{nodes} nodes are available: {reasons}." if nodes else "no nodes available to schedule pods"
 
 
-def _misfit(needs: Needs, occupied: Occupied) -> str:
-    return misfit(needs, occupied.node, occupied.allocatable, occupied.used, len(occupied.pods))
+def _misfit(needs: Needs, node_info: NodeInfo) -> str:
+    return misfit(needs, node_info.node, node_info.allocatable, node_info.used, len(node_info.pods))
 
 
-def in_tree_misfit(needs: Needs, occupied: Occupied, forbidden: frozenset[tuple[str, str]]) -> Misfit | None:
-    """Why the pod does not fit on the node, claims apart."""
-    if reason := _misfit(needs, occupied):
-        resolvable = not misfit(needs, occupied.node, occupied.allocatable, {}, 0)
-        return Misfit(reason, _rejector(needs, occupied.node), resolvable)
-    reason = _repelled(occupied.node, forbidden)
+def in_tree_misfit(needs: Needs, node_info: NodeInfo, forbidden: frozenset[tuple[str, str]]) -> Misfit | None:
+    """Why the pod does not fit on the node, apart from claims; None if it does."""
+    if reason := _misfit(needs, node_info):
+        resolvable = not misfit(needs, node_info.node, node_info.allocatable, {}, 0)
+        return Misfit(reason, _rejector(needs, node_info.node), resolvable)
+    reason = _repelled(node_info.node, forbidden)
     return Misfit(reason, Plugin.INTER_POD_AFFINITY, resolvable=True) if reason else None
 
 
 def _rejector(needs: Needs, node: Node) -> Plugin:
-    """The first of the filters that the pod does not pass on the node."""
+    """The first filter plugin that rejects the node for the pod."""
     if untolerated(needs, node):
         return Plugin.TAINT_TOLERATION
     return Plugin.NODE_RESOURCES_FIT if selected(needs, node) else Plugin.NODE_AFFINITY
 
 
-def keeping_apart(pod: Pod, table: NodeTable) -> frozenset[tuple[str, str]]:
-    """Labels, with their values, of nodes that pods are on which the pod must be kept apart from."""
+def anti_affinity_labels(pod: Pod, table: NodeTable) -> frozenset[tuple[str, str]]:
+    """The labels, with values, of nodes that have pods which conflict with the pod by anti-affinity."""
     return frozenset(
         (key, node.metadata.labels[key])
-        for node, other in table.may_mind(pod)
-        for key in kept_apart(pod, other)
+        for node, other in table.possibly_conflicting(pod)
+        for key in conflicting_topology_keys(pod, other)
         if key in node.metadata.labels
     )
 
@@ -181,12 +181,12 @@ def ready_to_bind(claim: BuiltinClaim) -> bool:
 
 
 def has_binding_conditions(claim: BuiltinClaim) -> bool:
-    """Whether any device has some, so that the scheduler looks at the claim again before it binds."""
+    """Whether any device has binding conditions, so that the scheduler checks the claim again before it binds."""
     return any(result.binding_conditions for result in _results(claim))
 
 
 def timed_out(claim: BuiltinClaim, now: datetime) -> bool:
-    """Whether binding conditions were not met in time, which counts from the allocation (isClaimTimeout)."""
+    """Whether binding conditions were not met in time, counted from the allocation (isClaimTimeout)."""
     allocation = claim.status.allocation
     if allocation is None or not has_binding_conditions(claim) or ready_to_bind(claim):
         return False
@@ -195,8 +195,8 @@ def timed_out(claim: BuiltinClaim, now: datetime) -> bool:
 
 
 def binding_failed(claim: BuiltinClaim) -> bool:
-    """Whether a binding failure condition holds of the first device that is not ready to bind: each is looked at
-    in turn."""
+    """Whether a binding failure condition holds for the first device that is not ready to bind: devices are
+    checked in order."""
     for result in _results(claim):
         held = {condition.type for condition in _true_conditions(claim, result)}
         if not result.binding_conditions:

@@ -1,12 +1,12 @@
-"""Preemption in the simulated kube-scheduler: who would have to go for a pod, and who does.
+"""Preemption in the simulated kube-scheduler: chooses a node and victims for a pod, and evicts them.
 
-Only nodes are looked at that were refused for what might change if pods went. As upstream an extender may strike
-nodes off; of what is left the node is chosen whose most important victim matters least, then the one with the
-fewest victims. If none is left, the pod stays nominated as it is. A pod evicts others once more, also elsewhere,
-while what it had evicted is on its way out, if its nominated node is refused for another reason by then. What it
-leaves out: disruption budgets, groups of pods, that nominated pods keep their place, and that a pod which is being
-bound is not evicted, but its binding given up.
-Source: framework/preemption and plugins/defaultpreemption of Kubernetes 1.37.
+Only nodes that were rejected for resolvable reasons are considered. As upstream, an extender may remove candidate
+nodes; of the others the node is chosen whose most important victim has the lowest priority, then the one with the
+fewest victims. If none is left, the pod's nomination stays as it is. While its victims are terminating, a pod
+evicts others again, also on other nodes, if its nominated node is rejected for another reason by then. Left out:
+disruption budgets, groups of pods, that nominated pods keep their place, and that the binding of a pod that is
+being bound is given up instead of evicting it. Source: framework/preemption and plugins/defaultpreemption of
+Kubernetes 1.37.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,9 +16,9 @@ from parley.kube.client import Client, NotFound
 from parley.negotiation.fit import needs_of
 from parley.simulate.anti_affinity import Pod
 from parley.simulate.extender_calls import ExtenderCalls, ExtenderFailed
-from parley.simulate.node_table import NodeTable, Occupied
-from parley.simulate.placement import in_tree_misfit, keeping_apart
-from parley.simulate.status_writes import condition, patch_pod_named_so
+from parley.simulate.node_table import NodeInfo, NodeTable
+from parley.simulate.placement import anti_affinity_labels, in_tree_misfit
+from parley.simulate.status_writes import condition, patch_pod_by_name
 
 DISRUPTION = "DisruptionTarget"
 BY_SCHEDULER = "PreemptionByScheduler"
@@ -41,36 +41,36 @@ async def preempt(
     try:
         left = await calls.preempt(pod, left) if calls is not None else left
     except ExtenderFailed:
-        return None  # upstream logs it
+        return None  # upstream logs the error
     chosen, victims = _choice({node: _named(candidates[node], uids) for node, uids in left.items()})
     for victim in victims:
         await _evict(client, victim)
     return chosen or None
 
 
-def victims_on(pod: Pod, occupied: Occupied) -> Sequence[Pod]:
-    """The less important pods without which the pod fits on the node, as few as possible; none if it can't."""
-    weaker = sorted((p for p in occupied.pods if _priority(p) < _priority(pod)), key=_priority, reverse=True)
-    staying = [p for p in occupied.pods if _priority(p) >= _priority(pod)]
-    if not weaker or not _fits(pod, occupied, staying):
+def victims_on(pod: Pod, node_info: NodeInfo) -> Sequence[Pod]:
+    """The fewest pods of lower priority without which the pod fits on the node; none if it does not fit then."""
+    weaker = sorted((p for p in node_info.pods if _priority(p) < _priority(pod)), key=_priority, reverse=True)
+    staying = [p for p in node_info.pods if _priority(p) >= _priority(pod)]
+    if not weaker or not _fits(pod, node_info, staying):
         return ()
     victims: list[Pod] = []
     for one in weaker:
-        if _fits(pod, occupied, [*staying, one]):
+        if _fits(pod, node_info, [*staying, one]):
             staying.append(one)
         else:
             victims.append(one)
     return victims
 
 
-def _fits(pod: Pod, occupied: Occupied, staying: Sequence[Pod]) -> bool:
-    then = Occupied(occupied.node, list(staying))
-    forbidden = keeping_apart(pod, NodeTable({occupied.node.metadata.name: then}))
+def _fits(pod: Pod, node_info: NodeInfo, staying: Sequence[Pod]) -> bool:
+    then = NodeInfo(node_info.node, list(staying))
+    forbidden = anti_affinity_labels(pod, NodeTable({node_info.node.metadata.name: then}))
     return in_tree_misfit(needs_of(pod), then, forbidden) is None
 
 
 def _waits_for_victims(pod: Pod, table: NodeTable, nodes: Collection[str]) -> bool:
-    """Whether pods that a scheduler evicted are still on their way out, which may help on the nominated node."""
+    """Whether pods that a scheduler evicted are still terminating on the nominated node."""
     nominated = pod.status.nominated_node_name
     on_node = table[nominated].pods if nominated in table and nominated in nodes else ()
     return any(_priority(p) < _priority(pod) and _terminating_by_preemption(p) for p in on_node)
@@ -94,15 +94,15 @@ def _named(victims: Sequence[Pod], uids: Iterable[str]) -> Sequence[Pod]:
 
 
 async def _evict(client: Client, victim: Pod) -> None:
-    """Whatever pod has that name by now."""
+    """Evict the pod by name, without a precondition on its UID."""
     if victim.metadata.deletion_timestamp:
         return
     entry = condition(DISRUPTION, "True", BY_SCHEDULER, "preempting to accommodate a higher priority pod", "")
-    await patch_pod_named_so(client, victim, {"conditions": [entry]})
+    await patch_pod_by_name(client, victim, {"conditions": [entry]})
     try:
         await client.delete(PODS, victim.metadata.name, victim.metadata.namespace)
     except NotFound:
-        pass  # it went by itself
+        pass  # it was deleted meanwhile
 
 
 def _priority(pod: Pod) -> int:

@@ -1,4 +1,4 @@
-"""Gives pods the priority of the PriorityClass that they name, as the API server does. Pure."""
+"""Sets pods' priorities from the PriorityClasses that they name, as the API server does. No I/O."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,20 +22,20 @@ class PriorityClass(Struct, frozen=True):
 
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, PriorityClass)
 
-_EVERYWHERE: Mapping[str, PriorityClass] = {
+_SYSTEM_CLASSES: Mapping[str, PriorityClass] = {
     "system-cluster-critical": PriorityClass(2_000_000_000),
     "system-node-critical": PriorityClass(2_000_001_000),
 }
-"""Every cluster has these (pkg/apis/scheduling/helpers.go, v1.37.0)."""
+"""The classes that every cluster has (pkg/apis/scheduling/helpers.go, v1.37.0)."""
 
 
 def prioritized(manifests: Sequence[Manifest]) -> list[Manifest]:
-    """The objects without the classes, which are in the pods now. A pod that has a priority keeps it.
+    """The objects without the PriorityClasses, whose values are in the pods. A pod that has a priority keeps it.
 
-    Raises BadManifests with every pod whose class is not there.
+    Raises BadManifests with every pod whose class does not exist.
     """
     classes = {
-        **_EVERYWHERE,
+        **_SYSTEM_CLASSES,
         **{one.name: convert(one.body, PriorityClass) for one in manifests if one.resource == PRIORITY_CLASSES},
     }
     if faults := list(_faults(manifests, classes)):

@@ -1,7 +1,7 @@
-"""What happened to each pod in a simulated cluster, as a watcher of the API saw it.
+"""Records what happens to each pod in a simulated cluster, by watching the API.
 
-Keeps a step for each change that a user would want to read about, and the last state of the pod, its claims
-and its negotiation. How that is shown is left to the command line.
+Keeps a step for each change of interest to users, and the last state of the pod, its claims and its negotiation.
+The command line shows the records.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from parley.kube.client import Client
 from parley.kube.informer import Informer
 
 GATED = "SchedulingGated: the pod's claims are not negotiated until its scheduling gates are removed"
-"""As the API server's condition says; nobody writes one in a simulation."""
+"""The reason of gated pods; the API server sets a condition for it, which a simulation does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """`at` is in seconds since the recording began."""
+    """A change; `at` is in seconds since the recording began."""
 
     at: float
     text: str
@@ -34,7 +34,8 @@ class RecordedStep:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRecord:
-    """What a pod's claim came to. `entry` is the pod's name for it; `claim` is "" before there is an object."""
+    """The last state of a pod's claim. `entry` is the pod's name for it; `claim` is "" before the object
+    exists."""
 
     entry: str
     claim: str = ""
@@ -44,9 +45,9 @@ class ClaimRecord:
 
 @dataclass(slots=True)
 class PodRecord:
-    """One pod. `waits` is why it is not bound ("NothingViable: ..."), or what it lacks on its node; `round` is the
-    last negotiation in which drivers answered, `left_out` are the nodes that were no candidates then, with why.
-    `gone`: it was deleted, as by preemption."""
+    """The record of a pod. `waits` is why it is not bound ("NothingViable: ..."), or what it lacks on its node;
+    `round` is the last negotiation in which drivers answered, `left_out` are the nodes that were not candidates in
+    it, with the reasons. `gone`: the pod was deleted, as by preemption."""
 
     namespace: str
     name: str
@@ -60,12 +61,12 @@ class PodRecord:
 
     @property
     def node(self) -> str:
-        """Where the pod was bound to; "" if it waits or is gone."""
+        """The node that the pod is bound to; "" if it waits or was deleted."""
         return "" if self.gone else self.pod.spec.node_name
 
     @property
     def runs(self) -> bool:
-        """Whether the pod was bound and has what it needs there."""
+        """Whether the pod is bound and can run there."""
         return bool(self.node) and not self.reason
 
     @property
@@ -85,16 +86,16 @@ LeftOut = Callable[[Pod, PodScheduling], Mapping[str, str]]
 
 
 class Recording:
-    """Watches until cancelled. `pods` has the records in the order in which the pods appeared."""
+    """Records pods until cancelled. `pods` has the records in the order of the pods' creation."""
 
     def __init__(self, client: Client, left_out: LeftOut) -> None:
         self._left_out = left_out
         self._records: dict[Key, PodRecord] = {}
-        self._named: defaultdict[Key, dict[tuple[Key, str], None]] = defaultdict(dict)
+        self._pods_by_claim: defaultdict[Key, dict[tuple[Key, str], None]] = defaultdict(dict)
         self._reserved: dict[str, frozenset[str]] = {}
-        """Who had each allocated claim, by UID, reserved last."""
+        """UIDs of the pods that each allocated claim was last reserved for, by the claim's UID."""
         self.bound = 0
-        """How many of the pods were bound, so far."""
+        """The number of pods that are or were bound."""
         self._start = asyncio.get_running_loop().time()
         self._informers: tuple[Informer[Any], ...] = (
             Informer(client, PODS, on_change=self._pod),
@@ -105,11 +106,11 @@ class Recording:
 
     @property
     def pods(self) -> list[PodRecord]:
-        """All records, also of pods that are gone."""
+        """All records, including those of deleted pods."""
         return list(self._records.values())
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Return when nothing that happens from now on can be missed."""
+        """Start recording; returns when all watches are established."""
         for informer in self._informers:
             tasks.create_task(informer.run())
             await informer.synced.wait()
@@ -129,18 +130,18 @@ class Recording:
         self.bound += int(bool(pod.spec.node_name)) - int(bool(record.pod.spec.node_name))
         record.pod, record.gone = pod, new is None
         if old is None:
-            self._note_names(pod)
+            self._index_claims(pod)
         for text in _pod_steps(old, new):
             if text == _bound_to(pod) and record.steps and record.steps[-1].text == _chosen(pod.spec.node_name):
-                record.steps.pop()  # as at the beginning of every binding; nothing came between
+                record.steps.pop()  # every binding begins with that step; nothing happened in between
             self._step(record, text)
 
-    def _note_names(self, pod: Pod) -> None:
-        """Under which entries the pod names claims by themselves."""
+    def _index_claims(self, pod: Pod) -> None:
+        """Index the entries by which the pod names claims."""
         key = (pod.metadata.namespace, pod.metadata.name)
         for entry in pod.spec.resource_claims:
             if entry.resource_claim_name:
-                self._named[key[0], entry.resource_claim_name][key, entry.name] = None
+                self._pods_by_claim[key[0], entry.resource_claim_name][key, entry.name] = None
 
     def _claim(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         claim = new or old
@@ -150,27 +151,27 @@ class Recording:
             if new is not None:
                 _remember(record, entry, new)
             text = _claim_step(entry, old, new)
-            if text and (_is_for(record, old) or _is_for(record, new) or self._had(record, old, new)):
+            if text and (_is_for(record, old) or _is_for(record, new) or self._held_claim(record, old, new)):
                 self._step(record, text)
         if new is None or new.status.allocation is None:
             self._reserved.pop(claim.metadata.uid, None)
         elif new.status.reserved_for:
             self._reserved[new.metadata.uid] = frozenset(user.uid for user in new.status.reserved_for)
 
-    def _had(self, record: PodRecord, old: BuiltinClaim | None, new: BuiltinClaim | None) -> bool:
-        """Whether the claim is released, and the pod was the last that had it reserved: the claim controller may
-        have taken that back before."""
+    def _held_claim(self, record: PodRecord, old: BuiltinClaim | None, new: BuiltinClaim | None) -> bool:
+        """Whether the claim was released, and was last reserved for the pod: the claim controller may have removed
+        the reservation earlier."""
         if old is None or old.status.reserved_for or new is None or new.status.allocation is not None:
             return False
         return record.pod.metadata.uid in self._reserved.get(old.metadata.uid, ())
 
     def _users(self, claim: BuiltinClaim) -> Iterator[tuple[PodRecord, str]]:
-        """The pods that name the claim, and their entries for it."""
+        """The records of pods that use the claim, and their entries for it."""
         namespace, uid = claim.metadata.namespace, owner_pod_uid(claim)
         for owner in claim.metadata.owner_references:
             if uid and owner.uid == uid:
                 yield self._record(namespace, owner.name), claim.metadata.annotations[POD_CLAIM_NAME_ANNOTATION]
-        for key, entry in self._named.get((namespace, claim.metadata.name), ()):
+        for key, entry in self._pods_by_claim.get((namespace, claim.metadata.name), ()):
             yield self._records[key], entry
 
     def _scheduling(self, _old: PodScheduling | None, new: PodScheduling | None) -> None:
@@ -237,7 +238,7 @@ def _claim_step(entry: str, old: BuiltinClaim | None, new: BuiltinClaim | None) 
 
 
 def _outcome(claim: BuiltinClaim) -> str:
-    """What is allocated, or where if the driver names no devices; "" without an allocation."""
+    """The allocated devices, or where the claim is allocated if it has none; "" without an allocation."""
     allocation = claim.status.allocation
     if allocation is None:
         return ""
@@ -258,6 +259,6 @@ def _remember(record: PodRecord, entry: str, claim: BuiltinClaim) -> None:
     allocation = claim.status.allocation
     driver = driver_of(allocation) if allocation and _is_for(record, claim) else ""
     if record.pod.spec.node_name and not driver:
-        return  # the pod is done; what it had is what counts
+        return  # the pod has ended: the record keeps what it had
     devices = _devices(claim) if driver else ()
     record.claims[entry] = ClaimRecord(entry, claim.metadata.name, driver, devices)

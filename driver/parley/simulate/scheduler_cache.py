@@ -1,4 +1,4 @@
-"""What the simulated kube-scheduler knows: pods, nodes and claims, and the pods it is about to bind."""
+"""The cache of the simulated kube-scheduler: pods, nodes and claims, and the pods that are being bound."""
 
 import asyncio
 from collections import defaultdict
@@ -19,13 +19,12 @@ from parley.simulate.scheduling_queue import ClusterEvent, RequeueFilter
 
 
 class SchedulerCache:
-    """The caches of one scheduler. `requeue` hears of the pods that wait, and of the events that concern them.
+    """The cache of one scheduler. `requeue` gets the waiting pods, and the events that concern them.
 
-    `extended`: as with an extender and without the DynamicResources plugin. Claims are not looked at then, and
-    every event of pods and nodes concerns all pods that wait. Upstream also events of claims, which Parley's
-    extender must not count on.
-    `older`: as Kubernetes 1.36 does, gated pods that are listed do not count for the nodes that they are nominated
-    for, until they change.
+    `extended`: as with an extender and without the DynamicResources plugin. Claims are not watched then, and every
+    event of pods and nodes concerns all waiting pods. Upstream, events of claims do, too; Parley's extender must
+    not depend on that. `older`: as in Kubernetes 1.36, gated pods from the initial list are not counted on their
+    nominated nodes until they change.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class SchedulerCache:
         self._claims = Informer(client, BUILTIN_CLAIMS, on_change=self._claim)
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Fill the caches, and keep them as long as the tasks run."""
+        """Start the informers in the task group; returns when they are synced."""
         claims = () if self._extended else (self._claims,)
         informers: tuple[Informer[Any], ...] = (self._nodes, *claims, self._pods)
         for informer in informers:
@@ -59,13 +58,13 @@ class SchedulerCache:
             await informer.synced.wait()
 
     def pending(self, key: Key) -> Pod | None:
-        """The pod, if it is this scheduler's to place now."""
+        """The pod, if this scheduler has to schedule it now."""
         pod = self._pods.get(*key)
-        if pod is None or pod.metadata.uid in self._assumed or not self._mine(pod):
+        if pod is None or pod.metadata.uid in self._assumed or not self._is_responsible(pod):
             return None
         return pod
 
-    def _mine(self, pod: Pod) -> bool:
+    def _is_responsible(self, pod: Pod) -> bool:
         return (
             not pod.spec.node_name
             and not done(pod)
@@ -81,67 +80,67 @@ class SchedulerCache:
         return found if len(found) == len(pod.spec.resource_claims) else None
 
     def claim_named(self, claim: BuiltinClaim) -> BuiltinClaim | None:
-        """The claim of that name as it is now, or None if there is none. As upstream its UID is not looked at."""
+        """The current claim of that name, or None. As upstream, its UID is not compared."""
         return self._claims.get(claim.metadata.namespace, claim.metadata.name)
 
     def nodes(self) -> NodeTable:
-        """All nodes with the pods that count for them, assumed ones included."""
+        """All nodes with the pods counted on them, including assumed ones."""
         return self._table
 
     def assume(self, pod: Pod, node: str) -> None:
-        """Count the pod for the node while it is being bound."""
+        """Count the pod on the node while it is being bound."""
         self._assumed.add(pod.metadata.uid)
         self._table.place(pod, node)
 
     def forget(self, pod: Pod) -> None:
-        """The binding failed."""
+        """Remove an assumed pod whose binding failed."""
         if pod.metadata.uid in self._assumed:
             self._assumed.discard(pod.metadata.uid)
             self._table.remove(pod.metadata.uid)
 
-    def pods_left(self) -> None:
-        """What a pod had is free."""
-        self._concerns_all(ClusterEvent.POD_LEFT)
+    def pod_left(self) -> None:
+        """Requeue pods that wait for resources: those of a pod are free again."""
+        self._notify_waiting(ClusterEvent.POD_LEFT)
 
-    def _concerns_all(self, event: ClusterEvent, priority: float = inf) -> None:
+    def _notify_waiting(self, event: ClusterEvent, priority: float = inf) -> None:
         for key, pod in list(self._waiting.items()):
             if (pod.spec.priority or 0) <= priority:
                 self._requeue.event(key, event)
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         self._nominate(old, new)
-        if new is not None and self._mine(new):
-            self._await_claims(old, new)
+        if new is not None and self._is_responsible(new):
+            self._track_waiting(old, new)
             if old is None or old.metadata.uid != new.metadata.uid:
-                self._requeue.came(_key(new))
+                self._requeue.pod_added(_key(new))
             else:
                 for event in _events(old, new):
                     self._requeue.event(_key(new), event)
             return
         counted = old is not None and old.metadata.uid in self._assumed
-        self._placed(old, new)
+        self._leave_queue(old, new)
         ended = old is not None and not done(old) and (new is None or done(new))
         on_node = any(pod is not None and pod.spec.node_name for pod in (old, new))
         if ended or counted or on_node:
-            self._concerns_all(ClusterEvent.POD_LEFT if ended else ClusterEvent.OTHER)
+            self._notify_waiting(ClusterEvent.POD_LEFT if ended else ClusterEvent.OTHER)
 
     def _nominate(self, old: Pod | None, new: Pod | None) -> None:
-        """Note where pods that wait are nominated. When one gives that up, those of no higher priority hear of it,
-        and so does the pod itself; not if it is just being bound, wherever that is (`updatePodInSchedulingQueue`).
-        """
-        before = old.status.nominated_node_name if old is not None and self._mine(old) else ""
-        after = new.status.nominated_node_name if new is not None and self._mine(new) else ""
+        """Update the nominations of waiting pods. When a nomination is removed, pods of no higher priority are
+        notified, including the pod itself, unless that is being bound, on any node
+        (`updatePodInSchedulingQueue`)."""
+        before = old.status.nominated_node_name if old is not None and self._is_responsible(old) else ""
+        after = new.status.nominated_node_name if new is not None and self._is_responsible(new) else ""
         if old is not None and before and (new is None or new.metadata.uid != old.metadata.uid or before != after):
             self._table.nominate(old, "")
-            unheard = new is not None and new.metadata.uid in self._assumed and self._mine(new)
-            if not unheard and (new is None or not new.spec.node_name):
-                self._concerns_all(ClusterEvent.POD_LEFT, old.spec.priority or 0)
-        overlooked = self._older and old is None and new is not None and bool(new.spec.scheduling_gates)
-        if new is not None and after and not overlooked:
+            is_binding = new is not None and new.metadata.uid in self._assumed and self._is_responsible(new)
+            if not is_binding and (new is None or not new.spec.node_name):
+                self._notify_waiting(ClusterEvent.POD_LEFT, old.spec.priority or 0)
+        is_ignored = self._older and old is None and new is not None and bool(new.spec.scheduling_gates)
+        if new is not None and after and not is_ignored:
             self._table.nominate(new, after)
 
-    def _await_claims(self, old: Pod | None, new: Pod | None) -> None:
-        """Keep the pod among those that wait, under the claims whose changes concern it."""
+    def _track_waiting(self, old: Pod | None, new: Pod | None) -> None:
+        """Track the waiting pod, and index it by the claims whose changes concern it."""
         if old is not None:
             for name in claim_names(old):
                 self._by_claim[old.metadata.namespace, name].pop(_key(old), None)
@@ -153,11 +152,11 @@ class SchedulerCache:
             for name in claim_names(new):
                 self._by_claim[new.metadata.namespace, name][_key(new)] = None
 
-    def _placed(self, old: Pod | None, new: Pod | None) -> None:
-        """The pod is bound, ended or gone, or another scheduler's to place."""
+    def _leave_queue(self, old: Pod | None, new: Pod | None) -> None:
+        """Handle a pod that is bound, terminal, deleted, or another scheduler's."""
         for pod in (old, new):
             if pod is not None:
-                self._await_claims(pod, None)
+                self._track_waiting(pod, None)
                 self._assumed.discard(pod.metadata.uid)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._table.remove(old.metadata.uid)
@@ -172,7 +171,7 @@ class SchedulerCache:
         elif old is not None:
             self._table.drop(old.metadata.name)
         for event in _node_events(old, new):
-            self._concerns_all(event)
+            self._notify_waiting(event)
 
     def _claim(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         claim = new or old
@@ -186,12 +185,12 @@ def _key(pod: Pod) -> Key:
 
 
 def _status(claim: BuiltinClaim | None) -> object:
-    """What of a claim's change concerns pods (isSchedulableAfterClaimChange)."""
+    """The part of a claim whose changes concern pods (isSchedulableAfterClaimChange)."""
     return (claim.metadata.uid, claim.metadata.deletion_timestamp, claim.status) if claim is not None else None
 
 
 def _events(old: Pod, new: Pod) -> Sequence[ClusterEvent]:
-    """Of a pod that waits, and is still the same (PodSchedulingPropertiesChange)."""
+    """The events of an update of a waiting pod (PodSchedulingPropertiesChange)."""
     before, after = old.spec, new.spec
     changed = {
         ClusterEvent.POD_LABELS: old.metadata.labels != new.metadata.labels,
@@ -203,7 +202,7 @@ def _events(old: Pod, new: Pod) -> Sequence[ClusterEvent]:
 
 
 def _node_events(old: Node | None, new: Node | None) -> Sequence[ClusterEvent]:
-    """Of a node; heartbeats make none (NodeSchedulingPropertiesChange)."""
+    """The events of a node's change; heartbeats make none (NodeSchedulingPropertiesChange)."""
     if old is None:
         return [ClusterEvent.NODE_ADDED]
     if new is None:
@@ -212,10 +211,10 @@ def _node_events(old: Node | None, new: Node | None) -> Sequence[ClusterEvent]:
         ClusterEvent.NODE_LABELS: old.metadata.labels != new.metadata.labels,
         ClusterEvent.NODE_TAINTS: old.spec != new.spec,
         ClusterEvent.NODE_ALLOCATABLE: old.status.allocatable != new.status.allocatable,
-        ClusterEvent.OTHER: _others(old) != _others(new),
+        ClusterEvent.OTHER: _other_fields(old) != _other_fields(new),
     }
     return [event for event, is_so in changed.items() if is_so]
 
 
-def _others(node: Node) -> object:
+def _other_fields(node: Node) -> object:
     return node.metadata.annotations, [(c.type, c.status) for c in node.status.conditions]

@@ -1,12 +1,11 @@
-"""Which events requeue a pod of the simulated kube-scheduler: those that may change why it was rejected.
+"""Decides which events requeue a pod of the simulated kube-scheduler: those that may change why it was rejected.
 
-As upstream (`isPodWorthRequeuing`): of all plugins only those that rejected some node, or the pod itself, are
-asked, and each has registered for certain events. An extender has for all, as nobody knows what matters to it. So
-a pod that in-tree filters alone rejected is requeued by what these look at: not by its own annotations, and not
-by its claims unless the DynamicResources plugin was among them; even if an extender kept it from preempting others
-afterwards. What it leaves out: what a plugin thinks of a single event (hints), and that a pod which has waited for
-five minutes is tried again.
-Source: backend/queue/scheduling_queue.go, and EventsToRegister of the plugins, of Kubernetes 1.37.
+As upstream (`isPodWorthRequeuing`), only plugins that rejected some node, or the pod itself, count, and each has
+registered for certain events; an extender for all of them. So a pod that only in-tree filters rejected is requeued
+by events that these have registered for: not by changes of its annotations, nor of its claims unless the
+DynamicResources plugin was among them; even if an extender kept it from preempting others afterwards. Left out:
+the plugins' queueing hints, and that a pod that has waited for five minutes is tried again. Source:
+backend/queue/scheduling_queue.go, and EventsToRegister of the plugins, of Kubernetes 1.37.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -17,10 +16,10 @@ from parley.kube.cache import Key
 
 
 class ClusterEvent(Enum):
-    """What changed. The events of a pod are about that pod alone, those of a claim about pods that use it."""
+    """An event. Those of a waiting pod concern that pod alone, those of a claim the pods that use it."""
 
     POD_LEFT = auto()
-    """A pod that counted for a node does not any more."""
+    """A pod is no longer counted on its node."""
     NODE_ADDED = auto()
     NODE_LABELS = auto()
     NODE_TAINTS = auto()
@@ -31,11 +30,11 @@ class ClusterEvent(Enum):
     POD_TOLERATIONS = auto()
     POD_CLAIMS = auto()
     OTHER = auto()
-    """Anything else, as a node that is gone: no plugin has registered for it."""
+    """Any other event, such as a deleted node: no in-tree plugin has registered for it."""
 
 
 class Plugin(Enum):
-    """What rejects pods, with the events that it has registered for."""
+    """A plugin that rejects pods; the value is the events that it has registered for."""
 
     SCHEDULING_GATES = frozenset({ClusterEvent.POD_GATES})
     TAINT_TOLERATION = frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_TAINTS, ClusterEvent.POD_TOLERATIONS})
@@ -62,41 +61,42 @@ class RequeueFilter:
     def __init__(self, requeue: Callable[[Key], None]) -> None:
         self._requeue = requeue
         self._rejected: dict[Key, frozenset[Plugin]] = {}
-        """What rejected the pods; what was not rejected any event requeues."""
-        self._trying: Key | None = None
+        """The plugins that rejected each pod; a pod without rejection is requeued by any event."""
+        self._in_attempt: Key | None = None
         self._events: set[ClusterEvent] = set()
-        """About the pod that is being tried, since that began."""
+        """Events about the pod that is being scheduled, since its attempt began."""
 
-    def came(self, key: Key) -> None:
-        """The pod is new, or another one of that name."""
+    def pod_added(self, key: Key) -> None:
+        """Requeue a pod that was created, or recreated with the same name."""
         self._rejected.pop(key, None)
         self._requeue(key)
 
     def event(self, key: Key, event: ClusterEvent) -> None:
-        """Something changed that may concern the pod."""
+        """Requeue the pod if the event may make it schedulable."""
         rejectors = self._rejected.get(key)
-        if key == self._trying:
+        if key == self._in_attempt:
             self._events.add(event)
         elif rejectors is None or any(event in plugin.value for plugin in rejectors):
             self._requeue(key)
 
     def forget(self, key: Key) -> None:
-        """The pod does not wait any more."""
+        """Forget a pod that does not wait any more."""
         self._rejected.pop(key, None)
 
     @contextmanager
     def attempt(self, key: Key) -> Iterator[None]:
-        """The pod is being tried: events about it count by what that shows."""
+        """The block is an attempt to schedule the pod: events meanwhile are handled at its end, by its
+        rejections."""
         self._rejected.pop(key, None)
-        self._trying, self._events = key, set()
+        self._in_attempt, self._events = key, set()
         try:
             yield
         finally:
-            self._trying = None
+            self._in_attempt = None
             for event in self._events:
                 self.event(key, event)
 
     def rejected(self, key: Key, plugins: Collection[Plugin]) -> None:
-        """These plugins rejected the pod, or all nodes between them; none if there are no nodes."""
+        """Record the plugins that rejected the pod, or its nodes; none if the cluster has no nodes."""
         if plugins:
             self._rejected[key] = frozenset(plugins)

@@ -12,12 +12,12 @@ Consumers = list[dict[str, str]]
 
 
 async def patch_pod(client: Client, pod: Pod, status: dict[str, Any]) -> None:
-    """Change a pod's status, as its kubelet does. A pod that is gone or was replaced has no more need of it."""
+    """Change a pod's status, as its kubelet does. Does nothing if the pod was deleted or replaced."""
     await _patch_pod(client, pod, {"metadata": {"uid": pod.metadata.uid}, "status": status})
 
 
-async def patch_pod_named_so(client: Client, pod: Pod, status: dict[str, Any]) -> None:
-    """Change the status of whatever pod has the name by now, as scheduler and claim controller do."""
+async def patch_pod_by_name(client: Client, pod: Pod, status: dict[str, Any]) -> None:
+    """Change a pod's status by name, without a precondition on its UID, as scheduler and claim controller do."""
     await _patch_pod(client, pod, {"status": status})
 
 
@@ -25,11 +25,11 @@ async def _patch_pod(client: Client, pod: Pod, body: dict[str, Any]) -> None:
     try:
         await client.patch(PODS, pod.metadata.name, body, pod.metadata.namespace, subresource="status")
     except (NotFound, Conflict, Invalid):
-        pass  # gone, as documented; another uid is 422, because a uid can not be changed
+        pass  # deleted, or another UID: that is 422, because a UID can't be changed
 
 
 async def patch_claim(client: Client, claim: BuiltinClaim, status: dict[str, Any]) -> BuiltinClaim:
-    """Change a claim's status if it is still as given. Raises Conflict if not, Forbidden if a policy denies it."""
+    """Change a claim's status if it is unchanged. Raises Conflict if not, Forbidden if a policy denies it."""
     clears = "allocation" in status and not status["allocation"]
     if why := refusal(claim, status.get("reservedFor") or (), clears=clears):
         raise Forbidden(403, "Forbidden", why)
@@ -42,7 +42,7 @@ async def patch_claim(client: Client, claim: BuiltinClaim, status: dict[str, Any
 
 
 async def change_consumers(client: Client, claim: BuiltinClaim, change: Callable[[Consumers], Consumers]) -> None:
-    """Change who has reserved the claim, on its latest state. A claim that is gone needs no change."""
+    """Change the claim's `reservedFor`, on its latest state. Does nothing if the claim was deleted."""
     while True:
         try:
             now = await client.get(BUILTIN_CLAIMS, claim.metadata.name, claim.metadata.namespace)
@@ -58,7 +58,7 @@ async def change_consumers(client: Client, claim: BuiltinClaim, change: Callable
 
 
 def consumers(claim: BuiltinClaim) -> Consumers:
-    """`status.reservedFor` as it is written."""
+    """The claim's `status.reservedFor` as JSON."""
     entries = [
         {"apiGroup": c.api_group, "resource": c.resource, "name": c.name, "uid": c.uid}
         for c in claim.status.reserved_for
@@ -67,7 +67,7 @@ def consumers(claim: BuiltinClaim) -> Consumers:
 
 
 def condition(kind: str, status: str, reason: str, message: str, now: str) -> dict[str, str]:
-    """A condition as it is written."""
+    """A condition as JSON."""
     entry = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
     return {key: value for key, value in entry.items() if value}
 

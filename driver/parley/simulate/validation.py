@@ -1,9 +1,9 @@
-"""What an API server would refuse in an object that kubectl sends it, in its words.
+"""Validates objects as an API server would, with its messages.
 
-Of Parley's kinds the API server in memory says what their CRDs say, and unknown fields are refused as by `kubectl
-apply`, which asks for strict validation. Of the built-in kinds that server knows names and no more: what can't be
-decoded, amounts that are no quantities, and what is wrong with a pod's claims, are told here. A real API server
-checks much more of these: what it refuses beyond is found with `kubectl apply --dry-run=server`.
+The API server in memory validates Parley's kinds by their CRDs; unknown fields are refused as by `kubectl apply`,
+which requests strict validation. Of built-in kinds it validates names only: fields that can't be decoded, invalid
+quantities, and faults of a pod's claims are found here. A real API server checks much more: see `kubectl apply
+--dry-run=server`.
 """
 
 import re
@@ -23,7 +23,7 @@ _AMOUNTS = frozenset({"allocatable", "capacity", "requests", "limits", "overhead
 """Fields whose values are quantities, if they are mappings."""
 
 _OTHERS_OWN = frozenset({"parameters", "data"})
-"""Fields that hold what a driver's users write, or a driver, whatever names it has in there."""
+"""Fields whose content is a driver's own: names in there have no meaning here."""
 
 _LOCATED = re.compile(r"^\w+: (?P<problem>.*?)(?: - at `\$\.?(?P<path>.*)`)?$")
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]")
@@ -33,18 +33,18 @@ _NOT_A_LABEL = (
     "with an alphanumeric character"
 )
 _NEW = frozenset({"uid", "resourceVersion", "ownerReferences", "managedFields", "creationTimestamp"})
-"""What of the metadata in a dump no new object has."""
+"""Fields of the metadata in a dump that a new object does not have."""
 
 
 def name_fault(name: object) -> str:
-    """What keeps an object from having a name at all, or ""."""
+    """Why the object's name is missing or no string; "" if it has one."""
     if name is None or name == "":
         return "metadata.name is missing; every object needs a name"
     return "" if isinstance(name, str) else f"metadata.name={name!r} is not a string; put it in quotes"
 
 
 class Validator:
-    """Says what is wrong with one object after the other; what is right is not kept."""
+    """Validates objects one by one; keeps none of them."""
 
     def __init__(self) -> None:
         self._server = MemoryServer()
@@ -93,7 +93,7 @@ def _join(path: str, field: str) -> str:
 
 
 def _value(path: str, body: Any) -> Any:
-    """What stands at a path as msgspec writes it; `[...]` is some value of a mapping, and ends the search."""
+    """The value at a path as msgspec writes it; `[...]` is an unknown key of a mapping, and ends the search."""
     value = body
     for field, index in _STEP.findall(path):
         if index == "...":
@@ -103,7 +103,7 @@ def _value(path: str, body: Any) -> Any:
 
 
 def _claims(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Of a pod's claims, and of what its containers say of them: ValidatePodSpec of Kubernetes."""
+    """The faults of a pod's claims, and of its containers' references to them: ValidatePodSpec of Kubernetes."""
     entries = spec.get("resourceClaims") or ()
     names: set[str] = set()
     for index, entry in enumerate(entries):

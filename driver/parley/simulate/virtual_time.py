@@ -1,7 +1,7 @@
-"""An event loop whose clock jumps ahead as soon as there is nothing left to do now.
+"""An event loop with virtual time: its clock jumps to the next timer as soon as no task can run.
 
-A simulated cluster waits for timeouts and backoffs like a real one, but its minutes pass at once, and the same
-input always gives the same sequence. For code without threads only: the clock does not wait for their results.
+A simulated cluster waits for timeouts and back-offs like a real one, but without real delays, and the same input
+always gives the same sequence. For code without threads only: the clock does not wait for their results.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class _Selector(selectors.DefaultSelector):
-    """Adds the time that it was asked to wait to `waited` instead of waiting.
+    """Adds the requested timeout to `waited` instead of waiting.
 
-    It looks for signals, the only thing that comes from outside, where it was asked to wait. Without a limit it
-    does wait: then nothing but a signal can go on.
+    It polls for signals, the only external events, whenever it is asked to wait. Without a timeout it does wait:
+    then only a signal can wake the loop.
     """
 
     waited = 0.0
@@ -33,25 +33,25 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Starts at 0 s."""
+    """The event loop; its clock starts at 0 s."""
 
     def __init__(self) -> None:
-        self._jumping = _Selector()
-        super().__init__(self._jumping)
+        self._virtual_selector = _Selector()
+        super().__init__(self._virtual_selector)
 
     def time(self) -> float:
-        """Seconds since the start of the loop, as its tasks experience them."""
-        return self._jumping.waited
+        """Virtual seconds since the start of the loop."""
+        return self._virtual_selector.waited
 
     def advance(self, seconds: float) -> None:
-        """As if what runs now took so long."""
-        self._jumping.waited += seconds
+        """Advance the clock, as if the running code had taken so long."""
+        self._virtual_selector.waited += seconds
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """As asyncio.run, in virtual time.
 
-    Unlike asyncio.run it leaves the thread's current event loop as it was, which others may still need.
+    Unlike asyncio.run it does not change the thread's current event loop, which other code may still use.
     """
     loop = VirtualTimeLoop()
     try:

@@ -1,7 +1,8 @@
-"""Changes to a cluster before it is simulated: objects more or less, a node drained. Pure.
+"""Changes to a cluster before it is simulated: objects added or removed, nodes drained. No I/O.
 
-What ran on a node that is removed or drained is recreated and waits for a place, as its controller would see to;
-pods of DaemonSets go with their node. Pods that are being deleted are left out, unless nobody would end them.
+Pods of a node that is removed or drained are recreated and wait for a node, as their controllers would do; pods of
+DaemonSets are removed. Pods that are being deleted are left out, unless they are on a node that would never end
+them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,19 +16,19 @@ from parley.simulate.objects import Manifest
 
 
 class NoSuchObject(Exception):
-    """Raised when something to remove or drain is not there, with how to name it."""
+    """Raised if an object to remove or drain does not exist; the message has the syntax."""
 
 
-_INSIDE = frozenset(driver.name for driver in built_in())
-_ALWAYS = "9999-01-01T00:00:00Z"
-"""Later than any simulation lasts."""
+_EMBEDDED = frozenset(driver.name for driver in built_in())
+_FOREVER = "9999-01-01T00:00:00Z"
+"""A time after the end of any simulation."""
 
 _HOW = "write pod/NAMESPACE/NAME, pod/NAME, node/NAME or device/NODE/NAME"
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """`removed` as "node/a", "pod/team/p" or "device/a/gpu-0"; `drained` are nodes."""
+    """The changes: objects to add, names to remove ("node/a", "pod/team/p", "device/a/gpu-0"), nodes to drain."""
 
     added: Sequence[Manifest] = ()
     removed: Sequence[str] = ()
@@ -35,7 +36,7 @@ class WhatIf:
 
 
 def changed(manifests: Sequence[Manifest], changes: WhatIf) -> list[Manifest]:
-    """The objects after the changes; those added replace others of the same kind and name. Raises NoSuchObject."""
+    """The objects after the changes; added ones replace others of the same kind and name. Raises NoSuchObject."""
     new = {_identity(manifest): manifest for manifest in changes.added}
     result = [manifest for manifest in manifests if _identity(manifest) not in new] + list(new.values())
     for text in changes.removed:
@@ -43,11 +44,11 @@ def changed(manifests: Sequence[Manifest], changes: WhatIf) -> list[Manifest]:
     for node in changes.drained:
         result = list(_drained(result, node))
     result = list(_without_terminating(result))
-    return list(_kept(result, _bound(manifests) - _bound(result)))
+    return list(_keeping_claims(result, _bound_claims(manifests) - _bound_claims(result)))
 
 
 def _without_terminating(manifests: Sequence[Manifest]) -> Iterator[Manifest]:
-    """The objects without the pods that are about to end: on a node that does not answer none is."""
+    """The objects without terminating pods; those on nodes that do not answer stay."""
     silent = {one.name for one in manifests if one.resource == NODES and _is_silent(one.body)}
     for manifest in manifests:
         terminating = manifest.resource == PODS and manifest.body["metadata"].get("deletionTimestamp")
@@ -56,14 +57,14 @@ def _without_terminating(manifests: Sequence[Manifest]) -> Iterator[Manifest]:
 
 
 def _is_silent(node: Mapping[str, Any]) -> bool:
-    """Whether its kubelet ends no pods, and nobody does so for it, as where it is out of service."""
+    """Whether the node's kubelet does not end pods, and the node is not marked out of service, which ends them."""
     ready = [c for c in (node.get("status") or {}).get("conditions") or () if c.get("type") == "Ready"]
     taints = {taint.get("key") for taint in (node.get("spec") or {}).get("taints") or ()}
     return any(c.get("status") != "True" for c in ready) and OUT_OF_SERVICE_TAINT not in taints
 
 
-def _bound(manifests: Iterable[Manifest]) -> set[tuple[str | None, str, str]]:
-    """The named claims of pods that have a node: namespace, pod and claim."""
+def _bound_claims(manifests: Iterable[Manifest]) -> set[tuple[str | None, str, str]]:
+    """The named claims of bound pods, as namespace, pod and claim."""
     return {
         (manifest.namespace, manifest.name, entry["resourceClaimName"])
         for manifest in manifests
@@ -73,8 +74,10 @@ def _bound(manifests: Iterable[Manifest]) -> set[tuple[str | None, str, str]]:
     }
 
 
-def _kept(manifests: Sequence[Manifest], left: Collection[tuple[str | None, str, str]]) -> Iterator[Manifest]:
-    """The objects; claims that pods have `left` stay where they are, if their classes keep them without users."""
+def _keeping_claims(
+    manifests: Sequence[Manifest], left: Collection[tuple[str | None, str, str]]
+) -> Iterator[Manifest]:
+    """The objects; claims whose pods have `left` stay allocated if their classes keep unused claims."""
     claims = {(namespace, claim) for namespace, _, claim in left}
     keeping = {one.name for one in manifests if one.resource == CLASSES and _keeps(one.body)}
     for manifest in manifests:
@@ -82,13 +85,14 @@ def _kept(manifests: Sequence[Manifest], left: Collection[tuple[str | None, str,
         is_left = manifest.resource == CLAIMS and (manifest.namespace, manifest.name) in claims
         stays = spec.get("resourceClassName") in keeping and spec.get("allocationMode") != "Immediate"
         if is_left and stays and status.get("allocation"):
-            manifest = replace(manifest, body={**manifest.body, "status": {**status, "keptUntil": _ALWAYS}})
+            manifest = replace(manifest, body={**manifest.body, "status": {**status, "keptUntil": _FOREVER}})
         yield manifest
 
 
 def _keeps(class_: Mapping[str, Any]) -> bool:
-    """Only drivers inside the controller do that, which are those that come with Parley here."""
-    return bool(class_.get("whenUnused")) and class_.get("driverName") in _INSIDE
+    """Whether the class keeps unused claims: only for embedded drivers, which here are those that come with
+    Parley."""
+    return bool(class_.get("whenUnused")) and class_.get("driverName") in _EMBEDDED
 
 
 def _identity(manifest: Manifest) -> tuple[Any, ...]:
@@ -147,7 +151,7 @@ def _drained(manifests: Sequence[Manifest], node: str) -> Iterator[Manifest]:
 
 
 def _evicted(manifest: Manifest, node: str) -> Iterator[Manifest]:
-    """The object; a pod of the node without its place, or not at all if it belongs there."""
+    """The object; a pod of the node is yielded unbound, or not at all if it is a DaemonSet's."""
     body = manifest.body
     if manifest.resource != PODS or body.get("spec", {}).get("nodeName") != node:
         yield manifest

@@ -1,7 +1,7 @@
-"""Makes of Deployments, StatefulSets, DaemonSets and Jobs the pods that their controllers would make. Pure.
+"""Replaces Deployments, StatefulSets, DaemonSets and Jobs by the pods that their controllers would create. No I/O.
 
-Pods that are there already count, so that a dump may hold workloads with their pods; of those that ran and ended
-a Job alone counts any.
+Existing pods are counted, so that a dump may contain workloads with their pods; terminal pods are counted only for
+Jobs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ Body = Mapping[str, Any]
 
 
 class Ordinals(Struct, frozen=True):
-    """Where a StatefulSet's numbers begin."""
+    """The first ordinal of a StatefulSet's pods."""
 
     start: int = 0
 
 
 class WorkloadSpec(Struct, frozen=True):
-    """The fields of all four kinds that are read here."""
+    """The spec fields of all four kinds that are read here."""
 
     template: Pod
     selector: LabelSelector | None = None
@@ -37,13 +37,13 @@ class WorkloadSpec(Struct, frozen=True):
 
 
 class WorkloadStatus(Struct, frozen=True):
-    """How far a Job is."""
+    """A Job's progress."""
 
     succeeded: int | None = None
 
 
 class Workload(Struct, frozen=True):
-    """What makes pods, as far as it has to be understood; the pods themselves are made of its JSON."""
+    """A workload with the fields that are read here; its pods are made from the JSON."""
 
     spec: WorkloadSpec
     metadata: ObjectMeta = ObjectMeta()
@@ -70,11 +70,11 @@ _TOLERATED = (
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 )
-"""What every pod of a DaemonSet tolerates (pkg/controller/daemon/util, 1.37)."""
+"""The taints that every pod of a DaemonSet tolerates (pkg/controller/daemon/util, 1.37)."""
 
 
 def expanded(manifests: Sequence[Manifest]) -> list[Manifest]:
-    """The objects, with the pods that lack in place of their workloads."""
+    """The objects, with the missing pods of workloads in place of these."""
     pods = [manifest for manifest in manifests if manifest.resource == PODS]
     nodes = [manifest for manifest in manifests if manifest.resource == NODES]
     made = [
@@ -87,8 +87,8 @@ def expanded(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def workload_fault(resource: Resource[Any], body: Body) -> str:
-    """What an API server says of a number of pods below 0, or of a selector that does not select the pods of the
-    template, or ""."""
+    """The API server's error for a negative number of pods, or a selector that does not match the template; "" if
+    there is none."""
     if resource not in WORKLOADS:
         return ""
     spec = body.get("spec") or {}
@@ -96,7 +96,7 @@ def workload_fault(resource: Resource[Any], body: Body) -> str:
         if (number := _number(spec, field, 0)) < 0:
             return f"spec.{field}: Invalid value: {number}: must be greater than or equal to 0"
     if resource == JOBS:
-        return ""  # the server writes its selector
+        return ""  # the API server sets its selector
     wanted = (spec.get("selector") or {}).get("matchLabels") or {}
     labels = template_of(body).get("metadata", {}).get("labels") or {}
     if not wanted and not (spec.get("selector") or {}).get("matchExpressions"):
@@ -108,13 +108,13 @@ def workload_fault(resource: Resource[Any], body: Body) -> str:
 
 
 def _number(of: Body, field: str, default: int) -> int:
-    """The number there; null is as good as nothing."""
+    """The field's number; `default` if it is missing or null."""
     given = of.get(field)
     return default if given is None else int(given)
 
 
 def template_of(body: Body) -> dict[str, Any]:
-    """The pod that a workload describes."""
+    """The workload's pod template."""
     template: dict[str, Any] = body.get("spec", {}).get("template") or {}
     return template
 
@@ -151,7 +151,7 @@ def _missing(workload: Manifest, there: Sequence[Manifest], nodes: Sequence[Mani
 
 
 def _wanted(workload: Manifest) -> int:
-    """How many pods of a Deployment or Job there should be now."""
+    """The number of active pods that a Deployment or Job should have now."""
     spec = workload.body["spec"]
     if workload.resource == DEPLOYMENTS:
         return _number(spec, "replicas", 1)
@@ -163,7 +163,8 @@ def _wanted(workload: Manifest) -> int:
 
 
 def _on_nodes(workload: Manifest, there: Sequence[Manifest], nodes: Sequence[Manifest]) -> Iterator[Manifest]:
-    """One pod for each node that its node selector, affinity and tolerations let it onto."""
+    """The missing pods of a DaemonSet: one for each node that its node selector, affinity and tolerations
+    allow."""
     served = {pod.body["spec"].get("nodeName") for pod in there}
     for node in nodes:
         pod = _pinned(pod_of(workload, f"{workload.name}-{node.name}"), node.name)
@@ -178,7 +179,7 @@ def _own(pod: Manifest) -> Body:
 
 
 def _pinned(pod: Manifest, node: str) -> Manifest:
-    """As the DaemonSet's controller makes it: for that node alone, and in spite of what nodes are tainted with."""
+    """The pod as the DaemonSet controller creates it: with affinity to that node alone, and its tolerations."""
     spec = dict(pod.body["spec"])
     affinity = dict(spec.get("affinity") or {})
     of_nodes = dict(affinity.get("nodeAffinity") or {})

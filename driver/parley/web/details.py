@@ -1,4 +1,4 @@
-"""What only the page shows: all pods with claims, a class and a node in detail. Pure.
+"""Data that only the page shows: all pods with claims, and details of a class and a node. No I/O.
 
 The rest is what `parley explain` and `parley get` show.
 """
@@ -41,7 +41,8 @@ class PodRow:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """A device of a node. `holders` are pods, or claims that no pod uses now; `claims` their claims."""
+    """A device of a node. `holders` are pods that use it, or "" for claims that no pod uses now; `claims` are
+    their claims."""
 
     driver: str
     pool: str
@@ -52,7 +53,7 @@ class DeviceRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeDetails:
-    """A node: whether pods may come to it, what drivers published for it, and who uses what there."""
+    """A node: whether it takes pods, its published devices, and the users of claims there."""
 
     name: str
     unschedulable: bool
@@ -63,7 +64,7 @@ class NodeDetails:
 
 @dataclass(frozen=True, slots=True)
 class ClassDetails:
-    """A class: its overview, who uses some of it, and who waits for it, the oldest first."""
+    """A class: its overview row, the users of its claims, and the pods that wait for it, oldest first."""
 
     row: ClassRow
     shareable: bool
@@ -73,7 +74,7 @@ class ClassDetails:
 
 
 def pods(snapshot: Snapshot, line: list[WaitRow]) -> list[PodRow]:
-    """All, those that wait first, the oldest of them first. `line` has those that wait, of all namespaces."""
+    """All pods with claims, waiting ones first, oldest first. `line` has the waiting ones, of all namespaces."""
     waiting = {(row.namespace, row.pod): row for row in line}
     rows = []
     for key, pod in snapshot.pods.items():
@@ -106,18 +107,18 @@ def _row(pod: Pod, wait: WaitRow | None, holdings: list[Holding]) -> PodRow:
 
 
 def _place(row: PodRow) -> tuple[int, str, str, str]:
-    """Waiting pods are listed by age, others by name."""
+    """The sort key: waiting pods by age, others by name."""
     return STATES.index(row.state), row.since if row.state == "waits" else "", row.namespace, row.name
 
 
 def class_details(snapshot: Snapshot, name: str) -> ClassDetails | None:
-    """None if there is no class of that name."""
+    """The details of a class; None if it does not exist."""
     found = overview.class_row(snapshot, name)
     class_ = snapshot.state.cluster.class_(name)
     if found is None or class_ is None:
         return None
     uses = tuple(row for row in overview.uses(snapshot, None) if row.class_name == name)
-    waiting = tuple(row for row in overview.line(snapshot, None) if name in row.classes)
+    waiting = tuple(row for row in overview.waits(snapshot, None) if name in row.classes)
     return ClassDetails(found, class_.shareable, tuple(_limits(class_)), uses, waiting)
 
 
@@ -138,7 +139,7 @@ def _whom(limit: Limit) -> str:
 
 
 def node_details(snapshot: Snapshot, name: str) -> NodeDetails | None:
-    """None if there is no node of that name."""
+    """The details of a node; None if it does not exist."""
     node = snapshot.state.cluster.node(name)
     if node is None:
         return None
@@ -148,7 +149,7 @@ def node_details(snapshot: Snapshot, name: str) -> NodeDetails | None:
 
 
 def _taint(taint: Taint) -> str:
-    """As kubectl writes it."""
+    """The taint as kubectl prints it."""
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"
 
@@ -164,7 +165,7 @@ def _devices(snapshot: Snapshot, node: str) -> Iterator[DeviceRow]:
 
 
 def _holders(snapshot: Snapshot) -> Mapping[tuple[str, Device], list[tuple[str, str]]]:
-    """Pods (or "" if nobody uses it now) and claims, by driver and device; claims of ordinary DRA, too."""
+    """The pods ("" if no pod uses the claim now) and claims, by driver and device; also of ordinary DRA claims."""
     found: defaultdict[tuple[str, Device], list[tuple[str, str]]] = defaultdict(list)
     for holding in snapshot.state.ledger:
         claim = holding.path

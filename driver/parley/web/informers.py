@@ -1,4 +1,4 @@
-"""Informers for the kinds that explanations are made of, as far as the reader's rights go.
+"""Informers for the kinds that explanations are made from, as far as the user's permissions allow.
 
 A kind that may not be read everywhere is read in one namespace, or not at all. Why a kind can't be read or watched
 is kept, so that the page can show it. Decides nothing about objects; only drops what no page shows.
@@ -37,8 +37,8 @@ Trouble = ApiError | OutcomeUnknown
 
 
 def _pod(whole: Pod) -> Pod:
-    """As the controller keeps it. One with claims has its labels, by which it may be selected, and what its
-    scheduler says of it."""
+    """The fields of a pod that the controller caches; for pods with claims also labels, for selectors, and the
+    scheduler's condition."""
     left = kept.pod(whole)
     if not whole.spec.resource_claims:
         return left
@@ -48,12 +48,12 @@ def _pod(whole: Pod) -> Pod:
 
 
 def _node(whole: Node) -> Node:
-    """Without the conditions, which change with every sign of life and are not explained by."""
+    """The node without its conditions, which change with every heartbeat and are not used by explanations."""
     return replace(whole, status=NodeStatus(allocatable=whole.status.allocatable))
 
 
 def _scheduling(whole: PodScheduling) -> PodScheduling:
-    """Of a pod that waits for nothing only the numbers: its own page reads it anew."""
+    """The PodScheduling; for a pod that waits for nothing only its counts: the pod's own page reads it again."""
     if whole.status.waiting_for:
         return whole
     spec = PodSchedulingSpec(round=whole.spec.round, selected_node=whole.spec.selected_node)
@@ -72,11 +72,11 @@ _SHORTENED: Mapping[Resource[Any], Callable[[Any], Any]] = {
 
 
 class _Denied(Exception):
-    """Raised through an informer, which would otherwise ask again for ever."""
+    """Raised through an informer to stop it: it would retry a forbidden list for ever."""
 
 
 class _ReportingClient(Client):
-    """Reports whether lists and watches work."""
+    """A client that reports whether its lists and watches work."""
 
     def __init__(self, client: Client, works: Callable[[], None], failed: Callable[[Trouble], None]) -> None:
         super().__init__(client)
@@ -111,7 +111,7 @@ class _ReportingClient(Client):
 
 
 class WatchedKind(Generic[T]):
-    """One kind: a copy of it, and what keeps it from being read."""
+    """The cache of one kind, and the error if it can't be read."""
 
     def __init__(self, client: Client, resource: Resource[T], namespace: str, changed: Callable[[], None]) -> None:
         self._client = _ReportingClient(client, self._works, self._failed)
@@ -126,7 +126,7 @@ class WatchedKind(Generic[T]):
         """Set when it is known whether there is a copy."""
 
     async def run(self) -> None:
-        """Keep the copy until cancelled, or until it turns out that there can be none."""
+        """Keep the cache up to date until cancelled, or until it turns out that the kind can't be read."""
         for namespace in (None, self._namespace) if self._resource.namespaced else (None,):
             self._copy = self._informer(namespace)
             try:
@@ -136,7 +136,7 @@ class WatchedKind(Generic[T]):
         self.answered.set()
 
     def listing(self, namespace: str | None) -> Listing[T]:
-        """As a client lists it; raises what the server refused it with."""
+        """The cache's content as a client lists it; raises the server's error if it can't be read."""
         if namespace is None and self._denied:
             raise self._denied[0]
         if len(self._denied) > 1:
@@ -177,7 +177,8 @@ class WatchedKind(Generic[T]):
 
 
 def _alike(old: Any, new: Any) -> bool:
-    """Whether nothing but the version differs, in kinds of which many change all the time."""
+    """Whether two objects differ only in their resource version, for kinds that are written often without
+    changes."""
     if not isinstance(old, Pod | Node):
         return False
     meta = replace(new.metadata, resource_version=old.metadata.resource_version)
@@ -185,7 +186,7 @@ def _alike(old: Any, new: Any) -> bool:
 
 
 class WatchedKinds:
-    """All kinds, watched while `run` runs. `changed` is called after each change."""
+    """The caches of all kinds, watched while `run` runs. `changed` is called after each change."""
 
     def __init__(self, client: Client, namespace: str, changed: Callable[[], None]) -> None:
         self._kinds: dict[Resource[Any], WatchedKind[Any]] = {
@@ -193,24 +194,24 @@ class WatchedKinds:
         }
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Watch all kinds until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for kind in self._kinds.values():
                 tasks.create_task(kind.run())
 
     async def answered(self) -> None:
-        """Return when every kind was answered for."""
+        """Return when each kind has been listed, or could not be."""
         for kind in self._kinds.values():
             await kind.answered.wait()
 
     @property
     def trouble(self) -> Trouble | None:
-        """Why some copy may be old, if one may be."""
+        """The error why some cache may be outdated; None if there is none."""
         troubles = (kind.trouble for kind in self._kinds.values())
         return next((trouble for trouble in troubles if not isinstance(trouble, NotFound | None)), None)
 
     def cached_client(self, client: Client) -> Client:
-        """The copies of this moment, as a client that lists them."""
+        """A client that lists the caches' current content."""
         return _CacheClient(client, self._kinds)
 
 

@@ -21,12 +21,12 @@ class PageAddress:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The same for the same page."""
+        """The page's identity: equal for addresses of the same page."""
         return self.parts, tuple(sorted(self.query.items())), self.depth
 
     @property
     def page(self) -> int:
-        """Which page of a long table, from 1 on."""
+        """The number of the page of a long table, from 1 on."""
         text = self.query.get("page", "")
         return min(max(1, int(text)), MOST_PAGE) if text.isascii() and text.isdigit() else 1
 
@@ -36,7 +36,7 @@ _LONGEST = 253
 
 
 def address(path: str, query: Mapping[str, str]) -> PageAddress:
-    """Of an encoded path. What is not understood of the query is left out."""
+    """Parses an encoded path and a query; unknown parts of the query are dropped."""
     known = {name: value[:_LONGEST] for name, value in query.items() if name in _UNDERSTOOD and value}
     parts = path.split("/")[1:]
     return PageAddress(tuple(unquote(part) for part in parts if part), known, len(parts) - 1)
@@ -44,7 +44,7 @@ def address(path: str, query: Mapping[str, str]) -> PageAddress:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """How the page at an address names others."""
+    """Links from the page at an address to others."""
 
     here: PageAddress
 
@@ -54,11 +54,11 @@ class Links:
 
     @property
     def home(self) -> str:
-        """All pods and classes."""
+        """The first page, with all pods and classes."""
         return self._to()
 
     def static(self, name: str) -> str:
-        """A file beside the pages."""
+        """A static file."""
         return self._to("static", name)
 
     def pod(self, namespace: str, name: str) -> str:
@@ -79,6 +79,6 @@ class Links:
         return self._to("nodes", name)
 
     def changed(self, **query: str) -> str:
-        """This page with another query; a value "" is left out."""
+        """This page with another query; a parameter with the value "" is removed."""
         left = {name: value for name, value in {**self.here.query, **query}.items() if value}
         return f"?{urlencode(left)}"

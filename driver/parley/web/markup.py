@@ -1,4 +1,4 @@
-"""Elements of a page, and the HTML of them. All texts and attributes are escaped; nothing else goes in."""
+"""Elements of a page, and their HTML. All texts and attributes are escaped; no raw HTML is possible."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def h(tag: str, *children: Node, **attributes: str | bool | None) -> Element:
 
 
 def html(*nodes: Node) -> str:
-    """The HTML of it all."""
+    """The HTML of the nodes."""
     return "".join(part for node in nodes for part in _parts(node))
 
 

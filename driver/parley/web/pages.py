@@ -1,4 +1,4 @@
-"""Makes the page, or the data, for an address. What can't be answered becomes an error page."""
+"""Renders the page, or the data, for an address. Requests that can't be answered get an error page."""
 
 import re
 from collections.abc import Callable
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: its title, what is in <main>, and a version that changes with these."""
+    """A page: its title, the content of <main>, and a version that changes with these."""
 
     title: str
     main: str
@@ -39,7 +39,7 @@ class Page:
     status: int = 200
 
     def whole(self, links: Links) -> str:
-        """The document."""
+        """The whole HTML document."""
         return document(self.title, self.main, links, self.version)
 
 
@@ -51,11 +51,11 @@ class _Content:
 
 
 class _NoSuchPage(NothingToExplain):
-    """Raised for an address that no page has."""
+    """Raised for an address that has no page."""
 
 
 async def page(snapshots: Snapshots, address: PageAddress) -> Page:
-    """The page at the address, also if it is an error page."""
+    """The page at the address; an error page if it can't be rendered."""
     links = Links(address)
 
     async def rendered() -> Page:
@@ -73,7 +73,7 @@ async def page(snapshots: Snapshots, address: PageAddress) -> Page:
 
 
 async def data(snapshots: Snapshots, address: PageAddress) -> tuple[int, bytes]:
-    """The same as JSON, with its status; an object with `error` if it can't be answered."""
+    """The data of the page as JSON, with the HTTP status; an object with `error` if it can't be answered."""
 
     async def encoded() -> bytes:
         found = {
@@ -98,7 +98,7 @@ def _page(title: str, main: list[Node], status: int = 200) -> Page:
 
 
 async def _read(snapshots: Snapshots, address: PageAddress) -> tuple[Snapshot, PodObjects | None]:
-    """The snapshot, and what only a pod's page shows of that pod."""
+    """Reads the snapshot and, for a pod's page, the pod's own objects."""
     objects = None
     if not all(_NAME.fullmatch(part) for part in address.parts):
         raise _NoSuchPage("there is no such page")
@@ -123,7 +123,7 @@ def _content(snapshot: Snapshot, objects: PodObjects | None, address: PageAddres
 
 
 def _home(snapshot: Snapshot) -> _Content:
-    line, classes, now = overview.line(snapshot, None), overview.classes(snapshot), overview.now(snapshot)
+    line, classes, now = overview.waits(snapshot, None), overview.classes(snapshot), overview.now(snapshot)
     pods = details.pods(snapshot, line)
     return _Content(
         "Pods and classes",

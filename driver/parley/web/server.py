@@ -159,7 +159,7 @@ class _Server:
 
 
 async def _send_changes(response: web.StreamResponse, feed: Feed, version: str, alive: float) -> None:
-    """Until the reader goes, or the server ends."""
+    """Send each change of the page until the reader disconnects, or the server ends."""
     while True:
         try:
             async with asyncio.timeout(alive):
@@ -173,7 +173,7 @@ async def _send_changes(response: web.StreamResponse, feed: Feed, version: str, 
 
 
 def _tagged(request: web.Request, content: bytes, kind: str, tag: str, status: int = 200) -> web.Response:
-    """What a browser may cache, but revalidates each time. Errors are always sent in full."""
+    """A response that browsers may cache, but revalidate each time. Errors are always sent in full."""
     headers = {"Cache-Control": "private, no-cache", "ETag": f'"{tag}"'}
     known = {found.value for found in request.if_none_match or ()}
     if status == 200 and tag in known:

@@ -34,22 +34,22 @@ class StillReading(Unanswerable):
     """Raised while the cluster is being listed for the first time."""
 
 
-class Aside(Protocol):
-    """Does what takes long, one after the other."""
+class SlowWork(Protocol):
+    """Runs slow work, one call after the other."""
 
     async def __call__(self, make: Callable[[], Awaitable[T]]) -> T:
-        """What `make()` gives."""
+        """Returns the result of `make()`."""
         ...
 
 
 class Thread:
-    """Works in a thread of its own, so that the rest of this process does not wait for it."""
+    """Runs work in its own thread, so that the process does not wait for it."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "parley-web")
 
     async def __call__(self, make: Callable[[], Awaitable[T]]) -> T:
-        """What `make()` gives in an event loop of that thread."""
+        """Returns the result of `make()`, run in an event loop of that thread."""
 
         async def main() -> T:
             return await make()
@@ -57,12 +57,12 @@ class Thread:
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: asyncio.run(main()))
 
     def close(self) -> None:
-        """What is not begun is not done."""
+        """Drop work that has not begun."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 async def here(make: Callable[[], Awaitable[T]]) -> T:
-    """Works in the caller's event loop."""
+    """Runs work in the caller's event loop."""
     return await make()
 
 
@@ -73,7 +73,7 @@ class Snapshots:
     """
 
     def __init__(
-        self, client: Client, namespace: str, *, clock: Clock = utc, aside: Aside = here, idle: float = IDLE
+        self, client: Client, namespace: str, *, clock: Clock = utc, aside: SlowWork = here, idle: float = IDLE
     ) -> None:
         self.client = client
         self.aside = aside
@@ -91,7 +91,7 @@ class Snapshots:
 
     @property
     def watching(self) -> bool:
-        """Whether anything is watched now."""
+        """Whether the informers run now."""
         return self._watching is not None
 
     async def changed(self, since: int) -> None:
@@ -100,7 +100,8 @@ class Snapshots:
             await self._changes.wait()
 
     async def snapshot(self) -> Snapshot:
-        """The cluster as it is. Raises Unanswerable if it can't be read, StillReading for the first seconds."""
+        """The current snapshot. Raises Unanswerable if the cluster can't be read, StillReading for the first
+        seconds."""
         watched = self._needed()
         try:
             async with asyncio.timeout(PATIENCE):
@@ -115,7 +116,7 @@ class Snapshots:
 
     @property
     def trouble(self) -> str:
-        """Why what is shown may be old, as a sentence; "" if it is not."""
+        """Why the snapshot may be outdated, as a sentence; "" if it is not."""
         if self._watched is None or (error := self._watched.trouble) is None:
             return ""
         try:
@@ -125,7 +126,7 @@ class Snapshots:
             return str(unanswerable)
 
     async def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -144,7 +145,8 @@ class Snapshots:
         changes.set()
 
     async def _watch(self, watched: WatchedKinds) -> None:
-        """Until no request came for a while. A failure shows on no page: the next request starts over."""
+        """Run the informers until there was no request for a while. A failure is not shown: the next request
+        starts over."""
         loop = asyncio.get_running_loop()
         running = loop.create_task(watched.run())
         try:

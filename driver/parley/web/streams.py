@@ -27,11 +27,11 @@ log = structlog.get_logger(__name__)
 
 
 class TooMany(Exception):
-    """Raised when there are as many streams as there may be."""
+    """Raised if the limit of streams is reached."""
 
 
 class Feed:
-    """The latest state of one page."""
+    """The latest version of one page."""
 
     def __init__(self) -> None:
         self._latest: Page | None = None
@@ -39,14 +39,14 @@ class Feed:
         self.followers = 0
 
     def show(self, made: Page) -> None:
-        """Notify the followers, if the page differs from the last one."""
+        """Publish a new version of the page, if it differs from the last one."""
         if self._latest is None or self._latest.version != made.version:
             self._latest = made
             new, self._new = self._new, asyncio.Event()
             new.set()
 
     async def other_than(self, version: str) -> Page:
-        """The page as soon as it is another than the one of that version."""
+        """The page, as soon as its version differs from this one."""
         while self._latest is None or self._latest.version == version:
             await self._new.wait()
         return self._latest
@@ -62,7 +62,7 @@ class Streams:
 
     @property
     def followers(self) -> int:
-        """How many streams there are."""
+        """The number of open streams."""
         return sum(feed.followers for feed, _ in self._feeds.values())
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What happened to a pod, and when: its negotiation from the first question to the start of its containers. Pure.
+"""The timeline of a pod: its negotiation from the first question to the start of its containers. No I/O.
 
 Only what is recorded: conditions, the PodScheduling's times, allocations, events (the API server forgets those
 after an hour).
@@ -19,7 +19,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """Something that `by` did, reported or observed. `code` is its reason code, if it has one."""
+    """Something that the component `by` did, reported or observed. `code` is its reason code, if it has one."""
 
     at: str
     by: str
@@ -28,7 +28,7 @@ class TimelineEntry:
 
 
 def timeline(objects: PodObjects, explained: Explanation) -> tuple[TimelineEntry, ...]:
-    """In order of time; of what happened within a second, in the usual order."""
+    """The entries in order of time; those within a second in their usual order."""
     raw, scheduling = objects.raw, objects.scheduling or {}
     found = [*_made(raw), *_claims(explained), *_states(raw), *_negotiation(scheduling), *_events(objects)]
     timed = [(time, one) for one in found if (time := moment(one.at)) is not None]

@@ -1,7 +1,7 @@
-"""Whether this node's container runtime adds CDI devices, as far as its version and configuration file show.
+"""Checks whether this node's containerd adds CDI devices, as far as its version and configuration file show.
 
-containerd 1.7 has it switched off by default, 2.0 and later have it always; both look into two folders by default
-(containerd, documentation of the CRI plugin). CRI-O is looked at in `cdi.crio`; others are named and left alone.
+In containerd 1.7 CDI is off by default, in 2.0 and later always on; both read two folders by default (containerd,
+documentation of the CRI plugin). `cdi.crio` checks CRI-O; other runtimes are reported without a check.
 """
 
 import re
@@ -15,7 +15,7 @@ _PLUGINS: Final = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
 _VERSION = re.compile(r"containerd://v?(\d+)\.(\d+)")
 
 RuntimeCheck = tuple[str, str]
-"""What was found, and the remedy, "" if it is well."""
+"""What was found, and the remedy; "" if nothing is wrong."""
 
 
 def look(version: str, file: Path, cdi: Path) -> Iterator[RuntimeCheck]:

@@ -1,7 +1,8 @@
-"""Whether this node's CRI-O adds CDI devices, as far as its version and configuration files show.
+"""Checks whether this node's CRI-O adds CDI devices, as far as its version and configuration files show.
 
-CRI-O knows CDI from 1.23 on, and has it always. Which folders it reads is `cdi_spec_dirs` in [crio.runtime] of its
-configuration file, or of one in the folder beside it (crio.conf.d), of which the last by name wins (crio.conf(5)).
+CRI-O has CDI from 1.23 on, always on. It reads the folders of `cdi_spec_dirs` in [crio.runtime] of its
+configuration file, or of a file in the folder beside it (crio.conf.d), of which the last by name wins
+(crio.conf(5)).
 """
 
 import re

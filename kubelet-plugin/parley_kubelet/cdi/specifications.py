@@ -1,9 +1,9 @@
-"""What the container runtime adds to a container that uses a claim, as a CDI specification.
+"""CDI specifications: the edits that the container runtime applies to containers that use a claim.
 
-One file per claim. Its first CDI device stands for the whole claim and has all edits; one more for each device of
-the claim has nothing but that device's variable: by its id the kubelet attributes health to a device. So the
-file can be made from the checkpoint alone and removed with the claim. The folder is usually on a memory disk and
-shared with other vendors: files are recognised by a prefix, and written again after a restart of the machine.
+One file per claim. Its first CDI device stands for the whole claim and has all edits; each device of the claim has
+one more with only its variable: by its id the kubelet attributes health to a device. The file can be made from the
+checkpoint alone and is removed with the claim. The folder is usually in memory and shared with other vendors:
+files are recognised by a prefix, and written again after a restart of the machine.
 
 Source of the format: Container Device Interface specification, version 0.6.0, which containerd 1.7 reads too.
 """
@@ -26,16 +26,16 @@ _ENDING: Final = ".json"
 
 
 def device_ids(driver: str, entry: CheckpointEntry, device: HeldDevice | None = None) -> tuple[str, ...]:
-    """The names by which the kubelet passes on what belongs to one device of the claim, or to the claim alone.
+    """The CDI device ids that the kubelet passes to the container runtime for one device, or for the claim alone.
 
-    The first is the device's own; container runtimes add the claim's once.
+    The first is the device's own; container runtimes apply the claim's once.
     """
     names = [] if device is None else [_names(entry)[device]]
     return tuple(f"{driver}/{CLASS}={name}" for name in (*names, entry.uid)) if _has_edits(entry) else ()
 
 
 def specification(driver: str, entry: CheckpointEntry) -> dict[str, Any] | None:
-    """The CDI specification of one claim; None if a container gets nothing."""
+    """The CDI specification of one claim; None if it has no edits."""
     if not _has_edits(entry):
         return None
     variables = {device: {device_variable(device.name): device.name} for device in entry.devices}
@@ -50,7 +50,7 @@ def specification(driver: str, entry: CheckpointEntry) -> dict[str, Any] | None:
 
 
 def _has_edits(entry: CheckpointEntry) -> bool:
-    """CDI knows no device without edits."""
+    """Whether the claim has edits: CDI does not allow devices without."""
     return bool(entry.devices or entry.edits.cdi())
 
 
@@ -59,7 +59,7 @@ def _missing(device_env: dict[str, str], edits: Edits) -> dict[str, str]:
 
 
 def _names(entry: CheckpointEntry) -> dict[HeldDevice, str]:
-    """The name of each device's own CDI device: of letters, digits, '.', '-' and '_', as CDI wants it."""
+    """The name of each device's own CDI device: letters, digits, '.', '-' and '_', as CDI requires."""
     count = Counter(device.name for device in entry.devices)
     return {
         device: f"{entry.uid}_{device.name if count[device.name] == 1 else _with_pool(device)}"
@@ -80,28 +80,28 @@ class Specifications:
         self._prefix = f"parley.dev-{driver}{_SEPARATOR}"
 
     def write(self, entry: CheckpointEntry) -> None:
-        """Make the claim's file what it should be; no write if it is. Raises OSError."""
+        """Write the claim's file, unless it is up to date. Raises OSError."""
         wanted = specification(self._driver, entry)
         if wanted is None:
             self.remove(entry.uid)
             return
         content = orjson.dumps(wanted, option=orjson.OPT_INDENT_2)
         if self._folder.read(self._file(entry.uid)) != content:
-            # not flushed: what a power cut takes is made again at the start
+            # not flushed: files that a power cut removes are written again at startup
             self._folder.write(self._file(entry.uid), content, mode=0o644, flush=False)
 
     def remove(self, uid: str) -> None:
-        """Remove the claim's file; it is no error if it is gone. Raises OSError."""
+        """Remove the claim's file; no error if it does not exist. Raises OSError."""
         self._folder.remove(self._file(uid))
 
     def claims(self) -> frozenset[str]:
         """The UIDs of the claims that have a file. Raises OSError."""
         names = self._folder.names(self._prefix)
         found = (name.removeprefix(self._prefix).removesuffix(_ENDING) for name in names)
-        return frozenset(uid for uid in found if _SEPARATOR not in uid)  # else of a driver whose name has it
+        return frozenset(uid for uid in found if _SEPARATOR not in uid)  # else a driver's whose name contains it
 
     def sweep(self) -> None:
-        """Remove what a crash in the middle of a write left. Raises OSError."""
+        """Remove temporary files that a crash in the middle of a write left. Raises OSError."""
         self._folder.sweep()
 
     def _file(self, uid: str) -> str:

@@ -1,4 +1,4 @@
-"""Finds what a container runtime would refuse in a CDI specification. Decides nothing and changes nothing.
+"""Finds faults in a CDI specification for which a container runtime would refuse it. Changes nothing.
 
 Our own check, of the rules that the CDI specification 0.6.0 states and that its reference implementation, which
 containerd uses, enforces when it reads a file: unknown fields are refused, too. The JSON schema that the project
@@ -19,7 +19,7 @@ _HOOKS: Final = frozenset(
 )
 
 Fields = Mapping[str, tuple[type, bool]]
-"""Each field's type, and whether it must be there."""
+"""Each field's type, and whether it is required."""
 
 _SPECIFICATION: Final[Fields] = {
     "cdiVersion": (str, True),
@@ -64,7 +64,7 @@ _PARTS: Final[Mapping[str, Fields]] = {
 
 
 def faults(specification: Any) -> tuple[str, ...]:
-    """One sentence for each fault, with the field; none if the runtime takes the specification."""
+    """One sentence for each fault, with the field; none if the runtime accepts the specification."""
     return tuple(_specification(specification))
 
 

@@ -1,1 +1,1 @@
-"""Claims on this node, from the kubelet's call to prepare one until it is released and the controller knows."""
+"""Claims on this node, from the kubelet's call to prepare one until the controller gets the receipt."""

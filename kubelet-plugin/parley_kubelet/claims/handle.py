@@ -1,11 +1,10 @@
-"""What was allocated for a built-in claim, read from the claim and nothing else.
+"""Reads from a built-in claim which devices and handle were allocated for it by this driver on this node.
 
-Decides whether the claim is this driver's on this node, and which devices and handle it has, or explains in a
-sentence why not. Whether the handle suits the driver is left to `preparation`, whether the devices exist to the
-driver.
+Refuses, with a message for the user, a claim that is not this driver's on this node. `preparation` checks whether
+the handle fits the driver's schema; the driver checks whether the devices exist.
 
 The controller writes results and a handle. Either each result names a device and the handle is an opaque
-configuration; or the one result is a placeholder, because the devices were found after the allocation was written
+configuration; or the only result is a placeholder, because the devices were found after the allocation was written
 or there are none to name, and the handle may be in the `data` of that result's entry in `status.devices`.
 """
 
@@ -23,9 +22,9 @@ from parley_kubelet.state.checkpoint import ReportedDevice
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
-    """What this driver granted: devices, each once; what the kubelet gets, by request; the handle and the field
-    that it was found in."""
+class NodeAllocation:
+    """A driver's allocation for a claim on this node: the results that the kubelet gets, by request; the devices,
+    each once; the handle, and the field of the claim that has it."""
 
     results: tuple[ReportedDevice, ...]
     devices: tuple[DeviceName, ...]
@@ -33,13 +32,14 @@ class Granted:
     field: str
 
 
-def granted(
+def node_allocation(
     claim: BuiltinClaim, *, uid: str, driver: str, node: str, labels: Mapping[str, str] | None = None
-) -> Granted:
-    """What this driver granted to the claim on this node. `labels` are the node's, if it `goes_by_labels`.
+) -> NodeAllocation:
+    """What this driver allocated for the claim on this node. `labels` are the node's, needed only if the claim
+    `selects_nodes_by_labels`.
 
     Raises Refused if the claim is another one of the same name, is not allocated by this driver and for this node,
-    was allocated by others than Parley, or is reserved for nobody.
+    was not allocated by Parley, or is reserved for no pod.
     """
     full = f"{claim.metadata.namespace}/{claim.metadata.name}"
     if claim.metadata.uid != uid:
@@ -49,17 +49,17 @@ def granted(
         )
     results = _results(claim, driver, full)
     _check_allocator(claim, driver, full)
-    _check_place(claim, node, labels, full)
+    _check_node(claim, node, labels, full)
     if not claim.status.reserved_for:
         raise Refused(
             f"claim {full}: status.reservedFor is empty, no pod may use the claim: wait until parley-controller"
             " has reserved it, or delete the pod"
         )
     field, handle = _handle(claim, results, driver, full)
-    named = _named(results) or _of_handle(results, handle)
+    named = _named_devices(results) or _devices_in_handle(results, handle)
     devices = tuple(dict.fromkeys(DeviceName(result.pool, result.device) for result in named))
     reported = named or tuple(ReportedDevice(request=r.request, pool=r.pool, device=r.device) for r in results)
-    return Granted(reported, devices, handle, field)
+    return NodeAllocation(reported, devices, handle, field)
 
 
 def _results(claim: BuiltinClaim, driver: str, full: str) -> tuple[DeviceResult, ...]:
@@ -77,7 +77,7 @@ def _results(claim: BuiltinClaim, driver: str, full: str) -> tuple[DeviceResult,
 
 
 def _check_allocator(claim: BuiltinClaim, driver: str, full: str) -> None:
-    """What a scheduler allocates for an ordinary claim has the opaque configurations that its user wrote."""
+    """Refuses claims of ordinary DRA: their opaque configurations were written by users, not by the controller."""
     if not claim.spec.devices.is_negotiated:
         raise Refused(
             f"claim {full}: devices of {driver} were allocated by ordinary DRA, not by parley-controller: create a"
@@ -85,19 +85,19 @@ def _check_allocator(claim: BuiltinClaim, driver: str, full: str) -> None:
         )
 
 
-def goes_by_labels(claim: BuiltinClaim) -> bool:
-    """Whether the labels of a node decide if the claim can be used there."""
+def selects_nodes_by_labels(claim: BuiltinClaim) -> bool:
+    """Whether the claim's node selector selects nodes by their labels."""
     selector = claim.status.allocation.node_selector if claim.status.allocation else None
     return selector is not None and any(term.match_expressions for term in selector.node_selector_terms)
 
 
-def is_elsewhere(claim: BuiltinClaim, node: str) -> bool:
-    """Whether the claim is allocated for nodes by their names, and not for this one."""
+def is_on_other_nodes(claim: BuiltinClaim, node: str) -> bool:
+    """Whether the claim's node selector names nodes, and not this one."""
     selector = claim.status.allocation.node_selector if claim.status.allocation else None
-    return selector is not None and not goes_by_labels(claim) and not _names_node(selector, node)
+    return selector is not None and not selects_nodes_by_labels(claim) and not _names_node(selector, node)
 
 
-def _check_place(claim: BuiltinClaim, node: str, labels: Mapping[str, str] | None, full: str) -> None:
+def _check_node(claim: BuiltinClaim, node: str, labels: Mapping[str, str] | None, full: str) -> None:
     allocation = claim.status.allocation
     selector = allocation.node_selector if allocation else None
     if selector is None or _names_node(selector, node):
@@ -117,7 +117,7 @@ def _check_place(claim: BuiltinClaim, node: str, labels: Mapping[str, str] | Non
 
 
 def _names_node(selector: NodeSelector, node: str) -> bool:
-    """By name alone, as the selector of whatever is one node's."""
+    """Whether the selector has a term with this node's name alone, as for allocations on one node."""
     return any(node in _term_names(term) for term in selector.node_selector_terms)
 
 
@@ -127,7 +127,7 @@ def _node_names(selector: NodeSelector) -> Iterator[str]:
 
 
 def _term_names(term: NodeSelectorTerm) -> list[str]:
-    """The nodes of a term that has nothing but their names."""
+    """The nodes that a term selects by name; none if it has other requirements."""
     if term.match_expressions or len(term.match_fields) != 1:
         return []
     (field,) = term.match_fields
@@ -147,7 +147,7 @@ def _handle(claim: BuiltinClaim, results: tuple[DeviceResult, ...], driver: str,
 def _handles(
     claim: BuiltinClaim, results: tuple[DeviceResult, ...], driver: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The field and content of each handle, the one that counts first."""
+    """The field and content of each handle, in order of precedence."""
     if any(_is_placeholder(result) for result in results):
         for status in claim.status.devices:
             placeholder = (status.driver, status.pool, status.device) == (driver, *PLACEHOLDER)
@@ -163,7 +163,7 @@ def _is_placeholder(result: DeviceResult) -> bool:
     return (result.pool, result.device) == PLACEHOLDER
 
 
-def _named(results: tuple[DeviceResult, ...]) -> tuple[ReportedDevice, ...]:
+def _named_devices(results: tuple[DeviceResult, ...]) -> tuple[ReportedDevice, ...]:
     return tuple(
         ReportedDevice(request=result.request, pool=result.pool, device=result.device)
         for result in results
@@ -171,9 +171,9 @@ def _named(results: tuple[DeviceResult, ...]) -> tuple[ReportedDevice, ...]:
     )
 
 
-def _of_handle(results: tuple[DeviceResult, ...], handle: Any) -> tuple[ReportedDevice, ...]:
-    """The devices behind a placeholder, if the handle lists any: the kubelet gets them, not the
-    placeholder, so that their health is theirs."""
+def _devices_in_handle(results: tuple[DeviceResult, ...], handle: Any) -> tuple[ReportedDevice, ...]:
+    """The devices behind a placeholder, if the handle lists any. The kubelet gets these instead of the
+    placeholder, so that each device's health is reported."""
     listed = handle.get("devices") if isinstance(handle, dict) else None
     found = [_device(item) for item in listed] if isinstance(listed, list) else []
     devices = dict.fromkeys(device for device in found if device is not None)

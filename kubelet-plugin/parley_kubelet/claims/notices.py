@@ -1,9 +1,9 @@
-"""Tells users what a driver's node part has to say about their claims (`NodeDriver.notices`): an event on the
-claim and on each pod that may use it. How many claims there is something to say about is a metric.
+"""Writes events for the notices of a driver's node part about claims (`NodeDriver.notices`): on the claim and on
+each pod that may use it. The number of claims with notices is a metric.
 
-An event is written when a reason begins, and once an hour while it lasts, for the API server keeps events for
-that long. One that comes and goes makes an event every few minutes at most. An event that can't be written is
-logged, and tried again with the next hour: nothing depends on it.
+An event is written when a notice begins, and once an hour while it lasts: the API server keeps events for an hour.
+A notice that comes and goes makes an event every few minutes at most. An event that can't be written is logged,
+and written again in the next hour: nothing depends on it.
 """
 
 import asyncio
@@ -28,22 +28,22 @@ LIMIT: Final = 25.0
 """Seconds for the driver's answer."""
 
 REPEAT: Final = 3600.0
-"""Seconds between two events while a reason lasts."""
+"""Seconds between two events while a notice lasts."""
 
-AGAIN: Final = 300.0
-"""Seconds between two events of one reason that went meanwhile."""
+REPEAT_RECURRING: Final = 300.0
+"""Seconds between two events of a notice that ended and began again."""
 
 MOST_PODS: Final = 16
-"""So many pods of a claim get an event; the claim has one in any case."""
+"""The most pods of a claim that get an event; the claim always gets one."""
 
 log = structlog.get_logger(__name__)
 
 _Key = tuple[str, str]
-"""The UID of a claim, and a reason."""
+"""A claim's UID, and the notice's reason."""
 
 
 class Notices:
-    """Those of one driver."""
+    """The notices of one driver on this node."""
 
     def __init__(
         self,
@@ -58,21 +58,21 @@ class Notices:
         self._clock = clock
         self._now = now
         self._source = Source(f"{GROUP}/kubelet", self._driver.node, "Watching")
-        self._told: dict[_Key, float] = {}
+        self._reported: dict[_Key, float] = {}
         self._current: frozenset[_Key] = frozenset()
 
     def counts(self) -> Counter[str]:
-        """For how many claims there is a notice now, by its reason."""
+        """The number of claims that have a notice now, by reason."""
         return Counter(reason for _, reason in self._current)
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Poll the driver until cancelled."""
         while True:
-            await self.look()
+            await self.poll()
             await asyncio.sleep(self._driver.notice_seconds)
 
-    async def look(self) -> None:
-        """Ask once, and tell what is due."""
+    async def poll(self) -> None:
+        """Ask the driver for notices once, and write the events that are due."""
         try:
             async with asyncio.timeout(LIMIT):
                 held = await self._preparation.held()
@@ -83,25 +83,27 @@ class Notices:
             log.warning("no notices", driver=self._driver.name, reason=str(error), kind=type(error).__name__)
             return
         now, before, self._current = self._now(), self._current, current
-        self._told = {key: at for key, at in self._told.items() if key in self._current or now - at < AGAIN}
+        self._reported = {
+            key: at for key, at in self._reported.items() if key in self._current or now - at < REPEAT_RECURRING
+        }
         for notice in notices:
             key = (notice.claim.uid, notice.reason)
-            pause = REPEAT if key in before else AGAIN
-            if key not in self._told or now - self._told[key] >= pause:
-                self._told[key] = now
-                await self._tell(notice)
+            pause = REPEAT if key in before else REPEAT_RECURRING
+            if key not in self._reported or now - self._reported[key] >= pause:
+                self._reported[key] = now
+                await self._report(notice)
 
-    async def _tell(self, notice: Notice[Any]) -> None:
+    async def _report(self, notice: Notice[Any]) -> None:
         claim = notice.claim
         log.warning(
             "notice", driver=self._driver.name, claim=str(claim), reason=notice.reason, message=notice.message
         )
         try:
             found = await self._client.get(BUILTIN_CLAIMS, claim.name, claim.namespace)
-            for about in _abouts(found) if found.metadata.uid == claim.uid else ():
+            for about in _event_subjects(found) if found.metadata.uid == claim.uid else ():
                 await self._write(about, notice)
         except NotFound:
-            pass  # the claim is gone, and so is who would read it
+            pass  # the claim is deleted: nobody would read the event
         except (ApiError, OutcomeUnknown) as error:
             log.warning("event not written", claim=str(claim), reason=notice.reason, error=str(error))
 
@@ -111,12 +113,12 @@ class Notices:
         await self._client.create(EVENTS, body, about.place)
 
 
-def _abouts(claim: BuiltinClaim) -> Sequence[About]:
-    return (_claim(claim), *_pods(claim))
+def _event_subjects(claim: BuiltinClaim) -> Sequence[About]:
+    return (_claim_subject(claim), *_pod_subjects(claim))
 
 
-def _claim(claim: BuiltinClaim) -> About:
-    """The claim as its user knows it: the one of parley.dev, if it stands for one."""
+def _claim_subject(claim: BuiltinClaim) -> About:
+    """The claim that the user created: for a mirror, the ResourceClaim of parley.dev."""
     meta = claim.metadata
     for owner in meta.owner_references:
         if (owner.api_version, owner.kind, owner.name) == (API_VERSION, "ResourceClaim", meta.name):
@@ -124,6 +126,6 @@ def _claim(claim: BuiltinClaim) -> About:
     return About("ResourceClaim", "resource.k8s.io/v1", meta.namespace, meta.name, meta.uid)
 
 
-def _pods(claim: BuiltinClaim) -> Iterator[About]:
+def _pod_subjects(claim: BuiltinClaim) -> Iterator[About]:
     for user in claim.status.reserved_for[:MOST_PODS]:
         yield About("Pod", "v1", claim.metadata.namespace, user.name, user.uid)

@@ -1,13 +1,12 @@
-"""Finds at the start what earlier runs left for claims that nobody can use any more, in the checkpoint or, where
-that was lost, by the driver's own records.
+"""Releases orphans at startup: claims in the checkpoint, or in the driver's own records if the checkpoint was
+lost, that no pod can use any more.
 
-The kubelet requests to unprepare whatever it once requested to prepare, unless it lost its own state, the pod was
-removed while the machine was down, or the claim was deleted under it. Decides what may be released without being
-asked:
+The kubelet calls unprepare for every claim that it prepared, unless it lost its own state, the pod was removed
+while the machine was down, or the claim was deleted before. Decides what may be released without such a call:
 
-    claim as it was                                 left alone
-    claim gone, or another of its name, or nobody's,
-    or allocated on other nodes
+    claim exists, reserved for pods, on this node   left alone
+    claim deleted, or recreated, or reserved for no
+    pod, or allocated on other nodes
         never fully prepared, or in an earlier
         boot of the machine                         no container has it: released
         not in the checkpoint                       released: a container that still ends loses what only it had
@@ -23,7 +22,7 @@ import structlog
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.backoff import Backoff
 from parley.kube.client import Client, NotFound
-from parley_kubelet.claims.handle import is_elsewhere
+from parley_kubelet.claims.handle import is_on_other_nodes
 from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.state.checkpoint import CheckpointEntry, CheckpointError
 
@@ -32,33 +31,33 @@ RETRIES: Final = Backoff(first=2.0, longest=120.0, jitter=0.3)
 log = structlog.get_logger(__name__)
 
 
-async def clean(preparation: Preparation, client: Client) -> None:
-    """Look at everything that is held, until each entry is seen to."""
+async def release_orphans(preparation: Preparation, client: Client) -> None:
+    """Release all orphans; retries until each held claim has been checked."""
     failures = 0
-    while not await _cleaned(preparation, client):
+    while not await _release_all(preparation, client):
         failures += 1
         await asyncio.sleep(RETRIES.delay(failures))
 
 
-async def _cleaned(preparation: Preparation, client: Client) -> bool:
+async def _release_all(preparation: Preparation, client: Client) -> bool:
     try:
         entries = await preparation.entries()
     except (CheckpointError, OSError) as error:
         log.warning("no search for orphans", driver=preparation.driver.name, reason=str(error))
         return False
     named = {entry.uid: ClaimName(entry.namespace, entry.name, entry.uid) for entry in entries.values()}
-    seen = [await _seen_to(claim, entries[uid], preparation, client) for uid, claim in named.items()]
+    seen = [await _release_if_orphan(claim, entries[uid], preparation, client) for uid, claim in named.items()]
     try:
         left = [ClaimName(one.namespace, one.name, one.uid) for one in await preparation.left()]
     except Exception as error:
         log.warning("no search for what a lost checkpoint left", driver=preparation.driver.name, reason=str(error))
         return False
     return all(seen) and all(
-        [await _seen_to(claim, None, preparation, client) for claim in left if claim.uid not in named]
+        [await _release_if_orphan(claim, None, preparation, client) for claim in left if claim.uid not in named]
     )
 
 
-async def _seen_to(
+async def _release_if_orphan(
     claim: ClaimName, entry: CheckpointEntry | None, preparation: Preparation, client: Client
 ) -> bool:
     about = {"driver": preparation.driver.name, "claim": str(claim), "uid": claim.uid}
@@ -78,9 +77,9 @@ async def _seen_to(
 
 
 async def _is_orphan(claim: ClaimName, node: str, client: Client) -> bool:
-    """Whether no pod can be given the claim here any more."""
+    """Whether no pod on this node can use the claim any more."""
     try:
         found = await client.get(BUILTIN_CLAIMS, claim.name, claim.namespace)
     except NotFound:
         return True
-    return found.metadata.uid != claim.uid or not found.status.reserved_for or is_elsewhere(found, node)
+    return found.metadata.uid != claim.uid or not found.status.reserved_for or is_on_other_nodes(found, node)

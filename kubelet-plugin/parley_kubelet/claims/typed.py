@@ -1,6 +1,6 @@
-"""Entries of the checkpoint as a driver's hooks get them: with the driver's own type of handle.
+"""Converts checkpoint entries to what a driver's hooks get: claims with the driver's own type of handle.
 
-Which other claims a new one competes with is found here, too; whether it may is the driver's affair.
+Also finds the rivals of a claim: other claims that hold its devices. The driver decides whether they may share.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,8 @@ class TypedEntries:
         )
 
     def held(self, entry: CheckpointEntry) -> HeldClaim[Any]:
-        """What the hooks get. Raises Refused if a newer driver does not understand the handle any more."""
+        """The entry as the hooks get it. Raises Refused if the handle does not pass this driver version's
+        schema."""
         return self._held(
             entry,
             "the handle in the checkpoint: handle",
@@ -39,7 +40,7 @@ class TypedEntries:
         )
 
     def all(self, entries: Iterable[CheckpointEntry]) -> Iterator[HeldClaim[Any]]:
-        """All that can be converted."""
+        """The entries that can be converted; others are logged."""
         for entry in entries:
             try:
                 yield self.held(entry)
@@ -47,11 +48,12 @@ class TypedEntries:
                 log.warning("entry left out", driver=self._driver.name, reason=str(refusal))
 
     def rivals(self, entry: CheckpointEntry, entries: Entries) -> Sequence[HeldClaim[Any]]:
-        """What is held of the entry's devices for other claims, while the entries are these."""
+        """Other claims among `entries` that hold devices of this entry."""
         return _Rivals(self, entry, entries)
 
-    def place(self, entry: CheckpointEntry, device: HeldDevice) -> DeviceName:
-        """A device of the entry by the names of today: the node's own pool is named as the node is."""
+    def current_name(self, entry: CheckpointEntry, device: HeldDevice) -> DeviceName:
+        """A device of the entry by its current name: the node's own pool is named as the node, which may have been
+        renamed."""
         pool = self._driver.node if entry.node == device.pool else device.pool
         return DeviceName(pool, device.name)
 
@@ -61,15 +63,15 @@ class TypedEntries:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join((field, *map(str, first["loc"])))
-            # not the value: a handle may have what only the driver's two parts shall know
+            # without the value: a handle may contain secrets of the driver's two parts
             raise Refused(f"claim {entry.full_name}: {where}: {first['msg']}: {remedy}") from None
-        devices = tuple(self.place(entry, device) for device in entry.devices)
+        devices = tuple(self.current_name(entry, device) for device in entry.devices)
         claim = NodeClaim(entry.namespace, entry.name, entry.uid, devices, handle)
         return HeldClaim(claim, entry.state)
 
 
 class _Rivals(Sequence[HeldClaim[Any]]):
-    """Found and converted only for a driver that looks at them: thousands of claims may have one device."""
+    """Rivals, found and converted only if the driver reads them: thousands of claims may share a device."""
 
     def __init__(self, typed: TypedEntries, entry: CheckpointEntry, entries: Entries) -> None:
         self._typed = typed
@@ -84,12 +86,12 @@ class _Rivals(Sequence[HeldClaim[Any]]):
 
     @cached_property
     def _found(self) -> tuple[HeldClaim[Any], ...]:
-        place = self._typed.place
-        devices = frozenset(place(self._entry, device) for device in self._entry.devices)
+        current_name = self._typed.current_name
+        devices = frozenset(current_name(self._entry, device) for device in self._entry.devices)
         names = frozenset(device.device for device in devices)  # most others have none of that name
         return tuple(
             self._typed.held(other)
             for uid, other in self._entries.items()
             if uid != self._entry.uid
-            and any(device.name in names and place(other, device) in devices for device in other.devices)
+            and any(device.name in names and current_name(other, device) in devices for device in other.devices)
         )

@@ -1,1 +1,1 @@
-"""The plugin's own node driver, `devices`: which devices this node has, how they are, and who may have them."""
+"""The plugin's own node drivers: devices of this node, and workspaces on its disk."""

@@ -1,8 +1,8 @@
-"""Attributes of files and directories beyond those of POSIX, as some file systems know them.
+"""File attributes beyond POSIX that some file systems have: quota projects, read-only subvolumes, no copy on
+write.
 
-Some of them the owner of a directory can set, without any capability, so that it can't be emptied as others are.
-Whoever may change its mode can take these off again (CAP_FOWNER). Where a file system does not know an attribute,
-nothing is done.
+The owner of a directory can set some of them without any capability, so that removing its content fails. A process
+with CAP_FOWNER can clear them. If a file system does not have an attribute, the functions here do nothing.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ _ATTRIBUTES: Final = struct.Struct("=5I8s")
 """struct fsxattr, its flags first."""
 
 _INHERITED: Final = 0x200
-"""FS_XFLAG_PROJINHERIT: what is made here is of the directory's quota project."""
+"""FS_XFLAG_PROJINHERIT: new files in the directory belong to its quota project."""
 
 _GET_VOLUME, _SET_VOLUME = 0x80089419, 0x4008941A
 """BTRFS_IOC_SUBVOL_GETFLAGS and BTRFS_IOC_SUBVOL_SETFLAGS (linux/btrfs.h)."""
@@ -33,8 +33,9 @@ _IN_PLACE: Final = 0x800000
 """FS_NOCOW_FL."""
 
 
-def take_in_all(directory: int) -> None:
-    """Directories of other quota projects can be moved into the open one."""
+def stop_project_inheritance(directory: int) -> None:
+    """Clears the project inheritance of the open directory, so that directories of other quota projects can be
+    moved into it."""
     attributes = bytearray(_ATTRIBUTES.size)
     with suppress(OSError):
         fcntl.ioctl(directory, _GET, attributes)
@@ -44,7 +45,7 @@ def take_in_all(directory: int) -> None:
 
 
 def make_writable(directory: int) -> None:
-    """The open directory, if it is a read-only subvolume of btrfs, can be changed."""
+    """Makes the open directory writable if it is a read-only subvolume of btrfs."""
     volume = bytearray(_FLAGS.size)
     with suppress(OSError):
         fcntl.ioctl(directory, _GET_VOLUME, volume)
@@ -53,9 +54,9 @@ def make_writable(directory: int) -> None:
             fcntl.ioctl(directory, _SET_VOLUME, _FLAGS.pack(flags & ~_READ_ONLY))
 
 
-def write_in_place(file: int) -> None:
-    """What the open and empty file is given of the disk, or each new one in the open directory, is also enough to
-    write it again: btrfs would take other blocks for that."""
+def disable_copy_on_write(file: int) -> None:
+    """Turns off copy on write for the open and empty file, or for new files in the open directory: btrfs would
+    need other blocks to overwrite allocated ones."""
     flags = bytearray(struct.calcsize("L"))
     with suppress(OSError):
         fcntl.ioctl(file, _GET_FLAGS, flags)

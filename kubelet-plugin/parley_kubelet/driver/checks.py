@@ -1,8 +1,8 @@
 """Runs the check commands of devices, each when it is due, and remembers the results.
 
-A command that ends with another status than 0, is killed by its limit, or cannot be started, is a fault; its last
-line of output is the reason. A check that takes long goes on while others' results are reported. What follows from
-a fault is left to `device_driver`.
+A command that ends with another status than 0, is killed after its timeout, or cannot be started, is a fault; its
+last line of output is the reason. A slow check continues while other results are reported. `device_driver` decides
+what follows from a fault.
 """
 
 import asyncio
@@ -19,13 +19,14 @@ from parley_kubelet.driver.devices import NodeDevice, checks
 from parley_kubelet.hooks import DeviceCondition, DeviceName, Health
 
 AT_ONCE: Final = 8
-"""So many checks run at the same time."""
+"""The most checks that run at the same time."""
 
 PATIENCE: Final = 5.0
-"""Seconds for which results are waited for; those that come later are reported the next time."""
+"""Seconds to wait for results; later ones are reported the next time."""
 
 KILLED: Final = 2.0
-"""Seconds that a killed check has to end. The kernel holds one for ever whose device does not answer."""
+"""Seconds to wait for the end of a killed check. The kernel may hold one for ever if its device does not
+answer."""
 
 _LONGEST: Final = 500
 """Characters of a command's output that are reported."""
@@ -39,22 +40,22 @@ class Checks:
         self._checks = checks(configuration)
         self._due: dict[str, float] = {}
         self._faults: dict[str, tuple[str | None, float]] = {}
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(AT_ONCE)
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        """By device, its check, which may wait for room."""
-        self._held: dict[str, asyncio.subprocess.Process] = {}
-        """By device, checks that were killed and had not ended."""
+        """By device, its running check, or the one that waits for a slot."""
+        self._unkillable: dict[str, asyncio.subprocess.Process] = {}
+        """By device, a check that was killed but did not end."""
 
     def has(self, device: str) -> bool:
         """Whether the device has a check."""
         return device in self._checks
 
     def fault(self, device: str) -> str | None:
-        """What the last check found; None if nothing, or if there was none yet."""
+        """The fault that the last check found; None if it found none, or no check has ended yet."""
         return self._faults[device][0] if device in self._faults else None
 
     def health(self, device: DeviceName) -> Health:
-        """The last check as the device's health."""
+        """The device's health by its last check."""
         if device.device not in self._faults:
             return Health(device, DeviceCondition.UNKNOWN, "not checked yet")
         fault, at = self._faults[device.device]
@@ -64,7 +65,7 @@ class Checks:
 
     async def run(self, devices: Iterable[NodeDevice]) -> None:
         """Start the checks of these devices that are due. Returns when all have ended, or after `PATIENCE`."""
-        self._checks = checks(self._configuration)  # a device that a glob matches may have come
+        self._checks = checks(self._configuration)  # a glob may match a new device
         now = asyncio.get_running_loop().time()
         for device in devices:
             check = self._checks.get(device.name)
@@ -81,14 +82,14 @@ class Checks:
         del self._under_way[device]
 
     async def _run(self, device: NodeDevice, check: HealthCheck) -> None:
-        held = self._held.get(device.name)
+        held = self._unkillable.get(device.name)
         if held is not None and held.returncode is None:
             fault: str | None = (
                 f"check {check.command[0]} was killed and does not end: its device may not answer; if that stays, "
                 "restart the machine"
             )
         else:
-            async with self._room:
+            async with self._slots:
                 fault = await self._fault(device, check)
         self._faults[device.name] = (fault, time.time())
 
@@ -118,8 +119,8 @@ class Checks:
         except TimeoutError:
             return f"check {program} was not done after {check.timeout_seconds:g} s"
         finally:
-            if not done and not await _has_ended(process):
-                self._held[device.name] = process
+            if not done and not await _kill(process):
+                self._unkillable[device.name] = process
         if process.returncode == 0:
             return None
         lines = output.decode(errors="replace").strip().splitlines()
@@ -128,9 +129,8 @@ class Checks:
         )
 
 
-async def _has_ended(process: asyncio.subprocess.Process) -> bool:
-    """Kill the check with all that it started: what is left of it keeps its output open. False if the kernel does
-    not let it end."""
+async def _kill(process: asyncio.subprocess.Process) -> bool:
+    """Kill the check with all processes that it started, which keep its output open. False if it does not end."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(TimeoutError):

@@ -1,8 +1,7 @@
-"""The plugin's own node driver: devices of this node, handed out whole or by share.
+"""The node driver for devices of this node, handed out whole or by share.
 
-Decides whether a claim may have the devices that its handle names. Which devices there are is found by `devices`,
-whether a check finds them well is left to `checks`. Preparing has no effects: what a container gets is all there
-is, so that repeating it changes nothing.
+Decides whether a claim may have the devices that its handle names. `devices` discovers the devices, `checks` runs
+their health checks. Preparing has no effects besides the edits that it returns, so it can be repeated.
 """
 
 import time
@@ -30,14 +29,15 @@ from parley_kubelet.hooks import (
 
 
 class HandleDevice(Model):
-    """A device by its pool, which is named as its node, and its name."""
+    """A device by its pool, which has the node's name, and its name."""
 
     pool: str
     device: str
 
 
 class DeviceHandle(Model):
-    """What the device driver hands over: its devices, and whether the claim has a share of each or the whole."""
+    """The handle that the device driver in the controller writes: the claim's devices, and whether it has a share
+    of each or the whole."""
 
     devices: Annotated[tuple[HandleDevice, ...], Field(min_length=1)]
     shared: bool = False
@@ -59,48 +59,51 @@ class DeviceNodeDriver(NodeDriver[DeviceHandle, Configuration]):
         self.name = name or settings.driver or DEFAULT_DRIVER
         self._checks = Checks(settings)
 
-    def found(self) -> tuple[NodeDevice, ...]:
+    def discovered(self) -> tuple[NodeDevice, ...]:
         """The node's devices as they are now. Raises NameTaken."""
         return discover(self.configured)
 
     def devices(self) -> Sequence[Offer]:
-        """Those that no check finds faulty: what is faulty is not offered to further pods."""
-        return tuple(_offer(index, device) for index, device in enumerate(self.found()) if self._is_well(device))
+        """The devices without a fault: faulty ones are not offered to further pods."""
+        return tuple(
+            _offer(index, device) for index, device in enumerate(self.discovered()) if self._is_healthy(device)
+        )
 
-    def _is_well(self, device: NodeDevice) -> bool:
+    def _is_healthy(self, device: NodeDevice) -> bool:
         return self._checks.fault(device.name) is None
 
     def admit(self, claim: DeviceClaim, rivals: Sequence[HeldDevices]) -> None:
-        """Raises Refused if a device is not of this node, is not there, or is not free."""
+        """Raises Refused if a device is not of this node, is not present, or is not free."""
         for handed in claim.handle.devices:
             if handed.pool != self.node:
                 raise Refused(
                     f"claim {claim}: pool={handed.pool!r} of device {handed.device!r} is not of this node,"
                     f" {self.node!r}: delete the pod, so that its claim is negotiated again"
                 )
-        _check_agreement(claim)
-        known = self._known(claim)
+        _check_handle(claim)
+        known = self._present_devices(claim)
         for device in claim.devices:
             _check_free(claim, known[device.device], [r for r in rivals if device in r.claim.devices])
 
     async def prepare(self, claim: DeviceClaim) -> Prepared:
-        """A container gets what the devices have now, and keeps it."""
-        known = self._known(claim)
+        """The edits of the devices as they are now; a container keeps these."""
+        known = self._present_devices(claim)
         devices = [known[device.device] for device in claim.devices]
         state = {"devices": [msgspec.to_builtins(device) for device in devices]}
         return Prepared(edits_of(devices), state)
 
     async def unprepare(self, held: HeldDevices) -> None:
-        """There is nothing to undo."""
+        """Does nothing: preparing has no effects."""
 
     async def health(self, held: Sequence[HeldDevices]) -> Sequence[Health]:
-        """Every device that is there, that the file names, or that a claim holds."""
-        devices = {device.name: device for claim in held for device in _kept(claim.state)}
-        devices |= {device.name: device for device in (*named(self.configured), *self.found())}
+        """The health of every device that is present, is named in the configuration file, or is held by a
+        claim."""
+        devices = {device.name: device for claim in held for device in _recorded_devices(claim.state)}
+        devices |= {device.name: device for device in (*named(self.configured), *self.discovered())}
         await self._checks.run(devices.values())
-        return [self._judged(device) for device in devices.values()]
+        return [self._health_of(device) for device in devices.values()]
 
-    def _judged(self, device: NodeDevice) -> Health:
+    def _health_of(self, device: NodeDevice) -> Health:
         where = DeviceName(self.node, device.name)
         if (node := missing_node(device)) is not None:
             return Health(where, DeviceCondition.UNHEALTHY, f"device node {node} is missing", time.time())
@@ -110,12 +113,12 @@ class DeviceNodeDriver(NodeDriver[DeviceHandle, Configuration]):
             return Health(where, DeviceCondition.HEALTHY, "", time.time())
         return Health(where, DeviceCondition.UNKNOWN, "no device node or check reports its health", time.time())
 
-    def _known(self, claim: DeviceClaim) -> Mapping[str, NodeDevice]:
+    def _present_devices(self, claim: DeviceClaim) -> Mapping[str, NodeDevice]:
         try:
             known = present(self.configured, {device.device for device in claim.devices})
             for device in claim.devices:
                 if device.device not in known:
-                    names = ", ".join(found.name for found in self.found())
+                    names = ", ".join(found.name for found in self.discovered())
                     raise Refused(
                         f"claim {claim}: device={device.device!r} is not a device of node {self.node!r}, which has"
                         f" {names or 'none'}: bring the device back, or delete the pod"
@@ -134,12 +137,12 @@ def _offer(index: int, device: NodeDevice) -> Offer:
     )
 
 
-def _kept(state: Any) -> list[NodeDevice]:
+def _recorded_devices(state: Any) -> list[NodeDevice]:
     return [msgspec.convert(device, NodeDevice) for device in (state or {}).get("devices", ())]
 
 
-def _check_agreement(claim: DeviceClaim) -> None:
-    """Built-in Kubernetes shows the results to everybody: what is handed out must not be something else."""
+def _check_handle(claim: DeviceClaim) -> None:
+    """Refuses a claim whose handle differs from its results: Kubernetes reports the results as its devices."""
     handed = {DeviceName(device.pool, device.device) for device in claim.handle.devices}
     if set(claim.devices) != handed:
         raise Refused(

@@ -1,7 +1,7 @@
-"""Which devices this node has now, from the configuration and the device nodes that are there.
+"""Discovers the devices that this node has now, from the configuration and the device nodes that exist.
 
-Discovery is repeated: a device node that comes or goes changes the answer, and a device without one of its
-nodes is not there. Who may have a device is left to `device_driver`.
+Discovery is repeated: a device node that appears or disappears changes the result, and a device that lacks one of
+its nodes is not present. `device_driver` decides which claims may have a device.
 """
 
 import glob
@@ -21,7 +21,7 @@ _UNSAFE = re.compile(r"[^a-z0-9]+")
 
 
 class NodeDevice(msgspec.Struct, frozen=True, rename="camel"):
-    """One device of this node; also kept in the checkpoint, so that a container can be given it again.
+    """One device of this node; also kept in the checkpoint, so that it can be prepared again.
 
     `shares` is how many claims may use it at once, `memory` a quantity.
     """
@@ -35,13 +35,13 @@ class NodeDevice(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NameTaken(Exception):
-    """Raised when two matches of globs, or a match and a named device, would have the same name."""
+    """Raised if two matches of globs, or a match and a named device, would have the same name."""
 
 
 def discover(configuration: Configuration) -> tuple[NodeDevice, ...]:
-    """All devices, in the order of the file, matches of a glob sorted by path. Raises NameTaken."""
+    """All present devices, in the order of the file, matches of a glob sorted by path. Raises NameTaken."""
     devices: dict[str, NodeDevice] = {}
-    for device, _ in _found(configuration):
+    for device, _ in _present_entries(configuration):
         other = devices.setdefault(device.name, device)
         if other is not device:
             raise NameTaken(
@@ -52,7 +52,7 @@ def discover(configuration: Configuration) -> tuple[NodeDevice, ...]:
 
 
 def present(configuration: Configuration, names: Collection[str]) -> Mapping[str, NodeDevice]:
-    """Those of the named devices that are there; others are not looked at if the file knows all by their names.
+    """Those of the named devices that are present. Globs are expanded only if the file does not name all of them.
 
     Raises NameTaken.
     """
@@ -68,23 +68,25 @@ def present(configuration: Configuration, names: Collection[str]) -> Mapping[str
 
 def checks(configuration: Configuration) -> Mapping[str, HealthCheck]:
     """The check of each device that has one, by the device's name."""
-    return {device.name: entry.check for device, entry in _found(configuration) if entry.check is not None}
+    return {
+        device.name: entry.check for device, entry in _present_entries(configuration) if entry.check is not None
+    }
 
 
 def named(configuration: Configuration) -> tuple[NodeDevice, ...]:
-    """The devices that the file names, be they there or not."""
+    """The devices that the configuration file names, present or not."""
     return tuple(
         _device(entry, entry.name, entry.device_nodes) for entry in configuration.devices if entry.name is not None
     )
 
 
 def missing_node(device: NodeDevice) -> str | None:
-    """The first of the device's nodes that is not there."""
+    """The first of the device's device nodes that does not exist; None if all do."""
     return next((node for node in device.device_nodes if not _is_device_node(node)), None)
 
 
-def absent(configuration: Configuration) -> tuple[str, ...]:
-    """What the file names and the node lacks, as messages for the log."""
+def missing_device_nodes(configuration: Configuration) -> tuple[str, ...]:
+    """The device nodes that the configuration file names and that do not exist, as messages for the log."""
     return tuple(
         f"{entry.name}: {node} is not a device node"
         for entry in configuration.devices
@@ -94,8 +96,8 @@ def absent(configuration: Configuration) -> tuple[str, ...]:
 
 
 def edits_of(devices: Sequence[NodeDevice]) -> Edits:
-    """What a container with these devices gets. A variable that several devices set differently lists their
-    values, separated by commas."""
+    """The edits of a container with these devices. A variable that several devices set differently has all values,
+    separated by commas."""
     values: dict[str, dict[str, None]] = {}
     for device in devices:
         for name, value in ((device_variable(device.name), device.model), *device.env.items()):
@@ -107,7 +109,7 @@ def edits_of(devices: Sequence[NodeDevice]) -> Edits:
     )
 
 
-def _found(configuration: Configuration) -> Iterator[tuple[NodeDevice, DeviceEntry]]:
+def _present_entries(configuration: Configuration) -> Iterator[tuple[NodeDevice, DeviceEntry]]:
     for entry in configuration.devices:
         if entry.name is not None:
             if all(map(_is_device_node, entry.device_nodes)):
@@ -119,7 +121,7 @@ def _found(configuration: Configuration) -> Iterator[tuple[NodeDevice, DeviceEnt
 
 
 def _is_device_node(path: str) -> bool:
-    """Symbolic links are none: runc does not follow them."""
+    """Whether the path is a device node. A symbolic link to one is not: runc does not follow it."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:

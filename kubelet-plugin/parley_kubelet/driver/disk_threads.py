@@ -1,8 +1,8 @@
-"""Threads for calls to a disk that may not answer: a dead disk or file server may hold a call for ever.
+"""Threads for calls to a disk that may not answer: a dead disk or file server may block a call for ever.
 
-Decides how many calls wait at a time, and that a call which is given up keeps its turn until it has ended: it may
-still change something. When a call is given up is its caller's affair. The event loop never waits, nor do the
-threads that record the kubelet's calls.
+Limits how many calls run at a time. A cancelled call keeps its slot and turn until it has ended: it may still
+change something. Callers decide on timeouts. Neither the event loop nor the threads that write the checkpoint ever
+wait for these calls.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ class DiskThreads:
         self._began: dict[Future[Any], float] = {}
 
     async def run(self, work: Callable[[], T], turn: str) -> T:
-        """What `work` returns or raises; of one turn one call at a time. Cancelled, this ends when the call does,
-        unless it is cancelled again: then the process ends."""
+        """Returns or raises what `work` does. Calls of the same `turn` run one at a time. If cancelled, this
+        returns when the call ends, or when it is cancelled again: then the process ends."""
         async with self._turns.setdefault(turn, asyncio.Lock()), self._slots:
             call = asyncio.wrap_future(self.start(work))
             try:
@@ -37,7 +37,7 @@ class DiskThreads:
                 raise
 
     def start(self, work: Callable[[], T]) -> "Future[T]":
-        """Start a call at once, not counted among those of `run`: the caller waits for its end before it starts
+        """Start a call at once, outside the limit of `run`: the caller has to wait for its end before it starts
         another one. Raises RuntimeError if there are too many threads."""
         call: Future[T] = Future()
         call.set_running_or_notify_cancel()

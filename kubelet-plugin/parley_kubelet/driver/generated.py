@@ -1,9 +1,9 @@
 """Records of the generated claims that have a workspace on this node, kept beside the workspaces.
 
-    ROOT/generated/ID   the claim and its handle, from before its directory is made until that is gone
+    ROOT/generated/ID   the claim and its handle, from before its directory is created until that is removed
 
-Where the checkpoint was lost, they tell which directories end with their pods. Named claims need none: the
-controller asks for what they left. All here blocks, and raises OSError.
+If the checkpoint was lost, they tell which directories end with their pods. Named claims need no record: the
+controller requests the removal of their data. Everything here blocks, and raises OSError.
 """
 
 from pathlib import Path
@@ -28,13 +28,13 @@ class _Record(BaseModel):
 
 
 class GeneratedRecords:
-    """Those of a node, in its `root`."""
+    """The records of a node, below its `root`."""
 
     def __init__(self, root: Path) -> None:
         self._folder = root / GENERATED
 
     def add(self, claim: NodeClaim[WorkspaceHandle]) -> None:
-        """Record it, whole or not at all. `root` is there."""
+        """Record the claim, whole or not at all. `root` must exist."""
         record = _Record(namespace=claim.namespace, name=claim.name, uid=claim.uid, handle=claim.handle)
         self._folder.mkdir(mode=0o700, exist_ok=True)
         new = self._new(claim.handle.workspace)
@@ -42,12 +42,12 @@ class GeneratedRecords:
         new.replace(self._folder / claim.handle.workspace)
 
     def remove(self, workspace: str) -> None:
-        """Its directory is gone. Needs no room on the disk."""
+        """Remove the record of a workspace whose directory is removed. Works on a full disk."""
         for path in (self._new(workspace), self._folder / workspace):
             path.unlink(missing_ok=True)
 
     def all(self) -> list[NodeClaim[WorkspaceHandle]]:
-        """Those that are recorded, without their devices."""
+        """The recorded claims, without their devices."""
         paths = self._folder.iterdir() if self._folder.is_dir() else ()
         return [claim for path in paths if not path.name.startswith(".") and (claim := _read(path))]
 

@@ -1,10 +1,9 @@
-"""File systems of a fixed size, each in a file: whoever fills one takes nothing from others.
+"""File systems of a fixed size, each in a file: a claim that fills its own takes no room from others.
 
-    FOLDER/disk   an ext4 file system; its blocks are allocated when it is made, so that none is lacking later
+    FOLDER/disk   an ext4 file system; its blocks are allocated when it is created, so that none is missing later
 
-The file becomes a loop device of the node while containers use it, and their runtime mounts that. So nothing is
-mounted on the node itself, and nothing is left mounted there, whenever this process is killed. Everything here
-blocks: call it in a thread.
+The file is attached to a loop device while containers use it, and the container runtime mounts that. So nothing is
+mounted on the node itself, or left mounted if this process is killed. Everything here blocks: call it in a thread.
 """
 
 import os
@@ -17,22 +16,22 @@ from typing import Final
 
 from parley.api.wording import bytes_text
 from parley_kubelet.driver import loops
-from parley_kubelet.driver.attributes import write_in_place
+from parley_kubelet.driver.attributes import disable_copy_on_write
 
 FILE: Final = "disk"
 FILE_SYSTEM: Final = "ext4"
 
 _PROGRAMS: Final = ("fallocate", "mkfs.ext4", "debugfs")
 _BYTES_PER_INODE: Final = 8192
-"""Half of ext4's own figure: builds and packages are many small files."""
+"""Half of ext4's default: builds and packages have many small files."""
 
 
-class NotMade(Exception):
-    """Raised when a program failed; the message is what it said."""
+class ImageError(Exception):
+    """Raised if a program failed, with its error output, or if the disk has too little room."""
 
 
 def lacking() -> str:
-    """What this node lacks for it, "" if nothing."""
+    """What this node lacks to create and attach file systems, with the remedy; "" if nothing."""
     missing = [name for name in _PROGRAMS if not _program(name)]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
@@ -44,62 +43,63 @@ def lacking() -> str:
 
 
 def lacking_devices() -> str:
-    """The same of its devices."""
+    """Why loop devices can't be used, with the remedy; "" if they can."""
     if loops.available():
         return ""
     return "loop devices can't be used: make the plugin privileged (nodePlugin.workspaces.enforceSizes)"
 
 
 def make(folder: Path, size: int, owner: tuple[int, int], mode: int) -> None:
-    """Make the file in the folder, of so many bytes, with an empty file system; `owner` (UID and GID) and `mode`
-    are those of its root. One that was being made before is begun anew. Raises NotMade or OSError."""
+    """Create the file in the folder, `size` bytes long, with an empty file system; `owner` (UID and GID) and
+    `mode` are those of its root directory. An unfinished file is replaced. Raises ImageError or OSError."""
     file = folder / FILE
     file.unlink(missing_ok=True)
     disk = os.statvfs(folder)
     if size > (free := disk.f_bavail * disk.f_frsize):  # fallocate would take all of it before it fails
-        raise NotMade(f"the disk has {bytes_text(free)} free, and the claim's size is {bytes_text(size)}")
+        raise ImageError(f"the disk has {bytes_text(free)} free, and the claim's size is {bytes_text(size)}")
     uid, gid = owner
     options = f"nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner={uid}:{gid}"
     try:
         with file.open("xb") as made:
-            write_in_place(made.fileno())
+            disable_copy_on_write(made.fileno())
         _run("fallocate", "--length", str(size), str(file))
         file.chmod(0o600)
         _run("mkfs.ext4", "-q", "-F", "-m", "0", "-i", str(_BYTES_PER_INODE), "-E", options, str(file))
         _edit(file, ("rmdir lost+found", f"set_inode_field / mode 0{0o40000 | mode:o}"))
         with file.open("rb") as made:
-            os.fsync(made.fileno())  # debugfs has not, and one that is there is never changed again
+            os.fsync(made.fileno())  # debugfs does not, and an existing file is never written here again
     except BaseException:
         with suppress(OSError):
-            file.unlink(missing_ok=True)  # else it takes its room from others
+            file.unlink(missing_ok=True)  # it would keep its room on the disk
         raise
 
 
 def attach(folder: Path, label: str) -> Path:
-    """The device of the file in the folder; the same one until `detach`. Raises OSError."""
+    """The loop device of the file in the folder; the same one until `detach`. Raises OSError."""
     return loops.attach(folder / FILE, label)
 
 
 def detach(label: str) -> None:
-    """No container uses it any more. Idempotent. Raises OSError."""
+    """Detach the loop device, which no container uses any more. Idempotent. Raises OSError."""
     loops.detach(label)
 
 
 def _edit(file: Path, commands: Sequence[str]) -> None:
-    """Change the file system while it is mounted nowhere. Raises NotMade."""
+    """Change the unmounted file system by commands of debugfs. Raises ImageError."""
     for command in commands:
         said = _run("debugfs", "-w", "-R", command, str(file))
-        if len(said.splitlines()) > 1:  # the first line is its version; it never fails
-            raise NotMade(f"debugfs: {said.splitlines()[-1]}")
+        if len(said.splitlines()) > 1:  # the first line is its version; its exit status is always 0
+            raise ImageError(f"debugfs: {said.splitlines()[-1]}")
 
 
 def _program(name: str) -> str:
-    """Its path, "" if there is none. Services often have no PATH with the system's programs."""
+    """The program's path, "" if there is none. The PATH of services often lacks the directories of system
+    programs."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or ""
 
 
 def _run(name: str, *arguments: str) -> str:
-    """What the program says on its error output. Raises NotMade or OSError."""
+    """Runs a program and returns its error output. Raises ImageError or OSError."""
     done = subprocess.run(
         [_program(name) or name, *arguments],
         stdin=subprocess.DEVNULL,
@@ -109,5 +109,5 @@ def _run(name: str, *arguments: str) -> str:
     )
     text = done.stderr.decode(errors="replace").strip()
     if done.returncode:
-        raise NotMade(text.splitlines()[-1] if text else f"{name} failed with code {done.returncode}")
+        raise ImageError(text.splitlines()[-1] if text else f"{name} failed with code {done.returncode}")
     return text

@@ -1,6 +1,6 @@
 """Loop devices: a file of the node as a block device (loop(4)), found again by a label.
 
-A device that is in use when it is detached goes when its last user does; until then it can be had back.
+A device that is in use when it is detached is freed with its last user; until then it can be kept again.
 """
 
 import errno
@@ -14,7 +14,7 @@ from typing import Final
 
 _CLEAR, _SET, _GET, _CONFIGURE, _FREE = 0x4C01, 0x4C04, 0x4C05, 0x4C0A, 0x4C82
 _AUTOCLEAR: Final = 4
-"""Detached already, and in use: it goes with its last user (linux/loop.h)."""
+"""LO_FLAGS_AUTOCLEAR: detached already, but in use; freed with its last user (linux/loop.h)."""
 
 _INFO: Final = struct.Struct("=5Q4I64s64s32s2Q")
 """struct loop_info64."""
@@ -24,12 +24,12 @@ _CONFIG: Final = struct.Struct(f"=2I{_INFO.size}s8Q")
 
 _INODE, _FLAGS, _LABEL = 1, 8, 9
 _GONE: Final = frozenset({errno.ENXIO, errno.ENOENT, errno.ENODEV})
-_TURNS: Final = 16
-"""So often another free device is asked for, where others were faster."""
+_ATTEMPTS: Final = 16
+"""The most attempts to get a free device: other processes may take the one that was free."""
 
 DEVICES: Final = Path("/dev")
 LONGEST_LABEL: Final = 63
-"""Bytes (linux/loop.h)."""
+"""Bytes of a device's label (linux/loop.h)."""
 
 
 def available() -> bool:
@@ -42,46 +42,46 @@ def available() -> bool:
 
 
 def attach(file: Path, label: str) -> Path:
-    """The device with the content of the file: the one that it has, or a new one. One call at a time for a file.
-    Raises OSError."""
-    if len(label) > LONGEST_LABEL:  # the kernel would cut it, and it would not be found again
+    """The loop device of the file: the one that it has, or a new one. Call it once at a time for a file. Raises
+    OSError."""
+    if len(label) > LONGEST_LABEL:  # the kernel would truncate it, and the device would not be found again
         raise OSError(errno.ENAMETOOLONG, "too long for a loop device", label)
     inode = file.stat().st_ino
-    for path in _attached(label, inode):
-        if _is_kept(path, label, inode):
+    for path in _find(label, inode):
+        if _keep_attached(path, label, inode):
             return path
     backing = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     try:
-        return _configured(backing, label)
+        return _attach_new(backing, label)
     finally:
         os.close(backing)
 
 
 def detach(label: str) -> None:
-    """Nothing has the device of that label any more, or its last user leaves it. Idempotent. Raises OSError."""
-    for path in _attached(label):
+    """Detach the devices of that label; one in use is freed with its last user. Idempotent. Raises OSError."""
+    for path in _find(label):
         with _opened(path) as device:
-            if _is(_info(device), label):
+            if _matches(_info(device), label):
                 fcntl.ioctl(device, _CLEAR)
 
 
-def _attached(label: str, inode: int | None = None) -> Iterator[Path]:
-    """Devices with that label, and of that file if one is named. One that nobody has open may be another's by the
-    time that it is opened again, if it was to go with its last user."""
+def _find(label: str, inode: int | None = None) -> Iterator[Path]:
+    """The devices with that label, and of that file if `inode` is given. A detached device may be freed, and
+    attached to another file, before the caller opens it."""
     for path in sorted(DEVICES.glob("loop[0-9]*")):
         try:
-            with _opened(path, os.O_RDONLY) as device:  # udev probes whatever was open for writing
+            with _opened(path, os.O_RDONLY) as device:  # udev probes every device that was open for writing
                 found = _info(device)
         except OSError as error:
             if error.errno in _GONE:
                 continue
             raise
-        if _is(found, label, inode):
+        if _matches(found, label, inode):
             yield path
 
 
 def _info(device: int) -> tuple[int | bytes, ...] | None:
-    """None of a device that nothing is attached to."""
+    """The fields of the device's loop_info64; None if no file is attached."""
     found = bytearray(_INFO.size)
     try:
         fcntl.ioctl(device, _GET, found)
@@ -92,15 +92,16 @@ def _info(device: int) -> tuple[int | bytes, ...] | None:
     return _INFO.unpack(found)
 
 
-def _is(info: tuple[int | bytes, ...] | None, label: str, inode: int | None = None) -> bool:
+def _matches(info: tuple[int | bytes, ...] | None, label: str, inode: int | None = None) -> bool:
     return info is not None and _text(info[_LABEL]) == label and inode in (None, info[_INODE])
 
 
-def _is_kept(path: Path, label: str, inode: int) -> bool:
-    """Have back what goes with its last user; False if it has gone. A second device for a file would spoil it."""
+def _keep_attached(path: Path, label: str, inode: int) -> bool:
+    """Keep the device, also if it was to be freed with its last user; False if it is another file's by now. A
+    second device for the file would damage its file system."""
     with _opened(path) as device:
         info = _info(device)
-        if info is None or not _is(info, label, inode):
+        if info is None or not _matches(info, label, inode):
             return False
         flags = info[_FLAGS]
         if isinstance(flags, int) and flags & _AUTOCLEAR:
@@ -109,9 +110,9 @@ def _is_kept(path: Path, label: str, inode: int) -> bool:
     return True
 
 
-def _configured(backing: int, label: str) -> Path:
+def _attach_new(backing: int, label: str) -> Path:
     info = _INFO.pack(*(0,) * 9, label.encode(), b"", b"", 0, 0)
-    for turn in range(_TURNS):
+    for turn in range(_ATTEMPTS):
         control = _control()
         try:
             path = DEVICES / f"loop{fcntl.ioctl(control, _FREE)}"
@@ -121,7 +122,7 @@ def _configured(backing: int, label: str) -> Path:
             with _opened(path) as device:
                 fcntl.ioctl(device, _CONFIGURE, _CONFIG.pack(backing, 0, info, *(0,) * 8))
         except OSError as error:
-            if error.errno != errno.EBUSY or turn == _TURNS - 1:
+            if error.errno != errno.EBUSY or turn == _ATTEMPTS - 1:
                 raise
         else:
             return path

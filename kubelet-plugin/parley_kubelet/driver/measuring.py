@@ -1,12 +1,12 @@
-"""How much of the disk a tree uses whose content is somebody else's.
+"""Measures the disk usage of a directory tree whose content is under users' control.
 
 A tree is walked depth first, by open directories, and no link is followed. So a walk needs memory and open files
-for its deepest directories only, never for the number of its files; below `DEEPEST` of them nothing is looked at.
-Its owner may change the tree meanwhile, and may make it as large as the disk allows: therefore a walk works for a
-share of the time, in short turns, and ends when it has worked for long enough. What it could not count it says.
+for the depth of the tree, not for the number of its files; directories below `DEEPEST` levels are not read. Users
+may change the tree meanwhile, and make it as large as the disk allows: therefore a walk works for a share of the
+time, in short turns, and ends after a total time. The result says what could not be counted.
 
-Counted are blocks, as du(1) does: holes of sparse files count nothing, and a file with several names counts once,
-in equal parts. A file that was removed and is still open is in no directory, and not counted.
+Blocks are counted, as by du(1): holes of sparse files count nothing, and a file with several names counts once, in
+equal parts. A file that was removed but is still open is in no directory, and not counted.
 """
 
 import os
@@ -19,22 +19,22 @@ from typing import Final
 from parley_kubelet.driver import trees
 
 DEEPEST: Final = 100
-"""Directories below each other that are looked at; each takes two open files while those in it are."""
+"""The most levels of directories that are read; each takes two open files while deeper ones are read."""
 
 _BLOCK: Final = 512
-"""Bytes; stat(2)."""
+"""Bytes of a block as stat(2) counts them."""
 
 _TURN: Final = 0.01
-"""Seconds of work between two pauses: nothing else of the process waits longer for it."""
+"""Seconds of work between two pauses: other threads of the process wait no longer than that."""
 
 _LOOK: Final = 64
-"""Files between two looks at the clock."""
+"""Files between two reads of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a tree uses: bytes, and how many files, directories among them. `missing` is why there may be more, ""
-    if there is not."""
+    """The usage of a tree: bytes, and the number of files, including directories. `missing` is why there may be
+    more, "" if everything was counted."""
 
     bytes: int
     files: int
@@ -42,11 +42,11 @@ class Measured:
 
 
 class TakesTooLong(Exception):
-    """Raised when a walk has worked for all of its time."""
+    """Raised when a walk has used up its time."""
 
 
 class Pace:
-    """Lets work go on for a `share` of the time, and for so many `seconds` in all."""
+    """Limits work to a `share` of the time, by sleeping, and to `seconds` in all."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Pace:
         self._steps = 0
 
     def step(self) -> None:
-        """Call it for every file. Raises TakesTooLong."""
+        """Sleeps if the turn is over; to be called for every file. Raises TakesTooLong."""
         self._steps += 1
         if self._steps % _LOOK:
             return
@@ -78,7 +78,7 @@ class Pace:
 
 
 def measure(parent: int, name: str, pace: Pace) -> Measured:
-    """What the directory of that name in an open one uses. Raises OSError if there is none."""
+    """The usage of the directory `name` in the open directory `parent`. Raises OSError if it does not exist."""
     with trees.entered(parent, name) as top:
         walk = _Walk(top, pace)
         try:
@@ -89,7 +89,7 @@ def measure(parent: int, name: str, pace: Pace) -> Measured:
 
 
 class _Walk:
-    """Counts what is below an open directory."""
+    """Counts the files below an open directory."""
 
     def __init__(self, top: int, pace: Pace) -> None:
         self._pace = pace
@@ -99,14 +99,14 @@ class _Walk:
         self.missing = ""
 
     def directory(self, directory: int, depth: int) -> None:
-        """Count what is in it."""
+        """Count the directory's content."""
         with os.scandir(directory) as entries:
             for entry in entries:
                 self._pace.step()
                 try:
                     self._count(entry, directory, depth)
                 except (FileNotFoundError, NotADirectoryError):
-                    pass  # it was removed, or is another one, since it was listed
+                    pass  # it was removed or replaced after it was listed
                 except OSError as error:
                     self.missing = self.missing or f"a directory in it can't be read: {error.strerror}"
 
@@ -121,5 +121,5 @@ class _Walk:
             self.missing = self.missing or f"directories more than {DEEPEST} levels deep were not measured"
             return
         with trees.entered(directory, entry.name) as inner:
-            if trees.mount_of(inner) == self._mount:  # what is mounted there is not its owner's
+            if trees.mount_of(inner) == self._mount:  # a file system mounted there is not part of the tree
                 self.directory(inner, depth + 1)

@@ -1,8 +1,8 @@
-"""Follows how much of the disk directories use, in a thread that is there while one is to be measured.
+"""Measures the disk usage of directories periodically, in a thread that runs while one is due.
 
-One after the other is measured, of each namespace in turn the one that waits longest; again after a pause that
-grows with what the last time took, so that a large tree takes no more of the machine than a small one. One that is
-not in use any more is measured once again: nobody adds to it afterwards.
+Directories are measured one after the other; namespaces take turns, each with the one that has waited longest. The
+pause grows with the duration of the last measurement, so that a large tree costs no more CPU than a small one. A
+directory that is not in use any more is measured once more: it does not grow afterwards.
 """
 
 import math
@@ -21,16 +21,16 @@ from parley_kubelet.driver import measuring
 from parley_kubelet.driver.measuring import Measured, Pace
 
 PAUSE: Final = 60.0
-"""Seconds between two looks at a directory, at least."""
+"""Seconds between two measurements of a directory, at least."""
 
 _REST: Final = 10
-"""So many times as long as a look took is the pause after it, at least."""
+"""The pause after a measurement is at least so many times its duration."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Followed:
+class _Directory:
     namespace: str
     in_use: bool = True
     due: float = 0.0
@@ -38,7 +38,7 @@ class _Followed:
 
 
 class DiskUsage:
-    """What directories use that are in the one that `opened` opens, by their names."""
+    """The usage of directories, by their names in the directory that `opened` opens."""
 
     def __init__(
         self,
@@ -49,16 +49,17 @@ class DiskUsage:
         self._opened = opened
         self._pace = pace
         self._clock = clock
-        self._followed: dict[str, _Followed] = {}
-        self._looked: dict[str, float] = {}
-        """By namespace, when one of its was last looked at, since there was nothing to be measured."""
+        self._followed: dict[str, _Directory] = {}
+        self._measured_at: dict[str, float] = {}
+        """By namespace, when one of its directories was last measured; cleared whenever none is due."""
         self._thread = threading.Thread()
 
     def follow(self, in_use: Mapping[str, str]) -> None:
-        """Measure these, each with its namespace, and those that were in use until now, when it is time."""
+        """Measure the directories in use, by name with their namespaces, when they are due, and those that were in
+        use until now once more."""
         now = self._clock()
         for name, namespace in in_use.items():
-            one = self._followed.setdefault(name, _Followed(namespace, due=now))
+            one = self._followed.setdefault(name, _Directory(namespace, due=now))
             if not one.in_use:
                 one.in_use, one.due = True, now
         for name, one in list(self._followed.items()):
@@ -69,32 +70,33 @@ class DiskUsage:
             self._thread.start()
 
     def forget(self, name: str) -> None:
-        """It is gone, or about to go."""
+        """Stop measuring a directory that is removed."""
         self._followed.pop(name, None)
 
     def of(self, name: str) -> Measured | None:
-        """What it used when it was last measured; None if it was not yet, or is gone."""
+        """The last measurement of a directory; None if it was not measured yet, or is gone."""
         one = self._followed.get(name)
         return None if one is None else one.measured
 
     def names(self) -> frozenset[str]:
-        """Those that are followed: in use now, or before, and there still."""
+        """The directories that are followed: in use now, or earlier and not removed."""
         return frozenset(self._followed)
 
     def wait(self, seconds: float | None = None) -> None:
-        """Until nothing is to be measured now."""
+        """Wait until nothing is due."""
         if self._thread.is_alive():
             self._thread.join(seconds)
 
-    def _due(self) -> list[tuple[str, _Followed]]:
-        """The first of each namespace, then the second of each; whose turn was longest ago comes first."""
+    def _due(self) -> list[tuple[str, _Directory]]:
+        """The due directories: the first of each namespace, then the second of each, and so on; namespaces are
+        sorted by when they were last measured."""
         now = self._clock()
         due = [(name, one) for name, one in list(self._followed.items()) if one.due <= now]
         place: defaultdict[str, count[int]] = defaultdict(count)
 
-        def turn(following: tuple[str, _Followed]) -> tuple[int, float]:
+        def turn(following: tuple[str, _Directory]) -> tuple[int, float]:
             namespace = following[1].namespace
-            return next(place[namespace]), self._looked.get(namespace, -math.inf)
+            return next(place[namespace]), self._measured_at.get(namespace, -math.inf)
 
         return sorted(sorted(due, key=lambda following: following[1].due), key=turn)
 
@@ -102,13 +104,13 @@ class DiskUsage:
         while due := self._due():
             again = self._clock() + PAUSE
             for name, one in due:
-                self._look(name, one)
-                self._looked[one.namespace] = self._clock()
-                if self._clock() >= again:  # others are due by now, and it may be their turn
+                self._measure_one(name, one)
+                self._measured_at[one.namespace] = self._clock()
+                if self._clock() >= again:  # others may be due by now, and have an earlier turn
                     break
-        self._looked.clear()
+        self._measured_at.clear()
 
-    def _look(self, name: str, one: _Followed) -> None:
+    def _measure_one(self, name: str, one: _Directory) -> None:
         in_use, began = one.in_use, self._clock()
         try:
             with self._opened() as folder:

@@ -1,4 +1,4 @@
-"""What a node's workspace driver gets: the handles of claims, and the node's settings."""
+"""The input of a node's workspace driver: the handles of claims, and the node's settings."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +14,7 @@ _Id = Annotated[int, Field(ge=0, lt=2**32 - 1)]
 
 
 class OwnerHandle(BaseModel):
-    """To whom a new directory belongs, and its mode, octal."""
+    """The owner of a new directory, and its octal mode."""
 
     uid: _Id
     gid: _Id
@@ -22,10 +22,10 @@ class OwnerHandle(BaseModel):
 
 
 class WorkspaceHandle(BaseModel):
-    """What the controller's part hands over. `variable` has the path in containers; without `owner` the node's
-    settings decide. `retain`: the directory stays when the claim ends, one of so many of its namespace.
-    `enforce`: what keeps it to its bytes. `source`: the UID of the claim whose directory this is a view of.
-    `disk`: the identity of the one that its directory is on; on others none is made."""
+    """The handle that the workspace driver in the controller writes. `variable` has the path in containers;
+    without `owner` the node's settings apply. `retain`: how many ended claims' directories the namespace keeps, 0
+    for none. `enforce`: how the size is enforced. `source`: the UID of the claim whose directory this is a view
+    of. `disk`: the identity of the disk that has the claim's directory; on another one none is created."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
@@ -58,8 +58,8 @@ class WorkspaceSettings(Settings):
     """This node's settings: `drivers.workspace.parley.dev` in the configuration file.
 
     `size` is what may be promised in all, 90 % of the file system if left out. New directories have `mode` and,
-    if given, `uid` and `gid`. With `marker`, a file of that name has to be in `root`: where it is missing the disk
-    is not mounted, and nothing is made or removed.
+    if given, `uid` and `gid`. With `marker`, a file of that name has to be in `root`: if it is missing, the disk
+    is not mounted, and nothing is created or removed.
     """
 
     root: Annotated[Path, AfterValidator(_root)] = Path("/var/lib/parley/workspaces")

@@ -1,23 +1,23 @@
-"""The node part of the workspace driver: a directory for each claim, which stays when its pods are gone.
+"""The node part of the workspace driver: a directory for each claim, which stays when its pods have ended.
 
-    ROOT/data/ID     the workspace; ID is another one for each allocation, and begins with the claim's UID
-    ROOT/new/ID      one that is being made
-    ROOT/trash/ID.N  one that is being removed; N is drawn
-    ROOT/generated   which generated claims have one; `generated` has it
-    ROOT/retained    what claims with `reclaim: Retain` left; `retained` has it
-    ROOT/identity    which disk it is; `disk_identity` has it
+    ROOT/data/ID     the workspace; ID differs for each allocation, and begins with the claim's UID
+    ROOT/new/ID      one that is being created
+    ROOT/trash/ID.N  one that is being removed; N is random
+    ROOT/generated   the records of generated claims that have one (`generated`)
+    ROOT/retained    the directories of ended claims with `reclaim: Retain` (`retained`)
+    ROOT/identity    the identity of the disk (`disk_identity`)
 
-Decides what is made and removed; on which node a workspace is, the controller's part decides
-(`parley.drivers.workspace`), and when its claim ends, the controller. A named claim's directory goes with the
-claim (`remove_data`), a generated one's with its pod (`unprepare`). A directory is made aside and renamed into its
-place, and removing begins with a rename into the trash: so it is there as a whole or not at all. What
-`remove_data` did not finish, it finds again by its name. All else in the trash is removed by a thread that
-`devices` starts, once a minute; two plugins of a rolling update may empty it together. The disk is used in threads
-alone (`disk_threads`): where it does not answer, nothing but its claims waits.
+Decides what is created and removed on the node. `parley.drivers.workspace` in the controller decides on which node
+a workspace is, the controller when its claim ends. A named claim's directory is removed with the claim
+(`remove_data`), a generated one's with its pod (`unprepare`). A directory is created in `new` and renamed into its
+place, and removing begins with a rename into the trash: so it is there whole or not at all. `remove_data` finds
+its unfinished removals again by the name in the trash. The rest of the trash is removed by a thread that `devices`
+starts once a minute; two plugins of a rolling update may empty it together. The disk is used only in threads
+(`disk_threads`): if it does not answer, only its claims wait.
 
-What a workspace uses is measured while a pod uses it, and once after that (`usage`). One that uses more than its
-size, or can't be measured, is told by `notices`; nothing keeps it from that. Where the class says `enforce: Image`
-the directory has a file system of the claim's size in it, which is what containers get (`images`).
+The usage of a workspace is measured while a pod uses it, and once after that (`usage`). `notices` reports one that
+uses more than its size or can't be measured; nothing stops it. If the class says `enforce: Image`, the directory
+has a file system of the claim's size, which is what containers get (`images`).
 """
 
 import errno
@@ -41,7 +41,7 @@ from parley_kubelet.driver.disk_identity import identity
 from parley_kubelet.driver.disk_threads import DiskThreads
 from parley_kubelet.driver.generated import GENERATED, GeneratedRecords
 from parley_kubelet.driver.measuring import Measured
-from parley_kubelet.driver.retained import Ended, Retained
+from parley_kubelet.driver.retained import EndedClaim, Retained
 from parley_kubelet.driver.usage import DiskUsage
 from parley_kubelet.driver.workspace_handle import WorkspaceHandle, WorkspaceSettings
 from parley_kubelet.edits import Edits, Mount
@@ -49,39 +49,39 @@ from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Notice, Offer
 
 NAME: Final = "workspace.parley.dev"
 DISK: Final = "workspaces"
-"""The one device of a node: the disk that all workspaces are on."""
+"""The only device of a node: the disk that all workspaces are on."""
 
 IMAGES: Final = "images"
-"""Its attribute: whether sizes can be enforced."""
+"""The device's attribute that says whether sizes can be enforced."""
 
 IDENTITY: Final = "identity"
-"""The same: which disk it is."""
+"""The device's attribute with the disk's identity."""
 
 DATA, NEW, TRASH = "data", "new", "trash"
 _REMOVALS: Final = 2
-"""So many directories are removed at a time, beside the trash: the disk is not faster with more. Of a namespace
-one, as of the next two: none waits for all that another has to be done."""
+"""The most directories that `remove_data` removes at a time: the disk is not faster with more. One per namespace,
+as for the next two limits: no namespace waits for all the work of another."""
 
 _IMAGES: Final = 4
-"""So many file systems are made at a time."""
+"""The most file systems that are created at a time."""
 
 _FLUSHES: Final = 4
-"""So many flushes are under way at a time."""
+"""The most flushes at a time."""
 
 CALLS: Final = 8
-"""So many other calls wait for the disk at a time; when it answers, they take milliseconds."""
+"""The most other calls to the disk at a time; they take milliseconds if it answers."""
 
 PATIENCE: Final = 10.0
-"""Seconds after which a disk that has not answered one of these calls is said not to answer."""
+"""Seconds without an answer to one of these calls after which the disk is reported as not answering."""
 
 _TURN: Final = 60.0
-"""Seconds for a directory that is removed, then it is the turn of others: its owner may still be filling it."""
+"""Seconds for removing a directory before it is the turn of others: its owner may still be filling it."""
 
 _FIRST_TURN: Final = 1.0
-"""The same for one in the trash that nobody waits for, until there is none that had no turn yet."""
+"""Seconds for the first turn of each directory in the trash that no call waits for."""
 
 _SHARE: Final = 0.9
-"""Of the file system is for workspaces if the settings do not say how much."""
+"""The share of the file system for workspaces if the settings have no `size`."""
 
 log = structlog.get_logger(__name__)
 
@@ -103,25 +103,25 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         self._images = DiskThreads(_IMAGES)
         self._removals = DiskThreads(_REMOVALS)
         self._flushes = DiskThreads(_FLUSHES)
-        self._asked: Future[Sequence[Offer]] | None = None
+        self._offers_call: Future[Sequence[Offer]] | None = None
         self._generated = GeneratedRecords(settings.root)
         self._retained = Retained(settings.root)
         self._usage = DiskUsage(partial(self._folder, DATA))
         self._measured: dict[str, WorkspaceClaim] = {}
-        """By workspace: those in use, and those that were and are there still."""
+        """The claims whose usage is measured, by workspace: in use now, or earlier and not removed."""
 
     def devices(self) -> Sequence[Offer]:
-        """One disk, if it is mounted and answers. What is retained is nobody's any more, but takes room."""
-        if self._asked is None or self._asked.done():
-            self._asked = self._disk.start(self._offers)
+        """The disk, if it is mounted and answers. Its capacity is without the room of retained directories."""
+        if self._offers_call is None or self._offers_call.done():
+            self._offers_call = self._disk.start(self._offers)
         try:
-            return self._asked.result(PATIENCE)
+            return self._offers_call.result(PATIENCE)
         except TimeoutError:
             log.warning("no disk for workspaces", reason=self.blocked())
             return ()
 
     def blocked(self) -> str:
-        """That the disk does not answer, and since when; "" while it does."""
+        """Reports for how long the disk has not answered; "" while it does."""
         if (seconds := self._disk.oldest()) < PATIENCE:
             return ""
         return (
@@ -133,10 +133,10 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         if why := self._not_mounted():
             log.warning("no disk for workspaces", reason=why)
             return ()
-        self._sweep()
+        self._start_sweeper()
         capacity = {"size": str(max(self._size() - self._retained.bytes(), 0))}
         attributes: dict[str, str | bool] = {IMAGES: not images.lacking()}
-        with suppress(OSError):  # full or read-only: it has none yet
+        with suppress(OSError):  # the disk is full or read-only: it gets no identity yet
             attributes[IDENTITY] = identity(self.configured.root)
         return (Offer(DISK, attributes, capacity),)
 
@@ -148,21 +148,21 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         return int(disk.f_blocks * disk.f_frsize * _SHARE)
 
     def admit(self, claim: WorkspaceClaim, rivals: Sequence[HeldClaim[WorkspaceHandle]]) -> None:
-        """All workspaces share the disk; how much of it is promised the controller's part counts."""
+        """Admits every claim: the driver in the controller counts what is promised of the disk."""
 
     async def prepare(self, claim: WorkspaceClaim) -> Prepared:
-        """Make the directory, unless a pod before this one did."""
+        """Create the directory, unless an earlier pod's call did."""
         handle, path = claim.handle, self._path(claim.handle.workspace)
         if handle.enforce == "Image":
-            return _mounted(handle, await self._prepare_image(claim), type_=images.FILE_SYSTEM)
+            return _mount_edits(handle, await self._prepare_image(claim), type_=images.FILE_SYSTEM)
         try:
-            await self._disk.run(partial(self._make, claim), handle.workspace)
+            await self._disk.run(partial(self._make_directory, claim), handle.workspace)
         except OSError as error:
             raise Refused(
                 f"claim {claim}: its directory {path} cannot be created: {error.strerror}: "
                 "check whether the disk is full or read-only"
             ) from error
-        return _mounted(handle, path, "rbind")
+        return _mount_edits(handle, path, "rbind")
 
     async def _prepare_image(self, claim: WorkspaceClaim) -> Path:
         workspace = claim.handle.workspace
@@ -171,25 +171,25 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             if not await self._disk.run(partial(self._has_image, claim), workspace):
                 await self._images.run(partial(self._make_image, claim), claim.namespace)
             return await self._disk.run(partial(images.attach, path, workspace), workspace)
-        except (OSError, images.NotMade) as error:
+        except (OSError, images.ImageError) as error:
             raise Refused(
                 f"claim {claim}: its file system {path} cannot be created: {error}: make "
                 "room on that disk, or request a smaller size; if it is read-only, repair it"
             ) from error
 
     async def unprepare(self, held: HeldClaim[WorkspaceHandle]) -> None:
-        """The directory stays, unless the claim goes with its pod. A view has none."""
+        """Remove a generated claim's directory; a named claim's stays. A view has none."""
         handle = held.claim.handle
         if handle.source:
             return
         if handle.generated:
-            await self._disk.run(partial(self._end, held.claim), handle.workspace)
-            self._sweep()
+            await self._disk.run(partial(self._retire, held.claim), handle.workspace)
+            self._start_sweeper()
         elif handle.enforce == "Image":
             await self._disk.run(partial(_detach, held.claim), handle.workspace)
 
     def keeps_room(self, claim: WorkspaceClaim) -> bool:
-        """What a generated claim retained takes room from then on; of a named one its removal is waited for."""
+        """Whether unprepare retains the directory, which uses room from then on: only for generated claims."""
         return claim.handle.generated and claim.handle.retain > 0
 
     async def left(self) -> Sequence[WorkspaceClaim]:
@@ -197,19 +197,20 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         return await self._disk.run(self._generated.all, GENERATED)
 
     async def remove_data(self, claim: WorkspaceClaim) -> None:
-        """Remove the directory, or put it by. Nothing of it is left when this returns, also what an earlier call
-        did not finish. A view has none."""
+        """Remove or retain the claim's directory. When this returns, nothing is left in the trash either, of this
+        or earlier calls. A view has no directory."""
         workspace = claim.handle.workspace
         if claim.handle.source:
             return
-        await self._disk.run(partial(self._end, claim), workspace)
-        await self._flushes.run(self._flush, claim.namespace)
-        if discarded := await self._disk.run(partial(self._discarded, f"{workspace}."), workspace):
+        await self._disk.run(partial(self._retire, claim), workspace)
+        await self._flushes.run(self._flush_data, claim.namespace)
+        if discarded := await self._disk.run(partial(self._trash_names, f"{workspace}."), workspace):
             await self._removals.run(partial(self._remove, discarded, _TURN), claim.namespace)
             log.info("workspace removed", claim=str(claim), workspace=workspace)
 
     async def notices(self, held: Sequence[HeldClaim[WorkspaceHandle]]) -> Sequence[Notice[WorkspaceHandle]]:
-        """Who uses more than its size, or can't be measured; everybody, if the disk does not answer."""
+        """Notices for claims that use more than their size, or can't be measured; for all, if the disk does not
+        answer."""
         if why := self.blocked():
             return [Notice(one.claim, reasons.DISK_UNRESPONSIVE, why) for one in held]
         handles = ((one.claim, one.claim.handle) for one in held)
@@ -235,7 +236,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         return Notice(claim, reasons.OVER_SIZE, words)
 
     def _not_mounted(self) -> str:
-        """Why the disk is not mounted, by its marker; "" if it is, or has none."""
+        """The error if the disk is not mounted, by its marker; "" if it is, or no marker is configured."""
         marker = self.configured.root / self.configured.marker
         if not self.configured.marker or marker.exists():
             return ""
@@ -249,7 +250,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             raise Refused(f"claim {claim}: {why}: mount it, then restart the node plugin")
 
     def _check_disk(self, claim: WorkspaceClaim) -> None:
-        """A directory that is not here may be on the disk where the claim was allocated."""
+        """Refuses to create a directory on another disk than the claim's: its files are on that one."""
         root, disk = self.configured.root, claim.handle.disk
         if disk and disk != identity(root):
             raise Refused(
@@ -258,10 +259,10 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
                 "start over"
             )
 
-    def _make(self, claim: WorkspaceClaim) -> None:
+    def _make_directory(self, claim: WorkspaceClaim) -> None:
         self._check_mounted(claim)
         workspace, owner = claim.handle.workspace, claim.handle.owner or self.configured
-        with self._end_places(claim), self._folder(DATA) as data, self._folder(NEW) as new:
+        with self._end_folders(claim), self._folder(DATA) as data, self._folder(NEW) as new:
             if not trees.is_directory(data, workspace):
                 self._check_disk(claim)
                 self._record(claim)
@@ -278,7 +279,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     def _make_image(self, claim: WorkspaceClaim) -> None:
         handle = claim.handle
         workspace, owner = handle.workspace, handle.owner or self.configured
-        with self._end_places(claim), self._folder(DATA) as data, self._folder(NEW) as new:
+        with self._end_folders(claim), self._folder(DATA) as data, self._folder(NEW) as new:
             self._check_disk(claim)
             self._record(claim)
             trees.make(new, workspace, 0o700, (os.getuid(), os.getgid()))
@@ -287,11 +288,11 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             trees.move(new, workspace, data, workspace)
 
     @contextmanager
-    def _end_places(self, claim: WorkspaceClaim) -> Iterator[None]:
-        """Where the workspace goes when its claim ends: a full disk makes none."""
+    def _end_folders(self, claim: WorkspaceClaim) -> Iterator[None]:
+        """Creates the folders that the workspace is moved to when its claim ends, before it can fill the disk."""
         if claim.handle.retain:
-            with suppress(OSError):  # it is there, perhaps, and can be used
-                self._retained.make_place(claim.namespace)
+            with suppress(OSError):  # the workspace may exist already, and can be used without
+                self._retained.make_folder(claim.namespace)
         with self._folder(TRASH):
             yield
 
@@ -299,40 +300,42 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         if claim.handle.generated and not claim.handle.source:
             self._generated.add(claim)
 
-    def _end(self, claim: WorkspaceClaim) -> None:
-        """The claim has no directory any more: it is retained, or in the trash, and so are others in its place."""
+    def _retire(self, claim: WorkspaceClaim) -> None:
+        """Move the claim's directory to `retained` or to the trash; trims the retained ones of its namespace."""
         handle = claim.handle
         self._usage.forget(handle.workspace)
-        _detach(claim)  # again, where the checkpoint was lost: else the file keeps its room
+        _detach(claim)  # if the checkpoint was lost, unprepare did not; an attached file would keep its room
         if handle.retain:
             with self._folder(DATA) as data, self._folder(TRASH) as trash:
-                self._retained.put_by(data, handle.workspace, Ended(claim.namespace, claim.name, handle.bytes))
+                self._retained.retain(
+                    data, handle.workspace, EndedClaim(claim.namespace, claim.name, handle.bytes)
+                )
                 self._retained.trim(claim.namespace, handle.retain, trash)
         self._discard(handle.workspace)
         if handle.generated:
             self._generated.remove(handle.workspace)
 
     def _discard(self, workspace: str) -> None:
-        """Move the directory to the trash, also one that was only being made."""
+        """Move the directory to the trash, also an unfinished one."""
         with self._folder(TRASH) as trash:
             for kind in (DATA, NEW):
                 with self._folder(kind) as source:
-                    trees.move_away(source, workspace, trash, f"{workspace}.{token_hex(8)}")
+                    trees.move_foreign(source, workspace, trash, f"{workspace}.{token_hex(8)}")
 
-    def _flush(self) -> None:
-        """So that no power cut brings back what is in `data` no more: nobody would ask for it again. Takes long
-        where others write much."""
+    def _flush_data(self) -> None:
+        """Flush the names in `data`, so that a removed directory is not back after a power cut: its removal would
+        not be requested again. Slow while others write much."""
         with self._folder(DATA) as data:
             os.fsync(data)
 
     def _folder(self, kind: str) -> AbstractContextManager[int]:
-        """That of data, new or trash, open. Raises OSError, also if the disk is not mounted."""
+        """Opens the folder data, new or trash. Raises OSError, also if the disk is not mounted."""
         if why := self._not_mounted():
             raise OSError(errno.ENODEV, why)
         return trees.opened(self.configured.root / kind)
 
-    def _discarded(self, prefix: str = "") -> list[str]:
-        """The names of what is in the trash."""
+    def _trash_names(self, prefix: str = "") -> list[str]:
+        """The names in the trash that start with `prefix`."""
         with self._folder(TRASH) as trash:
             names = os.listdir(trash)  # noqa: PTH208 - a descriptor has no path
         return [name for name in names if name.startswith(prefix)]
@@ -342,33 +345,33 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             for name in discarded:
                 trees.remove(trash, name, seconds)
 
-    def _sweep(self) -> None:
-        """Have the trash emptied, in a thread of its own."""
+    def _start_sweeper(self) -> None:
+        """Start the thread that empties the trash, unless it runs."""
         if not self._sweeper.is_alive():
             self._sweeper = threading.Thread(target=self._empty_trash, name="workspace-trash", daemon=True)
             self._sweeper.start()
 
     def _empty_trash(self) -> None:
-        """Remove what can be removed; what cannot, or takes long, keeps nothing else from it."""
+        """Remove the directories in the trash; ones that can't be removed, or take long, do not keep others."""
         known: set[str] = set()
         slow: list[str] = []
         while True:
-            new = [name for name in self._listed() if name not in known]
-            slow += [name for name in new if not self._has_ended(name, _FIRST_TURN)]
+            new = [name for name in self._list_trash() if name not in known]
+            slow += [name for name in new if not self._try_remove(name, _FIRST_TURN)]
             known.update(new)
             if not slow:
                 return
-            self._has_ended(slow.pop(0), _TURN)
+            self._try_remove(slow.pop(0), _TURN)
 
-    def _listed(self) -> list[str]:
+    def _list_trash(self) -> list[str]:
         try:
-            return self._discarded()
+            return self._trash_names()
         except OSError as error:
             log.warning("trash not read", root=str(self.configured.root), reason=str(error))
             return []
 
-    def _has_ended(self, name: str, seconds: float) -> bool:
-        """Remove it; False if it takes longer."""
+    def _try_remove(self, name: str, seconds: float) -> bool:
+        """Try to remove a directory in the trash; False if it takes longer than `seconds`."""
         try:
             self._remove((name,), seconds)
         except OSError as error:
@@ -379,7 +382,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
 
 
 def _detach(claim: WorkspaceClaim) -> None:
-    """No container has the claim's file system any more. Raises OSError."""
+    """Detach the claim's file system, which no container uses any more. Raises OSError."""
     if claim.handle.enforce != "Image":
         return
     if images.lacking_devices():
@@ -390,7 +393,7 @@ def _detach(claim: WorkspaceClaim) -> None:
     images.detach(claim.handle.workspace)
 
 
-def _mounted(handle: WorkspaceHandle, source: Path, *options: str, type_: str | None = None) -> Prepared:
+def _mount_edits(handle: WorkspaceHandle, source: Path, *options: str, type_: str | None = None) -> Prepared:
     chosen = (*options, "ro" if handle.read_only else "rw", "nosuid", "nodev")
     mount = Mount(host_path=str(source), container_path=handle.mount_path, options=chosen, type=type_)
     return Prepared(Edits(env={handle.variable: handle.mount_path}, mounts=(mount,)))

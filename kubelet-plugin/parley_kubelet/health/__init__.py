@@ -1,1 +1,1 @@
-"""The health of a driver's devices: asked of the driver, streamed to the kubelet."""
+"""The health of a driver's devices: polled from the driver, streamed to the kubelet."""

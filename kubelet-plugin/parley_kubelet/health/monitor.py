@@ -1,9 +1,9 @@
-"""How the devices of one driver are, for the kubelet, which shows it in the status of the pods that use them.
+"""Monitors the health of one driver's devices for the kubelet, which shows it in the status of pods that use them.
 
-The driver is polled every few seconds; that is how a device that vanished is noticed. The kubelet gets the whole
-list when it connects, at every change, and again before what it knows expires; when a plugin of a rolling update
-leaves, it forgets everything, and the other plugin's next list puts that right. A driver whose health call fails
-makes its devices' health unknown.
+The driver is polled every few seconds; so a device that vanished is noticed. The kubelet gets the whole list when
+it connects, at every change, and again before the last one expires. When one plugin of a rolling update ends, the
+kubelet forgets all health until the other plugin's next list. If the driver's health call fails, the health of its
+devices is unknown.
 """
 
 import asyncio
@@ -33,49 +33,49 @@ class HealthMonitor:
         self._driver = preparation.driver
         self._on_change = on_change
         self._report: tuple[Health, ...] | None = None
-        self._news = asyncio.Condition()
+        self._changed_condition = asyncio.Condition()
         self._ended = False
         self._fault = ""
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Poll the driver until cancelled."""
         while True:
-            await self.ask()
+            await self.poll()
             await asyncio.sleep(self._driver.health_seconds)
 
-    async def ask(self) -> None:
+    async def poll(self) -> None:
         """Poll once, and notify all streams if something changed."""
-        report = await self._asked()
+        report = await self._read_health()
         changed = report != self._report
         if changed:
             self._log(report)
-        async with self._news:
+        async with self._changed_condition:
             self._report = report
             if changed:
-                self._news.notify_all()
+                self._changed_condition.notify_all()
         if changed:
             self._on_change()
 
     async def end(self) -> None:
         """End all streams."""
-        async with self._news:
+        async with self._changed_condition:
             self._ended = True
-            self._news.notify_all()
+            self._changed_condition.notify_all()
 
     async def reports(self) -> AsyncIterator[Sequence[Health]]:
         """The messages for the kubelet, as they become due, until `end`."""
         while not self._ended:
             if self._report is not None:
                 yield self._report
-            async with self._news:
+            async with self._changed_condition:
                 if self._ended:
                     return
                 try:
-                    await asyncio.wait_for(self._news.wait(), REPEAT)
+                    await asyncio.wait_for(self._changed_condition.wait(), REPEAT)
                 except TimeoutError:
                     continue
 
-    async def _asked(self) -> tuple[Health, ...]:
+    async def _read_health(self) -> tuple[Health, ...]:
         try:
             async with asyncio.timeout(LIMIT):
                 held = await self._preparation.held()

@@ -10,7 +10,7 @@ from parley_kubelet.proto.dra_health_v1_pb2_grpc import DRAResourceHealthService
 from parley_kubelet.proto.dra_health_v1alpha1_pb2_grpc import DRAResourceHealthServicer as V1Alpha1Servicer
 
 EXPIRES: Final = 30
-"""Seconds after which the kubelet takes a health that was not sent again for unknown."""
+"""Seconds after which the kubelet considers a device's health unknown unless it is sent again."""
 
 LONGEST: Final = 1024
 """Bytes of a message that the kubelet keeps."""
@@ -25,13 +25,13 @@ class HealthService(V1Servicer, V1Alpha1Servicer):
         self._version = version
 
     async def NodeWatchResources(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """All devices, again and again."""
+        """Streams the health of all devices, at every change and periodically."""
         async for report in self._monitor.reports():
             yield _response(self._version, report)
 
 
 def _response(version: Any, report: Sequence[Health]) -> Any:
-    """In the messages of that version, which has the same fields as the other."""
+    """The report as a message of that version; both versions have the same fields."""
     return version.NodeWatchResourcesResponse(
         devices=[
             version.DeviceHealth(

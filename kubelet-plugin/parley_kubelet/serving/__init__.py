@@ -1,1 +1,1 @@
-"""One driver as the kubelet meets it: sockets, registration, the DRA service, ResourceSlices of its devices."""
+"""Serves one driver to the kubelet: sockets, registration, the DRA service, ResourceSlices of its devices."""

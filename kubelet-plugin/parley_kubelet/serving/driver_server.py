@@ -1,14 +1,14 @@
-"""One driver as the kubelet sees it: what serves it, and the order in which that starts and stops.
+"""Serves one driver to the kubelet: its parts, and the order in which they start and stop.
 
-    start   checkpoint read, CDI folder restored; own socket; registration socket; once the kubelet has taken the
-            driver, devices published: before that a pod would be refused, and tried again a minute later only;
-            what earlier runs left is cleaned
-    stop    devices no longer published; registration socket removed, so that the kubelet sends nothing new; the
+    start   checkpoint read, CDI folder restored; own socket; registration socket; once the kubelet has registered
+            the driver, devices published: before that a pod would be refused, and retried only a minute later;
+            orphans released
+    stop    devices no longer published; registration socket removed, so that the kubelet makes no new calls; the
             streams of health end; calls in progress end within a grace period, or are cancelled and stay in the
             checkpoint for the next start; own socket removed
 
-Published slices and prepared claims stay: a plugin that is updated comes back. If it does not, the kubelet
-removes the slices by itself, and containers keep what they were given.
+Published slices and prepared claims stay: an updated plugin comes back. If it does not, the kubelet removes the
+slices by itself, and containers keep their devices.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ import structlog
 
 from parley.kube.client import Client
 from parley_kubelet.claims.notices import Notices
-from parley_kubelet.claims.orphans import clean
-from parley_kubelet.claims.preparation import Preparation, Surroundings, boot_id
+from parley_kubelet.claims.orphans import release_orphans
+from parley_kubelet.claims.preparation import Preparation, ProcessServices, boot_id
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.health.monitor import HealthMonitor
 from parley_kubelet.health.service import HealthService
@@ -36,20 +36,20 @@ from parley_kubelet.proto import (
 )
 from parley_kubelet.proto.registration_v1_pb2_grpc import add_RegistrationServicer_to_server
 from parley_kubelet.serving.registration import RegistrationService
-from parley_kubelet.serving.self_check import unanswered
+from parley_kubelet.serving.self_check import check_sockets
 from parley_kubelet.serving.service import DraService
 from parley_kubelet.serving.slices import SlicePublisher
 from parley_kubelet.serving.sockets import serving, socket_paths
 from parley_kubelet.settings import PluginSettings
 from parley_kubelet.state.durable import SPARE, Folder
-from parley_kubelet.state.records import own_thread
+from parley_kubelet.state.records import checkpoint_thread
 from parley_kubelet.telemetry.exposition import Histogram
 
 GRACE = 10.0
-"""Seconds that calls in progress have at the end; less than the 30 that a pod has."""
+"""Seconds that calls in progress have to end at shutdown; less than a pod's grace period of 30."""
 
 UNREGISTERED = 60.0
-"""Seconds that the kubelet has to register the plugin: it looks each second, and again after its own restart."""
+"""Seconds that the kubelet has to register the plugin: it looks for sockets every second, and at its own start."""
 
 _HEALTH: Sequence[tuple[Any, Any]] = (
     (dra_health_v1_pb2, dra_health_v1_pb2_grpc),
@@ -61,7 +61,7 @@ log = structlog.get_logger(__name__)
 
 
 class DriverServer:
-    """One driver of this process. Raises SocketRefused or OSError if it cannot be."""
+    """Serves one driver of this process. Raises SocketRefused or OSError if it can't."""
 
     def __init__(
         self, driver: NodeDriver[Any, Any], settings: PluginSettings, client: Client, calls: Histogram
@@ -77,20 +77,20 @@ class DriverServer:
             state=Folder(settings.state_of(driver.name, own=isinstance(driver, DeviceNodeDriver)), spare=SPARE),
             cdi=Folder(settings.cdi, mode=0o755),
             boot=boot_id(),
-            process=Surroundings(own_thread(), self.publisher.up_to_date),
+            process=ProcessServices(checkpoint_thread(), self.publisher.up_to_date),
         )
         self.notices = Notices(self.preparation, client)
-        self._monitor = HealthMonitor(self.preparation, self.publisher.look_again)
+        self._monitor = HealthMonitor(self.preparation, self.publisher.recheck)
         self.registration = RegistrationService(driver.name, self._paths.plugin, health=driver.tells_health())
 
     def restore(self) -> None:
-        """Raises CheckpointError or OSError."""
+        """Restore the CDI folder from the checkpoint. Raises CheckpointError or OSError."""
         held = self.preparation.restore()
         log.info("starting", driver=self._driver.name, node=self._driver.node, held=len(held))
 
     @asynccontextmanager
     async def sockets(self) -> AsyncIterator[None]:
-        """Serve on both. Raises SocketRefused or OSError."""
+        """Serve on both sockets within the block. Raises SocketRefused or OSError."""
         try:
             async with serving(self._paths.plugin, self._add_services, GRACE):
                 try:
@@ -103,15 +103,15 @@ class DriverServer:
             await self.preparation.close()
 
     async def fault(self) -> str:
-        """Why the kubelet cannot use the driver, so that a new start is worth trying; "" if it can."""
+        """Why the kubelet cannot use the driver, so that the plugin should be restarted; "" if it can."""
         missing = self.registration.missing_seconds()
         if missing > UNREGISTERED:
             return f"driver {self._driver.name}: not registered with the kubelet for {missing:.0f} s"
-        fault = await unanswered(self._paths)
+        fault = await check_sockets(self._paths)
         return f"driver {self._driver.name}: {fault}" if fault else ""
 
     async def run(self) -> None:
-        """Publish devices and health, tell users what is to be told, and clean up, until cancelled."""
+        """Publish devices and health, report notices, and release orphans, until cancelled."""
         async with asyncio.TaskGroup() as group:
             if self._driver.tells_health():
                 group.create_task(self._monitor.run())
@@ -119,7 +119,7 @@ class DriverServer:
                 group.create_task(self.notices.run())
             await self.registration.registered.wait()
             group.create_task(self.publisher.run())
-            group.create_task(clean(self.preparation, self._client))
+            group.create_task(release_orphans(self.preparation, self._client))
 
     def _add_services(self, server: grpc.aio.Server) -> None:
         dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(DraService(self.preparation, self._calls), server)

@@ -1,9 +1,9 @@
 # ruff: noqa: ARG002, N802 - the protocol gives the names, and arguments that not every answer needs
-"""Answers the kubelet's registration calls: what this plugin is and where it serves.
+"""Answers the kubelet's registration calls with the plugin's name, versions and socket.
 
-The kubelet sees the socket in its registration folder and comes by itself, again after each of its own
-restarts. Its refusal is logged: it tries again while the socket is there. A
-plugin that the kubelet does not know for a minute is no use, and its liveness ends.
+The kubelet finds the socket in its registration folder and calls, again after each of its own restarts. If it
+refuses the plugin, that is logged, and it tries again while the socket exists. The liveness probe of a plugin that
+is not registered for a minute fails.
 """
 
 import asyncio
@@ -18,16 +18,17 @@ from parley_kubelet.proto import registration_v1_pb2 as registration
 from parley_kubelet.proto.registration_v1_pb2_grpc import RegistrationServicer
 
 PREPARING = ("v1.DRAPlugin",)
-"""Kubelets from 1.34 know it (pkg/kubelet/cm/dra/plugin, read for 1.36 and 1.37); those before, v1beta1 alone."""
+"""Supported by kubelets from 1.34 on (pkg/kubelet/cm/dra/plugin, read for 1.36 and 1.37); before, only v1beta1."""
 
 HEALTH = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
-"""The kubelet takes the first that it knows: v1 from 1.37, v1alpha1 before."""
+"""The kubelet uses the first that it supports: v1 from 1.37, v1alpha1 before."""
 
 log = structlog.get_logger(__name__)
 
 
 class RegistrationService(RegistrationServicer):
-    """Answers who serves what at `endpoint`. `registered` is set once the kubelet has taken the plugin."""
+    """The registration service for the plugin at `endpoint`. `registered` is set once the kubelet has registered
+    it."""
 
     def __init__(
         self, driver: str, endpoint: Path, *, health: bool, clock: Callable[[], float] = time.monotonic
@@ -40,20 +41,21 @@ class RegistrationService(RegistrationServicer):
         self.registered = asyncio.Event()
 
     def socket_made(self) -> None:
-        """The kubelet forgot the plugin if it saw the socket go, and registers it again if it sees it come."""
+        """Record that the socket was created, again or for the first time: the kubelet unregisters a plugin whose
+        socket is removed, and registers it again."""
         self._missing_since = self._clock()
 
     def missing_seconds(self) -> float:
-        """For how long the kubelet has not known the plugin; 0 while it does."""
+        """For how many seconds the plugin has not been registered; 0 while it is."""
         return 0.0 if self._missing_since is None else self._clock() - self._missing_since
 
     @property
     def is_registered(self) -> bool:
-        """Whether the kubelet knows the plugin, as far as it said."""
+        """Whether the plugin is registered, by the kubelet's last notification."""
         return self._missing_since is None
 
     async def GetInfo(self, request: registration.InfoRequest, context: Any) -> registration.PluginInfo:
-        """From memory: the kubelet waits a second at most."""
+        """Describes the plugin, without I/O: the kubelet waits a second at most."""
         return registration.PluginInfo(
             type="DRAPlugin",
             name=self._driver,
@@ -64,7 +66,7 @@ class RegistrationService(RegistrationServicer):
     async def NotifyRegistrationStatus(
         self, request: registration.RegistrationStatus, context: Any
     ) -> registration.RegistrationStatusResponse:
-        """Take note of it."""
+        """Records whether the kubelet registered or refused the plugin."""
         if request.plugin_registered:
             self._missing_since = None
             self.registered.set()

@@ -1,8 +1,7 @@
-"""Whether the plugin answers on its own sockets, found by calling them as the kubelet does.
+"""Checks whether the plugin answers on its own sockets, by calling them as the kubelet does.
 
-Both calls ask for nothing: GetInfo, and NodePrepareResources without a claim. Each check has connections of its
-own: one that was open before would also answer behind a socket that is gone. After `health.go` of Kubernetes'
-dra-example-driver.
+Both calls have no effect: GetInfo, and NodePrepareResources without a claim. Each check opens new connections: an
+existing one would be answered even if its socket was removed. After `health.go` of Kubernetes' dra-example-driver.
 """
 
 import asyncio
@@ -23,8 +22,8 @@ LIMIT: Final = 3.0
 _OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1),)
 
 
-async def unanswered(sockets: Sockets) -> str:
-    """Which of the two sockets gives no answer, and why; "" if both do."""
+async def check_sockets(sockets: Sockets) -> str:
+    """Which of the two sockets does not answer, and why; "" if both do."""
     faults = await asyncio.gather(
         _fault(
             sockets.registration, lambda channel: RegistrationStub(channel).GetInfo(registration.InfoRequest())

@@ -1,8 +1,8 @@
 # ruff: noqa: ARG002, N802 - the protocol gives the names, and arguments that not every answer needs
-"""The gRPC edge to the kubelet: NodePrepareResources and NodeUnprepareResources of DRA v1.
+"""The gRPC service for the kubelet: NodePrepareResources and NodeUnprepareResources of DRA v1.
 
-Translates between messages and `claims.preparation`, and sees that every claim of a call gets its own answer: the
-kubelet treats a missing one as a failure of all.
+Translates between messages and `claims.preparation`. Every claim of a call gets its own answer: the kubelet treats
+a missing one as a failure of all.
 """
 
 import asyncio
@@ -27,13 +27,14 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 20, 40)
 
 
 def call_seconds() -> Histogram:
-    """How long claims took, by driver, call (`prepare`, `unprepare`) and outcome (`ok`, `refused`, `failed`)."""
+    """The histogram of call durations, by driver, call (`prepare`, `unprepare`) and outcome (`ok`, `refused`,
+    `failed`)."""
     text = "Duration of preparing or unpreparing one claim."
     return Histogram("parley_node_call_seconds", text, ("driver", "call", "outcome"), _SECONDS)
 
 
 class DraService(DRAPluginServicer):
-    """Answers by claim UID. Durations go to `calls`; without one nobody reads them."""
+    """The DRA service of one driver. Durations are observed in `calls`, if given."""
 
     def __init__(self, preparation: Preparation, calls: Histogram | None = None) -> None:
         self._preparation = preparation
@@ -42,7 +43,7 @@ class DraService(DRAPluginServicer):
     async def NodePrepareResources(
         self, request: dra.NodePrepareResourcesRequest, context: Any
     ) -> dra.NodePrepareResourcesResponse:
-        """Prepare each claim; one that cannot be prepared does not hinder the others."""
+        """Prepare each claim; one that cannot be prepared does not affect the others."""
         answers = await asyncio.gather(*map(self._prepare, _names(request.claims)))
         return dra.NodePrepareResourcesResponse(claims=dict(answers))
 
@@ -85,7 +86,7 @@ class DraService(DRAPluginServicer):
     async def _attempt(
         self, action: str, claim: ClaimName, work: Awaitable[CheckpointEntry | None]
     ) -> tuple[str, CheckpointEntry | None]:
-        """The error for the kubelet, "" if there was none, and what the work returned."""
+        """The error for the kubelet, "" if there was none, and the entry that `work` returned."""
         started, outcome = time.monotonic(), "failed"
         try:
             entry = await work
@@ -107,10 +108,10 @@ class DraService(DRAPluginServicer):
             uid=claim.uid,
             reason=message,
         )
-        return message.encode(errors="backslashreplace").decode(), None  # a file's name may be no text
+        return message.encode(errors="backslashreplace").decode(), None  # a file's name may be no valid UTF-8
 
     def _failure(self, action: str, claim: ClaimName, error: Exception) -> str:
-        """What the kubelet is told of an error that names neither claim nor remedy."""
+        """The message for the kubelet about an error that names neither claim nor remedy."""
         if isinstance(error, OSError) and error.errno is not None:  # a mere TimeoutError has none
             path = f"{error.filename}: " if error.filename else ""
             return f"claim {claim}: {path}{error.strerror}: check the node's disk; the kubelet will try again"
@@ -120,7 +121,7 @@ class DraService(DRAPluginServicer):
 
 
 def _with_claim(claim: ClaimName, message: str) -> str:
-    """Authors of drivers need not name the claim."""
+    """The message with the claim's name, which authors of drivers need not add."""
     return message if str(claim) in message else f"claim {claim}: {message}"
 
 

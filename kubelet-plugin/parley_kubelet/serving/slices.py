@@ -1,14 +1,13 @@
 """Publishes the devices of a driver on this node as ResourceSlices, and keeps them published.
 
-Decides what the slices say and when they are written: whenever those in the API differ from the devices that
-are there, be it that a device came or went, that another client changed or deleted a slice, or that the kubelet
-wiped them, as it does at its own start. Who uses the devices is not its affair.
+The slices are written whenever those in the API differ from the present devices: because a device was added or
+removed, another client changed or deleted a slice, or the kubelet deleted them, as it does at its own start.
 
-The node has one pool of its own name. All its slices are of one generation, which rises with each change, so
-that a reader in the middle of it knows that the pool is incomplete. Also a driver without devices has a slice: it
-is the sign that the driver serves on this node, and the kubelet removes it when the driver is gone for a while. A
-label says that this holds for all nodes of the driver. Where the plugin's account may not say so, the slices are
-without it: what the node has is known, and other nodes count as before.
+The node has one pool of its own name. All its slices have one generation, which rises with each change: so a
+reader knows during a change that the pool is incomplete. A driver without devices has a slice, too: it shows that
+the driver serves on this node, and the kubelet removes it if the driver is gone for a while. A label says that all
+nodes of the driver have slices. If the plugin's account may not set it, the slices are published without: this
+node's devices are known, but nodes without slices are not known to lack the driver.
 """
 
 import asyncio
@@ -32,24 +31,24 @@ DEVICES_PER_SLICE: Final = 64
 """The API server's limit for slices whose devices have taints (128 without)."""
 
 RESYNC: Final = 60.0
-"""Seconds after which devices are looked for again; no event reports a new device node."""
+"""Seconds between two discoveries of devices; no event reports a new device node."""
 
 PAUSE: Final = 2.0
-"""Seconds between two writings at least, so that two plugins that disagree (a rolling update with another
-configuration) do not chase each other."""
+"""Seconds between two writes, at least, so that two plugins that disagree (a rolling update with another
+configuration) do not overwrite each other in a loop."""
 
 RETRIES: Final = Backoff(first=1.0, longest=60.0, jitter=0.3)
 
 LABELS: Final = {PUBLISHED_BY_LABEL: NODE_PLUGIN}
 
 LABEL_AGAIN: Final = 600.0
-"""Seconds after which the label is tried again where it was refused."""
+"""Seconds after which a refused label is tried again."""
 
 log = structlog.get_logger(__name__)
 
 
 def slice_specs(driver: str, node: str, devices: Sequence[Offer], generation: int) -> tuple[dict[str, Any], ...]:
-    """The `spec` of each slice of the pool. Without devices there is one empty slice: known to have none."""
+    """The `spec` of each slice of the pool. Without devices there is one empty slice."""
     bodies = [_device(driver, device) for device in devices]
     chunks = [bodies[at : at + DEVICES_PER_SLICE] for at in range(0, len(bodies), DEVICES_PER_SLICE)] or [[]]
     pool = {"name": node, "generation": generation, "resourceSliceCount": len(chunks)}
@@ -71,13 +70,13 @@ def _attribute(value: str | int | bool) -> dict[str, str | int | bool]:
     return {"int": value} if isinstance(value, int) else {"string": value}
 
 
-class CannotTell(Exception):
-    """Raised when the driver failed to say which devices there are."""
+class DevicesUnknown(Exception):
+    """Raised if the driver's `devices` failed, or returned devices that can't be published."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """How many slices and devices of this node the API last had."""
+    """The number of slices and devices of this node that were last published."""
 
     slices: int = 0
     devices: int = 0
@@ -99,17 +98,17 @@ class SlicePublisher:
         self._wanted: object = None
         self._unlabelled_until = float("-inf")
         self._changed = asyncio.Event()
-        self._telling = asyncio.Lock()
-        self._shown: Sequence[Offer] | None = None
-        """The devices as they were last published."""
-        self._awaited: list[asyncio.Event] = []
-        """Set when the devices are published that are told from now on."""
+        self._devices_lock = asyncio.Lock()
+        self._published_devices: Sequence[Offer] | None = None
+        """The devices that were last published."""
+        self._waiters: list[asyncio.Event] = []
+        """Events to be set when the driver's devices as of now are published."""
         self.failures = 0
-        """So often the devices could not be published."""
+        """How many times the devices could not be published."""
         self.published = Published()
 
     async def run(self) -> None:
-        """Publish, and publish again whenever it is needed, until cancelled."""
+        """Keep the devices published until cancelled."""
         watch = Informer(
             self._client,
             RESOURCE_SLICES.read_through(_without_devices),
@@ -120,14 +119,15 @@ class SlicePublisher:
             group.create_task(watch.run())
             group.create_task(self._keep())
 
-    def look_again(self) -> None:
-        """The devices may have changed."""
+    def recheck(self) -> None:
+        """Publish soon: the devices may have changed."""
         self._changed.set()
 
     async def up_to_date(self) -> None:
-        """Return when what the driver tells by now is published: no API call if it is. Raises CannotTell."""
-        if await self._told() != self._shown:
-            self._awaited.append(shown := asyncio.Event())
+        """Return when the driver's devices as of now are published; no API call if they are. Raises
+        DevicesUnknown."""
+        if await self._current_devices() != self._published_devices:
+            self._waiters.append(shown := asyncio.Event())
             self._changed.set()
             await shown.wait()
 
@@ -135,14 +135,14 @@ class SlicePublisher:
         failures = 0
         while True:
             self._changed.clear()
-            awaited = self._awaited.copy()
+            awaited = self._waiters.copy()
             try:
                 await self.publish()
                 failures = 0
-                self._awaited = [one for one in self._awaited if one not in awaited]
+                self._waiters = [one for one in self._waiters if one not in awaited]
                 for one in awaited:
                     one.set()
-            except (ApiError, OutcomeUnknown, CannotTell) as error:
+            except (ApiError, OutcomeUnknown, DevicesUnknown) as error:
                 failures += 1
                 self.failures += 1
                 log.warning(
@@ -164,10 +164,9 @@ class SlicePublisher:
             return
 
     async def publish(self) -> bool:
-        """Write the slices if they are not as they should be; returns whether that was so.
+        """Write the slices if they are not up to date; returns whether they were written.
 
-        Raises ApiError, OutcomeUnknown, and CannotTell if the driver does not know its devices.
-        """
+        Raises ApiError, OutcomeUnknown, and DevicesUnknown if the driver's `devices` fails."""
         now = asyncio.get_running_loop().time()
         if now < self._unlabelled_until:
             return await self._publish({})
@@ -188,34 +187,34 @@ class SlicePublisher:
         return changed
 
     async def _publish(self, labels: Mapping[str, str]) -> bool:
-        devices = await self._told()
+        devices = await self._current_devices()
         listing = await self._client.list(RESOURCE_SLICES, field_selector=self._selector)
         present = sorted(listing.items, key=lambda item: item.metadata.name)
         if self._as_written(present, (devices, labels)) or self._as_wanted(present, devices, labels):
-            self.published, self._shown = Published(len(present), len(devices)), devices
+            self.published, self._published_devices = Published(len(present), len(devices)), devices
             return False
         generation = 1 + max((item.spec.pool.generation for item in present), default=0)
         written = await self._write(present, slice_specs(self._driver, self._node, devices, generation), labels)
         self._written, self._wanted = _versions(written), (devices, labels)
-        self.published, self._shown = Published(len(written), len(devices)), devices
+        self.published, self._published_devices = Published(len(written), len(devices)), devices
         log.info(
             "devices published", driver=self._driver, node=self._node, devices=len(devices), generation=generation
         )
         return True
 
-    async def _told(self) -> Sequence[Offer]:
-        """One call at a time: what one tells is not older than the call."""
+    async def _current_devices(self) -> Sequence[Offer]:
+        """The driver's devices as of now. One call at a time, so that a result is not older than its call."""
         try:
-            async with self._telling:
+            async with self._devices_lock:
                 devices = tuple(await asyncio.to_thread(self._devices))
-            _planned(slice_specs(self._driver, self._node, devices, 1))
+            _as_shown(slice_specs(self._driver, self._node, devices, 1))
             return devices
         except Exception as error:
-            raise CannotTell(f"{type(error).__name__}: {error}") from error
+            raise DevicesUnknown(f"{type(error).__name__}: {error}") from error
 
     def _as_written(self, present: Sequence[ResourceSlice], wanted: object) -> bool:
-        """Nothing changed since this plugin wrote. An API server that drops the taints (feature gate
-        DRADeviceTaints) never shows what is wanted: comparing alone would write for ever."""
+        """Whether nothing changed since this plugin's last write. An API server that drops the taints (feature
+        gate DRADeviceTaints) never shows what was written: comparing contents alone would write for ever."""
         return bool(present) and _versions(present) == self._written and wanted == self._wanted
 
     def _as_wanted(
@@ -225,7 +224,7 @@ class SlicePublisher:
         wanted = slice_specs(self._driver, self._node, devices, generation)
         shown = [_comparable(item.spec) for item in present]
         labelled = all(labels.items() <= item.metadata.labels.items() for item in present)
-        return labelled and sorted(shown, key=repr) == sorted(_planned(wanted), key=repr)
+        return labelled and sorted(shown, key=repr) == sorted(_as_shown(wanted), key=repr)
 
     async def _write(
         self, present: Sequence[ResourceSlice], specs: Sequence[dict[str, Any]], labels: Mapping[str, str]
@@ -250,7 +249,7 @@ class SlicePublisher:
             return
 
     async def _owner(self) -> dict[str, Any]:
-        """The Node: its slices go with it."""
+        """The owner reference to the Node: its slices are deleted with it."""
         node = await self._client.get(NODES, self._node)
         return {
             "apiVersion": "v1",
@@ -274,7 +273,7 @@ class SlicePublisher:
 
 
 def _without_devices(item: ResourceSlice) -> ResourceSlice:
-    """That one changed is all that is to be known; what is published is read anew."""
+    """The slice without its spec: the watch only has to show that it changed, `publish` lists the slices."""
     return msgspec.structs.replace(item, spec=ResourceSliceSpec())
 
 
@@ -282,13 +281,13 @@ def _versions(slices: Sequence[ResourceSlice]) -> frozenset[tuple[str, str]]:
     return frozenset((item.metadata.uid, item.metadata.resource_version) for item in slices)
 
 
-def _planned(specs: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
-    """As they will be shown. Raises ValueError or TypeError if they are none."""
+def _as_shown(specs: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
+    """The specs as the API server will show them. Raises ValueError or TypeError if they are invalid."""
     return [_comparable(msgspec.convert(spec, ResourceSliceSpec)) for spec in specs]
 
 
 def _comparable(spec: ResourceSliceSpec) -> tuple[object, ...]:
-    """With quantities as numbers: the API server writes 1024Mi as 1Gi."""
+    """The spec with quantities as numbers: the API server writes 1024Mi as 1Gi."""
     devices = [
         (
             device.name,

@@ -1,11 +1,11 @@
-"""Where the plugin's two unix sockets are, how a gRPC server comes to serve on one, stays there, and leaves it.
+"""The paths of the plugin's two unix sockets, and gRPC servers that serve on them.
 
-A second server would silently take over a path that is in use, and the first one remove it later. So two
+A second server would silently take over a path that is in use, and the first one would remove it later. So two
 plugins of a rolling update have different names, by their pod's UID, and a path where a process answers is
-refused. A socket without anybody behind it is left from a crash and removed.
+refused. A socket without a process was left by a crash, and is removed.
 
-A socket that is removed is made again: the kubelet takes a removed registration socket for the plugin's end,
-and pods with claims would fail on the node until the plugin is restarted.
+A removed socket is created again: the kubelet unregisters a plugin whose registration socket is removed, and pods
+with claims would fail on the node until the plugin is restarted.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ import structlog
 LONGEST = 107
 """Bytes of a unix socket's path, without the final zero (struct sockaddr_un)."""
 
-LOOK_AGAIN: Final = 2.0
-"""Seconds after which it is seen that a socket is gone."""
+CHECK_SECONDS: Final = 2.0
+"""Seconds between two checks whether the socket still exists."""
 
 Add = Callable[[grpc.aio.Server], None]
 
@@ -31,12 +31,12 @@ log = structlog.get_logger(__name__)
 
 
 class SocketRefused(Exception):
-    """Raised when a socket's path is too long or in use, or when none can be made there."""
+    """Raised if a socket's path is too long or in use, or if no socket can be created there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """The paths of the plugin's own socket and of the one by which the kubelet finds it."""
+    """The paths of the plugin's own socket, and of its registration socket, by which the kubelet finds it."""
 
     plugin: Path
     registration: Path
@@ -55,15 +55,15 @@ def socket_paths(plugins: Path, registry: Path, driver: str, instance: str) -> S
 
 
 @asynccontextmanager
-async def serving(path: Path, add: Add, grace: float, look_again: float = LOOK_AGAIN) -> AsyncIterator[None]:
-    """Serve on the socket what `add` adds to a server. In the end calls in progress have `grace` seconds; gRPC
-    removes the socket before it waits for them, so that no new ones come.
+async def serving(path: Path, add: Add, grace: float, check_seconds: float = CHECK_SECONDS) -> AsyncIterator[None]:
+    """Serve the services that `add` adds to a server, within the block. At its end calls in progress have `grace`
+    seconds; gRPC removes the socket before it waits for them, so that there are no new ones.
 
-    Raises SocketRefused if another process serves there or no socket can be made, OSError if the folder cannot be.
+    Raises SocketRefused if another process serves there or no socket can be created, OSError if no folder can be.
     """
     servers: list[grpc.aio.Server] = []
     await _start(path, add, servers)
-    keeping = asyncio.create_task(_keep(path, add, servers, look_again))
+    keeping = asyncio.create_task(_keep(path, add, servers, check_seconds))
     try:
         yield
     finally:
@@ -84,11 +84,11 @@ async def _start(path: Path, add: Add, servers: list[grpc.aio.Server]) -> None:
     await server.start()
 
 
-async def _keep(path: Path, add: Add, servers: list[grpc.aio.Server], look_again: float) -> None:
-    """Start a further server when the socket is gone. Earlier ones go on with the connections that they have, and
-    must not be stopped alone: that would remove the new socket."""
+async def _keep(path: Path, add: Add, servers: list[grpc.aio.Server], check_seconds: float) -> None:
+    """Start another server whenever the socket was removed. Earlier ones keep their connections, and must not be
+    stopped alone: that would remove the new socket."""
     while True:
-        await asyncio.sleep(look_again)
+        await asyncio.sleep(check_seconds)
         if _is_gone(path):
             try:
                 await _start(path, add, servers)
@@ -98,7 +98,7 @@ async def _keep(path: Path, add: Add, servers: list[grpc.aio.Server], look_again
 
 
 def _is_gone(path: Path) -> bool:
-    """Whether there is nothing of that name."""
+    """Whether no file of that name exists."""
     return not path.exists()
 
 

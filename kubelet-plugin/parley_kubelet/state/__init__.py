@@ -1,1 +1,1 @@
-"""What this node has prepared, on its disk: the checkpoint file, its older versions, writes that calls share."""
+"""The claims that this node has prepared, on its disk: the checkpoint, migration of older ones, batched writes."""

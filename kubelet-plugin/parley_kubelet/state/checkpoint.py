@@ -1,4 +1,5 @@
-"""What this node has prepared, kept across restarts: the claim may be gone when it is to be unprepared.
+"""The checkpoint: the claims that this node has prepared, kept across restarts, because a claim may be deleted
+before it is unprepared.
 
 Decides the format of the file and when to refuse it. A file carries its version and a checksum over the
 claims. Fields may be added within a version, because unknown ones are ignored; a change that an older plugin
@@ -25,7 +26,7 @@ VERSION: Final = 2
 
 
 class CheckpointError(Exception):
-    """Raised when the checkpoint is damaged or from a newer version; nothing may be prepared then."""
+    """Raised if the checkpoint is damaged or from a newer version; nothing may be prepared then."""
 
 
 class ReportedDevice(msgspec.Struct, frozen=True):
@@ -37,7 +38,7 @@ class ReportedDevice(msgspec.Struct, frozen=True):
 
 
 class HeldDevice(msgspec.Struct, frozen=True):
-    """A device that nobody else may have meanwhile."""
+    """A device that is held for the claim."""
 
     pool: str
     name: str
@@ -46,8 +47,8 @@ class HeldDevice(msgspec.Struct, frozen=True):
 Phase = Literal["preparing", "prepared", "unpreparing"]
 
 
-class _Often(msgspec.Struct, frozen=True):
-    """What is asked of many entries at each call."""
+class _HotFields(msgspec.Struct, frozen=True):
+    """The fields that each call reads of many entries."""
 
     uid: str
     namespace: str
@@ -59,19 +60,21 @@ class _Often(msgspec.Struct, frozen=True):
     devices: tuple[HeldDevice, ...]
 
 
-class _Seldom(msgspec.Struct, frozen=True):
+class _ColdFields(msgspec.Struct, frozen=True):
+    """The fields that are decoded only when they are read."""
+
     handle: Any
     edits: dict[str, Any]
     state: Any
 
 
-class CheckpointEntry(_Often, frozen=True):
-    """A claim that something is held for on this node, with all that is needed to go on without the API.
+class CheckpointEntry(_HotFields, frozen=True):
+    """A claim that this node holds something for, with all that is needed to unprepare it without the API.
 
     `phase` is `prepared` from a successful prepare until unprepare begins: only then may a container have it.
-    `boot` is the machine's boot in which it was prepared, `node` the name that it had then, each "" if that is not
-    known. `edits` and `state` are what the driver returned. All of it is kept as it is written, `encoded`: a node
-    has many entries, and seldom reads them.
+    `boot` is the machine's boot in which it was prepared, `node` the node's name at that time, each "" if not
+    known. `edits` and `state` are what the driver returned. The entry is kept as JSON, `encoded`: a node has many
+    entries, and seldom reads them.
     """
 
     encoded: bytes
@@ -92,7 +95,7 @@ class CheckpointEntry(_Often, frozen=True):
         edits: Edits | None = None,
         state: Any = None,
     ) -> "CheckpointEntry":
-        """Of values that are JSON."""
+        """An entry of these values, which must be JSON."""
         return cls._of(
             {
                 "uid": uid,
@@ -111,24 +114,24 @@ class CheckpointEntry(_Often, frozen=True):
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> "CheckpointEntry":
-        """Of a file's; what is not known is left out. Raises msgspec's or pydantic's ValidationError."""
+        """An entry from a file's JSON, without unknown fields. Raises msgspec's or pydantic's ValidationError."""
         edits = Edits.model_validate(content.get("edits", {}))
-        known = {field: content[field] for field in (*_Often.__struct_fields__, "handle") if field in content}
+        known = {field: content[field] for field in (*_HotFields.__struct_fields__, "handle") if field in content}
         known.setdefault("node", "")  # earlier plugins did not write it
         entry = cls._of(
             {**known, "edits": edits.model_dump(mode="json", by_alias=True), "state": content.get("state")}
         )
-        _seldom(entry.encoded)
+        _decode_cold(entry.encoded)
         return entry
 
     @classmethod
     def _of(cls, content: Mapping[str, Any]) -> "CheckpointEntry":
         encoded = orjson.dumps([content], option=orjson.OPT_SORT_KEYS)  # as in the file: it may nest no deeper
         encoded = encoded[1:-1]  # a copy: what orjson returns holds on to 8 KB, however short it is
-        return cls(**msgspec.structs.asdict(_often(encoded)), encoded=encoded)
+        return cls(**msgspec.structs.asdict(_decode_hot(encoded)), encoded=encoded)
 
     def with_changes(self, **changes: Any) -> "CheckpointEntry":
-        """The same but for the fields named."""
+        """A copy with these fields changed."""
         content = orjson.loads(self.encoded)
         if "edits" in changes:
             changes["edits"] = changes["edits"].model_dump(mode="json", by_alias=True)
@@ -136,55 +139,57 @@ class CheckpointEntry(_Often, frozen=True):
 
     @property
     def handle(self) -> Any:
-        """As the controller's side wrote it."""
-        return _seldom(self.encoded).handle
+        """The handle as the controller wrote it."""
+        return _decode_cold(self.encoded).handle
 
     @property
     def edits(self) -> Edits:
-        """What containers get."""
-        return Edits.model_validate(_seldom(self.encoded).edits)
+        """The edits that containers get."""
+        return Edits.model_validate(_decode_cold(self.encoded).edits)
 
     @property
     def state(self) -> Any:
-        """None if the driver never returned one."""
-        return _seldom(self.encoded).state
+        """The driver's state; None if it never returned one."""
+        return _decode_cold(self.encoded).state
 
     @property
     def full_name(self) -> str:
-        """For people: namespace/name."""
+        """The claim as namespace/name, for messages."""
         return f"{self.namespace}/{self.name}"
 
 
-_often = msgspec.json.Decoder(_Often).decode
-_seldom = msgspec.json.Decoder(_Seldom).decode
+_decode_hot = msgspec.json.Decoder(_HotFields).decode
+_decode_cold = msgspec.json.Decoder(_ColdFields).decode
 
 Entries = Mapping[str, CheckpointEntry]
-"""By the claim's UID."""
+"""Checkpoint entries by the claim's UID."""
 
 
 class Checkpoint:
-    """The file in the plugin's state folder. Another plugin may write it, too: it is read each time."""
+    """The checkpoint file in the plugin's state folder. Another plugin may write it, too, in a rolling update: it
+    is read each time."""
 
     def __init__(self, folder: Folder, node: str) -> None:
         self._folder = folder
         self._node = node
         self._path = folder.path / FILE
-        self._known: tuple[bytes | None, Entries] = (None, MappingProxyType({}))
+        self._cached: tuple[bytes | None, Entries] = (None, MappingProxyType({}))
 
     @property
-    def known(self) -> Entries:
+    def cached(self) -> Entries:
         """The entries as last read or written."""
-        return self._known[1]
+        return self._cached[1]
 
     def read(self) -> Entries:
         """All entries. Raises CheckpointError, or OSError if the disk fails."""
         data = self._folder.read(FILE)
-        if data != self._known[0]:
-            self._known = (data, MappingProxyType({}) if data is None else self._entries(data))
-        return self._known[1]
+        if data != self._cached[0]:
+            self._cached = (data, MappingProxyType({}) if data is None else self._parse_entries(data))
+        return self._cached[1]
 
     def write(self, entries: Entries) -> Entries:
-        """Replace the file; returns what it holds. Raises OSError, and then `read` finds which one is there."""
+        """Replace the file; returns its entries. Raises OSError: the file is then the old or the new one, see
+        `read`."""
         held = {uid: entries[uid] for uid in sorted(entries)}
         claims = [entry.encoded for entry in held.values()]
         checksum = _checksum_of(b"[" + b",".join(claims) + b"]")
@@ -194,10 +199,10 @@ class Checkpoint:
             b",\n".join(claims),
         )
         self._folder.write(FILE, data)
-        self._known = (data, MappingProxyType(held))
-        return self._known[1]
+        self._cached = (data, MappingProxyType(held))
+        return self._cached[1]
 
-    def _entries(self, data: bytes) -> Entries:
+    def _parse_entries(self, data: bytes) -> Entries:
         content = self._decode(data)
         self._check(content)
         try:
@@ -246,5 +251,5 @@ def _checksum(claims: list[Any]) -> str:
 
 
 def _checksum_of(canonical: bytes) -> str:
-    """Of the claims as JSON with sorted keys and no spaces, however the file is written."""
+    """The checksum of the claims as JSON with sorted keys and no spaces, however the file is formatted."""
     return "sha256:" + hashlib.sha256(canonical).hexdigest()

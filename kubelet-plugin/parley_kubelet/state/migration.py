@@ -1,4 +1,4 @@
-"""Reads what earlier versions of the plugin wrote into the checkpoint. Nothing is written here.
+"""Converts checkpoint entries of earlier versions of the plugin. Writes nothing.
 
 Version 1 knew devices of the node only. An entry was a prepared claim: its results, whether it has shares, and
 its devices with all that a container gets of them. A result could be a placeholder for devices found later; the
@@ -40,7 +40,7 @@ class _PreparedClaim(Model):
 
 
 def from_version_1(claim: Mapping[str, Any], node: str) -> dict[str, Any]:
-    """The entry of version 2. Raises ValidationError if it is none of version 1."""
+    """Converts an entry of version 1 to version 2. Raises ValidationError if it is not one of version 1."""
     old = _PreparedClaim.model_validate(claim)
     devices = [{"pool": node, "device": device.name} for device in old.devices]
     return {
@@ -60,7 +60,8 @@ def from_version_1(claim: Mapping[str, Any], node: str) -> dict[str, Any]:
 
 
 def _results(old: _PreparedClaim, node: str) -> list[_Result]:
-    """The kubelet keeps the response of that time; prepared again, it gets the devices themselves."""
+    """The entry's results, with the devices in place of a placeholder. The kubelet keeps the response that it got;
+    if it prepares the claim again, it gets the devices."""
     if all((result.pool, result.device) != PLACEHOLDER for result in old.results):
         return list(old.results)
     request = old.results[0].request

@@ -1,9 +1,9 @@
-"""The checkpoint as many use it at once: decisions one after the other, writes shared.
+"""The checkpoint for concurrent calls: decisions are serialized, and their writes batched.
 
-A decision sees everything that was decided before it, by this process or by a second one over the same folder,
-and nothing comes between it and its record. All decisions that wait are taken together and written once, so that a
-hundred claims at once cost two writes and not two hundred. The disk is used in a thread: the kubelet's questions
-are answered meanwhile.
+A decision sees all decisions before it, of this process or of a second one with the same folder, and is recorded
+before the next one is made. Waiting decisions are made together and written once, so that a hundred claims at once
+cost two writes instead of two hundred. The disk is used in a thread, so that the kubelet's calls are answered
+meanwhile.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry, Entries
 from parley_kubelet.state.durable import Folder
 
 Decision = Callable[[Entries], CheckpointEntry | None]
-"""Returns what the checkpoint shall hold for the claim, None for nothing; an exception leaves it as it is. Runs in
-a thread, where it may see to files of the claim, and is called once."""
+"""Returns the claim's new checkpoint entry, None to remove it; an exception leaves it as it is. Runs once, in a
+thread, where it may also write or remove files of the claim."""
 
 
-def own_thread() -> Executor:
-    """A thread for one checkpoint, there from now on: hooks of drivers may hold all of the event loop's, and later
-    the machine may have no room for another."""
+def checkpoint_thread() -> Executor:
+    """A thread for one checkpoint, started at once: drivers' hooks may occupy all threads of the event loop, and
+    the machine may later be unable to start another."""
     thread = ThreadPoolExecutor(1, "checkpoint")
     thread.submit(int).result()
     return thread
@@ -30,7 +30,8 @@ def own_thread() -> Executor:
 
 @dataclass(slots=True)
 class _Change:
-    """`decide` is None for a mere read, and then `done` gets all entries."""
+    """A waiting decision for one claim, and the future of its outcome. `decide` is None to only read: then the
+    outcome is all entries."""
 
     uid: str
     decide: Decision | None
@@ -38,7 +39,8 @@ class _Change:
 
 
 class SharedCheckpoint:
-    """The entries of one driver on one node. `thread` uses the disk, one of the event loop's if it is None."""
+    """The checkpoint entries of one driver on one node. `thread` uses the disk; None for the event loop's
+    threads."""
 
     def __init__(self, folder: Folder, node: str, thread: Executor | None = None) -> None:
         self._folder = folder
@@ -47,12 +49,12 @@ class SharedCheckpoint:
         self._waiting: list[_Change] = []
         self._writer: asyncio.Task[None] | None = None
         self.errors = 0
-        """So often the checkpoint could not be read or written."""
+        """How many times the checkpoint could not be read or written."""
 
     @property
-    def known(self) -> Entries:
-        """The entries as last read or written by this process; the disk is not asked."""
-        return self._checkpoint.known
+    def cached(self) -> Entries:
+        """The entries as last read or written by this process, without reading the disk."""
+        return self._checkpoint.cached
 
     def read_now(self) -> Entries:
         """All entries; blocks. Raises CheckpointError or OSError."""
@@ -60,27 +62,27 @@ class SharedCheckpoint:
             return self._checkpoint.read()
 
     async def read(self) -> Entries:
-        """All entries that are on the disk. Raises CheckpointError or OSError."""
-        entries: Entries = await self._done(_Change("", None))
+        """All entries, read from the disk. Raises CheckpointError or OSError."""
+        entries: Entries = await self._submit(_Change("", None))
         return entries
 
     async def change(self, uid: str, decide: Decision) -> CheckpointEntry | None:
-        """Record what `decide` returns for the claim; returns it when it is on the disk.
+        """Record the entry that `decide` returns for the claim; returns it when it is on the disk.
 
-        Raises what `decide` raises, CheckpointError, or OSError if it could not be written: then the old entry
-        stands.
+        Raises what `decide` raises, CheckpointError, or OSError if the checkpoint could not be written: then the
+        old entry stands.
         """
-        entry: CheckpointEntry | None = await self._done(_Change(uid, decide))
+        entry: CheckpointEntry | None = await self._submit(_Change(uid, decide))
         return entry
 
-    async def _done(self, change: _Change) -> Any:
+    async def _submit(self, change: _Change) -> Any:
         self._waiting.append(change)
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write())
         try:
             return await asyncio.shield(change.done)
         except asyncio.CancelledError:
-            # it would be made when another process, as in a rolling update, may already act for the claim
+            # else the change might be made when another process, as in a rolling update, already handles the claim
             await asyncio.wait({change.done})
             raise
 
@@ -89,30 +91,30 @@ class SharedCheckpoint:
             batch, self._waiting = self._waiting, []
             outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, self._apply, batch)
             for change, outcome in zip(batch, outcomes, strict=True):
-                _settle(change.done, outcome)
+                _resolve(change.done, outcome)
 
     def _apply(self, batch: list[_Change]) -> list[Any]:
-        """The outcome of each change: an entry or None, all entries, or the error."""
+        """The outcome of each change: an entry or None, all entries, or an error."""
         try:
             with self._folder.locked():
-                return self._applied(batch)
+                return self._apply_locked(batch)
         except Exception as error:
             self.errors += 1
             return [error] * len(batch)
 
-    def _applied(self, batch: list[_Change]) -> list[Any]:
+    def _apply_locked(self, batch: list[_Change]) -> list[Any]:
         before = self._checkpoint.read()
         entries = dict(before)
-        outcomes = [_decided(change.uid, change.decide, entries) for change in batch if change.decide]
-        after, failed = self._written(before, entries)
+        outcomes = [_decide(change.uid, change.decide, entries) for change in batch if change.decide]
+        after, failed = self._write_changed(before, entries)
         decided = iter(outcomes)
         return [
-            after if change.decide is None else _recorded(next(decided), before.get(change.uid), failed)
+            after if change.decide is None else _outcome(next(decided), before.get(change.uid), failed)
             for change in batch
         ]
 
-    def _written(self, before: Entries, entries: Entries) -> tuple[Entries, OSError | None]:
-        """What the disk holds in the end, and why it is not what it should be."""
+    def _write_changed(self, before: Entries, entries: Entries) -> tuple[Entries, OSError | None]:
+        """Write the entries if they changed. Returns those that are on the disk then, and the error, if any."""
         if entries == before:
             return before, None
         try:
@@ -122,9 +124,7 @@ class SharedCheckpoint:
             return self._checkpoint.read(), error
 
 
-def _decided(
-    uid: str, decide: Decision, entries: dict[str, CheckpointEntry]
-) -> CheckpointEntry | Exception | None:
+def _decide(uid: str, decide: Decision, entries: dict[str, CheckpointEntry]) -> CheckpointEntry | Exception | None:
     try:
         entry = decide(entries)
     except Exception as error:
@@ -136,14 +136,14 @@ def _decided(
     return entry
 
 
-def _recorded(
+def _outcome(
     outcome: CheckpointEntry | Exception | None, before: CheckpointEntry | None, failed: OSError | None
 ) -> CheckpointEntry | Exception | None:
-    """A write that failed is an error for those who changed something."""
+    """The outcome of a decision: a failed write is an error only for decisions that changed their entry."""
     return outcome if failed is None or outcome is before or isinstance(outcome, Exception) else failed
 
 
-def _settle(done: asyncio.Future[Any], outcome: Any) -> None:
+def _resolve(done: asyncio.Future[Any], outcome: Any) -> None:
     if done.done():
         return
     if isinstance(outcome, Exception):

@@ -15,29 +15,29 @@ from http import HTTPStatus
 from typing import Final
 
 MOST: Final = 128
-"""Connections at a time: more than a node has pods, by default."""
+"""The most connections at a time: more than a node's default limit of pods."""
 
 LIMIT: Final = 5.0
-"""Seconds of a connection, the answer included."""
+"""Seconds for a connection, including the answer."""
 
 _LONGEST = 8192
-"""Bytes of a request's head."""
+"""The most bytes of a request's head."""
 
 
 class PortRefused(Exception):
-    """Raised when nothing can be served at a port."""
+    """Raised if the port cannot be served on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is answered."""
+    """An HTTP response."""
 
     text: str
     status: HTTPStatus = HTTPStatus.OK
     content_type: str = "text/plain; charset=utf-8"
 
     def encoded(self) -> bytes:
-        """As HTTP/1.1."""
+        """The response as bytes of HTTP/1.1."""
         body = self.text.encode()
         head = (
             f"HTTP/1.1 {self.status.value} {self.status.phrase}\r\nContent-Type: {self.content_type}\r\n"
@@ -47,13 +47,13 @@ class Reply:
 
 
 Routes = Mapping[str, Callable[[], Awaitable[Reply]]]
-"""By path."""
+"""The handlers, by path."""
 
 
 @asynccontextmanager
 async def endpoint(routes: Routes, port: int, host: str | None = None) -> AsyncIterator[int]:
-    """Serve on `host`, or on all addresses, within the block; gives the port, a free one if 0 was asked for.
-    Raises PortRefused if it is taken."""
+    """Serve on `host`, or on all addresses, within the block; yields the port, a free one if `port` is 0. Raises
+    PortRefused if it is taken."""
     connections = _Connections(routes)
     try:
         server = await asyncio.start_server(connections.serve, host, port, limit=_LONGEST)
@@ -68,7 +68,7 @@ async def endpoint(routes: Routes, port: int, host: str | None = None) -> AsyncI
 
 
 class _Connections:
-    """The open ones with their addresses, the oldest first."""
+    """The open connections with their addresses, oldest first."""
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes

@@ -11,23 +11,23 @@ from typing import Final, Literal, Protocol
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Values = tuple[str, ...]
-"""The values of the labels, in the order of their names."""
+"""The values of a sample's labels, in the order of their names."""
 
 
 Kind = Literal["counter", "gauge", "histogram"]
 
 
 class Metric(Protocol):
-    """What can be written."""
+    """A metric that can be written."""
 
     @property
     def name(self) -> str:
-        """As in PromQL, a counter's with `_total`."""
+        """The metric's name as in PromQL; a counter's ends with `_total`."""
         ...
 
     @property
     def kind(self) -> Kind:
-        """The TYPE."""
+        """The metric's TYPE."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class Metric(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """A counter or gauge whose values somebody keeps anyway, as read now."""
+    """A counter or gauge whose values are read at the scrape from the objects that keep them."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -51,7 +51,7 @@ class NodeReading:
     samples: Mapping[Values, float]
 
     def lines(self) -> Iterator[str]:
-        """In the order of the samples."""
+        """The lines of the samples, in order."""
         yield from _head(self.name, self.kind, self.text)
         for values, value in self.samples.items():
             yield f"{self.name}{_labelled(zip(self.labels, values, strict=True))} {float(value)}"
@@ -60,7 +60,7 @@ class NodeReading:
 @dataclass(slots=True)
 class _Series:
     counts: list[int]
-    """Of each bucket alone, the last one without an upper bound."""
+    """Counts per bucket (not cumulative), the last one without an upper bound."""
     sum: float = 0.0
 
 

@@ -1,4 +1,4 @@
-"""Plays the kubelet on the sockets of a plugin: registers it, calls its DRA service, follows its health."""
+"""A fake kubelet on the sockets of a plugin: registers it, calls its DRA service, streams its health."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -31,7 +31,7 @@ _HEALTH: Mapping[str, tuple[Any, Any]] = {
 
 
 class Kubelet:
-    """The kubelet as the plugin meets it: it registers the plugin behind a socket and then calls it."""
+    """A fake kubelet: registers the plugin behind a registration socket, and calls it."""
 
     def __init__(self, registration_socket: Path) -> None:
         self._registration_channel = grpc.aio.insecure_channel(f"unix:{registration_socket}")
@@ -39,7 +39,7 @@ class Kubelet:
         self._channel: grpc.aio.Channel | None = None
 
     async def __aenter__(self) -> Self:
-        """Register the plugin. Raises grpc.aio.AioRpcError if nobody answers."""
+        """Register the plugin. Raises grpc.aio.AioRpcError if it does not answer."""
         self.info = await self._registration.GetInfo(registration.InfoRequest(), timeout=LIMIT)
         await self.notify(registered=True)
         self._channel = grpc.aio.insecure_channel(f"unix:{self.info.endpoint}")
@@ -71,7 +71,7 @@ class Kubelet:
         return {claim.metadata.name: answer.claims[claim.metadata.uid].error for claim in claims}
 
     async def health(self, version: str = "v1") -> AsyncIterator[Mapping[str, tuple[str, str]]]:
-        """What the plugin reports of its devices, each time: health and message by pool/device."""
+        """Yields each health report of the plugin: health and message by pool/device."""
         messages, stubs = _HEALTH[version]
         request = messages.NodeWatchResourcesRequest()
         async for response in stubs.DRAResourceHealthStub(self._channel).NodeWatchResources(request):
@@ -89,7 +89,7 @@ class Kubelet:
 
 
 async def until(condition: Callable[[], bool], limit: float = 20.0) -> None:
-    """Wait for something outside of this process's tasks. Raises TimeoutError after `limit` seconds."""
+    """Wait until a condition outside of this process's tasks holds. Raises TimeoutError after `limit` seconds."""
     async with asyncio.timeout(limit):
         while not condition():  # noqa: ASYNC110 - files and other processes set no event
             await asyncio.sleep(0.02)

@@ -1,7 +1,7 @@
-"""Checks that a node driver keeps the promises of `parley_kubelet.hooks`. Imported from `parley_kubelet.testing`.
+"""Checks that a node driver keeps the rules of `parley_kubelet.hooks`. Imported from `parley_kubelet.testing`.
 
 Every check calls the hooks as the plugin would, over restarts and interruptions, and raises AssertionError with
-the promise that was broken.
+the rule that was broken.
 """
 
 import asyncio
@@ -18,14 +18,15 @@ from parley_kubelet.hooks import DeviceName, HeldClaim, NodeClaim, NodeDriver, P
 from parley_kubelet.state.checkpoint import CheckpointEntry, HeldDevice, ReportedDevice
 
 INTERRUPTIONS: Final = 25
-"""After so many steps of the event loop, at most, `prepare` is interrupted."""
+"""The most steps of the event loop after which `prepare` is interrupted."""
 
 
 @dataclass(frozen=True)
 class NodeScenario:
-    """`make` gives a driver as it is after a start of the plugin, over what earlier ones left. The claims can be
-    prepared all at the same time. `left` returns what the driver has outside of itself (files, attachments), in
-    anything that can be compared: it is as before when a claim was unprepared and its data was removed."""
+    """The driver and claims of the checks. `make` returns a driver as after a start of the plugin, with the files
+    of earlier ones. All claims can be prepared at the same time. `left` returns the driver's state outside of the
+    process (files, attachments), as any comparable value: it must be as before once a claim was unprepared and its
+    data removed."""
 
     make: Callable[[], NodeDriver[Any, Any]]
     claims: Sequence[NodeClaim[Any]]
@@ -35,13 +36,13 @@ class NodeScenario:
 def node_claim(
     driver: type[NodeDriver[Any, Any]], name: str, data: Mapping[str, Any], *devices: DeviceName
 ) -> NodeClaim[Any]:
-    """A claim as the hooks get it: `data` is what the controller's side put into `Allocation.data`."""
+    """A claim as the hooks get it: `data` is what the driver in the controller put into `Allocation.data`."""
     untyped: type[Any] = driver
     return NodeClaim("team", name, f"uid-of-{name}", devices, untyped.handle.model_validate(dict(data)))
 
 
 async def check_node_driver(scenario: NodeScenario) -> None:
-    """All checks. What the driver has outside of itself is as before, afterwards."""
+    """Runs all checks. Afterwards the driver's state outside of the process is as before."""
     check_devices(scenario)
     await check_prepared_together(scenario)
     for claim in scenario.claims:
@@ -52,7 +53,7 @@ async def check_node_driver(scenario: NodeScenario) -> None:
 
 
 def check_devices(scenario: NodeScenario) -> None:
-    """What `devices` offers can be published."""
+    """Checks that the result of `devices` can be published."""
     offers = scenario.make().devices()
     for offer in offers:
         label(offer.name)
@@ -60,7 +61,7 @@ def check_devices(scenario: NodeScenario) -> None:
 
 
 async def check_prepared_together(scenario: NodeScenario) -> None:
-    """All claims at the same time are admitted, prepared, reported in `health`, and undone."""
+    """Checks that all claims can be admitted, prepared, reported in `health`, and unprepared at the same time."""
     before, driver = scenario.left(), scenario.make()
     held: list[HeldClaim[Any]] = []
     for claim in scenario.claims:
@@ -81,14 +82,15 @@ async def check_prepared_together(scenario: NodeScenario) -> None:
 
 
 async def check_nothing_to_undo(scenario: NodeScenario, claim: NodeClaim[Any]) -> None:
-    """A claim that was never prepared can be unprepared: the plugin may have died before it called `prepare`."""
+    """Checks that a claim can be unprepared that never was prepared: the plugin may die before it calls
+    `prepare`."""
     before = scenario.left()
     await _undo(scenario.make(), HeldClaim(claim, None))
     assert scenario.left() == before, f"unprepare() of claim {claim}, which was never prepared, changed something"
 
 
 async def check_repeated(scenario: NodeScenario, claim: NodeClaim[Any]) -> None:
-    """Prepared again, also by the next process, a claim is the same; unprepared again, there is nothing to do."""
+    """Checks that `prepare` and `unprepare` can be repeated, also by another process, with the same result."""
     before, driver = scenario.left(), scenario.make()
     first = await driver.prepare(claim)
     state = _checked(driver, claim, first)
@@ -106,7 +108,7 @@ async def check_repeated(scenario: NodeScenario, claim: NodeClaim[Any]) -> None:
 
 
 async def check_undone_without_state(scenario: NodeScenario, claim: NodeClaim[Any]) -> None:
-    """What `prepare` returned may be lost with the process."""
+    """Checks `unprepare` without the state from `prepare`, which may be lost with the process."""
     before = scenario.left()
     await scenario.make().prepare(claim)
     await _undo(scenario.make(), HeldClaim(claim, None))
@@ -114,7 +116,7 @@ async def check_undone_without_state(scenario: NodeScenario, claim: NodeClaim[An
 
 
 async def check_interrupted(scenario: NodeScenario, claim: NodeClaim[Any]) -> None:
-    """Interrupted where it waits, `prepare` can be undone, or done again and then undone."""
+    """Checks that `prepare`, interrupted wherever it waits, can be undone, or repeated and then undone."""
     before = scenario.left()
     for steps in range(1, INTERRUPTIONS):
         for repeat in (False, True):
@@ -128,7 +130,7 @@ async def check_interrupted(scenario: NodeScenario, claim: NodeClaim[Any]) -> No
 
 
 async def _undo(driver: NodeDriver[Any, Any], held: HeldClaim[Any]) -> None:
-    """The pod is gone, and the claim ends."""
+    """Ends the pod and the claim."""
     await _begun("unprepare", driver.unprepare(held))
     await _begun("remove_data", driver.remove_data(held.claim))
 
@@ -141,7 +143,7 @@ def _begun(hook: str, call: object) -> Awaitable[Any]:
 
 
 async def _interrupted(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], steps: int) -> bool:
-    """Whether it was done before."""
+    """Interrupts `prepare` after some steps; returns whether it had finished."""
     work = asyncio.create_task(driver.prepare(claim))
     for _ in range(steps):
         await asyncio.sleep(0)
@@ -152,7 +154,7 @@ async def _interrupted(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], step
 
 
 def _checked(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], prepared: Prepared) -> Any:
-    """The state as it comes back from the checkpoint."""
+    """Validates the result of `prepare`; returns the state as read from the checkpoint."""
     assert isinstance(prepared, Prepared), f"prepare() of claim {claim} returned {prepared!r}: it must be Prepared"
     entry = CheckpointEntry.of(
         uid=claim.uid,

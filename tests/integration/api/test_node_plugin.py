@@ -20,7 +20,7 @@ from parley.kube.http import HttpClient
 from parley_devcluster import Cluster
 from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
 from parley_kubelet.claims.notices import Notices
-from parley_kubelet.claims.orphans import clean
+from parley_kubelet.claims.orphans import release_orphans
 from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.configuration import Configuration
@@ -174,8 +174,8 @@ async def test_all_that_the_role_allows_is_used_and_nothing_else(
     status = {**allocated_status(node, ["gpu-0"]), "reservedFor": reserved}
     claim = await create_claim(admin, "claim", status, namespace)
     await preparation.prepare(ClaimName(namespace, "claim", claim.metadata.uid))
-    await clean(preparation, plugin)
-    await Notices(preparation, plugin).look()
+    await release_orphans(preparation, plugin)
+    await Notices(preparation, plugin).poll()
 
     offers = [Offer(f"gpu-{number}") for number in range(65)]
     publisher = SlicePublisher(plugin, driver=DRIVER, node=node, devices=lambda: tuple(offers))

@@ -24,7 +24,7 @@ from parley.cli.output import Output
 from parley.cli.views import USES, WAITING, View
 from parley.explain.explaining import explain
 from parley.explain.model import Explanation
-from parley.explain.overview import line
+from parley.explain.overview import waits
 from parley.explain.snapshot import Snapshot
 from parley.kube.client import Call, Client
 from parley.kube.errors import Unreachable
@@ -141,7 +141,7 @@ def test_what_its_scheduler_says_of_a_pod_is_told_as_without_watching() -> None:
         return await explain(world.client, world.clock(), "default", "big"), worlds[-1]
 
     told, found = run(story())
-    (row,) = line(found, None)
+    (row,) = waits(found, None)
     assert "found no node by its own filters" in told.message
     assert (row.code, row.message) == (told.code, told.message)
 

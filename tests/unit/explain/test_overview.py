@@ -13,7 +13,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 from parley.api.resources import BUILTIN_CLAIMS, CLASSES
 from parley.drivers import built_in
 from parley.explain.explaining import explain_waiting
-from parley.explain.overview import classes, line
+from parley.explain.overview import classes, waits
 from parley.explain.snapshot import read
 from parley.kube.client import Call, Forbidden
 
@@ -65,8 +65,8 @@ def test_a_pod_counts_for_the_class_of_the_claim_that_another_pod_uses(play: Pla
         snapshot = await read(world.client, world.clock(), "default")
 
         assert [row.waiting for row in classes(snapshot)] == [2]
-        assert [(row.code, row.classes) for row in line(snapshot, None)] == [("ClaimInUse", ("gpu",))] * 2
-        assert sorted(row.ahead for row in line(snapshot, None)) == [0, 1]
+        assert [(row.code, row.classes) for row in waits(snapshot, None)] == [("ClaimInUse", ("gpu",))] * 2
+        assert sorted(row.ahead for row in waits(snapshot, None)) == [0, 1]
 
     play(scenario)
 
@@ -83,7 +83,7 @@ def test_a_pod_counts_for_the_class_of_a_template_that_no_claim_was_made_from(pl
         snapshot = await read(world.client, world.clock(), "default")
 
         assert [row.waiting for row in classes(snapshot)] == [1]
-        assert [row.classes for row in line(snapshot, None)] == [("gpu",)]
+        assert [row.classes for row in waits(snapshot, None)] == [("gpu",)]
 
     play(scenario)
 
@@ -105,7 +105,7 @@ def test_a_bound_pod_without_its_claim_waits_on_its_node(play: Play) -> None:
         snapshot = await read(world.client, world.clock(), "default")
 
         assert [row.waiting for row in classes(snapshot)] == [2]
-        rows = [(row.pod, row.node, row.code, row.classes, row.ahead) for row in line(snapshot, None)]
+        rows = [(row.pod, row.node, row.code, row.classes, row.ahead) for row in waits(snapshot, None)]
         assert rows == [
             ("put", "a", "NothingViable", ("gpu",), 0),
             ("put-later", "a", "ClaimInUse", ("gpu",), 1),
@@ -140,7 +140,7 @@ def test_a_bound_pod_whose_claim_was_cleared_waits_on_its_node(play: Play) -> No
         cleared = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
         await world.client.patch(BUILTIN_CLAIMS, name, cleared, "default", subresource="status")
 
-        (row,) = line(await read(world.client, world.clock(), "default"), None)
+        (row,) = waits(await read(world.client, world.clock(), "default"), None)
 
         assert (row.pod, row.node, row.classes) == ("has", "a", ("gpu",))
         assert row.message == (
@@ -161,7 +161,7 @@ def test_nothing_is_concluded_about_a_bound_pod_whose_claims_are_not_read(play: 
 
         snapshot = await read(Refusing(world.client, refuse), world.clock(), "default")
 
-        assert line(snapshot, None) == []
+        assert waits(snapshot, None) == []
 
     play(scenario)
 
@@ -179,7 +179,7 @@ def test_a_pod_that_nodes_are_offered_for_waits_for_the_class(play: Play) -> Non
 
         snapshot = await read(world.client, world.clock(), "default")
 
-        (row,) = line(snapshot, None)
+        (row,) = waits(snapshot, None)
         assert (row.code, row.classes) == ("SchedulerChooses", ("shelf",))
         assert [row.waiting for row in classes(snapshot)] == [1]
 

@@ -11,7 +11,7 @@ from tests.unit.scheduler.conftest import World
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, NODES, PODS, RESOURCE_SLICES, Resource
 from parley.explain.errors import Unanswerable, readable_errors
 from parley.explain.explaining import explain, explain_waiting, namespaces_of
-from parley.explain.overview import classes, line
+from parley.explain.overview import classes, waits
 from parley.explain.snapshot import read
 from parley.kube.client import (
     ApiError,
@@ -156,7 +156,7 @@ def test_a_report_that_cannot_be_decoded_is_not_missing(play: Play) -> None:
         client = Newer(world.server.client())
 
         told = await explain(client, world.clock(), "default", "wants")
-        (row,) = line(await read(client, world.clock(), "default"), None)
+        (row,) = waits(await read(client, world.clock(), "default"), None)
 
         unread = "PodScheduling default/wants, which has what the controller reported, can't be read: spec.round: "
         unread += "Input should be a valid integer, unable to parse string as an integer: "

@@ -18,7 +18,7 @@ from tests.unit.kubelet.lossy import LossyDisk
 
 from parley.kube.client import Client
 from parley.simulate.virtual_time import run
-from parley_kubelet.claims.orphans import clean
+from parley_kubelet.claims.orphans import release_orphans
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.hooks import Health, HeldClaim, NodeClaim, NodeDriver, Offer, Prepared
@@ -144,7 +144,7 @@ class Plugin:
         self.services = {name: DraService(preparation) for name, preparation in self.preparations.items()}
         self._work = [
             Receipts(client, "n1", self.preparations).run(),
-            *(clean(preparation, client) for preparation in self.preparations.values()),
+            *(release_orphans(preparation, client) for preparation in self.preparations.values()),
             *(SlicePublisher(client, driver=d.name, node="n1", devices=d.devices).run() for d in drivers),
         ]
 

@@ -16,7 +16,7 @@ from parley.api.resources import BUILTIN_CLAIMS, Resource
 from parley.kube.cancelling import CancelledItself
 from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
-from parley_kubelet.claims.preparation import ClaimName, Preparation, Surroundings, boot_id
+from parley_kubelet.claims.preparation import ClaimName, Preparation, ProcessServices, boot_id
 from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Prepared, Refused
 from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry
 from parley_kubelet.state.durable import Folder
@@ -237,7 +237,7 @@ async def test_a_call_that_is_given_up_records_nothing_once_the_other_plugin_act
 
     mine = await PortNode(client, folder).claim("a")
     old = PortNode(FaultClient(client, before=disk_hangs), folder).plugin(
-        Ports(), limit=0.2, process=Surroundings(thread)
+        Ports(), limit=0.2, process=ProcessServices(thread)
     )
     new = PortNode(client, folder).plugin(Ports())
     with pytest.raises(Refused, match="is not done after"):

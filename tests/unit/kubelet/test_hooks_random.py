@@ -18,7 +18,7 @@ from tests.unit.kubelet.drivers import PortNode, Ports
 
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.memory import MemoryServer
-from parley_kubelet.claims.orphans import clean
+from parley_kubelet.claims.orphans import release_orphans
 from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.hooks import HeldClaim, NodeClaim, Prepared, Refused
 from parley_kubelet.state.checkpoint import Entries
@@ -99,7 +99,7 @@ class ClaimsOfASwitch(RuleBasedStateMachine):
     @rule()
     def look_for_orphans(self) -> None:
         self.switch.trouble = None
-        self.runner.run(clean(self.plugins[0], self.node.client))
+        self.runner.run(release_orphans(self.plugins[0], self.node.client))
 
     @rule(number=st.integers(1, 3))
     def allocate(self, number: int) -> None:

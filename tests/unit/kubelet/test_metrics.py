@@ -23,7 +23,7 @@ from parley_kubelet.proto import registration_v1_pb2 as registration
 from parley_kubelet.serving import self_check
 from parley_kubelet.serving.driver_server import UNREGISTERED
 from parley_kubelet.serving.registration import RegistrationService
-from parley_kubelet.serving.self_check import unanswered
+from parley_kubelet.serving.self_check import check_sockets
 from parley_kubelet.serving.sockets import Sockets, is_served
 from parley_kubelet.settings import PluginSettings
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim, until
@@ -125,7 +125,9 @@ async def test_a_socket_that_never_answers_ends_liveness_before_the_probe_does(
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
         silent.listen()
-        assert await unanswered(Sockets(path, path)) == "; ".join([f"socket {path}: no answer within 0.2 s"] * 2)
+        assert await check_sockets(Sockets(path, path)) == "; ".join(
+            [f"socket {path}: no answer within 0.2 s"] * 2
+        )
 
 
 async def test_after_its_socket_was_removed_and_made_again_the_kubelet_has_to_register_the_plugin_anew(

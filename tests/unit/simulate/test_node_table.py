@@ -10,7 +10,7 @@ from parley.api.builtin import Node
 from parley.api.resources import NODES
 from parley.negotiation.requests import requested
 from parley.simulate.anti_affinity import PODS, Pod
-from parley.simulate.node_table import NodeTable, Occupied
+from parley.simulate.node_table import NodeInfo, NodeTable
 from parley.simulate.placement import place
 
 NAMES = ("a", "b", "c")
@@ -45,9 +45,9 @@ class Plain:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, tuple[str, Pod]] = {}
 
-    def occupied(self) -> dict[str, Occupied]:
+    def occupied(self) -> dict[str, NodeInfo]:
         return {
-            name: Occupied(node, [pod for on, pod in self.pods.values() if on == name])
+            name: NodeInfo(node, [pod for on, pod in self.pods.values() if on == name])
             for name, node in self.nodes.items()
         }
 

@@ -9,8 +9,8 @@ import pytest
 from parley.api.builtin import BuiltinClaim, Node, PodStatus
 from parley.api.resources import BUILTIN_CLAIMS, NODES
 from parley.kube.clock import moment
-from parley.simulate.anti_affinity import PODS, Pod, kept_apart
-from parley.simulate.placement import Occupied, binding_failed, place, ready_to_bind
+from parley.simulate.anti_affinity import PODS, Pod, conflicting_topology_keys
+from parley.simulate.placement import NodeInfo, binding_failed, place, ready_to_bind
 from parley.simulate.pod_claims import reserved_by_others
 
 
@@ -49,8 +49,8 @@ def claim(*nodes: str, **status: Any) -> BuiltinClaim:
     return BUILTIN_CLAIMS.decode(orjson.dumps(body))
 
 
-def cluster(**pods: list[Pod]) -> dict[str, Occupied]:
-    return {name: Occupied(node(name), there) for name, there in pods.items()}
+def cluster(**pods: list[Pod]) -> dict[str, NodeInfo]:
+    return {name: NodeInfo(node(name), there) for name, there in pods.items()}
 
 
 def test_the_node_with_the_fewest_pods_is_taken() -> None:
@@ -71,7 +71,7 @@ def test_a_claim_draws_the_pod_to_its_node() -> None:
 
 def test_a_claim_that_refuses_nodes_is_blamed_only_if_the_pod_fits_there_otherwise() -> None:
     elsewhere = claim("b1")
-    full = {"a1": Occupied(node("a1"), []), "b1": Occupied(node("b1", cpu="0"), [])}
+    full = {"a1": NodeInfo(node("a1"), []), "b1": NodeInfo(node("b1", cpu="0"), [])}
 
     placement = place(pod("p"), [elsewhere], full)
 
@@ -114,7 +114,7 @@ def test_pods_that_must_not_share_a_zone() -> None:
 
 
 def test_anti_affinity_stops_at_the_namespace() -> None:
-    assert kept_apart(pod("p", apart_from="web"), pod("web", namespace="other")) == frozenset()
+    assert conflicting_topology_keys(pod("p", apart_from="web"), pod("web", namespace="other")) == frozenset()
 
 
 RESULT = {

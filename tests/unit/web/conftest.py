@@ -9,7 +9,7 @@ from parley.cli import logs
 from parley.kube.client import Client
 from parley.web.links import PageAddress, address
 from parley.web.pages import Page, page
-from parley.web.snapshots import Aside, Snapshots, here
+from parley.web.snapshots import SlowWork, Snapshots, here
 
 Scenario = Callable[[World], Awaitable[None]]
 Play = Callable[[Scenario], None]
@@ -35,7 +35,7 @@ async def one_runs_and_one_waits(world: World) -> None:
     await world.settle()
 
 
-def snapshots(world: World, client: Client | None = None, aside: Aside = here) -> Snapshots:
+def snapshots(world: World, client: Client | None = None, aside: SlowWork = here) -> Snapshots:
     """Of the cluster as that client sees it."""
     return Snapshots(client or world.server.client(), "default", clock=world.clock, aside=aside)
 

@@ -1,4 +1,4 @@
-"""All checks: what the others build on first, then section by section."""
+"""All checks: the basic ones first, then section by section."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,8 @@ from parley.conformance.checks import allocating, answering, deallocating, immed
 from parley.conformance.results import Check
 
 _BASIC: Sequence[Check] = (*answering.BASIC, *allocating.BASIC, *deallocating.BASIC)
-"""What the other checks build on, and end with if it fails: they would say the same in other words."""
+"""The checks that all others depend on: if one fails, the others are skipped, as they would fail for the same
+cause."""
 
 CHECKS: Sequence[Check] = (
     *_BASIC,

@@ -111,7 +111,8 @@ async def _exclusive(stage: Stage) -> None:
 
 
 async def _too_late(stage: Stage, number: int) -> tuple[str, str, list[str], list[Allocated]]:
-    """Node, pod, claims and what is there: a full node is selected for a pod with so many claims."""
+    """Fills a node, and asks about it for a pod with `number` claims; returns node, pod, claims and
+    allocations."""
     node, held = await stage.full_node()
     claims = [await stage.claim() for _ in range(number)]
     pod = await stage.ask(*claims, nodes=[node])
@@ -252,7 +253,8 @@ def is_allocation(call: Call) -> bool:
 
 
 async def begun(stage: Stage, *asked: str) -> tuple[str, str, str]:
-    """Pod, claim and node of an allocation that can't be recorded at the moment, on one of the nodes."""
+    """Starts an allocation whose write is refused for now, on one of the `asked` nodes; returns pod, claim and
+    node."""
     claim = await stage.claim()
     pod = await stage.ask(claim, nodes=asked)
     nodes = viable_nodes((await stage.answered(pod, claim))[claim])

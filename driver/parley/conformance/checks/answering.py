@@ -9,7 +9,7 @@ from parley.conformance.stage import Entries, Stage, entry_text, viable_nodes
 
 _SECTION = "1. Answer"
 _BATCH = 16
-"""Questions that wait at a time."""
+"""The number of unanswered questions at a time."""
 
 
 async def _answers(stage: Stage) -> None:

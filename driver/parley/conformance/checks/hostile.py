@@ -1,4 +1,4 @@
-"""Parameters that a user may send and that no driver expects: of other types, long, deep, huge, empty."""
+"""Hostile parameters, which users may send and drivers do not expect: wrong types, long, deep, huge, empty."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ MOST_DEEP = 60
 
 
 def hostile(parameters: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
-    """The parameters, each with every odd value in place of its own; and an odd parameter that nobody knows."""
+    """The parameters with each value replaced by every odd value, and sets of unknown parameters."""
     for value in odd_values():
         for name in parameters or {"conformance": None}:
             yield {**(parameters or {}), name: value}
@@ -18,7 +18,7 @@ def hostile(parameters: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]
 
 
 def odd_values() -> Iterator[Any]:
-    """As the API server takes them, within 10 KiB."""
+    """Odd values that the API server accepts, within 10 KiB."""
     yield from (-1, 0, 2**63 - 1, -(2**63), 1.5, 1e308, True, "", "NaN", "-1", [], {}, [[]], [{}])
     yield "a" * 8000
     yield "\u0000\u001b[2J\u202e\U0001f4a3 ; $(reboot) ' \" \\"

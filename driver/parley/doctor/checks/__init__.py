@@ -1,1 +1,1 @@
-"""The checks, by what they look at. Each is a pure function of the facts that gives findings, also good ones."""
+"""The checks, by subject. Each is a pure function from facts to findings, including good ones."""

@@ -54,7 +54,7 @@ def _title(facts: Facts, deployment: Body) -> str:
 
 
 def _readiness(facts: Facts, deployment: Body, pods: Sequence[Body], without: str) -> Finding:
-    """Whether all its pods are ready; `without` is what follows if there is none."""
+    """Whether all pods of the Deployment are ready; `without` is the consequence of having none."""
     about, name = _title(facts, deployment), deployment["metadata"]["name"]
     wanted = deployment["spec"].get("replicas", 1)
     ready = (deployment.get("status") or {}).get("readyReplicas", 0)

@@ -1,4 +1,4 @@
-"""Drivers: those of the classes answer, and no Lease of a standalone one is old."""
+"""Checks of drivers: those of the classes answer, and no Lease of a standalone driver is old."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -51,7 +51,7 @@ def drivers(facts: Facts) -> Iterator[Finding]:
 
 
 def _in_controller(facts: Facts) -> frozenset[str]:
-    """The drivers of which a controller says so in their classes, wherever it runs."""
+    """The drivers that are embedded in a controller, wherever it runs, by the status of their classes."""
     return frozenset(
         class_.driver_name
         for class_ in facts.all(CLASSES)
@@ -60,7 +60,7 @@ def _in_controller(facts: Facts) -> frozenset[str]:
 
 
 def _leases(facts: Facts) -> Mapping[str, Lease]:
-    """Of standalone drivers, by the driver's name."""
+    """The Leases of standalone drivers, by the driver's name."""
     return {
         lease.metadata.name.removeprefix(_PREFIX): lease
         for lease in facts.all(LEASES)
@@ -69,7 +69,7 @@ def _leases(facts: Facts) -> Mapping[str, Lease]:
 
 
 def _lines(facts: Facts, *words: str) -> Iterator[tuple[str, list[str]]]:
-    """The Deployments with a container whose command begins with these words: their names and these commands."""
+    """The Deployments with a container whose command begins with these words, each with these commands."""
     for name, deployment in facts.named(DEPLOYMENTS).items():
         if runs(deployment, *words):
             for container in containers(deployment):
@@ -85,7 +85,7 @@ def _options(line: list[str]) -> Iterator[str]:
 
 
 def _both(facts: Facts, driver: str, lease: Lease) -> Finding:
-    """Of a driver that is in the controller, and has a Lease as a standalone one has it."""
+    """A finding about a driver that is embedded in the controller and also has a standalone driver's Lease."""
     about, holder = f"Lease {facts.namespace}/{lease.metadata.name}", lease.spec.holder_identity
     delete = f"kubectl -n {facts.namespace} delete lease {lease.metadata.name}"
     if not fresh(lease, facts.now):
@@ -157,7 +157,7 @@ def answers(facts: Facts) -> Iterator[Finding]:
 
 
 def _silent(claim: str, scheduling: PodScheduling) -> bool:
-    """Whether the last question about the claim has no answer."""
+    """Whether the last question about the claim was not answered."""
     answered = (one.name == claim and one.round >= scheduling.spec.round for one in scheduling.status.claims)
     return not any(answered)
 

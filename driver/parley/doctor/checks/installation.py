@@ -1,4 +1,5 @@
-"""What `deploy/base` installs: kinds, admission policies, permissions, the FlowSchema of leader election."""
+"""Checks of what `deploy/base` installs: kinds, admission policies, permissions, the FlowSchema of leader
+election."""
 
 from collections.abc import Iterator, Mapping
 
@@ -97,7 +98,7 @@ def _policies(kind: str, found: Mapping[str, Body], namespace: str) -> Iterator[
 
 
 def _expression_warnings(policy: Body) -> str:
-    """The warnings of the API server's type checking."""
+    """The warnings of the API server's type checking of the policy."""
     checking = (policy.get("status") or {}).get("typeChecking") or {}
     return "; ".join(one.get("warning", "") for one in checking.get("expressionWarnings") or ())
 

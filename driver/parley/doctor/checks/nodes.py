@@ -1,4 +1,5 @@
-"""Nodes: the plugin runs where it should, its slices are there and of now, and devices can get into containers."""
+"""Checks of nodes: the plugin runs where it should, its slices are complete and current, and devices can get into
+containers."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
@@ -37,7 +38,7 @@ def plugin(facts: Facts) -> Iterator[Finding]:
 
 
 def daemon_sets(facts: Facts) -> list[Body]:
-    """Those that run the node plugin."""
+    """The DaemonSets that run the node plugin."""
     return [one for one in facts.named(DAEMON_SETS).values() if runs(one, PROGRAM)]
 
 
@@ -98,7 +99,7 @@ def _names(facts: Facts) -> list[str]:
 
 
 def _slices(facts: Facts) -> list[ResourceSlice]:
-    """Of Parley's drivers: those of the node plugins here, too, that no class names yet."""
+    """The slices of Parley's drivers, including node plugins' drivers that no class names yet."""
     drivers = {DeviceDriver.name, *(one.driver_name for one in facts.all(CLASSES))}
     paths = (PurePosixPath(path) for one in daemon_sets(facts) for path in host_paths(one).values())
     drivers.update(path.name for path in paths if path.parent.name == _PLUGINS)
@@ -141,7 +142,7 @@ def _working(facts: Facts, driver: str = "") -> set[str] | None:
 
 
 def _serves(daemon_set: Body, driver: str) -> bool:
-    """Whether it mounts the driver's folder, or that of all plugins."""
+    """Whether the DaemonSet mounts the driver's folder, or that of all plugins."""
     return any(PurePosixPath(path).name in (driver, _PLUGINS) for path in host_paths(daemon_set).values())
 
 

@@ -1,4 +1,5 @@
-"""What a node's container runtime does with CDI devices, and whether the plugin's folders are the kubelet's."""
+"""Checks of nodes' container runtimes, whether they add CDI devices, and of the plugin's folders, whether they are
+the kubelet's."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -76,7 +77,7 @@ def folders(facts: Facts) -> Iterator[Finding]:
 
 
 def _registry(daemon_set: Body) -> str:
-    """The kubelet's folder, by the one for registrations in it; "" if that is not mounted."""
+    """The kubelet's folder, derived from its registration folder; "" if that is not mounted."""
     paths = [path for path in host_paths(daemon_set).values() if PurePosixPath(path).name == _REGISTRY]
     return str(PurePosixPath(paths[0]).parent) if paths else ""
 
@@ -97,7 +98,7 @@ def _distribution(facts: Facts, mounted: str) -> Iterator[Finding]:
 
 
 def _others(facts: Facts, own: Body, mounted: str) -> Iterator[Finding]:
-    """Where other vendors' plugins (CSI, DRA) of this cluster look for the kubelet."""
+    """The kubelet's folder that other vendors' plugins (CSI, DRA) of this cluster use."""
     elsewhere: dict[str, list[str]] = {}
     for other in facts.all(DAEMON_SETS):
         folder = _registry(other)

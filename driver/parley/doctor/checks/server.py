@@ -1,4 +1,5 @@
-"""The API server: its version and the kubelets', built-in DRA, and the class that must not exist."""
+"""Checks of the API server: its version and the kubelets', built-in DRA, and the DeviceClass that must not
+exist."""
 
 from collections.abc import Iterator, Mapping
 
@@ -19,7 +20,7 @@ OLDEST_KUBELET: Version = (1, 34)
 
 
 def api_server(facts: Facts) -> Iterator[Finding]:
-    """Old enough and new enough."""
+    """The API server's version is supported."""
     text = _version(facts)
     version = parsed(text)
     if version is None:
@@ -49,7 +50,7 @@ def _version(facts: Facts) -> str:
 
 
 def kubelets(facts: Facts) -> Iterator[Finding]:
-    """Not older than the API server by too much, and not newer."""
+    """Kubelets are not newer than the API server, nor older by more than Kubernetes supports."""
     server = parsed(_version(facts))
     nodes = facts.all(RAW_NODES)
     if server is None:
@@ -85,13 +86,13 @@ def _oldest_kubelet(server: Version) -> Version:
 
 
 def kubelet_version(node: Body) -> str:
-    """As the node reports it; "" if it does not."""
+    """The kubelet's version as the node reports it; "" if it does not."""
     info: Mapping[str, str] = (node.get("status") or {}).get("nodeInfo") or {}
     return info.get("kubeletVersion", "")
 
 
 def dra(facts: Facts) -> Iterator[Finding]:
-    """The API that mirrors and slices are written in."""
+    """The API server serves the API of mirrors and slices."""
     if facts.served(BUILTIN_CLAIMS):
         yield ok("resource.k8s.io/v1 is served")
         return
@@ -103,7 +104,7 @@ def dra(facts: Facts) -> Iterator[Finding]:
 
 
 def device_class(facts: Facts) -> Iterator[Finding]:
-    """The DeviceClass that mirrors name. If it were there, a scheduler would allocate by itself."""
+    """The DeviceClass that mirrors name does not exist: a scheduler would allocate by itself."""
     if any(found.metadata.name == DEVICE_CLASS for found in facts.all(DEVICE_CLASSES)):
         yield error(
             "it exists, so schedulers bind pods before Parley has negotiated for them",

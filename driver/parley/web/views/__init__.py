@@ -1,1 +1,1 @@
-"""What pages look like: pure functions from data to elements, one file each."""
+"""The pages' views: pure functions from data to elements, one file each."""

@@ -1,4 +1,4 @@
-"""The pages of a class and of a node: what there is, who holds it, and who waits for it."""
+"""The pages of a class and of a node: capacity, the users of claims, and waiting pods."""
 
 from collections.abc import Sequence
 

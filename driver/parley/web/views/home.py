@@ -1,4 +1,4 @@
-"""The first page: pods with claims, those that wait first in line, and what the classes have."""
+"""The first page: pods with claims, waiting ones first, and the classes' capacity."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _MESSAGE = 80
 
 
 def home(pods: Sequence[PodRow], classes: Sequence[ClassRow], now: str, links: Links) -> list[Node]:
-    """The sections."""
+    """The sections of the first page."""
     query = links.here.query
     chosen = [pod for pod in pods if _chosen(pod, query.get("namespace", ""), query.get("state", ""))]
     page, pages = paged(len(chosen), links.here.page, PODS)
@@ -54,7 +54,7 @@ def _pod(pod: PodRow, now: str, links: Links) -> list[Node]:
 
 
 def _filter(pods: Sequence[PodRow], links: Links) -> Element:
-    """A form that works without scripts."""
+    """The form that filters pods; it works without scripts."""
     namespaces = sorted({pod.namespace for pod in pods})
     states = Counter(pod.state for pod in pods)
     named = [(name, f"{name} ({states[name]})") for name in STATES]
@@ -89,7 +89,7 @@ def _classes(classes: Sequence[ClassRow], links: Links) -> Element:
 
 
 def figures(row: ClassRow) -> list[Node]:
-    """What a class has, without its name."""
+    """A class's figures, without its name."""
     free = _number(row.free) + (f" (+{row.partly_free} partly)" if row.partly_free else "")
     waiting = state("waits", f"{row.waiting} waiting") if row.waiting else "0"
     return [row.driver, _number(row.nodes), row.what or "-", _number(row.total), free, str(row.claims), waiting]

@@ -1,4 +1,4 @@
-"""The claims of a pod by nodes: nodes with equal answers in one row, or each in its own; in pages."""
+"""The table of a pod's claims by nodes, in pages: nodes with equal answers share a row, or each has its own."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _Group = tuple[Sequence[str], NodeRow]
 
 
 def matrix(explanation: Explanation, links: Links) -> Element | None:
-    """The section; None for a pod about which no driver was asked."""
+    """The section of the table; None for a pod about which no driver was asked."""
     if not explanation.nodes:
         return None
     each = links.here.query.get("nodes") == "each"
@@ -46,7 +46,7 @@ def matrix(explanation: Explanation, links: Links) -> Element | None:
 
 
 def _other(links: Links, *, each: bool) -> Element:
-    """To the same, arranged in the other way."""
+    """The link to the same table in the other arrangement."""
     text, nodes = ("Nodes alike in one row", "") if each else ("Every node in its own row", "each")
     return link(text, links.changed(nodes=nodes, page=""))
 

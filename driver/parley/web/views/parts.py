@@ -1,4 +1,4 @@
-"""What all pages have in common: the frame around them, tables, times, and how states are marked.
+"""The parts that all pages share: the frame around them, tables, times, and marks of states.
 
 No state is shown by its colour alone: each has a label, and a sign in front of it.
 """
@@ -59,7 +59,7 @@ def section(name: str, title: Node, *content: Node) -> Element:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[Node]], caption: str) -> Element:
-    """A table whose rows begin with their headings. It scrolls by itself where it is wider than the page."""
+    """A table whose rows begin with their headings. It scrolls by itself if it is wider than the page."""
     head = h("thead", h("tr", (h("th", heading, scope="col") for heading in headings)))
     body = h("tbody", (_row(row) for row in rows))
     inner = h("table", h("caption", caption, class_="hidden"), head, body)
@@ -89,7 +89,7 @@ def state(of: str, text: str = "") -> Element:
 
 
 def since(time: str, now: str) -> Node:
-    """How long ago a time of the API was; the time itself is its title."""
+    """How long ago an API timestamp was, with the time itself as the title."""
     age = ago(time, now)
     return h("time", age, datetime=time, title=time) if age else "-"
 
@@ -117,7 +117,7 @@ def pager(links: Links, page: int, pages: int, what: str) -> Element | None:
 
 
 def paged(count: int, page: int, size: int) -> tuple[int, int]:
-    """The page that there is, and how many there are."""
+    """The page number within the existing pages, and the number of pages."""
     pages = max(1, -(-count // size))
     return min(page, pages), pages
 

@@ -1,4 +1,4 @@
-"""A pod's page: what it waits for or where it is, its claims by nodes, what would help, and what happened when."""
+"""A pod's page: why it waits or where it is, its claims by nodes, what would help, and its timeline."""
 
 from collections.abc import Sequence
 

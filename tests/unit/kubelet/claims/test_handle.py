@@ -7,7 +7,7 @@ import pytest
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS
-from parley_kubelet.claims.handle import Granted, goes_by_labels, granted
+from parley_kubelet.claims.handle import NodeAllocation, node_allocation, selects_nodes_by_labels
 from parley_kubelet.hooks import DeviceName, Refused
 from parley_kubelet.testing import allocated_status, claim_body, offered_status
 
@@ -22,8 +22,8 @@ def claim(status: dict[str, Any], *requests: dict[str, Any]) -> BuiltinClaim:
     return BUILTIN_CLAIMS.decode(orjson.dumps({**body, "status": status}))
 
 
-def grant(status: dict[str, Any], *, uid: str = "u1", driver: str = DRIVER, node: str = "n1") -> Granted:
-    return granted(claim(status), uid=uid, driver=driver, node=node)
+def grant(status: dict[str, Any], *, uid: str = "u1", driver: str = DRIVER, node: str = "n1") -> NodeAllocation:
+    return node_allocation(claim(status), uid=uid, driver=driver, node=node)
 
 
 def test_devices_named_by_the_results() -> None:
@@ -105,12 +105,12 @@ def test_an_allocation_by_labels_is_for_nodes_that_have_them(
     terms: list[dict[str, Any]], labels: dict[str, str], holds: bool
 ) -> None:
     one = claim(with_selector(*terms))
-    assert goes_by_labels(one)
+    assert selects_nodes_by_labels(one)
     if holds:
-        assert granted(one, uid="u1", driver=DRIVER, node="n1", labels=labels).devices
+        assert node_allocation(one, uid="u1", driver=DRIVER, node="n1", labels=labels).devices
         return
     with pytest.raises(Refused) as refused:
-        granted(one, uid="u1", driver=DRIVER, node="n1", labels=labels)
+        node_allocation(one, uid="u1", driver=DRIVER, node="n1", labels=labels)
     assert str(refused.value) == (
         "claim team/training: status.allocation.nodeSelector selects nodes by labels that node 'n1' does not have:"
         " delete the pod, so that a scheduler places it where the claim is"
@@ -118,8 +118,8 @@ def test_an_allocation_by_labels_is_for_nodes_that_have_them(
 
 
 def test_an_allocation_by_names_does_not_go_by_labels() -> None:
-    assert not goes_by_labels(claim(allocated_status("n1", ["gpu-0"])))
-    assert not goes_by_labels(claim({}))
+    assert not selects_nodes_by_labels(claim(allocated_status("n1", ["gpu-0"])))
+    assert not selects_nodes_by_labels(claim({}))
 
 
 ANY_DEVICE = {"deviceClassName": "any-device", "tolerations": [{"operator": "Exists"}]}
@@ -139,7 +139,7 @@ def test_what_the_user_of_an_ordinary_claim_wrote_is_no_handle(requests: list[di
         "n1", ["workspaces"], driver="workspace.parley.dev", data={"workspace": "another-tenants"}
     )
     with pytest.raises(Refused) as error:
-        granted(claim(status, *requests), uid="u1", driver="workspace.parley.dev", node="n1")
+        node_allocation(claim(status, *requests), uid="u1", driver="workspace.parley.dev", node="n1")
     assert str(error.value) == (
         "claim team/training: devices of workspace.parley.dev were allocated by ordinary DRA, not by"
         " parley-controller: create a claim of parley.dev with a class of that driver"

@@ -43,7 +43,7 @@ class Stage:
         """What was told of which object since the last look."""
         before = {event.metadata.uid for event in (await self.node.client.list(EVENTS, "team")).items}
         self.now += after
-        await self.notices.look()
+        await self.notices.poll()
         raw = await self.node.client.list(EVENTS.untyped(), "team")
         new = [one for one in raw.items if one["metadata"]["uid"] not in before]
         return [(one["regarding"]["kind"], one["reason"], one["note"]) for one in new]
@@ -76,7 +76,7 @@ async def test_what_comes_and_goes_is_not_told_each_time(stage: Stage) -> None:
         stage.driver.says["OverSize"] = "it uses more"
         assert await stage.look(1) == []
     stage.driver.says.clear()
-    await stage.look(notices.AGAIN)
+    await stage.look(notices.REPEAT_RECURRING)
     stage.driver.says["OverSize"] = "it uses more"
     assert len(await stage.look(1)) == 2
 

@@ -9,7 +9,7 @@ from tests.unit.kubelet.drivers import DRIVER, PortNode, Ports
 
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.client import Call, Client
-from parley_kubelet.claims.orphans import clean
+from parley_kubelet.claims.orphans import release_orphans
 from parley_kubelet.claims.preparation import ClaimName
 from parley_kubelet.testing import allocated_status
 
@@ -33,7 +33,7 @@ async def cleaned(node: PortNode, boot: str) -> tuple[list[str], list[str]]:
     """What the driver was asked for, and what the log tells."""
     driver = Ports()
     with structlog.testing.capture_logs() as logs:
-        await clean(node.plugin(driver, boot=boot), node.client)
+        await release_orphans(node.plugin(driver, boot=boot), node.client)
     return driver.calls, [log["event"] for log in logs if log["event"] != "claim unprepared"]
 
 
@@ -66,7 +66,7 @@ async def test_nor_for_one_that_is_on_another_node_since(node: PortNode) -> None
     claim = await prepared(node)
     await reallocate(node, "n2")
     with structlog.testing.capture_logs():
-        await clean(node.plugin(Ports(), boot="first boot"), node.client)
+        await release_orphans(node.plugin(Ports(), boot="first boot"), node.client)
     assert claim.uid in await node.plugin(Ports()).entries(), "a container may still have it"
     assert (await cleaned(node, "second boot"))[0] == ["unprepare a"]
 
@@ -127,7 +127,7 @@ async def test_nor_what_the_kubelet_asked_for_while_the_claim_was_looked_at(node
         await reserve(node, reserved)
         await plugin.prepare(claim)
 
-    await clean(plugin, SlowAnswer(node.client, next_pod))
+    await release_orphans(plugin, SlowAnswer(node.client, next_pod))
 
     assert driver.calls == ["prepare a"]
     assert (await plugin.entries())[claim.uid].phase == "prepared"
@@ -151,7 +151,7 @@ async def test_a_driver_that_fails_is_asked_again(node: PortNode) -> None:
 
     driver = Failing()
     with structlog.testing.capture_logs() as logs:
-        await clean(node.plugin(driver, boot="second boot"), node.client)
+        await release_orphans(node.plugin(driver, boot="second boot"), node.client)
     assert driver.calls == ["unprepare a"] * 3
     assert [log["event"] for log in logs] == ["orphan not handled"] * 2 + ["orphaned claim unprepared"]
     assert logs[0]["reason"] == "RuntimeError: no link"

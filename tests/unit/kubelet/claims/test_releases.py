@@ -105,7 +105,7 @@ async def test_a_request_that_comes_later_is_heard(client: Client, plugin: Prepa
 async def test_many_that_are_still_prepared_cost_one_look_at_what_is_held(
     client: Client, node: PortNode, plugin: Preparation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, reads, look, read = list[Receipts](), list[str](), Receipts.look, Folder.read
+    looks, reads, look, read = list[Receipts](), list[str](), Receipts.give_receipts, Folder.read
     for number in range(10):
         await plugin.prepare(await node.claim(f"c{number}", number))
     for uid in await plugin.entries():
@@ -120,7 +120,7 @@ async def test_many_that_are_still_prepared_cost_one_look_at_what_is_held(
         reads.append(name)
         return read(folder, name)
 
-    monkeypatch.setattr(Receipts, "look", counted_look)
+    monkeypatch.setattr(Receipts, "give_receipts", counted_look)
     monkeypatch.setattr(Folder, "read", counted_read)
     async with answering(client, plugin):
         await receipt(client)
@@ -178,7 +178,7 @@ async def test_half_an_unprepare_gives_no_receipt(client: Client, node: PortNode
 async def test_what_the_other_plugin_of_an_update_unprepared_gets_it_in_a_moment(
     client: Client, node: PortNode, plugin: Preparation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parley_kubelet.claims.releases.AGAIN", 0.05)
+    monkeypatch.setattr("parley_kubelet.claims.releases.RECHECK", 0.05)
     claim = await node.claim("a", 7)
     await plugin.prepare(claim)
     await asked(client, claim.uid)
@@ -207,7 +207,7 @@ async def test_what_is_asked_anew_is_not_answered_by_an_old_copy(client: Client,
     await client.delete(CLAIM_RELEASES, "a")
     await asked(client, "u1", cleared=False)
     with structlog.testing.capture_logs() as logs:
-        await receipts.look()
+        await receipts.give_receipts()
     assert [log["event"] for log in logs] == ["receipt not given yet"]
     assert await waiting(client)
 
@@ -278,7 +278,7 @@ async def test_a_removal_that_fails_is_tried_again_and_said(
     client: Client, node: PortNode, monkeypatch: pytest.MonkeyPatch, fault: BaseException, told: str
 ) -> None:
     monkeypatch.setattr(releases, "RETRIES", Backoff(first=0.01, longest=0.01))
-    monkeypatch.setattr(releases, "AGAIN", 0.01)
+    monkeypatch.setattr(releases, "RECHECK", 0.01)
     ports = Ports()
     ports.fault = fault
     await asked(client, "u1", data={"number": 7}, ended=True)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.driver.devices import NameTaken, NodeDevice, absent, discover, safe_name
+from parley_kubelet.driver.devices import NameTaken, NodeDevice, discover, missing_device_nodes, safe_name
 
 
 def configured(*entries: dict[str, Any]) -> Configuration:
@@ -50,7 +50,7 @@ def test_a_named_device_without_its_device_node_is_not_there() -> None:
         {"name": "gpu-1", "model": "a100"},
     )
     assert [device.name for device in discover(configuration)] == ["gpu-1"]
-    assert absent(configuration) == ("gpu-0: /dev/no-such-gpu is not a device node",)
+    assert missing_device_nodes(configuration) == ("gpu-0: /dev/no-such-gpu is not a device node",)
 
 
 def test_two_devices_of_one_name_are_refused() -> None:

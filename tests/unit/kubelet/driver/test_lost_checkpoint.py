@@ -12,7 +12,7 @@ from tests.unit.kubelet.driver.test_workspaces import claim, data, driver, recor
 
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.client import Client
-from parley_kubelet.claims.orphans import clean
+from parley_kubelet.claims.orphans import release_orphans
 from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.driver import loops
 from parley_kubelet.driver.workspaces import WorkspaceNode
@@ -51,7 +51,7 @@ class DiskNode:
         """A start of the plugin, and what it tells of orphans."""
         preparation = self.plugin()
         with structlog.testing.capture_logs() as logs:
-            await clean(preparation, self.client)
+            await release_orphans(preparation, self.client)
         return [log["claim"] for log in logs if log["event"] == "orphaned claim unprepared"]
 
     async def delete(self, mine: ClaimName) -> None:

@@ -60,7 +60,7 @@ async def test_a_namespace_with_many_file_systems_to_make_keeps_no_other_waiting
 async def test_a_namespace_whose_removals_wait_for_the_disk_keeps_no_other_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on, flush, waiting = threading.Event(), WorkspaceNode._flush, list[WorkspaceNode]()
+    go_on, flush, waiting = threading.Event(), WorkspaceNode._flush_data, list[WorkspaceNode]()
 
     def slow(node: WorkspaceNode) -> None:
         if "id-of-a" in data(tmp_path):
@@ -71,7 +71,7 @@ async def test_a_namespace_whose_removals_wait_for_the_disk_keeps_no_other_waiti
     node, (mine, other) = driver(tmp_path), of_two()
     for one in (*mine, other):
         await node.prepare(one)
-    monkeypatch.setattr(WorkspaceNode, "_flush", slow)
+    monkeypatch.setattr(WorkspaceNode, "_flush_data", slow)
     async with under_way([node.remove_data(one) for one in mine], go_on):
         await until(lambda: bool(waiting) and data(tmp_path) == ["id-of-a"])
         await node.remove_data(other)

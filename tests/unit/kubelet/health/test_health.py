@@ -41,13 +41,13 @@ def monitor(client: Client, folder: Path, driver: TellingPorts) -> HealthMonitor
 
 async def test_a_stream_tells_at_once_and_at_every_change(driver: TellingPorts, monitor: HealthMonitor) -> None:
     driver.told = (WELL,)
-    await monitor.ask()
+    await monitor.poll()
     stream = monitor.reports()
     assert await anext(stream) == (WELL,)
     coming = asyncio.ensure_future(anext(stream))
-    await monitor.ask()
+    await monitor.poll()
     driver.told = (ILL,)
-    await monitor.ask()
+    await monitor.poll()
     assert await coming == (ILL,)
 
 
@@ -56,7 +56,7 @@ async def test_nothing_is_told_before_the_driver_was_asked(driver: TellingPorts,
     await asyncio.sleep(0)
     assert not coming.done()
     driver.told = (WELL,)
-    await monitor.ask()
+    await monitor.poll()
     assert await coming == (WELL,)
 
 
@@ -65,7 +65,7 @@ async def test_what_did_not_change_is_told_again_before_the_kubelet_takes_it_for
     driver: TellingPorts, monitor: HealthMonitor
 ) -> None:
     driver.told = (WELL,)
-    await monitor.ask()
+    await monitor.poll()
     stream = monitor.reports()
     started = asyncio.get_running_loop().time()
     for _ in range(4):
@@ -75,7 +75,7 @@ async def test_what_did_not_change_is_told_again_before_the_kubelet_takes_it_for
 
 async def test_streams_end_with_the_plugin(driver: TellingPorts, monitor: HealthMonitor) -> None:
     driver.told = (WELL,)
-    await monitor.ask()
+    await monitor.poll()
     stream = monitor.reports()
     await anext(stream)
     coming = asyncio.ensure_future(anext(stream, None))
@@ -96,11 +96,11 @@ async def test_a_driver_that_fails_to_tell_makes_its_devices_unknown_and_is_logg
     driver: TellingPorts, monitor: HealthMonitor, fault: BaseException, told: str
 ) -> None:
     driver.told = (WELL,)
-    await monitor.ask()
+    await monitor.poll()
     driver.silent = fault
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
-            await monitor.ask()
+            await monitor.poll()
     (report,) = await anext(monitor.reports())
     assert (report.condition, report.message) == (
         DeviceCondition.UNKNOWN,
@@ -112,7 +112,7 @@ async def test_a_driver_that_fails_to_tell_makes_its_devices_unknown_and_is_logg
 async def test_the_name_of_a_file_that_is_no_text_is_told(driver: TellingPorts, monitor: HealthMonitor) -> None:
     name = os.fsdecode(b"core." + bytes([255]))
     driver.told = (WELL, Health(port("port-2"), DeviceCondition.UNHEALTHY, f"remove {name}"))
-    await monitor.ask()
+    await monitor.poll()
     answer = await anext(HealthService(monitor, dra_health_v1_pb2).NodeWatchResources(None, None))
     assert [device.message for device in answer.devices] == ["", r"remove core.\udcff"]
 
@@ -122,9 +122,9 @@ async def test_a_driver_that_tells_what_is_no_health_ends_nothing(
     driver: TellingPorts, monitor: HealthMonitor, told: Any
 ) -> None:
     driver.told = (WELL,)
-    await monitor.ask()
+    await monitor.poll()
     driver.told = told
-    await monitor.ask()
+    await monitor.poll()
     (report,) = await anext(monitor.reports())
     assert report.condition is DeviceCondition.UNKNOWN
 
@@ -135,7 +135,7 @@ async def test_a_change_is_logged_and_passed_on(client: Client, folder: Path, dr
     with structlog.testing.capture_logs() as logs:
         for told in ((WELL,), (WELL,), (ILL,), (ILL,)):
             driver.told = told
-            await monitor.ask()
+            await monitor.poll()
     assert len(changes) == 2
     assert logs == [
         {
@@ -262,7 +262,7 @@ async def test_a_check_that_the_kernel_holds_delays_no_other_and_is_not_started_
             assert await told(driver) == {"gpu-0": (ill, held), "gpu-1": well}
     (pid,) = map(int, started.read_text().split())
     kill(pid, signal.SIGKILL)
-    await driver._checks._held["gpu-0"].wait()
+    await driver._checks._unkillable["gpu-0"].wait()
     driver._checks._due.clear()
     monkeypatch.undo()
     assert (await told(driver))["gpu-0"] == (ill, "check sh was not done after 0.5 s"), "it is started again"

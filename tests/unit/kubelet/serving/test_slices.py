@@ -14,7 +14,7 @@ from parley.api.resources import NODES, RESOURCE_SLICES
 from parley.kube.client import Body, Call, Client, Forbidden, NotFound
 from parley.kube.memory import MemoryServer
 from parley_kubelet.hooks import Offer
-from parley_kubelet.serving.slices import CannotTell, SlicePublisher, slice_specs
+from parley_kubelet.serving.slices import DevicesUnknown, SlicePublisher, slice_specs
 
 DRIVER = "device.parley.dev"
 GPU = Offer("gpu-0", {"model": "a100", "index": 0, "nvlink": True}, {"slices": "2", "memory": "40Gi"})
@@ -280,7 +280,7 @@ async def test_what_a_driver_that_fails_said(node: Node) -> None:
     def devices() -> tuple[Offer, ...]:
         raise ValueError("two of one name")
 
-    with pytest.raises(CannotTell, match=r"^ValueError: two of one name$"):
+    with pytest.raises(DevicesUnknown, match=r"^ValueError: two of one name$"):
         await SlicePublisher(node.client, driver=DRIVER, node="n1", devices=devices).publish()
 
 
@@ -290,7 +290,7 @@ ODD: tuple[Any, ...] = ({"capacity": {"memory": "much"}}, {"attributes": {"speed
 @pytest.mark.parametrize("said", ODD)
 async def test_what_a_driver_says_that_is_no_device_ends_nothing(node: Node, said: dict[str, Any]) -> None:
     odd = Offer("a", **said)
-    with pytest.raises(CannotTell):
+    with pytest.raises(DevicesUnknown):
         await SlicePublisher(node.client, driver=DRIVER, node="n1", devices=lambda: (odd,)).publish()
 
 
@@ -299,7 +299,7 @@ async def test_a_device_that_the_driver_calls_about_is_published_within_seconds(
     async with running(node.publisher):
         await asyncio.sleep(10)
         node.devices = (GPU,)
-        node.publisher.look_again()
+        node.publisher.recheck()
         await asyncio.sleep(3)
         assert await node.names() == ["gpu-0"]
 

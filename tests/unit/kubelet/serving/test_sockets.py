@@ -74,7 +74,7 @@ async def test_a_socket_that_a_crash_left_is_replaced(folder: Path) -> None:
 async def test_a_socket_that_was_removed_is_made_again_and_connections_stay(folder: Path) -> None:
     path = folder / "made" / "dra.sock"
     channel = grpc.aio.insecure_channel(f"unix:{path}")
-    async with channel, serving(path, nothing, grace=1, look_again=0.01):
+    async with channel, serving(path, nothing, grace=1, check_seconds=0.01):
         await asyncio.wait_for(channel.channel_ready(), 60)
         for _ in range(2):
             path.unlink()
@@ -88,7 +88,7 @@ async def test_a_socket_that_was_removed_is_made_again_and_connections_stay(fold
 
 async def test_a_socket_that_was_removed_is_left_to_another_plugin_that_came(folder: Path) -> None:
     path = folder / "dra.sock"
-    async with serving(path, nothing, grace=1, look_again=0.01):
+    async with serving(path, nothing, grace=1, check_seconds=0.01):
         path.unlink()
         with socket.socket(socket.AF_UNIX) as other:
             other.bind(str(path))

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from parley_kubelet.state.durable import Folder
-from parley_kubelet.state.records import SharedCheckpoint, own_thread
+from parley_kubelet.state.records import SharedCheckpoint, checkpoint_thread
 
 
 async def test_the_checkpoint_has_its_own_thread_from_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = SharedCheckpoint(Folder(tmp_path / "state"), "node", own_thread())
+    records = SharedCheckpoint(Folder(tmp_path / "state"), "node", checkpoint_thread())
 
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

@@ -1,7 +1,7 @@
-"""Where a waiting pod can go besides what nodes say: where its volumes can be used, and which of the extended
-resources that it requests DRA drivers allocate.
+"""What constrains a waiting pod's placement besides the nodes' own fields: where its volumes can be used, and
+which of the extended resources that it requests are allocated by DRA drivers.
 
-Read for each pod that is explained, as far as who asks may: a snapshot does not have them.
+Read for each explained pod, with the user's own permissions: a snapshot does not have them.
 """
 
 import asyncio
@@ -20,55 +20,56 @@ from parley.kube.cache import Key
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.negotiation.requests import requested
 
-MOST = 64
-"""Of one pod's volumes so many are read."""
+MOST_VOLUMES = 64
+"""The most volumes that are read for one pod."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
-    """Of one pod; `device_classes` is None where they don't matter. `unread` is why something is not known."""
+class PlacementConstraints:
+    """One pod's volume claims and volumes, and the DeviceClasses, None if the pod requests no extended resources.
+    `unread` lists why some of it could not be read."""
 
     claims: tuple[PersistentVolumeClaim, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()
     device_classes: tuple[DeviceClass, ...] | None = None
     unread: tuple[str, ...] = ()
 
-    def show(self, cluster: ClusterCache) -> None:
-        """Have them in the caches, in place of what another pod had there."""
+    def apply_to(self, cluster: ClusterCache) -> None:
+        """Put them into the caches, in place of those of the pod explained before."""
         cluster.volumes.replace(self.claims, self.volumes)
         if self.device_classes is not None:
             cluster.delegated.replace(self.device_classes)
 
 
-ANYWHERE = Whereabouts()
-"""Of a pod that nothing ties but what nodes say."""
+UNCONSTRAINED = PlacementConstraints()
+"""The constraints of a pod without volumes and extended resources."""
 
 
-async def whereabouts(client: Client, pod: Pod) -> Whereabouts:
-    """Nothing for a pod that is bound: it has gone by them."""
+async def read_constraints(client: Client, pod: Pod) -> PlacementConstraints:
+    """Reads the pod's constraints; none for a bound pod, which is past them."""
     named = list(dict.fromkeys(volume_claims(pod)))
     backed = extended_resources(requested(pod))
     if pod.spec.node_name or not (named or backed):
-        return ANYWHERE
+        return UNCONSTRAINED
     unread: list[str] = []
-    if len(named) > MOST:
-        unread.append(f"of the pod's {len(named)} volumes only {MOST} are read")
-    claims = await _got(client, VOLUME_CLAIMS, named[:MOST], unread)
+    if len(named) > MOST_VOLUMES:
+        unread.append(f"of the pod's {len(named)} volumes only {MOST_VOLUMES} are read")
+    claims = await _fetch(client, VOLUME_CLAIMS, named[:MOST_VOLUMES], unread)
     bound = dict.fromkeys(("", claim.bound_to) for claim in claims if claim.bound_to)
-    volumes = await _got(client, VOLUMES, list(bound), unread)
+    volumes = await _fetch(client, VOLUMES, list(bound), unread)
     classes: tuple[DeviceClass, ...] | None = None
     if backed:
         try:
             classes = tuple((await client.list(DEVICE_CLASSES)).items)
         except Forbidden as error:
             unread.append(error.message)
-    return Whereabouts(claims, volumes, classes, tuple(unread))
+    return PlacementConstraints(claims, volumes, classes, tuple(unread))
 
 
-async def _got(client: Client, resource: Resource[T], keys: Sequence[Key], unread: list[str]) -> tuple[T, ...]:
-    """Those that are there: what is missing ties a pod to no node."""
+async def _fetch(client: Client, resource: Resource[T], keys: Sequence[Key], unread: list[str]) -> tuple[T, ...]:
+    """Gets the objects that exist: a missing one constrains a pod to no node."""
 
     async def get(key: Key) -> Sequence[T]:
         try:

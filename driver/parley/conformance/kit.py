@@ -1,4 +1,4 @@
-"""The kit as one run: an API server, the driver's process on it, all checks."""
+"""A run of the conformance kit: starts an API server and the driver's process, and runs the checks."""
 
 import asyncio
 import secrets
@@ -24,9 +24,9 @@ from parley.kube.memory import MemoryServer
 
 @dataclass(frozen=True)
 class ConformanceSettings:
-    """`start` is the driver's shell command, "" if somebody else starts it; `checks` are those to be made (all if
-    empty), but for `skip`. `admin` is the cluster, one in memory if it is None, and `driver` the same cluster as
-    the driver's account sees it."""
+    """`start` is the driver's shell command, "" if it is started otherwise; `checks` are those to run (all if
+    empty), except `skip`. `admin` is a client of the cluster, one in memory if it is None, and `driver` one of the
+    same cluster with the driver's account."""
 
     start: str = ""
     port: int = 0
@@ -37,25 +37,25 @@ class ConformanceSettings:
     driver: HttpClient | None = None
 
     def chosen(self) -> Sequence[Check]:
-        """The checks to be made; the first one always is."""
+        """The checks to run; the first one always is."""
         wanted = {CHECKS[0].name, *self.checks}
         return [check for check in CHECKS if not self.checks or check.name in wanted]
 
 
 class NoSuchCheck(Exception):
-    """Raised for a check that nobody knows; the message names those that there are."""
+    """Raised for an unknown check; the message lists the known ones."""
 
 
 def verify(names: Sequence[str]) -> None:
-    """Raises NoSuchCheck."""
+    """Check the names of checks. Raises NoSuchCheck."""
     known = [check.name for check in CHECKS]
     if unknown := [name for name in names if name not in known]:
         raise NoSuchCheck(f"there is no check {unknown[0]!r}: choose among {', '.join(known)}")
 
 
 @dataclass(frozen=True)
-class Played:
-    """What is running: the address of the API server, its kubeconfig, and the driver's process if it is ours."""
+class RunningKit:
+    """A running kit: the API server's address, its kubeconfig, and the driver's process if the kit started it."""
 
     scene: Scene
     server: str
@@ -64,28 +64,28 @@ class Played:
 
 
 @asynccontextmanager
-async def playing(subject: Subject, settings: ConformanceSettings) -> AsyncIterator[Played]:
-    """The API server and the driver, within the block."""
+async def running_kit(subject: Subject, settings: ConformanceSettings) -> AsyncIterator[RunningKit]:
+    """Runs the API server and the driver within the block."""
     async with AsyncExitStack() as stack:
-        client, behind = await _clients(stack, settings)
-        traffic = DriverTraffic(behind)
+        client, driver_client = await _clients(stack, settings)
+        traffic = DriverTraffic(driver_client)
         server = await stack.enter_async_context(served(traffic, settings.port))
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="parley-conformance-")))
         write_kubeconfig(folder / "kubeconfig", server)
         process = _process(settings, server, folder)
-        subject = await _placed(subject, settings, client)
+        subject = await _with_nodes(subject, settings, client)
         await prepare(client, subject)
         if process is not None:
             await process.start()
             stack.push_async_callback(process.kill)
         in_memory = settings.admin is None
-        suffix = "" if in_memory else f"-{secrets.token_hex(2)}"  # a namespace takes its time to go
+        suffix = "" if in_memory else f"-{secrets.token_hex(2)}"  # deleting a namespace takes time
         scene = Scene(client, traffic, subject, process, settings.patience, in_memory, suffix)
-        yield Played(scene, server, folder / "kubeconfig", process)
+        yield RunningKit(scene, server, folder / "kubeconfig", process)
 
 
 async def _clients(stack: AsyncExitStack, settings: ConformanceSettings) -> tuple[Client, Client]:
-    """The controller's and the driver's."""
+    """The clients of the controller and of the driver."""
     if settings.admin is None:
         memory = MemoryServer()
         return memory.client(), memory.client("driver")
@@ -93,8 +93,8 @@ async def _clients(stack: AsyncExitStack, settings: ConformanceSettings) -> tupl
     return admin, await stack.enter_async_context(settings.driver) if settings.driver is not None else admin
 
 
-async def _placed(subject: Subject, settings: ConformanceSettings, client: Client) -> Subject:
-    """With the nodes to ask about. Raises BadSubject."""
+async def _with_nodes(subject: Subject, settings: ConformanceSettings, client: Client) -> Subject:
+    """The subject with the nodes that the checks ask about. Raises BadSubject."""
     if settings.admin is None:
         return subject.in_memory()
     nodes = (await client.list(NODES)).items
@@ -111,15 +111,15 @@ def _process(settings: ConformanceSettings, server: str, folder: Path) -> Comman
 async def results(
     subject: Subject,
     settings: ConformanceSettings,
-    begun: Callable[[Played], None],
-    seen: Callable[[CheckResult], None],
+    on_start: Callable[[RunningKit], None],
+    on_result: Callable[[CheckResult], None],
 ) -> list[CheckResult]:
-    """All results. `begun` is called when the driver may connect, `seen` with each result."""
+    """All results. `on_start` is called when the driver may connect, `on_result` with each result."""
     found: list[CheckResult] = []
-    async with playing(subject, settings) as played:
-        begun(played)
-        async for result in run(played.scene, settings.chosen(), settings.skip):
+    async with running_kit(subject, settings) as kit:
+        on_start(kit)
+        async for result in run(kit.scene, settings.chosen(), settings.skip):
             found.append(result)
-            seen(result)
+            on_result(result)
             await asyncio.sleep(0)
     return found
