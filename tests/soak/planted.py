@@ -245,7 +245,7 @@ BUGS: Mapping[str, Bug] = {
         ((Binder, "_ready", _ready_at_once),), ("bound too early",), extender=True
     ),
     "a binding may land after its claims are released": Bug(
-        ((Posting, "settle", nothing), (Posting, "bind", _bind_any_version)),
+        ((Posting, "void_bindings", nothing), (Posting, "bind", _bind_any_version)),
         ("bound too early", "bound elsewhere", "handed out twice", "moved under a pod"),
         trouble=True,
         extender=True,

@@ -153,14 +153,14 @@ class Changes:
         return any(holding.is_nominated and holding.yields_to for holding in self._ledger.reserving(node))
 
     def _enqueue_new(self, key: Key) -> None:
-        self._pods.came(key)
+        self._pods.added(key)
         self._queues.pods.add(key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None:
-            self._reconciler.pod_seen(new)
+            self._reconciler.pod_updated(new)
             if old is not None and done(new) and not done(old):
-                self._reconciler.pod_done(new)
+                self._reconciler.pod_ended(new)
             if old is None or self._concerns_us(old, new):
                 self.enqueue(new)
             elif tried(new) and not tried(old):
@@ -176,7 +176,7 @@ class Changes:
         if not (old.spec.node_name or over(old)) and (same is None or over(same)):
             self._awaits_room_no_more(old)
         if same is not None and same.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
-            self._pods.leaves(same.spec.node_name)
+            self._pods.pod_terminating(same.spec.node_name)
         if old.spec.node_name and not done(old) and (same is None or done(same)):
             self._wakeups.less_used(NODES, (old.spec.node_name,))  # a scheduler may judge it differently
 

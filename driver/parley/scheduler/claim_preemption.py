@@ -246,8 +246,8 @@ class ClaimPreemption:
     def _hurry(self, unbound: Sequence[Pod]) -> None:
         """Their schedulers may never bind them, and what they have is kept for them for many minutes otherwise."""
         for victim in unbound:
-            if self._pods.attempt(victim).lose_patience(now()):
-                self._pods.look_again((victim.metadata.namespace, victim.metadata.name))
+            if self._pods.attempt(victim).expire_if_late(now()):
+                self._pods.requeue((victim.metadata.namespace, victim.metadata.name))
 
     def _is_under_way(self, pod: Pod, plan: Plan) -> bool:
         """Whether all of them were to be evicted with one that was a moment ago, which was cut short."""
@@ -259,7 +259,7 @@ class ClaimPreemption:
     def _nominate(self, preemptor: Preemptor, plan: Plan) -> None:
         """Before anybody is evicted. Not for longer than a time, however long they take."""
         pod = preemptor.pod
-        until = self._pods.attempt(pod).kept_until(plan.node, now(), anew=bool(plan.victims))
+        until = self._pods.attempt(pod).keep_until(plan.node, now(), anew=bool(plan.victims))
         nomination = Nomination(
             reference(pod),
             priority(pod),
@@ -272,7 +272,7 @@ class ClaimPreemption:
             {claim.uid: claim.name for claim in preemptor.claims if claim.is_free},
         )
         for loser in self._nominations.make(nomination):
-            self._pods.look_again((loser.namespace, loser.name))
+            self._pods.requeue((loser.namespace, loser.name))
 
     async def _evict(self, preemptor: Preemptor, plan: Plan) -> None:
         """Several are evicted only if the API server would take each of these evictions. Raises Busy also while

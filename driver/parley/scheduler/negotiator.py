@@ -67,7 +67,7 @@ class Negotiator:
     ) -> Result:
         """Find a node for the pod's pending claims, as far as it goes now; among these if they are given."""
         attempt = self._pods.attempt(pod)
-        if left := self._pods.blocked(key, pod):
+        if left := self._pods.failure_pause(key, pod):
             return Requeue(left)
         attempt.offer_ended()
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
@@ -84,7 +84,7 @@ class Negotiator:
         search = self._search(attempt, nodes, exact=exact)
         emptied = attempt.evicted_on
         if emptied and search.nodes.fits(emptied) and not search.nodes.evicts(emptied):
-            attempt.others_left()
+            attempt.evictions_finished()
         if demand.standalone:
             outcome = await self._with_answers(key, pod, pending, demand, search)
         else:
@@ -140,7 +140,7 @@ class Negotiator:
             attempt.excluded,
             alone=bool(attempt.refused),
             limit=self.candidates,
-            enough=MAX_CANDIDATES if exact else 1 + len(attempt.refused | attempt.left),
+            enough=MAX_CANDIDATES if exact else 1 + len(attempt.refused | attempt.avoided),
             choosy=exact,
         )
 
@@ -169,7 +169,7 @@ class Negotiator:
     async def give_up_elsewhere(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         """If a standalone driver allocated elsewhere than on the selected node, all is given back, and the pod is
         left alone for a growing pause."""
-        failure = allocated_elsewhere(pod, self._pods.known(reference(pod)), claims)
+        failure = allocated_elsewhere(pod, self._pods.existing_attempt(reference(pod)), claims)
         return await self._failed(key, pod, failure) if failure is not None else None
 
     def _offers(self, attempt: Attempt, pod: Pod, claims: Sequence[PodClaim], pending: Sequence[PodClaim]) -> bool:
@@ -245,16 +245,16 @@ class Negotiator:
                 return Requeue()
             fresh = viable
         if exact:
-            untried = [node for node in fresh if node not in attempt.left] or fresh
+            untried = [node for node in fresh if node not in attempt.avoided] or fresh
             return await self._placement.offer(key, pod, claims, demand, untried[:MAX_CANDIDATES])
         standalone = self._sessions.scores(pod, attempt.outcome, demand) if demand.standalone else {}
         candidates = fresh or viable
         fitting = [node for node in candidates if not search.nodes.evicts(node)]
-        evicting = [node for node in candidates if node not in fitting and node not in attempt.left]
-        if attempt.left.issuperset(fitting) and evicting:
+        evicting = [node for node in candidates if node not in fitting and node not in attempt.avoided]
+        if attempt.avoided.issuperset(fitting) and evicting:
             selected = evicting[0]
         else:
-            selected = best(self._state, demand, fitting or candidates, attempt.left, standalone)
+            selected = best(self._state, demand, fitting or candidates, attempt.avoided, standalone)
         evicts = search.nodes.evicts(selected)
         if evicts and (waiting := self._while_evicting(pod, attempt, claims)) is not None:
             return waiting
@@ -266,7 +266,7 @@ class Negotiator:
         """The scheduler took back what was allocated for the pod, as it does before it evicts others there: nobody
         is evicted elsewhere until that comes to nothing."""
         leaving = self._state.cluster.usage.are_leaving(attempt.evicting, priority(pod))
-        left = attempt.until_evicted(now(), leaving=leaving)
+        left = attempt.eviction_seconds_left(now(), leaving=leaving)
         if not left:
             return None
         message = f"node {attempt.evicting}: the pod's scheduler evicts other pods of lower priority there"

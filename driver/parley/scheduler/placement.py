@@ -93,7 +93,7 @@ class Placement:
         if not pod.spec.node_name and self._cluster.has_pod(reference(pod)):  # or nobody takes it back
             self._cluster.usage.assume(pod, node)
         if meanwhile:
-            self._pods.may_be_evicted(pod, demand.requests, node)
+            self._pods.wake_preemptors(pod, demand.requests, node)
         if demand.standalone:
             return await self._sessions.select(pod, demand, node)
         self._allocator.join(pod, claims)
@@ -112,7 +112,7 @@ class Placement:
     ) -> Requeue | None:
         """A driver could not allocate on the node; for the claims in `permanent` it never will."""
         attempt = self._pods.attempt(pod)
-        attempt.left.add(node)
+        attempt.avoided.add(node)
         self._pods.leave_line(key)
         if permanent:
             classes = sorted({claim.class_name for claim in permanent})
@@ -148,7 +148,7 @@ class Placement:
 
     async def write(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         """Record the holdings. What the API will never accept is released, and reported to the user."""
-        attempt = self._pods.known(reference(pod))
+        attempt = self._pods.existing_attempt(reference(pod))
         session = attempt.standalone.session if attempt is not None else None
         if session is not None and session.selection is not None:
             self._sessions.allocated(pod)
@@ -193,7 +193,7 @@ class Placement:
         uids = {holding.uid for holding in cleared}
         holdings = sorted(self._ledger.of_pod(user), key=lambda holding: holding.uid not in uids)
         await self._release(pod, holdings, cleared)
-        if (attempt := self._pods.known(user)) is not None:
+        if (attempt := self._pods.existing_attempt(user)) is not None:
             attempt.complete_since = None
 
     async def release_misplaced(self, pod: Pod, holdings: Sequence[Holding]) -> None:
@@ -284,14 +284,14 @@ class Placement:
         result = await self.allocate(key, pod, claims, demand, chosen, offered=True)
         if not isinstance(result, NotAllocated):
             return result
-        self._pods.attempt(pod).pause_if_nothing_else(now())
+        self._pods.attempt(pod).pause_if_failed_everywhere(now())
         await self._withdraw(pod, offered, nothing_allocated(chosen))
         return result.result
 
     async def _await_choice(self, pod: Pod, offered: Sequence[PodClaim]) -> Requeue:
         """The scheduler reserved the offer and names no node. It may never do so, and waits for a driver all the
         while; in the end it has to choose again."""
-        left = self._pods.attempt(pod).until_withdrawn(now())
+        left = self._pods.attempt(pod).choice_seconds_left(now())
         if left > 0:
             return Requeue(left)
         await self._withdraw(pod, offered, "the scheduler did not say which of the nodes it chose")

@@ -153,7 +153,7 @@ class StandaloneSessions:
         self, pod: Pod, nodes: EligibleNodes, rounds: int, start: Proposal | None = None
     ) -> Negotiation:
         attempt = self._pods.attempt(pod)
-        enough = 1 + len(attempt.refused | attempt.left)
+        enough = 1 + len(attempt.refused | attempt.avoided)
         limit = self._candidates
         return Negotiation(nodes, first=limit, limit=limit, enough=enough, round=rounds, start=start)
 
@@ -390,11 +390,11 @@ class StandaloneSessions:
     def end(self, pod: Pod) -> None:
         """Whatever was asked is void. A selected node is given up at once, and no driver goes on."""
         self.give_up(reference(pod))
-        attempt = self._pods.known(reference(pod))
+        attempt = self._pods.existing_attempt(reference(pod))
         if attempt is None or attempt.standalone.session is None:
             return
         selection, attempt.standalone.session = attempt.standalone.session.selection, None
         if selection is not None:
-            attempt.left.add(selection.node)
+            attempt.avoided.add(selection.node)
             message = f"node {selection.node} was given up; others are tried"
             self._pods.reporter.asks(pod, attempt, reasons.WAITING_FOR_DRIVERS, message)

@@ -40,7 +40,7 @@ class UnaskedPods:
     def may_be(self, pod: Pod, demand: Demand) -> bool:
         """Whether the pod may be placed without asking its driver about it: nobody has been asked yet."""
         attempt = self._pods.attempt(pod)
-        begun = attempt.standalone.rounds or attempt.refused or attempt.left or attempt.excluded
+        begun = attempt.standalone.rounds or attempt.refused or attempt.avoided or attempt.excluded
         return not begun and not pod.spec.node_name and demand.alike_standalone is not None
 
     def held(self, pod: Pod, demand: Demand) -> float:
@@ -76,9 +76,9 @@ class UnaskedPods:
         self, pod: Pod, session: StandaloneSession, demand: Demand, entries: Sequence[ClaimScheduling]
     ) -> None:
         """These are the answers for a pod: what they say for others is noted, once."""
-        if demand.alike_standalone is None or tuple(entries) == session.noted:
+        if demand.alike_standalone is None or tuple(entries) == session.recorded_entries:
             return
-        session.noted = tuple(entries)
+        session.recorded_entries = tuple(entries)
         mine = [entry for entry in entries if demand.drivers.get(entry.name) == entry.driver_name]
         if mine and all(entry.viable_nodes for entry in mine):
             uid, driver = pod.metadata.uid, mine[0].driver_name
@@ -121,4 +121,4 @@ class UnaskedPods:
 
     def _look_at(self, keys: Iterable[Key]) -> None:
         for key in keys:
-            self._pods.look_again(key)
+            self._pods.requeue(key)

@@ -41,20 +41,20 @@ class VictimSearch:
                 await asyncio.sleep(0)
                 victims = ClaimVictims(self._state, preemptor, exclusions)
         if not found:
-            attempt.in_vain.remember(wanted, change, self._where(exclusions.spared))
+            attempt.victimless.remember(wanted, change, self._where(exclusions.spared))
             return ()
-        attempt.in_vain.forget(wanted)
+        attempt.victimless.forget(wanted)
         first = nsmallest(NODES_COMPARED, found, key=lambda node: (found[node], node))
         own = [node for node, promise in found.items() if not promise.not_own]
         return [*dict.fromkeys([*own, *first])]
 
     def _to_look_at(self, preemptor: Preemptor, attempt: Attempt, victims: ClaimVictims) -> Collection[str]:
         wanted = victims.wanted
-        held, since = self._state.ledger.nodes(), attempt.in_vain.since(wanted)
+        held, since = self._state.ledger.nodes(), attempt.victimless.since(wanted)
         changed = self._pods.nodes_since(_topics(preemptor), since) if since is not None else None
         if changed is None:
             return list(held)
-        return [node for node in sorted(changed | attempt.in_vain.again(wanted)) if node in held]
+        return [node for node in sorted(changed | attempt.victimless.recheck(wanted)) if node in held]
 
     def _where(self, uids: Iterable[str]) -> frozenset[str]:
         """The nodes of these pods."""

@@ -37,7 +37,7 @@ class Withdrawal:
 
     async def _ask_no_more(self, pod: Pod, entries: Set[str]) -> bool:
         """About these of the pod's claims. What else drivers are asked about is a new question."""
-        attempt = self._pods.known(reference(pod))
+        attempt = self._pods.existing_attempt(reference(pod))
         mine = attempt.standalone if attempt is not None else StandaloneAttempt()
         before = None if mine.resumed else self._sessions.scheduling(pod)  # an earlier leader's
         asked = {claim.name for claim in before.spec.claims} if before is not None else set[str]()

@@ -99,7 +99,7 @@ class Binder:
         finally:
             del self._under_way[user.uid]
             self._assumed.drop(user.uid)
-            self._pods.look_again((user.namespace, user.name))
+            self._pods.requeue((user.namespace, user.name))
             self._pods.forget_if_gone(user)
         return ""
 
@@ -212,7 +212,7 @@ class Binder:
             raise BindRefused(f"node {node}: {kept[node]}")
         result = await self._placement.allocate(key, pod, claims, demand, node, offered=False)
         if isinstance(result, NotAllocated):
-            self._pods.attempt(pod).pause_if_nothing_else(now())
+            self._pods.attempt(pod).pause_if_failed_everywhere(now())
             raise BindRefused(f"{nothing_allocated(node)}: {_AGAIN}")
         self._assumed.drop(pod.metadata.uid)
         return self._recorded(pod, claims)
@@ -244,7 +244,7 @@ class Binder:
             raise Busy
         self._releasing.add(user.uid)
         try:
-            await self._posting.settle(user, doubtful=doubtful)
+            await self._posting.void_bindings(user, doubtful=doubtful)
             await self._placement.release_all(pod)
         finally:
             self._releasing.discard(user.uid)

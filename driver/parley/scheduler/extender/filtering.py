@@ -229,7 +229,7 @@ class CandidateFilter:
     ) -> FilterResult:
         attempt = self._pods.attempt(pod)
         nominated = self._state.nominations.of(pod.metadata.uid) is not None
-        avoided = attempt.left if nominated else attempt.left | attempt.extender.not_taken
+        avoided = attempt.avoided if nominated else attempt.avoided | attempt.extender.not_taken
         enough = 1 + len(avoided)
         search = Search(nodes, attempt.excluded, bool(attempt.refused), self._candidates, enough, choosy)
         named = meant.union(claim.uid for claim in pending if claim.claim is not None)

@@ -83,7 +83,7 @@ class ExtenderPath:
             self._of_no_use,
         )
         self._turns = Turns(state, pods, self._rejections)
-        self._unknown = UnknownPods(state.cluster, self._never_there)
+        self._unknown = UnknownPods(state.cluster, self._forget_unknown)
         self._monotonic = metrics.monotonic
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
             "filter": self._filter,
@@ -103,7 +103,7 @@ class ExtenderPath:
         """Whether the pod is negotiated for here: until it is bound."""
         return not pod.spec.node_name and self._scope.owns(pod)
 
-    def terminal(self, pod: Pod) -> None:
+    def pod_terminal(self, pod: Pod) -> None:
         """Its scheduler asks no more."""
 
     async def answer(self, verb: str, body: bytes) -> bytes:
@@ -138,7 +138,7 @@ class ExtenderPath:
         attempt = self._pods.attempt(pod)
         if attempt.failures.left(now()):
             return self._paused(pod, nodes, attempt.failures.until)
-        attempt.extender.asked_again()
+        attempt.extender.filter_called()
         try:
             result = self._filtering.filter(pod, having, choosy=asked.choosy())
         except DriverFault as fault:
@@ -148,7 +148,7 @@ class ExtenderPath:
         if not result.viable:
             self._preemptors.proposed(pod, self._sets.of(nodes))
             return self._reject(pod, nodes, result)
-        attempt.extender.answered(result.viable)
+        attempt.extender.filter_answered(result.viable)
         if result.assumed is not None:
             self._assumed.put(result.assumed)
         self._rejections.drop(pod.metadata.uid)
@@ -179,7 +179,7 @@ class ExtenderPath:
     ) -> bytes:
         assert result.blocked is not None
         problem, line = result.blocked.problem, result.blocked.line
-        self._pods.attempt(pod).extender.answered(())
+        self._pods.attempt(pod).extender.filter_answered(())
         self._assumed.drop(pod.metadata.uid)
         nodes = self._sets.of(names)
         # What the first of a line can't get another can, on a node that the scheduler left out for the first.
@@ -291,21 +291,21 @@ class ExtenderPath:
     async def _bind(self, body: bytes) -> bytes:
         asked = wire.bind(body)
         pod = PodReference(asked.pod_namespace, asked.pod_name, asked.pod_uid)
-        if (attempt := self._pods.known(pod)) is not None:
+        if (attempt := self._pods.existing_attempt(pod)) is not None:
             attempt.extender.selected = ""
         why_not = await self._binder.bind(pod, asked.node)
         if not why_not:
             self._rejections.drop(pod.uid)
         return wire.bound(why_not)
 
-    def seen(self, pod: Pod) -> None:
+    def pod_updated(self, pod: Pod) -> None:
         """The pod came or changed in any way: a bind may wait for its status."""
         self._notifications.notify(_key(pod))
         if self._unknown.turned_up(pod) and not pod.spec.node_name:
             self._rejections.unasked(pod)
-            self._pods.look_again(_key(pod))
+            self._pods.requeue(_key(pod))
 
-    def busy_with(self, pod: Pod) -> bool:
+    def is_binding(self, pod: Pod) -> bool:
         """Whether the pod is just being bound; if so, its bind is notified."""
         if not self._binder.node_of(pod.metadata.uid):
             return False
@@ -331,11 +331,11 @@ class ExtenderPath:
         if not self._ledger.of_pod(user) or any(claim.state(pod) is ClaimState.PENDING for claim in asked):
             return False
         attempt = self._pods.attempt(pod)
-        if (left := attempt.patience(now())) > 0:
-            self._pods.look_again(key, left)
+        if (left := attempt.binding_seconds_left(now())) > 0:
+            self._pods.requeue(key, left)
             return False
         await self._free(user)
-        attempt.give_up_waiting()
+        attempt.not_bound_in_time()
         return True
 
     async def _free(self, pod: PodReference) -> None:
@@ -348,9 +348,9 @@ class ExtenderPath:
         result = await self._negotiator.negotiate(key, pod, claims, proposed)
         return replace(result, line=(result.line, nodes, preemptible)) if isinstance(result, Wait) else result
 
-    async def settle(self, pod: PodReference) -> None:
+    async def void_bindings(self, pod: PodReference) -> None:
         """Also what an earlier leader posted."""
-        await self._posting.settle(pod, doubtful=True)
+        await self._posting.void_bindings(pod, doubtful=True)
 
     def resume(self) -> None:
         """After the cluster was restored: pods that wait may have been refused by an earlier leader. Those without
@@ -362,18 +362,18 @@ class ExtenderPath:
                 self._rejections.unasked(pod)
             elif self._ledger.reserves and not pod.spec.node_name:
                 self._rejections.unasked(pod)
-                self._pods.look_again(_key(pod))
+                self._pods.requeue(_key(pod))
 
     @property
     def remembered(self) -> int:
         """How many entries about pods there are."""
         return len(self._pods) + len(self._rejections) + len(self._assumed) + len(self._unknown)
 
-    def _never_there(self, pod: PodReference) -> None:
-        self._pods.never_there(pod)
-        self.gone(pod)
+    def _forget_unknown(self, pod: PodReference) -> None:
+        self._pods.forget_unknown(pod)
+        self.pod_gone(pod)
 
-    def gone(self, pod: PodReference) -> None:
+    def pod_gone(self, pod: PodReference) -> None:
         """Forget the pod."""
         self._rejections.drop(pod.uid)
         self._assumed.drop(pod.uid)

@@ -47,7 +47,7 @@ class Posting:
         """Bind the pod. `exactly`: only as given, since something is allocated for it. Nothing is posted after
         the time `until` (the event loop's clock). Raises NotBound.
 
-        Raises OutcomeUnknown if that can't even be read; then `settle` has to be called before anything is freed.
+        Raises OutcomeUnknown if that can't even be read; call `void_bindings` then before anything is freed.
         """
         version = pod.metadata.resource_version if exactly else ""
         for _ in range(_CHANGED):
@@ -99,7 +99,7 @@ class Posting:
             raise NotBound("the pod is gone, and another pod has its name")
         return live
 
-    async def settle(self, pod: PodReference, *, doubtful: bool = False) -> None:
+    async def void_bindings(self, pod: PodReference, *, doubtful: bool = False) -> None:
         """After this no binding that was posted before can land.
 
         `doubtful`: an earlier process may have posted one, which is voided once; those of this one are known. Each

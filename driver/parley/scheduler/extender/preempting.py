@@ -50,7 +50,7 @@ class Preemptors:
         alone = nodes == {pod.status.nominated_node_name}
         attempt.extender.proposed = before | nodes if alone else nodes
         if session is not None and not nodes <= before:
-            session.look_at_nodes_again()
+            session.reevaluate_nodes()
 
     def preemptible(self, pod: Pod, nodes: Sequence[str]) -> None:
         """On these nodes the scheduler could evict pods for what its own filters look at. Standalone drivers that
@@ -60,8 +60,8 @@ class Preemptors:
             return
         attempt.extender.preemptible = found
         if attempt.standalone.session is not None:
-            attempt.standalone.session.look_at_nodes_again()
-            self._pods.look_again((pod.metadata.namespace, pod.metadata.name))
+            attempt.standalone.session.reevaluate_nodes()
+            self._pods.requeue((pod.metadata.namespace, pod.metadata.name))
 
     def where_it_evicts(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
         """A node on which the pod's scheduler could evict pods for what its own filters look at, and that would be
@@ -153,9 +153,9 @@ class Preemptors:
             seconds = LEAVING_SECONDS if self._filtering.viable(pod, [nominated]) else 0.0
         else:
             seconds = LEFT_SECONDS if self._is_viable_by_model(pod, claims, demand) else 0.0
-        if seconds != attempt.left_for:
-            attempt.left_for, attempt.left_since = seconds, now()
-        return max(attempt.left_since + seconds - now(), 0.0)
+        if seconds != attempt.deferred_for:
+            attempt.deferred_for, attempt.deferred_since = seconds, now()
+        return max(attempt.deferred_since + seconds - now(), 0.0)
 
     def _is_viable_by_model(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand) -> bool:
         """Whether some node would do that the scheduler has not asked about yet, or that it may if it evicts pods

@@ -183,7 +183,7 @@ class Rejections:
         rejection = self._rejected.get(pod.metadata.uid)
         if rejection is not None and rejection.problem.code == reasons.PREEMPTING:
             rejection.undo = True
-            self._pods.look_again((pod.metadata.namespace, pod.metadata.name))
+            self._pods.requeue((pod.metadata.namespace, pod.metadata.name))
 
     def in_tree(self, uid: str) -> None:
         """What was added last is about nodes where others would be evicted: the scheduler's own filters rejected
@@ -202,7 +202,7 @@ class Rejections:
     def add(self, pod: Pod, rejection: Rejection) -> None:
         """This was answered."""
         self._rejected[pod.metadata.uid] = rejection
-        self._pods.look_again((pod.metadata.namespace, pod.metadata.name))
+        self._pods.requeue((pod.metadata.namespace, pod.metadata.name))
 
     def asked_until(self, pod: Pod, topics: Set[Topic]) -> float | None:
         """Until when the scheduler may be about to ask about the pod, which waits for some of the topics, because
@@ -256,7 +256,7 @@ class Rejections:
     def _stay(self, key: Key, rejection: Rejection) -> None:
         """It waits in its line, also if an event of an earlier pod of that name has taken it out."""
         if rejection.problem.topics:
-            self._pods.stay(key, rejection.line, rejection.problem.topics)
+            self._pods.keep_place(key, rejection.line, rejection.problem.topics)
 
     async def _remind(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         if pod.metadata.uid not in self._unasked:

@@ -61,11 +61,11 @@ class NativePath:
         """Whatever is left."""
         return True
 
-    def busy_with(self, pod: Pod) -> bool:  # noqa: ARG002 - a SchedulingPath's
+    def is_binding(self, pod: Pod) -> bool:  # noqa: ARG002 - a SchedulingPath's
         """Never: the next step is always one from the present state."""
         return False
 
-    async def settle(self, pod: PodReference) -> None:
+    async def void_bindings(self, pod: PodReference) -> None:
         """Bindings are posted by schedulers alone."""
 
     def resume(self) -> None:
@@ -76,14 +76,14 @@ class NativePath:
             if pod is not None and scheduling.spec.selected_node and not done(pod):
                 self._sessions.resume(pod, scheduling)
 
-    def seen(self, pod: Pod) -> None:
+    def pod_updated(self, pod: Pod) -> None:
         """What matters of it brings its key into the queue."""
 
-    def terminal(self, pod: Pod) -> None:
+    def pod_terminal(self, pod: Pod) -> None:
         """Standalone drivers need not go on."""
         self._sessions.end(pod)
 
-    def gone(self, pod: PodReference) -> None:
+    def pod_gone(self, pod: PodReference) -> None:
         """Nobody allocates for it any more."""
         self._sessions.give_up(pod)
 
@@ -106,7 +106,7 @@ class NativePath:
         match step:
             case Step.NOTHING if stale := [c for c in claims if c.claim and c.state(pod) is ClaimState.STALE]:
                 topics = [("claim", pod.metadata.namespace, claim.name) for claim in stale]
-                return Wait("a mirror was written and is not seen yet", topics, stay=True)
+                return Wait("a mirror was written and is not seen yet", topics, keeps_place=True)
             case Step.NOTHING if (misplaced := _misplaced(pod, claims)) is not None:
                 return wait(Blocked(misplaced, KeptOut(misplaced.topics)))
             case Step.NOTHING:
@@ -163,19 +163,19 @@ class NativePath:
             mirror, topic = claim.mirror, ("claim", pod.metadata.namespace, claim.name)
             if mirror is None or claim.holding is None or not in_use.can_say(mirror):
                 continue
-            if claim.state(pod) is ClaimState.ALLOCATED and self._pods.tried_in_vain(topic):
+            if claim.state(pod) is ClaimState.ALLOCATED and self._pods.keeps_out_retried(topic):
                 await self._records.mark_in_use(mirror, claim.holding, pod)
 
     def _ask_to_mark(self, pod: Pod) -> None:
         """The pod waits for claims in use: pods that use them, and are bound, see to it that this is said."""
-        self._pods.attempt(pod).tried = True
+        self._pods.attempt(pod).retried_by_scheduler = True
         for key in named_claims(pod):
             mirror, holding = self._state.cluster.mirror(key), self._state.ledger.of_claim(*key)
             if mirror is None or holding is None or not in_use.can_say(mirror):
                 continue
             for user in holding.pods.values():
                 if user.uid != pod.metadata.uid:
-                    self._pods.look_again((user.namespace, user.name))
+                    self._pods.requeue((user.namespace, user.name))
 
     async def _stuck(self, pod: Pod, problem: Problem) -> Result:
         self._state.nominations.end(pod.metadata.uid)
@@ -195,7 +195,7 @@ class NativePath:
         """In how many seconds the user has to know of what should end by itself; None if never."""
         if not problem.reported_after:
             return None
-        return max(0.0, problem.reported_after - self._pods.attempt(pod).lasts_for(problem.message, now()))
+        return max(0.0, problem.reported_after - self._pods.attempt(pod).transient_for(problem.message, now()))
 
     def _settled(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """Everything is recorded; report it once the binding is there."""
@@ -205,7 +205,7 @@ class NativePath:
             standalone = len(drivers) < len(holdings)
             self._sessions.give_up(reference(pod))
             self._state.nominations.end(pod.metadata.uid)
-            self._reporter.bound(pod, drivers, self._pods.settled(pod), standalone=standalone)
+            self._reporter.bound(pod, drivers, self._pods.pop_attempt(pod), standalone=standalone)
 
     async def _unplaced(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         """The pod has all its claims and no node: its scheduler has reasons of its own, which may last for ever.
@@ -214,8 +214,8 @@ class NativePath:
             return None
         attempt = self._pods.attempt(pod)
         unplaced = [claim.holding for claim in claims if claim.holding is not None]
-        if (left := attempt.patience(now())) > 0:
-            if (early := attempt.until_late(now())) > 0:
+        if (left := attempt.binding_seconds_left(now())) > 0:
+            if (early := attempt.seconds_until_late(now())) > 0:
                 return Requeue(early)
             session = attempt.standalone.session
             if not any(holding.standalone for holding in unplaced):
@@ -224,7 +224,7 @@ class NativePath:
                 self._reporter.unbound(pod, attempt, session.selection.node)
             return Requeue(left)
         result = await self._release(pod, claims, unplaced)
-        attempt.give_up_waiting()
+        attempt.not_bound_in_time()
         self._state.nominations.end(pod.metadata.uid)
         await self._placement.have_retried(pod, unplaced)
         return result
@@ -245,7 +245,7 @@ class NativePath:
             nodes = frozenset(chosen or attempt.outcome.viable)
             attempt.refuse(*nodes)
             if cleared:
-                attempt.taken_back(nodes, now())
+                attempt.allocation_cleared(nodes, now())
             self._reporter.refused(pod, nodes)
         attempt.offered = ()
         for claim in claims:

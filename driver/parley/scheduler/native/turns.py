@@ -31,9 +31,9 @@ def out_of_turn(
             continue
         topic: Topic = ("claim", pod.metadata.namespace, claim.name)
         preempts = nominations.has_claim(pod.metadata.uid, claim.uid)
-        first = pods.kept_out_before(pod, topic, only_above=preempts)
+        first = pods.first_kept_out(pod, topic, only_above=preempts)
         if first is not None:
-            pods.look_again(first)
+            pods.requeue(first)
         kept = nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod))
         if first is not None or kept or allocator.allocating(claim.uid):
             message = first_in_line(pod.metadata.namespace, claim.name)

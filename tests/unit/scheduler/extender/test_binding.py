@@ -385,7 +385,7 @@ def test_a_binding_that_was_not_waited_for_may_have_happened(play: Any) -> None:
         binding.cancel()
         await asyncio.gather(binding, return_exceptions=True)
         client.calls.clear()
-        await posting.settle(reference(await world.pod("p")))
+        await posting.void_bindings(reference(await world.pod("p")))
         assert writes_of(client) == ["patch pods"]
 
     play(scenario)
@@ -400,7 +400,7 @@ def test_what_an_earlier_process_may_have_posted_is_voided_once(play: Any) -> No
         await world.add_pod("p", schedulerName="parley-away")
         pod = reference(await world.pod("p"))
         for _ in range(3):
-            await posting.settle(pod, doubtful=True)
+            await posting.void_bindings(pod, doubtful=True)
         assert client.writes == 1
 
     play(scenario)
