@@ -192,7 +192,7 @@ class Binder:
         if states & {ClaimState.PENDING, ClaimState.JOINABLE}:
             return await self._allocate(key, pod, claims, node)
         if ClaimState.UNWRITTEN in states:
-            await self._placement.put_right(pod, claims)
+            await self._placement.rewrite(pod, claims)
         return self._recorded(pod, claims)
 
     def _reaches(self, claim: PodClaim, node: str) -> bool:
