@@ -226,7 +226,7 @@ class ClaimVictims:
 
     def _takeable(self, node: str) -> Iterable[Holding]:
         """What its drivers may take on the node, if the pod would fit there if the node were empty."""
-        if node in self._exclusions.shunned or self._nodes.misfit_beside(node, {}, 0):
+        if node in self._exclusions.shunned or self._nodes.misfit_with_usage(node, {}, 0):
             return ()
         held = self._state.ledger.on(node)
         return (one for one in held if one.driver in self._drivers and _is_exclusive(one))
@@ -283,10 +283,10 @@ class ClaimVictims:
         amounts = Counter(used)
         for one in others:
             amounts.update(one.amounts)
-        if self._nodes.misfit_beside(node, amounts, pods + len(others)):
+        if self._nodes.misfit_with_usage(node, amounts, pods + len(others)):
             return False
         foreseen = Foreseen(gone, [one.amounts for one in others])
-        if self._nodes.crowded_after(node, self._demand.reserving, foreseen):
+        if self._nodes.crowded_once(node, self._demand.reserving, foreseen):
             return False  # also where its scheduler would evict others: it does so after the allocation
         return all(self._served(name, node, victims, others) for name in self._demand.requests)
 

@@ -29,11 +29,11 @@ from parley.negotiation.answers import by_reason
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.negotiation.states import ClaimState
 from parley.negotiation.waiting import Topic
+from parley.scheduler.allocated_elsewhere import allocated_elsewhere
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.candidates import CandidateNodes, FittingFirst, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.claim_preemption import ClaimPreemption, Postponed
 from parley.scheduler.claim_victims import Preemptor, evictable, may_take
-from parley.scheduler.elsewhere import allocated_elsewhere
 from parley.scheduler.placement import NotAllocated, Placement
 from parley.scheduler.pods import TURN_SECONDS, Pods, now
 from parley.scheduler.result import Result, Wait, wait

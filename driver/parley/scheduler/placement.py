@@ -26,9 +26,9 @@ from parley.kube.cache import Key
 from parley.kube.client import REFUSALS, BadRequest, Client
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
+from parley.scheduler.brief_nomination import nominate_briefly
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import AT_ONCE, Result
-from parley.scheduler.retried import nominate_briefly
 from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk import PermanentError
 
@@ -223,7 +223,7 @@ class Placement:
             return self._stop_offering()
         self._offered_before = True
         attempt.offer(nodes)
-        self._pods.reporter.chooses(pod, attempt)
+        self._pods.reporter.offered(pod, attempt)
         self._pods.leave_line(key)
         return None
 

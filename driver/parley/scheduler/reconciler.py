@@ -163,7 +163,7 @@ class Reconciler:
         if any(path.is_binding(pod) for path in self._paths):
             return None
         claims = gather(self._state, pod)
-        if await self._pods.reporter.looked_at(pod, claims):
+        if await self._pods.reporter.reconciling(pod, claims):
             return AT_ONCE
         await self._deallocator.delete_replaced(pod)
         if await self._withdrawal.withdraw(pod, claims):
@@ -173,7 +173,7 @@ class Reconciler:
             return AT_ONCE
         since = self._pods.latest_change
         requeue = await self._pods.apply(key, pod, await path.reconcile(key, pod, claims), since)
-        return requeue or self._on_demand.again(pod, claims)
+        return requeue or self._on_demand.requeue(pod, claims)
 
     async def _release_replaced(self, pod: Pod, path: SchedulingPath) -> bool:
         """Release what the unbound pod holds of named claims that were replaced by others of the same name, which

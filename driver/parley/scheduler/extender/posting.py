@@ -13,8 +13,8 @@ from parley.api.resources import PODS
 from parley.control.objects.pod import done
 from parley.kube.client import Client, Conflict, Invalid, NotFound, OutcomeUnknown
 from parley.kube.clock import Clock, rfc3339_micro
+from parley.scheduler.brief_nomination import nominate_briefly
 from parley.scheduler.pods import now
-from parley.scheduler.retried import nominate_briefly
 from parley.sdk import PodReference
 
 LOOK_AGAIN = f"{GROUP}/look-again"

@@ -3,7 +3,7 @@
 A scheduler asks again at every event of any kind. As long as nothing has changed that was decided on, the answer
 is the same bytes. When something has, the scheduler may not know: then its pod is changed, which makes it ask. If
 its own filters rejected the pod everywhere, so that it asked only where it may evict others, a nomination is
-needed for that (`retried.nominate_briefly`).
+needed for that (`nominate_briefly`).
 Standalone drivers are asked here, in the background, about the nodes that the scheduler proposed.
 """
 

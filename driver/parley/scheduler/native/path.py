@@ -219,9 +219,9 @@ class NativePath:
                 return Requeue(early)
             session = attempt.standalone.session
             if not any(holding.standalone for holding in unplaced):
-                self._reporter.unbound(pod, attempt)
+                self._reporter.binding_late(pod, attempt)
             elif session is not None and session.selection is not None:  # else an earlier leader selected
-                self._reporter.unbound(pod, attempt, session.selection.node)
+                self._reporter.binding_late(pod, attempt, session.selection.node)
             return Requeue(left)
         result = await self._release(pod, claims, unplaced)
         attempt.not_bound_in_time()
