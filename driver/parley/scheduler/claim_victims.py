@@ -83,7 +83,7 @@ class Promise(NamedTuple):
 
     needs_scheduler: bool
     not_own: bool
-    nobody_leaves: bool
+    none_terminating: bool
     lowest: int
 
 

@@ -233,7 +233,7 @@ def test_no_pod_is_bound_while_what_it_held_is_given_back(play: Any) -> None:
         assert world.controller.extender is not None
 
         async with holding.lock:
-            releasing = asyncio.create_task(world.controller.extender._free(user))
+            releasing = asyncio.create_task(world.controller.extender._release(user))
             await asyncio.sleep(1)
             asked = {"PodName": "q", "PodNamespace": "default", "PodUID": user.uid, "Node": "n0"}
             refused = await world.ask("bind", asked)

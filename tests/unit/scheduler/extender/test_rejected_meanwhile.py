@@ -31,7 +31,7 @@ def test_it_is_looked_at_again_when_the_claim_is_there(topics: tuple[Topic, ...]
     missing = Problem(reasons.CLAIM_NOT_FOUND, "it is being recreated", topics, transient=True)
     claims = [PodClaim("scanner", "scanner", problem=missing)]
 
-    result = asyncio.run(rejections.look(KEY, POD, claims))
+    result = asyncio.run(rejections.reconcile(KEY, POD, claims))
 
     assert isinstance(result, Wait) if topics else result is None
     assert not isinstance(result, Wait) or tuple(result.topics) == topics
