@@ -245,7 +245,7 @@ BUGS: Mapping[str, Bug] = {
         ((Binder, "_ready", _ready_at_once),), ("bound too early",), extender=True
     ),
     "a binding may land after its claims are released": Bug(
-        ((Posting, "settle", nothing), (Posting, "bind", _bind_any_version)),
+        ((Posting, "void_bindings", nothing), (Posting, "bind", _bind_any_version)),
         ("bound too early", "bound elsewhere", "handed out twice", "moved under a pod"),
         trouble=True,
         extender=True,
@@ -271,7 +271,7 @@ BUGS: Mapping[str, Bug] = {
         ("conditions disagree",),
     ),
     "nobody looks at claims whose node takes no pods any more, or does so again": Bug(
-        ((Changes, "_look_at_claims_on", no_result),),
+        ((Changes, "_enqueue_claims_on", no_result),),
         ("conditions disagree",),
         standing=True,
     ),
@@ -376,7 +376,7 @@ BUGS = {
         ((ReservationPods, "_nominate", nothing),), ("room not held",), reserving="Nominated", lasting=True
     ),
     "nobody looks at reservation pods that others deleted": Bug(
-        ((Changes, "_look_at_room", lambda *_: None),),
+        ((Changes, "_enqueue_room_of", lambda *_: None),),
         ("room not held", "left over"),
         meddling=True,
         reserving="Nominated",

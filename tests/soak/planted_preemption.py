@@ -79,7 +79,7 @@ OF_PREEMPTION: Mapping[str, Bug] = {
         preemption=ALLOWED,
     ),
     "what else a preemptor needs of a node is not looked at": Bug(
-        ((CandidateNodes, "misfit_beside", lambda *_: ""),), ("evicted in vain",), preemption=ALLOWED
+        ((CandidateNodes, "misfit_with_usage", lambda *_: ""),), ("evicted in vain",), preemption=ALLOWED
     ),
     "what is kept is kept from its own pod": Bug(
         ((kept, "_enough", _never_enough),),

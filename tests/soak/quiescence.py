@@ -172,9 +172,9 @@ def remembered(controller: Controller) -> Iterator[str]:
         "pods that count for nodes": cluster.usage._shares.keys() - pods,
         "evicted pods": controller._base.state.nominations._evicted - pods,
         "pods of unknown end": reconciler._unconfirmed - pods,
-        "pods that were deleted by force": reconciler._forced.keys() - pods,
-        "unbound pods": reconciler._unbound - pods,
-        "pods that are gone": reconciler._noted,
+        "pods that were deleted by force": reconciler._forced_on.keys() - pods,
+        "unbound pods": reconciler._never_bound - pods,
+        "pods that are gone": reconciler._tracked,
         "own writes": cluster.own_writes._versions.keys() - there,
         "PodSchedulings": {
             user
@@ -244,7 +244,7 @@ def _could_preempt(world: World, judge: Judge, pod: Pod) -> str:
     pods, allowed = _pods(world), world.plan.preemption is Preemption.ALLOWED
     if pods is None or not allowed or not world.evictions.may_preempt(pod.metadata.uid):
         return ""
-    attempt = pods.known(reference(pod))
+    attempt = pods.existing_attempt(reference(pod))
     if attempt is not None and attempt.evictions.left(world.loop.time()):
         return ""
     return judge.could_preempt(pod, world.evictions.evictable())

@@ -74,8 +74,8 @@ class Turns:
         ours = [pod for pod in judge.pods if pod.spec.scheduler_name != second and not done(pod)]
         served = [pod for pod in ours if self._served.get(pod.metadata.uid, 0.0) > self._since]
         for pod in ours:
-            attempt = pods.known(reference(pod))
-            if pod.spec.node_name or attempt is None or attempt.exact or attempt.excluded or attempt.left:
+            attempt = pods.existing_attempt(reference(pod))
+            if pod.spec.node_name or attempt is None or attempt.exact or attempt.excluded or attempt.avoided:
                 continue
             for other in served:
                 if pod.metadata.uid not in self._could_be[other.metadata.uid] or not self._before(pod, other):

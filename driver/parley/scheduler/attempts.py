@@ -1,4 +1,4 @@
-"""What is remembered of an unbound pod between two reconciliations. Lost with the process, at no harm: the next
+"""The in-memory state of an unbound pod between two reconciliations. It may be lost with the process: the next
 leader finds out again which nodes the scheduler refuses."""
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -12,47 +12,47 @@ from parley.kube.backoff import Backoff, Pauses
 from parley.negotiation.answers import Answers
 from parley.negotiation.rounds import Negotiation, Outcome
 from parley.negotiation.waiting import Place
-from parley.scheduler.in_vain import InVain
+from parley.scheduler.victimless import VictimlessSearches
 
 REFUSALS = Backoff(first=5.0, longest=300.0)
-"""Before what the scheduler refused is offered again."""
+"""Before nodes that the scheduler refused are offered again."""
 
 CHANGES = Backoff(first=1.0, longest=60.0)
-"""The same, if a node has changed meanwhile or a pod has left one: in a large cluster some do all the time."""
+"""Replaces `REFUSALS` once a node has changed or a pod has left one: in a large cluster some always do."""
 
 CREATIONS = Backoff(first=1.0, longest=300.0)
-"""Before claims that the pod names are created again, which somebody deleted, or an owner that does not exist."""
+"""Before named claims are created again: somebody may delete them, or they have an owner that does not exist."""
 
 FAILURES = Backoff(first=0.1, longest=300.0)
-"""After the API server refused an allocation, or a driver failed: the pod is left alone, whatever wakes it."""
+"""After the API server refused an allocation, or a driver failed: until then nothing is tried for the pod."""
 
 REPEATS = Backoff(first=0.5, longest=300.0)
-"""Before standalone drivers are asked once more about nodes that they propose, and refused before."""
+"""Before standalone drivers are asked again about nodes that they propose after refusing them."""
 
 PATIENCE = Backoff(first=300.0, longest=4800.0)
-"""For a pod that has all its claims to be bound, before they are taken back."""
+"""How long a pod that has all its claims may take to be bound before they are released."""
 
 BOUND_SECONDS = 60.0
-"""So long a pod that has all its claims may take to be bound before its PodScheduling says so: longer than a busy
-scheduler usually takes, because it costs a write more."""
+"""How long a pod that has all its claims may take to be bound before its PodScheduling reports it: longer than a
+busy scheduler usually takes, because the report costs a write."""
 
 EVICTIONS = Backoff(first=60.0, longest=4800.0)
-"""Before a pod that had others evicted, and was not bound, has others evicted again."""
+"""Before pods are evicted again for a pod that was not bound after earlier evictions."""
 
 EVICTING_SECONDS = 5.0
-"""So long a scheduler that took an allocation back may take to evict others there."""
+"""How long a scheduler that cleared an allocation may take to evict others on that node."""
 
 LEAVING_SECONDS = 300.0
-"""So long it is waited for pods that a scheduler evicts."""
+"""How long to wait for pods that a scheduler evicts."""
 
 CHOICE_SECONDS = 15.0
-"""So long the scheduler may keep an offer reserved without naming a node."""
+"""How long the scheduler may keep an offer reserved without naming a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedNode:
-    """The node on which standalone drivers allocate, by the answers of which round, and since when (the event
-    loop's clock)."""
+    """The node on which standalone drivers allocate, the round whose answers it was selected by, and the time of
+    the selection (event loop's clock)."""
 
     node: str
     round: int
@@ -64,11 +64,11 @@ class StandaloneSession:
     """One pod's negotiation with its standalone drivers.
 
     Drivers answer rounds of `negotiation` until there is a `selection`; then they allocate. `wanted` is what they
-    were asked for, `final_answers` ended the last round, if there is no node left to ask about. Of the entries
-    `noted` the capacity is known. `scores` are set if a node is selected without a question. `nodes_revision` is
-    that of the nodes when these were last looked at, `released` that of what drivers deallocated when all nodes
-    were last asked about, `repeats` the pauses before nodes are asked about once more.
-    `outdated`: nodes may be judged differently by now.
+    were asked for, `final_answers` the answers to the last round, once there is no node left to ask about.
+    `recorded_entries` are the entries whose capacity was recorded. `scores` are set if a node is selected without
+    asking. `nodes_revision` is the nodes' revision when they were last evaluated, `released` that of the drivers'
+    deallocations when all nodes were last asked about, `repeats` the pauses before nodes are asked about again.
+    `outdated`: a new evaluation of the nodes may have another result.
     """
 
     wanted: frozenset[Hashable]
@@ -79,22 +79,22 @@ class StandaloneSession:
     repeats: Pauses = field(default_factory=lambda: Pauses(REPEATS))
     final_answers: Answers | None = None
     selection: SelectedNode | None = None
-    noted: tuple[ClaimScheduling, ...] = ()
+    recorded_entries: tuple[ClaimScheduling, ...] = ()
     scores: Mapping[str, float] | None = None
     outdated: bool = False
 
     @property
     def is_void(self) -> bool:
-        """Whether another one is to begin. The pod may be looked at by this one still."""
+        """Whether a new session has to replace this one at the next reconciliation."""
         return self.outdated and self.selection is None
 
     @property
     def is_unasked(self) -> bool:
-        """Whether a node is selected by what a driver answered for another pod."""
+        """Whether a node is selected by a driver's answer for another pod."""
         return self.scores is not None
 
-    def look_at_nodes_again(self) -> None:
-        """Others may be eligible by now: drivers are asked about these, too."""
+    def reevaluate_nodes(self) -> None:
+        """Make the next reconciliation ask drivers about nodes that have become eligible."""
         self.nodes_revision = ()
 
 
@@ -102,9 +102,9 @@ class StandaloneSession:
 class StandaloneAttempt:
     """The part of an attempt that concerns standalone drivers.
 
-    `claims` are those that they are to allocate, `stand_ins` when one was last created for them, by name. `rounds`
-    is the number of the last question, `resumed` whether an earlier leader's selection was looked for. Since
-    `held_since` the pod waits for an answer for another one.
+    `claims` are the claims that they are to allocate, `stand_ins` the times when stand-ins were last created for
+    them, by name. `rounds` is the number of the last question, `resumed` whether an earlier leader's selection was
+    looked for, `held_since` the time since which the pod waits for an answer about another pod.
     """
 
     claims: tuple[StandaloneClaim, ...] = ()
@@ -119,11 +119,11 @@ class StandaloneAttempt:
 class ExtenderAttempt:
     """The part of an attempt that concerns a scheduler with an extender.
 
-    `proposed` are the nodes that passed its own filters when they were last rejected, `preemptible` those where it
-    would evict pods itself, `shunned` those that it refuses though the pod would fit. `passed`: it was answered a
-    node last; `selected` is that one if there was no other in the answer, until the scheduler binds the pod.
-    `not_taken` are selected nodes that it did not bind the pod to: another extender may reject them. Since
-    `left_since` it is left to find a node itself, for the seconds `left_for`.
+    `proposed` are the nodes that passed the scheduler's own filters when Parley last rejected them, `preemptible`
+    those where it would evict pods itself, `shunned` those that it refuses although the pod would fit. `passed`:
+    the last filter answer had viable nodes; `selected` is the node if there was only one, until the pod is bound.
+    `not_taken` are selected nodes that it did not bind the pod to: another extender may reject them. Finding a
+    node is left to the scheduler for `deferred_for` seconds since `deferred_since`.
     """
 
     proposed: frozenset[str] = frozenset()
@@ -132,41 +132,40 @@ class ExtenderAttempt:
     passed: bool = False
     selected: str = ""
     not_taken: set[str] = field(default_factory=set)
-    left_for: float = 0.0
-    left_since: float = 0.0
+    deferred_for: float = 0.0
+    deferred_since: float = 0.0
 
-    def asked_again(self) -> None:
-        """Its scheduler has begun to look for a node anew."""
+    def filter_called(self) -> None:
+        """Note that the scheduler has called filter again, so that it did not take the node selected before."""
         if self.selected:
             self.not_taken.add(self.selected)
         self.selected = ""
 
-    def answered(self, viable: Sequence[str]) -> None:
-        """It may choose from these nodes."""
+    def filter_answered(self, viable: Sequence[str]) -> None:
+        """Note the viable nodes in the filter's answer, from which the scheduler may choose."""
         self.passed = bool(viable)
         self.selected = viable[0] if len(viable) == 1 else ""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """What is remembered of one unbound pod: its place in lines, nodes that were tried, pauses.
+    """The state kept for one unbound pod: its place in lines, the nodes that were tried, its pauses.
 
-    `place` is where it stands in lines, by priority and the first look at each pod, which was at the time `begun`.
-    `refused` are nodes that the scheduler refused lately; `excluded` those where a driver will never allocate,
-    with its message, as long as the classes `excluded_by` are as they were; `left` those that the pod had to
-    leave, to be avoided. `offered` are the nodes that the scheduler may choose from now, `made_room` the one that
-    it was offered again because it evicted pods there for this one, or the one that the pod was nominated for
-    without that; since `reserved_since` it has reserved them and names none. `evicting` is the node that was
-    selected last, if it has to evict others there, and `taken_back_at` when it took the allocation there back.
-    Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the pod has all its
-    claims; `unplaced` is how often they were taken back because it was not bound, `gave_way` how often it gave way
-    to others in a row, `gives_way_since` when it began to; `tried`: its scheduler tries it though a claim that it
-    needs is in use; until `turn_kept_until` others give way to it while its parameters are read. `lasting` is the
-    message of what was to end by itself, and since when it is in the pod's way. What others gave up for it on a
-    node is kept for it until `kept`. It pauses after `refusals` of everything that was offered, `failures` to
-    allocate, `evictions` of others for it, and `creations` of claims for it; without a pause after failures two
-    pods could wake each other for ever by what each releases. `in_vain` are the searches for somebody to evict
-    for it that found nobody. Times are on the event loop's clock.
+    Waiting: `place` is the pod's place in lines, by priority and then by when it was first reconciled (`begun`).
+    `gave_way` is how often in a row it gave way to others, `yielding_since` since when. `retried_by_scheduler`:
+    its scheduler tries it although a claim that it needs is in use. Until `turn_kept_until` others give way to it
+    while its parameters are read. `transient_problem`: its message, and since when the pod has had the problem.
+    Nodes: `refused` were refused by the scheduler lately. On `excluded` ones a driver will never allocate, for the
+    reason given, until one of the classes `excluded_by` changes. `avoided` are those that the pod had to leave.
+    `offered` are those from which the scheduler may choose; since `reserved_since` it has reserved them without
+    naming one. `made_room` was offered again because the scheduler evicted pods there, or Parley nominated the pod
+    for it. `evicting` was selected last and needs evictions by the scheduler, which cleared the allocation there
+    at `cleared_at`. `exact`: the scheduler has refused a node, and chooses wherever it can from then on.
+    Claims: the pod has had all of them since `complete_since`; `unplaced` is how often they were released because
+    it was not bound. Until `kept` what others gave up for the pod on a node is kept for it. It pauses after
+    `refusals` of everything offered, `failures` to allocate (or two pods could wake each other for ever by what
+    each releases), `evictions` for it, and `creations` of claims for it. `victimless` are searches for pods to
+    evict for it that found none. Times are on the event loop's clock.
     """
 
     place: Place
@@ -176,165 +175,165 @@ class Attempt:
     standalone: StandaloneAttempt = field(default_factory=StandaloneAttempt)
     extender: ExtenderAttempt = field(default_factory=ExtenderAttempt)
     refused: set[str] = field(default_factory=set)
-    left: set[str] = field(default_factory=set)
+    avoided: set[str] = field(default_factory=set)
     excluded: dict[str, str] = field(default_factory=dict)
     excluded_by: set[str] = field(default_factory=set)
     offered: tuple[str, ...] = ()
     made_room: str = ""
     evicting: str = ""
-    taken_back_at: float = -inf
+    cleared_at: float = -inf
     exact: bool = False
     reserved_since: float | None = None
     complete_since: float | None = None
     unplaced: int = 0
     gave_way: int = 0
-    gives_way_since: float | None = None
-    tried: bool = False
+    yielding_since: float | None = None
+    retried_by_scheduler: bool = False
     turn_kept_until: float | None = None
-    lasting: tuple[str, float] = ("", 0.0)
+    transient_problem: tuple[str, float] = ("", 0.0)
     kept: dict[str, float] = field(default_factory=dict)
-    in_vain: InVain = field(default_factory=InVain)
+    victimless: VictimlessSearches = field(default_factory=VictimlessSearches)
     refusals: Pauses = field(default_factory=lambda: Pauses(REFUSALS))
     failures: Pauses = field(default_factory=lambda: Pauses(FAILURES))
     evictions: Pauses = field(default_factory=lambda: Pauses(EVICTIONS))
     creations: Pauses = field(default_factory=lambda: Pauses(CREATIONS))
 
     def exclude(self, node: str, message: str, classes: Iterable[str]) -> None:
-        """Drivers of these classes will never allocate on the node."""
+        """Exclude the node: drivers of these classes will never allocate on it."""
         self.excluded[node] = message
         self.excluded_by.update(classes)
 
     def class_changed(self, name: str) -> None:
-        """What a driver said about nodes was about the class as it was."""
+        """Drop the exclusions if they were about the class, which has changed."""
         if name in self.excluded_by:
             self.excluded.clear()
             self.excluded_by.clear()
 
     def refuse(self, *nodes: str) -> None:
-        """The scheduler did not place the pod on these nodes; it gets to choose from now on."""
+        """Note that the scheduler did not place the pod on these nodes; it gets to choose from now on."""
         self.refused.update(nodes)
         self.exact = True
 
     def still_refused(self, nominated: str) -> set[str]:
         """The nodes that the scheduler refused, without the `nominated` one, where it makes room for the pod. That
-        is offered again at once, also if the pod had to leave it, but only once: pods take a while to leave, and
-        until then it is refused again, and nominated anew each time."""
+        one is offered again at once, even if the pod had to leave it, but only once: its pods take a while to
+        leave, and until then the scheduler refuses it again, and nominates the pod anew each time."""
         again = nominated if nominated != self.made_room else ""
         self.made_room = nominated or self.made_room
-        self.left.discard(again)
+        self.avoided.discard(again)
         return self.refused - {again}
 
     def nominated_by_us(self, node: str) -> None:
-        """The pod is nominated for the node for a moment, which is seen for longer: nobody makes room there."""
+        """Note that Parley nominates the pod briefly. The cache may show it for longer: no room is made there."""
         self.made_room = node
 
     def node_selected(self, node: str, *, evicts: bool) -> None:
-        """Drivers allocate for the pod on the node; `evicts`: its scheduler has to evict others there."""
-        self.evicting, self.taken_back_at = (node if evicts else ""), -inf
+        """Note that drivers allocate on the node; `evicts`: the pod's scheduler has to evict others there."""
+        self.evicting, self.cleared_at = (node if evicts else ""), -inf
 
-    def taken_back(self, nodes: Collection[str], now: float) -> None:
-        """The scheduler took back what was allocated on these nodes, which it also does before it evicts there."""
+    def allocation_cleared(self, nodes: Collection[str], now: float) -> None:
+        """Note that the scheduler cleared the allocation on these nodes, which it also does before evictions."""
         if self.evicting in nodes:
-            self.taken_back_at = now
+            self.cleared_at = now
 
     @property
     def evicted_on(self) -> str:
-        """The node where its scheduler took an allocation back, to evict others there or for good; "" for none."""
-        return self.evicting if self.taken_back_at > -inf else ""
+        """The node where the scheduler cleared the allocation, for evictions or for good; "" if there is none."""
+        return self.evicting if self.cleared_at > -inf else ""
 
-    def until_evicted(self, now: float, *, leaving: bool) -> float:
-        """For how many seconds nobody is to be evicted for the pod on another node: its scheduler may be about to
-        evict others where its claims were, or these are `leaving` that node."""
-        return max(self.taken_back_at + (LEAVING_SECONDS if leaving else EVICTING_SECONDS) - now, 0.0)
+    def eviction_seconds_left(self, now: float, *, leaving: bool) -> float:
+        """For how many seconds no pods are to be evicted on another node: the scheduler may be about to evict pods
+        where the claims were allocated, or these are already `leaving` that node."""
+        return max(self.cleared_at + (LEAVING_SECONDS if leaving else EVICTING_SECONDS) - now, 0.0)
 
-    def others_left(self) -> None:
-        """The pod fits by now where its scheduler had to evict others: that is offered again."""
+    def evictions_finished(self) -> None:
+        """Let the node where the scheduler had to evict pods be offered again: the pod fits there now."""
         self.refused.discard(self.evicting)
-        self.left.discard(self.evicting)
-        self.evicting, self.taken_back_at = "", -inf
+        self.avoided.discard(self.evicting)
+        self.evicting, self.cleared_at = "", -inf
 
     def offer(self, nodes: Sequence[str]) -> None:
-        """The scheduler may choose from these nodes."""
+        """Note that the scheduler may choose from these nodes."""
         self.offered = tuple(nodes)
         self.reserved_since = None
 
     def offer_ended(self) -> None:
-        """The scheduler took the offer back, if there was one, without choosing any of its nodes."""
+        """Note that the scheduler cleared the offer, if there was one, without choosing any of its nodes."""
         if self.offered:
             self.refuse(*self.offered)
         self.offered = ()
 
-    def until_withdrawn(self, now: float) -> float:
-        """The offer is reserved and no node named: how many seconds the scheduler has left to name one."""
+    def choice_seconds_left(self, now: float) -> float:
+        """How many seconds the scheduler, which has reserved the offer, has left to name a node."""
         if self.reserved_since is None:
             self.reserved_since = now
         return self.reserved_since + CHOICE_SECONDS - now
 
-    def patience(self, now: float) -> float:
-        """The pod has all its claims and no node: how many seconds its scheduler has left to bind it."""
+    def binding_seconds_left(self, now: float) -> float:
+        """How many seconds the scheduler has left to bind the pod before all its claims are released."""
         if self.complete_since is None:
             self.complete_since = now
         return self.complete_since + PATIENCE.delay(self.unplaced + 1) - now
 
-    def until_late(self, now: float) -> float:
+    def seconds_until_late(self, now: float) -> float:
         """In how many seconds the pod, which has all its claims, should have been bound."""
         return (now if self.complete_since is None else self.complete_since) + BOUND_SECONDS - now
 
-    def lose_patience(self, now: float) -> bool:
-        """Others are to have what the pod has: if it should have been bound by now, it is taken back at once."""
-        late = self.complete_since is not None and self.until_late(now) <= 0
+    def expire_if_late(self, now: float) -> bool:
+        """Let the pod's claims be released at once if it should have been bound by now: another pod needs them."""
+        late = self.complete_since is not None and self.seconds_until_late(now) <= 0
         if late:
             self.complete_since = -inf
         return late
 
-    def give_up_waiting(self) -> None:
-        """The scheduler did not bind the pod in time."""
+    def not_bound_in_time(self) -> None:
+        """Note that the scheduler did not bind the pod in time."""
         self.complete_since = None
         self.unplaced += 1
 
-    def gives_way(self, now: float) -> None:
-        """Others come first."""
+    def note_yield(self, now: float) -> None:
+        """Note that the pod gave way to others."""
         self.gave_way += 1
-        if self.gives_way_since is None:
-            self.gives_way_since = now
+        if self.yielding_since is None:
+            self.yielding_since = now
 
-    def gives_way_for(self, now: float) -> float:
-        """For how many seconds others have come first by now."""
-        return 0.0 if self.gives_way_since is None else now - self.gives_way_since
+    def seconds_yielding(self, now: float) -> float:
+        """For how many seconds the pod has been giving way to others."""
+        return 0.0 if self.yielding_since is None else now - self.yielding_since
 
-    def lasts_for(self, message: str, now: float) -> float:
-        """Something that should end by itself is in the pod's way: for how many seconds by now."""
-        if self.lasting[0] != message:
-            self.lasting = message, now
-        return now - self.lasting[1]
+    def transient_for(self, message: str, now: float) -> float:
+        """For how many seconds the pod has had this problem, which should end by itself."""
+        if self.transient_problem[0] != message:
+            self.transient_problem = message, now
+        return now - self.transient_problem[1]
 
-    def kept_until(self, node: str, now: float, *, anew: bool) -> float:
-        """How long the node's claims are kept for it, counted from when pods were evicted there `anew`."""
+    def keep_until(self, node: str, now: float, *, anew: bool) -> float:
+        """Until when the node's claims are kept for the pod, from its last evictions there (`anew`: now)."""
         if anew:
             self.kept.pop(node, None)
         return self.kept.setdefault(node, now + KEPT_SECONDS)
 
     def stuck(self, now: float) -> frozenset[str]:
-        """The nodes where pods took longer to leave than that."""
+        """The nodes where pods took longer to leave than their claims are kept."""
         return frozenset(node for node, until in self.kept.items() if until <= now)
 
     @property
     def failed_everywhere(self) -> bool:
-        """Whether drivers failed on all nodes that would do."""
-        return self.left.issuperset(self.outcome.viable)
+        """Whether drivers failed on all viable nodes."""
+        return self.avoided.issuperset(self.outcome.viable)
 
-    def pause_if_nothing_else(self, now: float) -> None:
-        """A driver failed. When they did on all nodes that would do, they are left alone for a growing while."""
+    def pause_if_failed_everywhere(self, now: float) -> None:
+        """Begin a growing pause after a driver's failure, if drivers have failed on all viable nodes."""
         if self.failed_everywhere:
             self.failures.begin(now)
 
     def nodes_changed(self, now: float) -> None:
-        """The scheduler may judge nodes differently by now, and may do so no sooner the more often it refused."""
+        """Shorten the pause after refusals, which grows with each: the scheduler may accept changed nodes."""
         if self.refusals.cut_short(CHANGES) <= now:
             self.begin_again()
 
     def begin_again(self) -> None:
-        """The pause is over, or something changed that the scheduler may judge differently."""
+        """Forget the scheduler's refusals: their pause is over, or something relevant to them has changed."""
         self.refused.clear()
         self.refusals.end()
         session = self.standalone.session

@@ -1,8 +1,8 @@
 """The nodes that are eligible for one pod, in an order that spreads pods over nodes.
 
-`CandidateNodes` are Parley's own proposal, by a model of the scheduler's filters; of `ProposedNodes` a scheduler
-has confirmed that they pass the real ones. `PreemptibleNodes` would do if the scheduler evicted pods of lower
-priority there. `FittingFirst` are the first and the last in one, for drivers that take long to answer.
+`CandidateNodes` are eligible by Parley's model of the scheduler's filters. `ProposedNodes` have passed a
+scheduler's real filters. `PreemptibleNodes` would be eligible if the scheduler evicted pods of lower priority
+there. `FittingFirst` combines the first and the last, for drivers that take long to answer.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
@@ -28,9 +28,9 @@ from parley.negotiation.stranded import Cause, Obstacle, obstacle_for
 
 
 class CandidateNodes(EligibleNodes):
-    """The nodes that are eligible for the pod.
+    """The nodes that are eligible for the pod by Parley's model of the scheduler's filters.
 
-    `only` limits them to where the pod's other claims are; None means no limit. `discreet`: reasons don't name
+    `only` limits them to the nodes of the pod's other claims; None means no limit. `discreet`: reasons don't name
     claims of other namespaces.
     """
 
@@ -59,14 +59,14 @@ class CandidateNodes(EligibleNodes):
         return Asker.of(self._state, self._pod, self._needs.requests, discreet=self._discreet)
 
     @cached_property
-    def _named(self) -> Set[str] | None:
-        """The nodes that its affinity names, if these alone can do. To look at all others takes long in a large
-        cluster, and a DaemonSet makes a pod for each node."""
+    def _affinity_nodes(self) -> Set[str] | None:
+        """The nodes that the pod's affinity names, if only these can match. To check all others takes long in a
+        large cluster, and a DaemonSet makes a pod for each node."""
         return limited_to(self._needs.affinity) if self._needs.affinity is not None else None
 
     @cached_property
     def _volumes(self) -> tuple[tuple[str, NodeSelector], ...]:
-        """Where its volumes can be used. A pod that is bound has gone by them."""
+        """The node selectors of the pod's volumes. For a bound pod they have been taken into account already."""
         needs = self._needs
         return () if needs.node_name or needs.excess else self._cluster.volumes.selectors(self._pod)
 
@@ -80,8 +80,7 @@ class CandidateNodes(EligibleNodes):
 
     @property
     def alike(self) -> Hashable:
-        """Of pods, their requests and constraints decide, too, and whom they may preempt, if anybody: there may be
-        nobody yet."""
+        """The pod's requests and constraints, and its priority if it may preempt, even without victims now."""
         needs = self._needs
         return (
             None if self._pod.spec.preemption_policy == "Never" else self.priority,
@@ -97,13 +96,13 @@ class CandidateNodes(EligibleNodes):
         )
 
     def anew(self) -> "CandidateNodes":
-        """By the model, as if no node had been looked at yet."""
+        """The same nodes, evaluated afresh by the model."""
         return CandidateNodes(self._state, self._pod, self.classes, self.only, discreet=self._discreet)
 
     def _names(self) -> Sequence[str]:
         if self._needs.node_name:
             return (self._needs.node_name,)
-        names = self.only if self.only is not None else self._named
+        names = self.only if self.only is not None else self._affinity_nodes
         return sorted(names) if names is not None else self._cluster.node_names()
 
     def _proposes(self, node: str) -> bool:
@@ -111,7 +110,7 @@ class CandidateNodes(EligibleNodes):
 
     def fits(self, node: str) -> bool:
         if self._needs.node_name not in ("", node):
-            return False  # a driver's proposal; that the pod is bound elsewhere explains nothing
+            return False  # a driver proposed it; the pod's binding is no reason to report
         return super().fits(node)
 
     def misfit(self, node: str) -> str:
@@ -137,14 +136,14 @@ class CandidateNodes(EligibleNodes):
         reserved = new or self._state.ledger.reserving(node)
         return lacking(self._state, node, self._asker, new) if reserved else ""
 
-    def crowded_after(self, node: str, new: Sequence[Reserving], foreseen: Foreseen) -> str:
-        """Why the node would have no room for the reservations when what is foreseen has happened; "" if it would,
-        or if there are none."""
+    def crowded_once(self, node: str, new: Sequence[Reserving], foreseen: Foreseen) -> str:
+        """Why the node would lack room for the reservations once what is foreseen has happened; "" if it would
+        not."""
         return lacking(self._state, node, self._asker, new, foreseen) if new else ""
 
-    def misfit_beside(self, node: str, used: Amounts, pods: int) -> str:
-        """Why the node would not be eligible if so many pods used that much of it; "" if it would. Nobody goes for
-        a pod where room is reserved: what users of that give up stays reserved."""
+    def misfit_with_usage(self, node: str, used: Amounts, pods: int) -> str:
+        """Why the node would not be eligible if so many pods used that much of it; "" if it would be. Never
+        eligible where room is reserved: what evicted users of it gave up would stay reserved."""
         if self._state.ledger.reserving(node):
             return "room is reserved there"
         allocatable = self._cluster.allocatable(node)
@@ -158,9 +157,9 @@ class CandidateNodes(EligibleNodes):
             return "does not exist"
         if self.only is not None and node not in self.only:
             return "a claim of the pod is allocated elsewhere"
-        return self._unsuitable(found) or self._elsewhere(found) or filtered(found) or self._without_plugin(node)
+        return self._unsuitable(found) or self._lacks_volume(found) or filtered(found) or self._lacks_plugin(node)
 
-    def _elsewhere(self, node: Node) -> str:
+    def _lacks_volume(self, node: Node) -> str:
         found = (name for name, selector in self._volumes if not matches(selector, node))
         name = next(found, "")
         return f"the volume of PersistentVolumeClaim {name} can't be used there" if name else ""
@@ -170,7 +169,7 @@ class CandidateNodes(EligibleNodes):
         plain = misfit(self._needs, node, self._cluster.allocatable(name), usage.used(name), usage.pods(name))
         return plain or self.crowded(name)
 
-    def _without_plugin(self, node: str) -> str:
+    def _lacks_plugin(self, node: str) -> str:
         found = (self._cluster.plugins.missing(class_, node) for class_ in self.classes)
         return next(filter(None, found), "")
 
@@ -180,7 +179,7 @@ class CandidateNodes(EligibleNodes):
 
 
 class ProposedNodes(CandidateNodes):
-    """Those of a scheduler's candidates that are eligible for the pod."""
+    """The eligible ones among the nodes that a scheduler proposed for the pod, which pass its own filters."""
 
     def __init__(
         self,
@@ -202,8 +201,8 @@ class ProposedNodes(CandidateNodes):
     def _proposes(self, node: str) -> bool:
         return node in self._known and super()._proposes(node)
 
-    def _elsewhere(self, node: Node) -> str:
-        return super()._elsewhere(node) if node.metadata.name not in self._known else ""
+    def _lacks_volume(self, node: Node) -> str:
+        return super()._lacks_volume(node) if node.metadata.name not in self._known else ""
 
     def _filtered(self, node: Node) -> str:
         if node.metadata.name in self._known:
@@ -212,9 +211,9 @@ class ProposedNodes(CandidateNodes):
 
 
 class PreemptibleNodes(CandidateNodes):
-    """The nodes that are eligible once the scheduler has evicted pods of lower priority there; first those where
-    the least important and fewest would have to go. What it does not iterate over may be eligible as it is. Where
-    room is reserved nobody is evicted: what users of that give up stays reserved."""
+    """The nodes that would be eligible once the scheduler had evicted pods of lower priority there; first those
+    with the least important and fewest victims. It leaves out nodes that are eligible as they are, and those where
+    room is reserved: what evicted users of it gave up would stay reserved."""
 
     def __init__(self, state: State, pod: Pod, classes: Sequence[ResourceClass], only: Set[str] | None) -> None:
         super().__init__(state, pod, classes, only)
@@ -253,7 +252,7 @@ class PreemptibleNodes(CandidateNodes):
 
 
 class FittingFirst(PreemptibleNodes):
-    """The nodes that are eligible as they are, and after all of these the preemptible ones."""
+    """The nodes that are eligible as they are, followed by the preemptible ones."""
 
     def _sparing_most(self, fitting: Iterator[str]) -> Iterator[str]:
         preemptible: list[str] = []
@@ -269,7 +268,8 @@ class FittingFirst(PreemptibleNodes):
 
 
 def may_preempt(cluster: ClusterCache, pod: Pod) -> bool:
-    """Whether the scheduler may evict others for the pod, has somebody to evict, and is not at it already."""
+    """Whether the scheduler may evict pods for this one, there are any to evict, and it is not evicting
+    already."""
     if pod.spec.node_name or pod.spec.preemption_policy == "Never" or not cluster.usage.any_below(priority(pod)):
         return False
     nominated = pod.status.nominated_node_name
@@ -277,7 +277,7 @@ def may_preempt(cluster: ClusterCache, pod: Pod) -> bool:
 
 
 def are_apart(claims: Sequence[PodClaim]) -> bool:
-    """Whether no node has everything that is allocated for the pod."""
+    """Whether no node can use everything that is allocated for the pod."""
     return bool(apart({c.holding.path: c.holding.nodes for c in claims if c.holding is not None}))
 
 

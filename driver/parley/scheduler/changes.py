@@ -1,6 +1,6 @@
-"""What a change in the cluster may affect: keys of what is to be looked at again. Nothing is decided here.
+"""Event handlers of the informers: each turns a change into the keys of what it may affect. Decides nothing.
 
-Changes count from the moment when everything is restored; what the caches had before is looked at once.
+Events are handled from the moment when the state is restored; the controller enqueues what the caches had before.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -43,11 +43,11 @@ from parley.sdk import PodReference
 from parley.sdk.recorded import driver_of_record
 
 ROOM_SECONDS = 0.1
-"""Between a change and the look at the reservation pods of its node."""
+"""The delay between a change and the reconciliation of the reservation pods on its node."""
 
 
 def _named(kind: str) -> Callable[[Key], Mapping[str, object]]:
-    """How a key is named in a log entry: {"pod": "team/a"}."""
+    """The fields of a log entry about a key: {"pod": "team/a"}."""
     return lambda key: {kind: "/".join(key)}
 
 
@@ -56,15 +56,15 @@ def _pod_fields(pod: PodReference) -> Mapping[str, object]:
 
 
 def _queue(kind: str, rank: Callable[[Key], int] = lambda _: 0) -> WorkQueue[Key]:
-    """Of objects of namespaces, which take turns."""
+    """A work queue for namespaced objects of a kind, in which the namespaces take turns."""
     return WorkQueue(fields=_named(kind), rank=rank, flow=lambda key: key[0])
 
 
 @dataclass(frozen=True)
 class Queues:
-    """What is to be looked at, one object of each namespace in turn: pods, by priority; named claims and templates
-    by name, holdings that nodes owe something for by UID, pods whose PodScheduling is behind, classes whose status
-    may be behind by name, nodes whose reservation pods may have to change."""
+    """The work queues, in which namespaces take turns. Keys: `pods` by priority; `claims` (named ones) and
+    `templates` by name; `releases`: UIDs of holdings for which nodes have something to do; `publications`: pods
+    whose PodScheduling is outdated; `classes` whose status may be; `reservations`: nodes with reservation pods."""
 
     pods: WorkQueue[Key]
     releases: WorkQueue[str]
@@ -77,21 +77,21 @@ class Queues:
     reservations: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda node: {"node": node}))
 
     def wake(self, topic: Topic, nodes: Iterable[str] | None = None) -> None:
-        """A topic changed: a named claim is looked at with whoever waits for it, and so is reserved room."""
+        """Enqueue what a topic's change affects beside pods: a named claim, or nodes with reserved room."""
         if topic[0] == "claim":
             self.claims.add((topic[1], topic[2]))
         elif topic == ROOM:
             for node in nodes or ():
-                self.look_at_room(node)
+                self.enqueue_reservations(node)
 
-    def look_at_room(self, node: str) -> None:
-        """What reservation pods are to hold on the node may have changed. Many pods may come and go at a time: the
-        node is looked at once for all of them."""
+    def enqueue_reservations(self, node: str) -> None:
+        """Enqueue the node after a short delay, because its reservation pods may have to change. Many pods may
+        come and go at a time: the node is reconciled once for all of them."""
         self.reservations.add_after(node, ROOM_SECONDS)
 
     @staticmethod
     def empty(cluster: ClusterCache, namespace_of: Callable[[str], str]) -> "Queues":
-        """For pods of that cluster. `namespace_of` is that of a holding, by UID; "" of one that is not known."""
+        """Empty queues for the cluster. `namespace_of` maps a holding's UID to its namespace, "" if unknown."""
 
         def rank(key: Key) -> int:
             pod = cluster.pod(key)
@@ -101,7 +101,7 @@ class Queues:
 
 
 class Changes:
-    """The listener of the cluster's caches: adds the keys that a change may affect to the work queues, and wakes
+    """The listener of the cluster's caches: adds the keys that an event may affect to the work queues, and wakes
     topics."""
 
     def __init__(
@@ -126,45 +126,45 @@ class Changes:
         self._releases = deallocator.releases
         self._publisher = publisher
 
-    def look_at(self, holding: Holding) -> None:
-        """Its pods are looked at again."""
+    def enqueue_users(self, holding: Holding) -> None:
+        """Enqueue the pods that use the holding."""
         for user in holding.pods.values():
             self._queues.pods.add((user.namespace, user.name))
 
     def enqueue(self, pod: Pod) -> None:
-        """The pod is looked at, if it has claims, and what it uses or holds of reserved room."""
+        """Enqueue the pod, if it has claims, and the nodes where it uses or holds reserved room."""
         if pod.spec.resource_claims:
             self._enqueue_new((pod.metadata.namespace, pod.metadata.name))
-        self._look_at_room(pod)
+        self._enqueue_room_of(pod)
 
-    def _look_at_room(self, pod: Pod) -> None:
+    def _enqueue_room_of(self, pod: Pod) -> None:
         for key in named_claims(pod):
             holding = self._ledger.of_claim(*key)
             if holding is not None and holding.is_nominated:
-                self._queues.look_at_room(holding.node)
+                self._queues.enqueue_reservations(holding.node)
         if (node := self._cluster.reserved_on(pod)) is not None:
-            self._queues.look_at_room(node)
+            self._queues.enqueue_reservations(node)
         nodes = {pod.spec.node_name, *(holding.node for holding in self._ledger.of_pod(reference(pod)))}
         for node in filter(self._yields, nodes if pod.spec.resource_claims else ()):
-            self._queues.look_at_room(node)
+            self._queues.enqueue_reservations(node)
 
     def _yields(self, node: str) -> bool:
-        """Whether reservation pods on the node may have to give way to guests there."""
+        """Whether reservation pods on the node may have to yield their room to other pods there."""
         return any(holding.is_nominated and holding.yields_to for holding in self._ledger.reserving(node))
 
     def _enqueue_new(self, key: Key) -> None:
-        self._pods.came(key)
+        self._pods.added(key)
         self._queues.pods.add(key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None:
-            self._reconciler.pod_seen(new)
+            self._reconciler.pod_updated(new)
             if old is not None and done(new) and not done(old):
-                self._reconciler.pod_done(new)
-            if old is None or self._concerns_us(old, new):
+                self._reconciler.pod_ended(new)
+            if old is None or self._pod_differs(old, new):
                 self.enqueue(new)
             elif tried(new) and not tried(old):
-                self._look_at_room(new)
+                self._enqueue_room_of(new)
         if old is None:
             return
         same = new if new is not None and new.metadata.uid == old.metadata.uid else None
@@ -174,25 +174,25 @@ class Changes:
             for claim in self._cluster.stand_ins(reference(old)):
                 self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
         if not (old.spec.node_name or over(old)) and (same is None or over(same)):
-            self._awaits_room_no_more(old)
+            self._stopped_awaiting_room(old)
         if same is not None and same.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
-            self._pods.leaves(same.spec.node_name)
+            self._pods.pod_terminating(same.spec.node_name)
         if old.spec.node_name and not done(old) and (same is None or done(same)):
-            self._wakeups.less_used(NODES, (old.spec.node_name,))  # a scheduler may judge it differently
+            self._wakeups.less_used(NODES, (old.spec.node_name,))  # a scheduler may judge the node differently
 
-    def _awaits_room_no_more(self, pod: Pod) -> None:
-        """Pods to which its claims yield may have the room that was left for it. It may name hundreds of them."""
+    def _stopped_awaiting_room(self, pod: Pod) -> None:
+        """Wake the pods to which the pod's claims yield room: it no longer needs it. It may name hundreds."""
         named = (self._ledger.of_claim(*key) for key in named_claims(pod))
         if nodes := {holding.node for holding in named if holding is not None and holding.yields_to}:
             self._pods.wake(ROOM, nodes)
 
     def room_made(self, node: str) -> None:
-        """A pod does not count for the node any more."""
+        """A pod no longer counts towards the node's usage."""
         self._wakeups.less_used(ROOM, (node,))
 
-    def _concerns_us(self, old: Pod, new: Pod) -> bool:
-        """Whether anything changed that a decision depends on; conditions do not count, nor a name in the status
-        of a claim that was known before: each look may ask drivers about every node."""
+    def _pod_differs(self, old: Pod, new: Pod) -> bool:
+        """Whether anything changed that a decision depends on. Conditions do not count, nor do status entries for
+        claims that were known before: each reconciliation may ask drivers about every node."""
         return (
             old.metadata.uid != new.metadata.uid
             or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
@@ -204,7 +204,7 @@ class Changes:
         )
 
     def _names_other_claims(self, old: Pod, new: Pod) -> bool:
-        """Whether a claim was generated for the pod, as its status says, that was not known before."""
+        """Whether the pod's status names a generated claim that was not known before."""
         if old.status.resource_claim_statuses == new.status.resource_claim_statuses:
             return False
         entries = [entry.name for entry in new.spec.resource_claims]
@@ -217,26 +217,26 @@ class Changes:
         name = next(node.metadata.name for node in (old, new) if node is not None)
         self._wakeups.wake(NODES, (name,))
         if (old is None or new is None) and self._ledger.reserving(name):
-            self._queues.look_at_room(name)
+            self._queues.enqueue_reservations(name)
         if old is not None and out_of_service(new):
             self._releases.node_lost(old.metadata.name)
         elif new is not None and out_of_service(old):
             self._releases.node_back(new.metadata.name)
         if unavailable(old) != unavailable(new):
-            self._look_at_claims_on(name)
+            self._enqueue_claims_on(name)
 
-    def _look_at_claims_on(self, node: str) -> None:
-        """Named claims on a node that takes no pods any more, or does so again."""
+    def _enqueue_claims_on(self, node: str) -> None:
+        """Enqueue the named claims on a node that takes no pods any more, or takes pods again."""
         for holding in self._ledger.on(node):
             if holding.named:
                 self._queues.claims.add((holding.namespace, holding.claim))
 
     def release_changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None:
-        """A node may have answered."""
+        """A node's plugin may have answered the ClaimRelease."""
         self._releases.changed(old, new)
 
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
-        """A node plugin may have come or gone."""
+        """A node plugin may have been added or removed."""
         if old is None or new is None:
             nodes = [slice_.spec.node_name for slice_ in (old, new) if slice_ is not None]
             self._wakeups.wake(NODES, nodes if all(nodes) else None)
@@ -251,26 +251,26 @@ class Changes:
             self._foreign_changed(old, new)
             self._wakeups.wake(("claim", *key))
             return
-        if driver := self._state.moved.look(old, new):  # also of one that has lost its owner
+        if driver := self._state.moved.look(old, new):  # also if the mirror has lost its owner
             self._wakeups.wake(("driver", driver))
         if (owner := owner_pod(claim)) is not None:
             (self._enqueue_new if old is None else self._queues.pods.add)((owner.namespace, owner.name))
             if (stand_in := self._cluster.claim(key)) is not None and is_orphan(stand_in):
-                self._queues.claims.add(key)  # it goes when this one is not reserved any more
+                self._queues.claims.add(key)  # it is deleted once the mirror is not reserved any more
         else:
             self._deallocator.mirror_changed(old, new)
             if self._is_relevant(old, new):
-                self._look_at_users(key)
+                self._enqueue_claim(key)
 
     def _is_relevant(self, old: Claim | None, new: Claim | None) -> bool:
-        """Whether pods have to hear of the change. That the cache shows what we wrote ourselves may be awaited."""
+        """Whether the change may affect pods. Some wait until the cache shows one of Parley's own writes."""
         unseen = self._cluster.own_writes.unseen
         return old is None or new is None or claim_differs(old, new) or unseen(old.metadata)
 
-    def _look_at_users(self, key: Key, gone: ResourceClaim | None = None) -> None:
-        """The named claim is looked at, and who uses or waits for it, or for another one once it is `gone`."""
+    def _enqueue_claim(self, key: Key, gone: ResourceClaim | None = None) -> None:
+        """Enqueue the named claim and the pods that use it or wait for it, or for a successor of a `gone` one."""
         if (holding := self._ledger.of_claim(*key)) is not None:
-            self.look_at(holding)
+            self.enqueue_users(holding)
         if (expecting := self._ledger.expected_for(*key)) is not None:
             self._queues.pods.add((expecting.namespace, expecting.name))
         claim = gone or self._cluster.claim(key)
@@ -280,7 +280,7 @@ class Changes:
         self._wakeups.wake(("claim", *key))
 
     def _foreign_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
-        """Between two lists it may have been allocated anew: a driver may take that for what it knows already."""
+        """Count the devices of a built-in claim that isn't Parley's, which may have been allocated anew unseen."""
         had, has = (taken_by_foreign(self._drivers, claim) for claim in (old, new))
         changed = [name for name, devices in had.items() if devices != has.get(name)]
         if old is not None:
@@ -301,20 +301,20 @@ class Changes:
         if (class_ := new or old) is None:
             return
         if old is not None and new is not None and old.revision == new.revision:
-            return  # its status, which decides nothing
+            return  # only its status changed, on which no decision depends
         count_again(self._state, class_.metadata.name)
         self._wakeups.wake(("class", class_.metadata.name))
         if old is None or new is None or old.preemption != new.preemption:
             self._wakeups.wake(PREEMPTION)
-        self._look_at_claims_of({class_.metadata.name})
+        self._enqueue_claims_of({class_.metadata.name})
 
-    def _look_at_claims_of(self, classes: Set[str]) -> None:
+    def _enqueue_claims_of(self, classes: Set[str]) -> None:
         for claim in self._cluster.claims():
             if claim.spec.resource_class_name in classes:
                 self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
-        """Another limit may hold for a namespace that has other labels."""
+        """Different limits may apply to a namespace whose labels changed."""
         namespace = new or old
         if namespace is None or (old is not None and new is not None and _labels(old) == _labels(new)):
             return
@@ -323,24 +323,24 @@ class Changes:
                 self._wakeups.wake(limit_topic(class_.metadata.name, namespace.metadata.name))
 
     def volume_moved(self, claim: Key) -> None:
-        """The PersistentVolumeClaim may tie its pods to other nodes now."""
+        """The PersistentVolumeClaim may restrict its pods to other nodes now."""
         for pod in self._cluster.pods_with_volume(claim):
             if not pod.spec.node_name:
                 self.enqueue(pod)
 
     def device_class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
-        """A node may need less of its own for a pod now."""
+        """A node may need less of its own resources for a pod now."""
         if old is None or new is None or old.spec != new.spec:
             self._pods.wake(NODES)
 
     def parameters_read(self, topic: Topic) -> None:
-        """An object was read that claims, or classes, take their parameters from."""
+        """An object from which claims or classes take their parameters was read."""
         for claim in self._cluster.claims_referring(topic):
             self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
         if classes := self._cluster.classes_referring(topic):
             for name in classes:
                 count_again(self._state, name)
-            self._look_at_claims_of(classes)
+            self._enqueue_claims_of(classes)
 
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if (claim := new or old) is not None:
@@ -352,13 +352,13 @@ class Changes:
             if new is not None and driver_of_record(new) not in self._drivers:
                 adopt_record(self._state, new)
             if new is not None and old is not None and failure_of(new) and not failure_of(old):
-                for pod in self._cluster.pods_naming(key):  # also those whose scheduler has not asked about them
+                for pod in self._cluster.pods_naming(key):  # also pods that no scheduler has asked about
                     self.enqueue(pod)
             if old is None and self._is_foreign(key):
-                for pod in self._cluster.pods_naming(key):  # they were nobody's business until now
+                for pod in self._cluster.pods_naming(key):  # until now they were not Parley's pods
                     self._queues.pods.add((pod.metadata.namespace, pod.metadata.name))
             if self._is_relevant(old, new):
-                self._look_at_users(key, gone=None if new is not None else old)
+                self._enqueue_claim(key, gone=None if new is not None else old)
 
     def _is_foreign(self, key: Key) -> bool:
         """Whether a built-in claim of that name is there which Parley does not negotiate."""
@@ -372,29 +372,29 @@ class Changes:
         self._queues.pods.add((meta.namespace, meta.name))
         for owner in meta.owner_references:
             pod = PodReference(meta.namespace, meta.name, owner.uid)
-            tell = self._publisher.lost if new is None else self._publisher.seen
-            tell(pod)
+            note = self._publisher.lost if new is None else self._publisher.seen
+            note(pod)
 
     def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
         if (template := new or old) is not None:
             self._queues.templates.add((template.metadata.namespace, template.metadata.name))
             if old is None or new is None or old.metadata.uid != new.metadata.uid:  # its spec is immutable
-                self._look_at_waiting(template)
+                self._wake_waiting_for(template)
 
-    def _look_at_waiting(self, template: ResourceClaimTemplate) -> None:
-        """The pods that wait for the template, or its mirror, look again."""
+    def _wake_waiting_for(self, template: ResourceClaimTemplate) -> None:
+        """Wake the pods that wait for the template or its mirror."""
         meta = template.metadata
         self._wakeups.wake(("template", meta.namespace, meta.name))
         if template.spec.shared_by is not None:
             self._wakeups.wake(shared_topic(meta.namespace))
 
     def mirror_refused(self, item: ResourceClaim | ResourceClaimTemplate) -> None:
-        """Who waits for the mirror reports why. The mirror itself is tried again after its own pause, whatever the
-        API server writes."""
+        """Reconcile the pods that wait for the mirror, so that they report why it was refused. The mirror itself
+        is retried after its own pause."""
         if isinstance(item, ResourceClaim):
-            self._look_at_users((item.metadata.namespace, item.metadata.name))
+            self._enqueue_claim((item.metadata.namespace, item.metadata.name))
         else:
-            self._look_at_waiting(item)
+            self._wake_waiting_for(item)
 
 
 def _labels(namespace: Namespace) -> Mapping[str, str]:

@@ -1,10 +1,9 @@
-"""Evicts pods of lower priority for what they hold, through the eviction API: budgets and grace periods are
-honoured.
+"""Evicts pods of lower priority for what they hold, honouring budgets and grace periods: by the eviction API.
 
-A pod that nothing is viable for gets the plan that does least harm (`claim_victims`), a nomination for its node,
-and only then evictions. They are bounded: a pod has one plan at a time, and after each eviction a pause that
-doubles; all pods together evict `MOST_EVICTIONS` a minute. A pod can only evict pods of lower priority, so they
-cannot evict each other in turns.
+A pod for which no node is viable gets the plan that does least harm (`claim_victims`), a nomination for its node,
+and only then the evictions. They are bounded: a pod has one plan at a time, and after each eviction a pause that
+doubles; all pods together evict `MOST_EVICTIONS` a minute. A pod can only evict pods of lower priority, so pods
+can't evict each other in turns.
 """
 
 from collections import deque
@@ -43,28 +42,28 @@ from parley.scheduler.result import Wait
 from parley.scheduler.victim_search import VictimSearch
 
 MOST_EVICTIONS = 60
-"""So many pods are evicted within a minute; more only where a single plan has more."""
+"""The limit of evictions within a minute; exceeded only by a single plan that needs more."""
 
 SPARED_SECONDS = 30.0
-"""So long a pod is left alone, at least, that the API server did not let Parley evict."""
+"""How long, at least, plans spare a pod that the API server did not let Parley evict."""
 
 DOUBTED_SECONDS = 600.0
-"""So long afterwards the API server is asked about such a pod before anything is kept for the preemptor."""
+"""For how long after that a dry run asks the API server about such a pod before the preemptor is nominated."""
 
 FORBIDDEN_SECONDS = 60.0
-"""So long nobody is evicted after a lack of the right to evict."""
+"""How long nothing is evicted after Parley's account turned out to lack the right to evict."""
 
 BINDING_SECONDS = 2.0
-"""After so long it is looked whether a pod is bound by now."""
+"""The delay before checking again whether a pod is bound."""
 
 DEALLOCATING_SECONDS = 1.0
-"""After so long it is looked whether a claim that its last users have left is deallocated by now."""
+"""The delay before checking again whether a claim whose last users have ended is deallocated."""
 
 PLANS = 4
-"""So many plans are tried in a row, where disruption budgets spare pods."""
+"""How many plans are tried in a row if evictions are refused, for example by disruption budgets."""
 
 NEXT_PLANS_SECONDS = 1.0
-"""After so long further ones are tried."""
+"""The delay before further plans are tried."""
 
 _MINUTE = 60.0
 _SHOWN = 3
@@ -74,23 +73,23 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """Pods could leave what the pod needs, and nobody is evicted now: why, and after how many seconds it is looked
-    at again. `code` is empty where that is not worth a reason of its own."""
+    """Evictions could help the pod, but none are made now: the reason, and after how many seconds to try again.
+    `code` is empty if that is not worth a reason code of its own."""
 
     code: str
     message: str
     after: float
 
 
-class _Respite(NamedTuple):
-    """Something could not be evicted: when that is tried again, and why not before."""
+class _Pause(NamedTuple):
+    """The end of a pause after a refused eviction, and the message about the refusal."""
 
     until: float
     message: str
 
 
-class _Spared(Exception):
-    """Raised when the API server did not let a pod be evicted."""
+class _EvictionRefused(Exception):
+    """Raised when the API server refused to evict a pod."""
 
     def __init__(self, victim: Pod, message: str) -> None:
         super().__init__(message)
@@ -98,7 +97,7 @@ class _Spared(Exception):
 
 
 class ClaimPreemption:
-    """Preemption for claims: plans whom to evict for a pod, nominates a node for it, and evicts within bounds."""
+    """Preemption for claims: plans which pods to evict for a pod, nominates a node for it, and evicts them."""
 
     def __init__(self, client: Client, state: State, pods: Pods) -> None:
         self._client = client
@@ -107,55 +106,56 @@ class ClaimPreemption:
         self._pods = pods
         self._search = VictimSearch(state, pods)
         self._evicting = False
-        """One plan at a time is put into effect: where two need the last disruption that a budget allows, one of
-        them would have its other pods evicted in vain."""
+        """One plan at a time is carried out: if two needed the last disruption that a budget allows, one of them
+        would have its other pods evicted in vain."""
         self._recent: deque[float] = deque()
-        self._spared: dict[str, _Respite] = {}
-        self._forbidden = _Respite(0.0, "")
+        self._spared: dict[str, _Pause] = {}
+        self._forbidden = _Pause(0.0, "")
 
     async def make_room(self, preemptor: Preemptor) -> Wait | Postponed | None:
-        """What the pod waits for while others leave what it needs. None if nobody leaves it, or may be made to.
+        """Evict pods for the preemptor. Returns what it waits for while pods terminate, or why evictions are
+        postponed; None if no pods are terminating or may be evicted that hold what it needs.
 
-        Raises Busy if the pod goes or is bound meanwhile, and DriverFault, and what a client raises.
+        Raises Busy if the pod is deleted or bound meanwhile, DriverFault, and what a client raises.
         """
         pod, claims = preemptor.pod, preemptor.claims
         attempt = self._pods.attempt(pod)
         if attempt.refusals.until and not attempt.refusals.left(now()):
             attempt.begin_again()
-        if departed := self._departed(claims):
+        if releasing := self._claim_being_released(claims):
             self._nominations.end(pod.metadata.uid)
-            return Postponed("", f"claim {departed} is about to be released", DEALLOCATING_SECONDS)
+            return Postponed("", f"claim {releasing} is about to be released", DEALLOCATING_SECONDS)
         at_most = inf
         for _ in range(PLANS):
             plan = await self._plan(preemptor, self._exclusions(pod, self._spared_now()))
-            self._check_waits(pod)
+            self._check_still_waiting(pod)
             if plan is None or not (plan.victims or plan.leaving):
                 break
             if plan.victims and (postponed := self._postponed(pod, plan)):
                 self._nominations.end(pod.metadata.uid)
                 return postponed
             try:
-                await self._ask_about_spared(plan)
+                await self._recheck_spared(plan)
                 self._nominate(preemptor, plan)
                 await self._evict(preemptor, plan)
-            except _Spared as error:
+            except _EvictionRefused as error:
                 self._spare(error)
                 continue
             except Forbidden as error:
                 log.warning("eviction forbidden", pod=_name(pod), error=error.message)
-                self._forbidden = _Respite(now() + FORBIDDEN_SECONDS, _forbidden(claims))
+                self._forbidden = _Pause(now() + FORBIDDEN_SECONDS, _forbidden(claims))
                 self._nominations.end(pod.metadata.uid)
                 return self._postponed(pod, plan)
             return self._waits(pod, viability_topics(preemptor.demand, claims), plan)
         else:
             at_most = NEXT_PLANS_SECONDS
         self._nominations.end(pod.metadata.uid)
-        later = [await self._respited(preemptor), await self._after_refusals(preemptor)]
+        later = [await self._once_evictable(preemptor), await self._once_offered_again(preemptor)]
         soonest = min((one for one in later if one is not None), key=lambda one: one.after, default=None)
         return replace(soonest, after=min(soonest.after, at_most)) if soonest is not None else None
 
-    def _departed(self, claims: Sequence[PodClaim]) -> str:
-        """A claim of the pod whose users have all ended: it may be allocated anywhere in a moment."""
+    def _claim_being_released(self, claims: Sequence[PodClaim]) -> str:
+        """A claim of the pod whose users have all ended: it may soon be allocated anywhere. "" for none."""
         cluster = self._state.cluster
         for holding in (claim.holding for claim in claims if claim.holding is not None):
             users = [(cluster.pod((user.namespace, user.name)), user.uid) for user in holding.pods.values()]
@@ -169,14 +169,14 @@ class ClaimPreemption:
         return Exclusions(shunned, spared, attempt.stuck(now()))
 
     async def _plan(self, preemptor: Preemptor, exclusions: Exclusions) -> Plan | None:
-        """The plan as things stand; to find it gives way to others."""
+        """The best plan at present. The search yields to other tasks."""
         attempt = self._pods.attempt(preemptor.pod)
         return self._search.plan(
             preemptor, exclusions, await self._search.promising(preemptor, attempt, exclusions)
         )
 
-    async def _after_refusals(self, preemptor: Preemptor) -> Postponed | None:
-        """What would be if the nodes that the scheduler refused counted: they do after a pause, as ever."""
+    async def _once_offered_again(self, preemptor: Preemptor) -> Postponed | None:
+        """The postponement if there is a plan on nodes that the scheduler refused: these are offered later."""
         attempt = self._pods.attempt(preemptor.pod)
         if not attempt.refused:
             return None
@@ -187,10 +187,10 @@ class ClaimPreemption:
         message = f"Pods on node {plan.node} may be evicted for it after a pause: the scheduler refused it there"
         return Postponed("", message, attempt.refusals.left_or_begin(now()))
 
-    async def _ask_about_spared(self, plan: Plan) -> None:
-        """Nothing is kept for the pod in vain: each time all that wait for the node would look again. So the API
-        server is asked first where it did not let a pod be evicted before. Raises _Spared, and Busy if it would
-        now: another plan may be better by then."""
+    async def _recheck_spared(self, plan: Plan) -> None:
+        """Ask the API server, in a dry run, about victims that it refused to evict before: a nomination in vain
+        would have all pods that wait for the node reconciled. Raises _EvictionRefused, and Busy if it would evict
+        all of them now: another plan may be better by then."""
         doubted = [victim for victim in plan.victims if victim.metadata.uid in self._spared]
         for victim in doubted:
             await self._post(victim, dry_run=True)
@@ -199,40 +199,41 @@ class ClaimPreemption:
         if doubted:
             raise Busy
 
-    def _spare(self, error: _Spared) -> None:
-        """For so long that all others can be tried meanwhile: else these would be tried again and again, and those
-        behind them never."""
+    def _spare(self, error: _EvictionRefused) -> None:
+        """Spare the pod for so long that all other victims can be tried meanwhile: otherwise the first ones would
+        be tried again and again, and the last ones never."""
         seconds = max(SPARED_SECONDS, 2 * NEXT_PLANS_SECONDS * len(self._spared) / PLANS)
         message = f"could not be evicted: {error}"
-        self._spared[error.victim.metadata.uid] = _Respite(now() + seconds, message)
+        self._spared[error.victim.metadata.uid] = _Pause(now() + seconds, message)
 
-    def _spared_now(self) -> Mapping[str, _Respite]:
+    def _spared_now(self) -> Mapping[str, _Pause]:
         time = now()
         self._spared = {uid: one for uid, one in self._spared.items() if one.until > time - DOUBTED_SECONDS}
         return {uid: one for uid, one in self._spared.items() if one.until > time}
 
-    async def _respited(self, preemptor: Preemptor) -> Postponed | None:
-        """What would be, if some pods could be evicted that can't at the moment."""
+    async def _once_evictable(self, preemptor: Preemptor) -> Postponed | None:
+        """The postponement if there is a plan with victims that are spared at present."""
         spared = self._spared_now()
         plan = await self._plan(preemptor, self._exclusions(preemptor.pod)) if spared else None
         for victim in plan.victims if plan is not None else ():
-            if (respite := spared.get(victim.metadata.uid)) is not None:
-                message = f"{_one(preemptor.pod, victim)} {respite.message}"
-                return Postponed("", message, max(respite.until - now(), 0.0))
+            if (pause := spared.get(victim.metadata.uid)) is not None:
+                message = f"{_described(preemptor.pod, victim)} {pause.message}"
+                return Postponed("", message, max(pause.until - now(), 0.0))
         return None
 
     def _postponed(self, pod: Pod, plan: Plan) -> Postponed | None:
-        """Whether nobody may be evicted, or too many were lately, for the pod or in all; or one of them is being
-        bound, which a scheduler does in moments: before that it would have to be deleted without having run."""
+        """The postponement if the right to evict is lacking, too many pods were evicted lately for the pod or in
+        all, or a victim is about to be bound, which takes moments: evicted before, it would be deleted without
+        having run. None if the plan can be carried out now."""
         time = now()
         if self._forbidden.until > time:
             return Postponed(reasons.EVICTION_FORBIDDEN, self._forbidden.message, self._forbidden.until - time)
         while self._recent and self._recent[0] <= time - _MINUTE:
             self._recent.popleft()
         if unbound := [victim for victim in plan.victims if not victim.spec.node_name]:
-            self._hurry(unbound)
+            self._expire_late(unbound)
             return Postponed(
-                "", f"{_one(pod, unbound[0])} of lower priority is about to be bound", BINDING_SECONDS
+                "", f"{_described(pod, unbound[0])} of lower priority is about to be bound", BINDING_SECONDS
             )
         pause = self._pods.attempt(pod).evictions.left(time)
         if pause > 0 and self._is_under_way(pod, plan):
@@ -243,23 +244,23 @@ class ClaimPreemption:
             return None
         return Postponed("", "Pods are evicted for it after a pause, as some were before", pause)
 
-    def _hurry(self, unbound: Sequence[Pod]) -> None:
-        """Their schedulers may never bind them, and what they have is kept for them for many minutes otherwise."""
+    def _expire_late(self, unbound: Sequence[Pod]) -> None:
+        """Have the claims of overdue pods released: their schedulers may never bind them, or only much later."""
         for victim in unbound:
-            if self._pods.attempt(victim).lose_patience(now()):
-                self._pods.look_again((victim.metadata.namespace, victim.metadata.name))
+            if self._pods.attempt(victim).expire_if_late(now()):
+                self._pods.requeue((victim.metadata.namespace, victim.metadata.name))
 
     def _is_under_way(self, pod: Pod, plan: Plan) -> bool:
-        """Whether all of them were to be evicted with one that was a moment ago, which was cut short."""
+        """Whether the plan's victims are the rest of an earlier plan whose evictions were interrupted."""
         nomination = self._nominations.of(pod.metadata.uid)
         if nomination is None or nomination.node != plan.node:
             return False
         return nomination.leaving.issuperset(victim.metadata.uid for victim in plan.victims)
 
     def _nominate(self, preemptor: Preemptor, plan: Plan) -> None:
-        """Before anybody is evicted. Not for longer than a time, however long they take."""
+        """Nominate the node for the preemptor: before evictions, and for a limited time however long they take."""
         pod = preemptor.pod
-        until = self._pods.attempt(pod).kept_until(plan.node, now(), anew=bool(plan.victims))
+        until = self._pods.attempt(pod).keep_until(plan.node, now(), anew=bool(plan.victims))
         nomination = Nomination(
             reference(pod),
             priority(pod),
@@ -272,11 +273,11 @@ class ClaimPreemption:
             {claim.uid: claim.name for claim in preemptor.claims if claim.is_free},
         )
         for loser in self._nominations.make(nomination):
-            self._pods.look_again((loser.namespace, loser.name))
+            self._pods.requeue((loser.namespace, loser.name))
 
     async def _evict(self, preemptor: Preemptor, plan: Plan) -> None:
-        """Several are evicted only if the API server would take each of these evictions. Raises Busy also while
-        others are evicted: it needs another plan then."""
+        """Evict the plan's victims; several only if the API server accepts all the evictions in a dry run. Raises
+        Busy also while another plan is carried out: the pod needs a new plan after that."""
         if self._evicting:
             raise Busy
         self._evicting = True
@@ -301,38 +302,38 @@ class ClaimPreemption:
                 self._note_evicted(victim)
                 log.info("evicted", pod=_name(victim), node=plan.node, preemptor=_name(pod))
                 await self._pods.reporter.preempted(victim, pod, plan.node)
-            self._check_waits(pod)
+            self._check_still_waiting(pod)
         finally:
             if evicted:
                 self._pods.attempt(pod).evictions.begin(now())
 
     def _note_evicted(self, victim: Pod) -> None:
-        """One that was gone before the answer came leaves nothing any more."""
+        """Note that the pod was evicted, unless it was gone before the answer came: then it has left already."""
         if self._state.cluster.has_pod(reference(victim)):
             self._nominations.evicted([victim.metadata.uid])
 
     def _check_still_helps(self, preemptor: Preemptor, plan: Plan) -> None:
-        """Raises Busy also if the pod needs another plan: one of higher priority has its nomination, or what was
-        there. Raises DriverFault."""
-        self._check_waits(preemptor.pod)
+        """Raise Busy if the preemptor waits no more or needs another plan: a pod of higher priority has taken its
+        nomination, or what was free there. Raises DriverFault."""
+        self._check_still_waiting(preemptor.pod)
         nomination = self._nominations.of(preemptor.pod.metadata.uid)
         if nomination is None or nomination.node != plan.node or not self._search.promises(preemptor, plan.node):
             raise Busy
 
-    def _check_waits(self, pod: Pod) -> None:
-        """Raises Busy if the pod is gone or bound: nothing is kept for it any more, and nobody has to go."""
+    def _check_still_waiting(self, pod: Pod) -> None:
+        """End the nomination and raise Busy if the pod is gone or bound: no more pods are to be evicted for it."""
         known = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
         if known is None or known.metadata.uid != pod.metadata.uid or done(known) or known.spec.node_name:
             self._nominations.end(pod.metadata.uid)
             raise Busy
         if self._pods.attempt(pod).extender.passed:
-            raise Busy  # its scheduler was let have a node meanwhile
+            raise Busy  # filter has answered its scheduler with viable nodes meanwhile
 
     async def _post(self, victim: Pod, *, dry_run: bool, tested: bool = False) -> bool:
-        """Whether the pod is there still. Raises Forbidden where the right is lacking, and _Spared where a
-        disruption budget, admission, or something else about this pod, or that may pass, is in the way. What would
-        have been taken a moment ago (`tested`) and fails is tried again: others may have been evicted by now. Then
-        it raises ServerError."""
+        """Post an eviction; returns False if the pod is gone. Raises Forbidden if the right to evict is lacking,
+        and _EvictionRefused if a disruption budget, admission, or something else that may pass or concerns this
+        pod alone prevents it. If the eviction has just passed a dry run (`tested`), a server error is raised as
+        ServerError, so that it is retried: other victims may have been evicted already."""
         meta = victim.metadata
         options = {"preconditions": {"uid": meta.uid}, **({"dryRun": ["All"]} if dry_run else {})}
         body = {
@@ -348,11 +349,11 @@ class ClaimPreemption:
         except (*REFUSALS, TooManyRequests, ServerError) as error:
             if _is_right_lacking(error) or (tested and isinstance(error, ServerError)):
                 raise
-            raise _Spared(victim, error.message) from None
+            raise _EvictionRefused(victim, error.message) from None
         return True
 
     def _waits(self, pod: Pod, topics: tuple[Topic, ...], plan: Plan) -> Wait:
-        message = f"node {plan.node}: {_who(pod, plan)}; what they hold there is kept for this pod"
+        message = f"node {plan.node}: {_victims_of(pod, plan)}; what they hold there is kept for this pod"
         if plan.scheduler_evicts:
             message += ", and its scheduler has to evict other pods of lower priority there"
         problem = Problem(reasons.PREEMPTING, message, topics)
@@ -361,28 +362,28 @@ class ClaimPreemption:
 
 
 def _is_right_lacking(error: ApiError) -> bool:
-    """Whether the API server's authorizer refused: admission, which also says 403, is about the one pod, or about
+    """Whether the API server's authorizer refused. Admission also answers 403, but that concerns the one pod, or
     its namespace, which may be terminating."""
     return isinstance(error, Forbidden) and "cannot create resource" in error.message
 
 
-def _one(pod: Pod, victim: Pod) -> str:
-    """Named in its own namespace alone."""
+def _described(pod: Pod, victim: Pod) -> str:
+    """The victim in a message to the pod's user, named only if it is in the same namespace."""
     return f"Pod {_name(victim)}" if victim.metadata.namespace == pod.metadata.namespace else "A pod elsewhere"
 
 
-def _who(pod: Pod, plan: Plan) -> str:
-    """Names pods of the pod's own namespace only."""
+def _victims_of(pod: Pod, plan: Plan) -> str:
+    """The plan's pods in a message to the pod's user, named only if they are in the same namespace."""
     own = [_name(victim) for victim in plan.victims if victim.metadata.namespace == pod.metadata.namespace]
     others, found = len(plan.victims) - len(own), []
     if own:
         found.append(f"{noun_for(len(own), 'pod')} {listed(own, _SHOWN)}")
     if others:
         found.append(f"{counted(others, 'pod')} of other namespaces")
-    told = [f"{' and '.join(found)} of lower priority evicted"] if found else []
+    parts = [f"{' and '.join(found)} of lower priority evicted"] if found else []
     if plan.leaving:
-        told.append(f"{counted(len(plan.leaving), 'pod')} terminating")
-    return ", ".join(told)
+        parts.append(f"{counted(len(plan.leaving), 'pod')} terminating")
+    return ", ".join(parts)
 
 
 def _forbidden(claims: Sequence[PodClaim]) -> str:

@@ -1,11 +1,11 @@
-"""Chooses victims: the pods of lower priority whose eviction lets drivers allocate for a pod. Decided from the
+"""Chooses victims: the pods of lower priority whose eviction lets drivers allocate for a pod. A decision on the
 state, for the controller and `explain`.
 
-Asked for a pod that nothing is viable for. Drivers are asked about a node "as if these claims were free"; those
-that cannot tell are asked as ever. Victims are pods of lower priority that hold exclusive generated claims on one
-node, and nothing of a class that does not say `preemption: LowerPriority`. Pods that leave anyway cost nothing.
-Where that is not enough because ordinary pods of lower priority have the node's CPU or the like, the pod's
-scheduler can evict these for it once its claims are allocated there.
+It is made for a pod for which no node is viable. Drivers are asked about a node "as if these claims were free";
+those that can't answer that are asked as usual. Victims are pods of lower priority that hold exclusive generated
+claims on one node, and nothing of a class without `preemption: LowerPriority`. Pods that are terminating anyway
+cost nothing. If ordinary pods of lower priority also use what the pod needs, such as CPU, the pod's scheduler can
+evict these once the claims are allocated there.
 """
 
 from collections import Counter, defaultdict
@@ -34,7 +34,7 @@ from parley.sdk.checks import DriverFault
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """A pod that nothing is viable for. Others may be evicted for claims of these `drivers` (`may_take`);
+    """A pod for which no node is viable. Pods may be evicted for claims of these `drivers` (see `may_take`);
     `scheduler_evicts`: its scheduler may evict ordinary pods of lower priority for it."""
 
     pod: Pod
@@ -46,10 +46,10 @@ class Preemptor:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The pods `victims` would have to be evicted from the node; those with the UIDs `leaving` leave it anyway.
+    """The pods to evict from a node: `victims`. The pods with the UIDs in `leaving` are terminating anyway.
 
-    `freed` are the UIDs of what all of them hold there, by driver. `scheduler_evicts`: the pod's scheduler would
-    have to evict ordinary pods there afterwards.
+    `freed` are the UIDs of the claims that all of them hold there, by driver. `scheduler_evicts`: the pod's
+    scheduler has to evict ordinary pods there afterwards.
     """
 
     node: str
@@ -61,8 +61,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Exclusions:
-    """What a plan must do without: nodes that are `shunned`, pods with these UIDs that are `spared`, and nodes
-    that are `stuck`, where it was waited long enough for who is leaving."""
+    """What a plan must not rely on: the nodes `shunned`, the eviction of pods with the UIDs `spared`, and
+    terminating pods on the nodes `stuck`, where these have taken too long to leave."""
 
     shunned: Collection[str] = ()
     spared: Collection[str] = ()
@@ -71,25 +71,25 @@ class Exclusions:
 
 @dataclass(slots=True)
 class _Tenant:
-    """A pod that holds something on a node: `held` are the claims' UIDs by driver. `pod` is None if it leaves."""
+    """A pod that holds claims on a node: `held` are their UIDs by driver. `pod` is None if it is terminating."""
 
     pod: Pod | None
     held: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
 class Promise(NamedTuple):
-    """That a node would do if all left that may be made to; the smaller one is looked at first. `needs_scheduler`:
-    not without its scheduler evicting ordinary pods there. The rest is the order of `ClaimVictims`."""
+    """A node that would be viable if all pods left it that may be evicted; the smallest is considered first.
+    `needs_scheduler`: the scheduler would also have to evict ordinary pods. The rest is `ClaimVictims._rank`."""
 
     needs_scheduler: bool
     not_own: bool
-    nobody_leaves: bool
+    none_terminating: bool
     lowest: int
 
 
 def may_take(state: State, pod: Pod, demand: Demand, claims: Sequence[PodClaim]) -> frozenset[str]:
-    """The drivers for whose claims others may be evicted for the pod: their pending claims' classes say so, and
-    they can tell what would be viable then. None for a pod that preempts nobody."""
+    """The drivers for whose claims pods may be evicted for this one: the classes of its pending claims allow it,
+    and the drivers can tell what would be viable then. Empty for a pod that preempts none."""
     if pod.spec.node_name or pod.spec.preemption_policy == "Never":
         return frozenset()
     nominated = state.nominations.of(pod.metadata.uid) is not None
@@ -108,8 +108,8 @@ def _takeable(state: State, demand: Demand, claims: Sequence[PodClaim]) -> froze
 
 
 def evictable(state: State, preemptor: Preemptor, excluded: Collection[str]) -> Evictable:
-    """Where others may be evicted for the pod, as things are when it is asked: there may be nobody on a node yet.
-    Costs less than to look at the pod once more, and at all nodes."""
+    """A function that tells, whenever it is called, whether pods may be evicted on a node for this one; there may
+    be none yet. Cheaper than reconciling the pod again with all nodes."""
     pod, demand, claims = preemptor.pod, preemptor.demand, preemptor.claims
     if pod.spec.node_name or pod.spec.preemption_policy == "Never":
         return lambda _: False
@@ -128,8 +128,8 @@ def evictable(state: State, preemptor: Preemptor, excluded: Collection[str]) -> 
 
 
 class ClaimVictims:
-    """The search for one pod's victims; `exclusions` are what its plan may not rely on. `among` are the nodes to
-    look at, None: all."""
+    """The search for one pod's victims; `exclusions` are what its plan must not rely on. `among` are the nodes to
+    consider; None means all."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class ClaimVictims:
 
     @property
     def wanted(self) -> Hashable:
-        """Equal for searches that find the same as long as nothing changes, but for the pods that are spared."""
+        """A key, equal for searches that have the same result as long as nothing changes but the spared pods."""
         shunned, stuck = frozenset(self._exclusions.shunned), frozenset(self._exclusions.stuck)
         return (
             self._demand.wanted,
@@ -166,24 +166,24 @@ class ClaimVictims:
         )
 
     def promise(self, node: str) -> Promise | None:
-        """What the node promises if all left that may be made to; None if that is not enough."""
+        """The node's promise if all pods left it that may be evicted; None if it would not be viable even then."""
         self._known = {node: self._tenants_on(node)}
         if not self._known[node]:
             return None
         everybody = self._holders(node)
         below = priority(self._pod) if self._scheduler_evicts else None
-        if not self._does(node, everybody, below):
+        if not self._suffices(node, everybody, below):
             return None
-        return Promise(below is not None and not self._does(node, everybody), *self._rank(node))
+        return Promise(below is not None and not self._suffices(node, everybody), *self._rank(node))
 
     def plan(self) -> Plan | None:
-        """What would do least harm; None if nothing would help. Where others left a node for the pod, that comes
-        first, and otherwise nodes where its scheduler would not have to evict anybody."""
+        """The plan that does least harm; None if none helps. A node that pods have left for this one comes first,
+        then nodes where its scheduler would not have to evict any."""
         holders = {node: self._holders(node) for node in self._order()}
-        with_scheduler = partial(self._does, below=priority(self._pod))
+        with_scheduler = partial(self._suffices, below=priority(self._pod))
         if self._scheduler_evicts and (own := self._own_node()) in holders and with_scheduler(own, ()):
-            return self._planned(Choice(own, ()), scheduler_evicts=not self._does(own, ()))
-        if (found := choose(holders, self._does)) is not None:
+            return self._planned(Choice(own, ()), scheduler_evicts=not self._suffices(own, ()))
+        if (found := choose(holders, self._suffices)) is not None:
             return self._planned(found)
         if self._scheduler_evicts and (found := choose(holders, with_scheduler)) is not None:
             return self._planned(found, scheduler_evicts=True)
@@ -195,8 +195,8 @@ class ClaimVictims:
         return nomination.node if nomination is not None else ""
 
     def _order(self) -> list[str]:
-        """The nodes to look at: the one that the pod is nominated for, then those where somebody leaves anyway,
-        then those with the least important pods."""
+        """The nodes in the order of consideration: the one that the pod is nominated for, then those with a
+        terminating pod, then those with the least important pods."""
         return sorted(sorted(self._tenants), key=self._rank)
 
     def _rank(self, node: str) -> tuple[bool, bool, int]:
@@ -206,7 +206,7 @@ class ClaimVictims:
 
     @property
     def _tenants(self) -> Mapping[str, Mapping[str, _Tenant]]:
-        """Who leaves each node, and who may be made to, by UID."""
+        """The pods on each node that are terminating or may be evicted, by UID."""
         if self._known is None:
             nodes = self._among if self._among is not None else self._state.ledger.nodes()
             self._known = {node: found for node in nodes if (found := self._tenants_on(node))}
@@ -225,14 +225,15 @@ class ClaimVictims:
         return found
 
     def _takeable(self, node: str) -> Iterable[Holding]:
-        """What its drivers may take on the node, if the pod would fit there if the node were empty."""
-        if node in self._exclusions.shunned or self._nodes.misfit_beside(node, {}, 0):
+        """The holdings on the node that may be taken for the pod; none if it would not fit on the empty node."""
+        if node in self._exclusions.shunned or self._nodes.misfit_with_usage(node, {}, 0):
             return ()
         held = self._state.ledger.on(node)
         return (one for one in held if one.driver in self._drivers and _is_exclusive(one))
 
     def _holder(self, holding: Holding) -> tuple[str, Pod | None]:
-        """The pod that has it, and its UID; None if it leaves, or is gone and its node has yet to confirm that."""
+        """The UID of the pod that has the holding, and the pod; None if it is terminating, or gone and its node
+        has yet to confirm that."""
         user = next(iter(holding.pods.values()), None)
         if user is None:
             return holding.uid, None
@@ -252,7 +253,7 @@ class ClaimVictims:
 
     def _classes(self, pod: Pod) -> set[str]:
         """The names of the classes of all claims of the pod, allocated or not; "" for a claim whose class is not
-        known: one that is gone, say."""
+        known, such as a deleted one."""
         cluster, held = self._state.cluster, self._state.ledger.of_pod(reference(pod))
         found, names = {one.class_name for one in held}, {one.claim for one in held if one.named}
         for key in named_claims(pod):
@@ -272,39 +273,40 @@ class ClaimVictims:
             if one.pod is not None
         ]
 
-    def _gone(self, node: str, victims: Sequence[Holder]) -> Iterator[tuple[str, _Tenant]]:
+    def _departing(self, node: str, victims: Sequence[Holder]) -> Iterator[tuple[str, _Tenant]]:
+        """The tenants of the node that are terminating or among the victims, by UID."""
         uids = {one.uid for one in victims}
         return ((uid, one) for uid, one in self._tenants[node].items() if one.pod is None or uid in uids)
 
-    def _does(self, node: str, victims: Sequence[Holder], below: int | None = None) -> bool:
-        """Whether pod and claims would find enough on the node, beside what is kept there for others; with `below`
-        once the scheduler has evicted the pods of a priority below that."""
+    def _suffices(self, node: str, victims: Sequence[Holder], below: int | None = None) -> bool:
+        """Whether the node would have enough for the pod and its claims without the victims, beside what is kept
+        there for others; with `below`, once the scheduler has evicted the pods of a lower priority than that."""
         others = beside(self._state, self._pod.metadata.uid, priority(self._pod), node)
-        gone = {uid for uid, _ in self._gone(node, victims)}.union(*(one.leaving for one in others))
+        gone = {uid for uid, _ in self._departing(node, victims)}.union(*(one.leaving for one in others))
         cluster = self._state.cluster
         used, pods = cluster.usage.without(node, gone, cluster.allocatable(node), below)
         amounts = Counter(used)
         for one in others:
             amounts.update(one.amounts)
-        if self._nodes.misfit_beside(node, amounts, pods + len(others)):
+        if self._nodes.misfit_with_usage(node, amounts, pods + len(others)):
             return False
         foreseen = Foreseen(gone, [one.amounts for one in others])
-        if self._nodes.crowded_after(node, self._demand.reserving, foreseen):
-            return False  # also where its scheduler would evict others: it does so after the allocation
-        return all(self._served(name, node, victims, others) for name in self._demand.requests)
+        if self._nodes.crowded_once(node, self._demand.reserving, foreseen):
+            return False  # whatever the scheduler would evict: it does so after the allocation
+        return all(self._driver_suffices(name, node, victims, others) for name in self._demand.requests)
 
-    def _served(self, name: str, node: str, victims: Sequence[Holder], others: list[Nomination]) -> bool:
+    def _driver_suffices(self, name: str, node: str, victims: Sequence[Holder], others: list[Nomination]) -> bool:
         if name not in self._drivers:
             if (name, node) not in self._viable:
                 answers = self._state.drivers[name].viable(self._demand.requests[name], (node,))
                 self._viable[name, node] = bool(viable_for_all((node,), answers))
             return self._viable[name, node]
-        freed = {uid for _, one in self._gone(node, victims) for uid in one.held[name]}
+        freed = {uid for _, one in self._departing(node, victims) for uid in one.held[name]}
         freed.update(*(one.freed.get(name, frozenset()) for one in others))
         return is_enough(self._state, name, self._demand, node, others, freed)
 
     def _planned(self, choice: Choice, *, scheduler_evicts: bool = False) -> Plan:
-        gone = dict(self._gone(choice.node, choice.victims))
+        gone = dict(self._departing(choice.node, choice.victims))
         return Plan(
             choice.node,
             tuple(one.pod for one in gone.values() if one.pod is not None),

@@ -1,7 +1,7 @@
 """The controller: informers, work queues and workers. Contains no decisions.
 
-At start nothing is decided before every cache is filled, and ledger and drivers are rebuilt from it. From then on
-every change is turned into keys of what may be affected, and workers reconcile those.
+It makes no decision before all caches have synced and the ledger and the drivers are rebuilt from them.
+From then on every change becomes the keys of the objects that it may affect, and workers reconcile these.
 """
 
 import asyncio
@@ -38,10 +38,8 @@ log = structlog.get_logger(__name__)
 
 
 class Controller:
-    """Runs the negotiation for a cluster, with drivers of its own. One at a time: see `parley.kube.lease`.
-
-    Its asynchronous drivers are asked through the API, like those that run elsewhere.
-    """
+    """Runs the negotiation for a cluster, with the given drivers in its process. Only the leader runs, see
+    `parley.kube.lease`. Asynchronous drivers are asked through the API, like those that run in other processes."""
 
     def __init__(
         self,
@@ -56,18 +54,18 @@ class Controller:
         self._settings = settings
         self._asynchronous = [StandaloneDriver(client, driver, clock) for driver in drivers if driver.asynchronous]
         self.references = ReferenceReader(client)
-        """What the objects hold that `parametersRef` names."""
+        """Reads the objects that `parametersRef` names."""
         embedded: dict[str, EmbeddedDriver] = {
             driver.name: MeasuredDriver(driver, self.metrics, self.references)
             for driver in drivers
             if not driver.asynchronous
         }
-        apart = {one.driver.name: one.embedded for one in self._asynchronous}
-        self._base = base(client, embedded, apart, settings, clock, self.metrics)
+        over_api = {one.driver.name: one.embedded for one in self._asynchronous}
+        self._base = base(client, embedded, over_api, settings, clock, self.metrics)
         self.references.subscribe(self._base.wakeups.wake)
         self._parts = parts(self._base)
         self.ready = asyncio.Event()
-        """Set when the first decision may be taken."""
+        """Set when the state is restored and the workers have started."""
         self.state = self._base.state
         self.cluster, self.ledger = self.state.cluster, self.state.ledger
         self.extender = self._parts.extender
@@ -79,7 +77,7 @@ class Controller:
 
     @property
     def caches(self) -> Sequence[Informer[Any]]:
-        """All copies of the API's objects, those of asynchronous drivers included."""
+        """All informers, those of asynchronous drivers included."""
         return [*self.cluster.caches, *(cache for driver in self._asynchronous for cache in driver.caches)]
 
     def _expose(self) -> None:
@@ -100,13 +98,13 @@ class Controller:
 
     def _observe(self, driver: EmbeddedDriver, resource: Resource[Any]) -> None:
         def changed(old: Any | None, new: Any | None) -> None:
-            if found := driver.observe(old, new):
-                self._base.wakeups.wake(("driver", driver.name), None if found is True else found)
+            if nodes := driver.observe(old, new):
+                self._base.wakeups.wake(("driver", driver.name), None if nodes is True else nodes)
 
         self.cluster.informers.observe(resource, changed)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Restore the state, then work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.cluster.informers.run())
             tasks.create_task(self._base.tombstones.run())
@@ -119,7 +117,7 @@ class Controller:
                 changed = partial(self._base.wakeups.wake, ("driver", name))
                 tasks.create_task(embedded.follow(changed))
                 tasks.create_task(embedded.undo_rest(changed))
-            tasks.create_task(self._tell_not_taken_over())
+            tasks.create_task(self._report_not_restored())
             self.ready.set()
 
     def _work(self, tasks: asyncio.TaskGroup) -> None:
@@ -141,8 +139,8 @@ class Controller:
         publish = self._parts.publisher.publish
         tasks.create_task(run_workers(queues.publications, publish, settings.publish_workers))
 
-    async def _tell_not_taken_over(self) -> None:
-        """An event on each claim of which its driver could not take over what it holds."""
+    async def _report_not_restored(self) -> None:
+        """Write an event on each claim whose driver could not restore what the claim holds."""
         for driver in self._base.state.drivers.values():
             for uid, lost in list(driver.not_restored.items()):
                 if (holding := self.ledger.get(uid)) is not None:
@@ -151,12 +149,12 @@ class Controller:
                     await self._base.recorder.warn(*about, reasons.DRIVER_FAILED, lost.message)
 
     async def _restore(self) -> None:
-        """Rebuild what is kept in memory, then look at everything once."""
+        """Rebuild the state in memory from the API, then enqueue everything once."""
         changed = await shut_out_former_leaders(self._client, self.cluster)
         waiting = within_limits(self._base.state, accepted=False)
         touched = await shut_out_acceptances(self._client, self.cluster, waiting)
         published = await persist("PodSchedulings are not listed yet", lambda: self._client.list(POD_SCHEDULINGS))
-        # No await from here until changes are listened to: one in between would be lost.
+        # No await from here until `listen`: an event in between would be lost.
         unconfirmed = restore(self._base.state, changed)
         count_unbound(self._base.state)
         self._parts.reconciler.resume(unconfirmed)
@@ -172,7 +170,7 @@ class Controller:
         self.cluster.listen(self._parts.changes)
         log.info("restored", holdings=len(self.ledger), unconfirmed=len(unconfirmed))
         for holding in list(self.ledger):
-            self._parts.changes.look_at(holding)
+            self._parts.changes.enqueue_users(holding)
             if not holding.pods:
                 self._base.queues.claims.add((holding.namespace, holding.claim))
             if holding.phase is not Phase.HELD or holding.owed:
@@ -185,8 +183,8 @@ class Controller:
             self._base.queues.claims.add((claim.metadata.namespace, claim.metadata.name))
         for template in self.cluster.templates():
             self._base.queues.templates.add((template.metadata.namespace, template.metadata.name))
-        for left in filter(is_template_mirror, self.cluster.template_mirrors()):
-            self._base.queues.templates.add((left.metadata.namespace, left.metadata.name))
+        for copy in filter(is_template_mirror, self.cluster.template_mirrors()):
+            self._base.queues.templates.add((copy.metadata.namespace, copy.metadata.name))
         for mirror in self.cluster.mirrors():
             if is_mirror(mirror) and owner_pod(mirror) is None:
                 self._base.queues.claims.add((mirror.metadata.namespace, mirror.metadata.name))

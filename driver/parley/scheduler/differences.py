@@ -1,7 +1,7 @@
-"""Whether a change of an object is relevant: something that decisions depend on differs. Pure.
+"""Decides whether a change of an object is relevant: whether anything differs that decisions depend on. Pure.
 
-Users change labels and annotations of their claims as often as they like, and hundreds of pods may use or wait for
-one of them. Of these only those count by which a claim is known as a pod's.
+Users may change labels and annotations of their claims at any time, while hundreds of pods use or wait for a
+claim. Only the label and the annotation that mark a claim as generated for a pod are relevant.
 """
 
 from parley.api.builtin import BuiltinClaim, Node
@@ -24,7 +24,7 @@ def _of_claim(claim: Claim) -> tuple[object, ...]:
 
 
 def node_differs(old: Node, new: Node) -> bool:
-    """Whether anything changed that decides about candidates; heartbeats do not count."""
+    """Whether anything changed that makes a node a candidate or not; heartbeats do not count."""
     return (
         old.metadata.labels != new.metadata.labels
         or old.spec != new.spec

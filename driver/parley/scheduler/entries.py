@@ -1,4 +1,4 @@
-"""Standalone drivers' entries in a PodScheduling, as answers. Pure."""
+"""Converts standalone drivers' entries in a PodScheduling into answers. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,7 +9,7 @@ from parley.negotiation.answers import Answer
 
 
 def scores_of(entries: Iterable[ClaimScheduling]) -> dict[str, float]:
-    """A driver's preferences among nodes, from 0 to 1: of a node the best one in any of its entries."""
+    """A driver's preferences among nodes, from 0 to 1: for each node the best score in any of the entries."""
     best: dict[str, float] = {}
     for entry in entries:
         for node, score in entry.scores.items():
@@ -18,13 +18,13 @@ def scores_of(entries: Iterable[ClaimScheduling]) -> dict[str, float]:
 
 
 def capacity_of(entries: Sequence[ClaimScheduling]) -> dict[str, int]:
-    """For how many pods there is enough on each viable node by all of a driver's entries for a pod."""
+    """How many pods each viable node has enough for, according to all of a driver's entries for a pod."""
     nodes = set.intersection(*(set(entry.viable_nodes) & entry.capacity.keys() for entry in entries))
     return {node: min(entry.capacity[node] for entry in entries) for node in nodes}
 
 
 def answer_of(entry: ClaimScheduling, candidates: Sequence[str], excluded: Mapping[str, str]) -> Answer:
-    """A driver's entry as an answer about the candidates; nodes that it was not asked about do not count."""
+    """The answer about the candidates in a driver's entry. Nodes that it was not asked about are ignored."""
     given = frozenset(entry.viable_nodes)
     viable = tuple(node for node in candidates if node in given and node not in excluded)
     unviable = [node for node in candidates if node not in given and node not in excluded]

@@ -1,4 +1,4 @@
-"""One pod's negotiation: propose candidates, ask the drivers, and decide on a node, or on what to wait for."""
+"""One pod's negotiation: proposes candidate nodes, asks the drivers, and selects a node or lets the pod wait."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -29,22 +29,22 @@ from parley.negotiation.answers import by_reason
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.negotiation.states import ClaimState
 from parley.negotiation.waiting import Topic
+from parley.scheduler.allocated_elsewhere import allocated_elsewhere
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.candidates import CandidateNodes, FittingFirst, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.claim_preemption import ClaimPreemption, Postponed
 from parley.scheduler.claim_victims import Preemptor, evictable, may_take
-from parley.scheduler.elsewhere import allocated_elsewhere
 from parley.scheduler.placement import NotAllocated, Placement
 from parley.scheduler.pods import TURN_SECONDS, Pods, now
 from parley.scheduler.result import Result, Wait, wait
 from parley.scheduler.standalone import Failure, StandaloneSessions
 
 READING_SECONDS = 0.2
-"""After so long it is looked whether it is read by now where the pod can go."""
+"""The delay before checking again whether the objects that limit the pod's nodes have been read."""
 
 
 class Negotiator:
-    """Decides where pods go. `candidates` is how many nodes a round asks about at most."""
+    """Selects nodes for pods. `candidates` is how many nodes a round asks about at most."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class Negotiator:
     async def negotiate(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: CandidateNodes | None = None
     ) -> Result:
-        """Find a node for the pod's pending claims, as far as it goes now; among these if they are given."""
+        """Take the next step to a node for the pod's pending claims, one of `nodes` if these are given."""
         attempt = self._pods.attempt(pod)
-        if left := self._pods.blocked(key, pod):
+        if left := self._pods.failure_pause(key, pod):
             return Requeue(left)
         attempt.offer_ended()
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
@@ -82,9 +82,9 @@ class Negotiator:
             nodes = self._candidates_of(pod, claims, demand)
         exact = not demand.standalone and self._offers(attempt, pod, claims, pending)
         search = self._search(attempt, nodes, exact=exact)
-        emptied = attempt.evicted_on
-        if emptied and search.nodes.fits(emptied) and not search.nodes.evicts(emptied):
-            attempt.others_left()
+        evicted_on = attempt.evicted_on
+        if evicted_on and search.nodes.fits(evicted_on) and not search.nodes.evicts(evicted_on):
+            attempt.evictions_finished()
         if demand.standalone:
             outcome = await self._with_answers(key, pod, pending, demand, search)
         else:
@@ -100,16 +100,16 @@ class Negotiator:
         return await self._nothing_viable(pod, claims, demand, search, own=own)
 
     def _candidates_of(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand) -> CandidateNodes:
-        """The nodes where the pod fits. Standalone drivers are asked in the same rounds about those where it would
-        if the scheduler evicted pods of lower priority."""
+        """The nodes where the pod fits. Standalone drivers are also asked, in the same rounds, about nodes where
+        it would fit if the scheduler evicted pods of lower priority."""
         classes, only = [claim.class_ for claim in claims if claim.class_], common_nodes(claims)
         if demand.standalone and may_preempt(self._state.cluster, pod):
             return FittingFirst(self._state, pod, classes, only)
         return CandidateNodes(self._state, pod, classes, only)
 
     def _not_admitted(self, pod: Pod, attempt: Attempt, blocked: Blocked) -> Wait:
-        """While its parameters are being read again the pod keeps what others leave it, and its turn, though not
-        for long: what it waited for may just have come free."""
+        """The wait of a pod whose claims were not admitted. While its parameters are being read again it keeps its
+        nomination and, for `TURN_SECONDS`, its turn: what it waited for may just have become free."""
         if not blocked.problem.transient:
             self._state.nominations.end(pod.metadata.uid)
             attempt.turn_kept_until = None
@@ -122,8 +122,8 @@ class Negotiator:
     def _with_evictions(
         self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, outcome: Outcome
     ) -> tuple[Search, Outcome]:
-        """Nothing is viable, or the scheduler refused all that is: look where it would be if the scheduler evicted
-        pods of lower priority."""
+        """Survey also the nodes where the scheduler would have to evict pods of lower priority: no other node is
+        viable, or the scheduler refused those that are."""
         if not may_preempt(self._state.cluster, pod):
             return search, outcome
         classes = [claim.class_ for claim in claims if claim.class_]
@@ -140,14 +140,14 @@ class Negotiator:
             attempt.excluded,
             alone=bool(attempt.refused),
             limit=self.candidates,
-            enough=MAX_CANDIDATES if exact else 1 + len(attempt.refused | attempt.left),
+            enough=MAX_CANDIDATES if exact else 1 + len(attempt.refused | attempt.avoided),
             choosy=exact,
         )
 
     async def _with_answers(
         self, key: Key, pod: Pod, pending: Sequence[PodClaim], demand: Demand, search: Search
     ) -> Outcome | Result:
-        """The outcome with the standalone drivers' answers, or what is next if there is none to go on with."""
+        """The outcome with the standalone drivers' answers, or what is next if there is no outcome yet."""
         inside = question(self._state, demand, search)
         answered = await self._sessions.advance(pod, demand, search.nodes, inside)
         if isinstance(answered, Failure):
@@ -155,7 +155,7 @@ class Negotiator:
         if isinstance(answered, Outcome):
             admitted = admit(
                 self._state, reference(pod), pending, self._pods.attempt(pod).begun
-            )  # others may have got something meanwhile
+            )  # other pods may have been allocated something meanwhile
             if isinstance(admitted, Blocked):
                 return wait(admitted)
         return answered
@@ -167,15 +167,15 @@ class Negotiator:
         return Requeue(pause)
 
     async def give_up_elsewhere(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
-        """If a standalone driver allocated elsewhere than on the selected node, all is given back, and the pod is
-        left alone for a growing pause."""
-        failure = allocated_elsewhere(pod, self._pods.known(reference(pod)), claims)
+        """Release everything and begin a growing pause if a standalone driver allocated elsewhere than on the
+        selected node."""
+        failure = allocated_elsewhere(pod, self._pods.existing_attempt(reference(pod)), claims)
         return await self._failed(key, pod, failure) if failure is not None else None
 
     def _offers(self, attempt: Attempt, pod: Pod, claims: Sequence[PodClaim], pending: Sequence[PodClaim]) -> bool:
-        """Whether the scheduler gets to choose. Never for named claims: an offer can't serve two pods; nor without
-        a node part: an offer has a result, for which the kubelet would look for a plugin. One that has nominated a
-        node may be binding the pod to it still, after somebody cleared its claims: an offer it reserves anew."""
+        """Whether the scheduler gets to choose among offered nodes. Not for named claims, as an offer can't serve
+        two pods, nor without a node part: the kubelet would look for a plugin for the result. A scheduler that has
+        nominated a node may still be binding a pod whose claims were cleared: an offer it has to reserve anew."""
         if pod.spec.node_name or len(pending) < len(claims) or any(claim.claim is not None for claim in claims):
             return False
         classes = [claim.class_ for claim in pending if claim.class_ is not None]
@@ -191,7 +191,7 @@ class Negotiator:
             await self._placement.release_all(pod)
             return Requeue()
         if demand.standalone:
-            deque(search.nodes, maxlen=0)  # a session goes on with nodes that were looked at before
+            deque(search.nodes, maxlen=0)  # a session goes on with nodes that were evaluated before
         outcome = self._pods.attempt(pod).outcome
         evicts = may_preempt(self._state.cluster, pod)
         known = evicts or pod.spec.preemption_policy == "Never"
@@ -210,11 +210,11 @@ class Negotiator:
         if room is None:
             return wait(blocked)
         if self._pods.attempt(pod).evictions.left(now()):
-            blocked = replace(blocked, line=pod.metadata.uid)  # the pause is its own: others may be served
-        return _put_off(blocked, room)
+            blocked = replace(blocked, line=pod.metadata.uid)  # the pause is the pod's own: others may be served
+        return _postponed(blocked, room)
 
     async def _make_room(self, preemptor: Preemptor, blocked: Blocked) -> Wait | Postponed | None:
-        """If that fails it is tried again after a pause; meanwhile the pod hears of what changes."""
+        """Have pods evicted. If that fails, the pod waits in its line until the queue retries."""
         try:
             return await self.preemption.make_room(preemptor)
         except (ApiError, OutcomeUnknown):
@@ -226,7 +226,7 @@ class Negotiator:
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, exact: bool
     ) -> Result:
         attempt = self._pods.attempt(pod)
-        if not pod.spec.node_name and not demand.standalone and self._pods.overtakes(pod, _taken(claims, demand)):
+        if not pod.spec.node_name and not demand.standalone and self._pods.overtakes(pod, _used(claims, demand)):
             return self._pods.give_way(key, pod)
         viable = [node for node in attempt.outcome.viable if not demand.standalone or search.nodes.fits(node)]
         if not viable:
@@ -245,16 +245,16 @@ class Negotiator:
                 return Requeue()
             fresh = viable
         if exact:
-            untried = [node for node in fresh if node not in attempt.left] or fresh
+            untried = [node for node in fresh if node not in attempt.avoided] or fresh
             return await self._placement.offer(key, pod, claims, demand, untried[:MAX_CANDIDATES])
         standalone = self._sessions.scores(pod, attempt.outcome, demand) if demand.standalone else {}
         candidates = fresh or viable
         fitting = [node for node in candidates if not search.nodes.evicts(node)]
-        evicting = [node for node in candidates if node not in fitting and node not in attempt.left]
-        if attempt.left.issuperset(fitting) and evicting:
+        evicting = [node for node in candidates if node not in fitting and node not in attempt.avoided]
+        if attempt.avoided.issuperset(fitting) and evicting:
             selected = evicting[0]
         else:
-            selected = best(self._state, demand, fitting or candidates, attempt.left, standalone)
+            selected = best(self._state, demand, fitting or candidates, attempt.avoided, standalone)
         evicts = search.nodes.evicts(selected)
         if evicts and (waiting := self._while_evicting(pod, attempt, claims)) is not None:
             return waiting
@@ -263,10 +263,10 @@ class Negotiator:
         return result.result if isinstance(result, NotAllocated) else result
 
     def _while_evicting(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim]) -> Wait | None:
-        """The scheduler took back what was allocated for the pod, as it does before it evicts others there: nobody
-        is evicted elsewhere until that comes to nothing."""
+        """The wait while the scheduler may be evicting pods where it cleared the pod's allocation, as it does
+        before evictions. None if it has had the time for that. Until then no pods are evicted on other nodes."""
         leaving = self._state.cluster.usage.are_leaving(attempt.evicting, priority(pod))
-        left = attempt.until_evicted(now(), leaving=leaving)
+        left = attempt.eviction_seconds_left(now(), leaving=leaving)
         if not left:
             return None
         message = f"node {attempt.evicting}: the pod's scheduler evicts other pods of lower priority there"
@@ -274,8 +274,8 @@ class Negotiator:
         return Wait((reasons.PREEMPTING, pod.metadata.uid), problem.topics, problem, after=left)
 
     async def _all_refused(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim], demand: Demand) -> Wait:
-        """The scheduler has reasons of its own against every viable node. On others pods may be evicted for it; if
-        none are, nothing is kept for the pod any more."""
+        """The wait of a pod that the scheduler refused on every viable node, for reasons of its own. Pods may be
+        evicted for it on other nodes; if none are, its nomination ends."""
         nodes = by_reason(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
         message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
         problem = Problem(reasons.SCHEDULER_REFUSED, message, (*class_topics(claims), NODES, PREEMPTION))
@@ -286,19 +286,19 @@ class Negotiator:
             return room
         self._state.nominations.end(pod.metadata.uid)
         left = attempt.refusals.left_or_begin(now())
-        return _put_off(blocked, room, left) if room is not None else wait(blocked, after=left)
+        return _postponed(blocked, room, left) if room is not None else wait(blocked, after=left)
 
 
-def _put_off(blocked: Blocked, room: Postponed, at_most: float = inf) -> Wait:
-    """Nobody is evicted for the pod now: why, beside what blocks it, and until when."""
+def _postponed(blocked: Blocked, room: Postponed, at_most: float = inf) -> Wait:
+    """The wait of a blocked pod whose evictions are postponed, reported with the reason for that."""
     problem = blocked.problem
     message = f"{problem.message}. {room.message}"
-    told = replace(problem, code=room.code or problem.code, message=message)
-    return wait(replace(blocked, problem=told), min(room.after, at_most))
+    reported = replace(problem, code=room.code or problem.code, message=message)
+    return wait(replace(blocked, problem=reported), min(room.after, at_most))
 
 
-def _taken(claims: Sequence[PodClaim], demand: Demand) -> list[Topic]:
-    """Of what less is left once the demand is met: of what drivers have, and of what the namespace may hold."""
+def _used(claims: Sequence[PodClaim], demand: Demand) -> list[Topic]:
+    """The topics of what the demand uses up: drivers' resources, and the namespace's limits."""
     limited = [one.class_name for one in claims if one.class_ is not None and one.class_.limits]
     limits = (limit_topic(name, demand.pod.namespace) for name in dict.fromkeys(limited))
     return [*(("driver", name) for name in demand.requests), *limits]

@@ -1,4 +1,4 @@
-"""Puts a decision into effect: allocates on the selected node or offers nodes, records, and releases."""
+"""Carries out decisions: allocates on the selected node or offers nodes, records the result, and releases."""
 
 import asyncio
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ from parley.kube.cache import Key
 from parley.kube.client import REFUSALS, BadRequest, Client
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
+from parley.scheduler.brief_nomination import nominate_briefly
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import AT_ONCE, Result
-from parley.scheduler.retried import nominate_briefly
 from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk import PermanentError
 
@@ -37,19 +37,19 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NotAllocated:
-    """A driver could not allocate; `result` is what is next."""
+    """A driver could not allocate; `result` is what follows."""
 
     result: Result
 
 
-def _not_again(classes: Sequence[str]) -> str:
-    """The remedy where a driver failed permanently."""
+def _remedy_for_permanent(classes: Sequence[str]) -> str:
+    """What a user can do after a driver has failed permanently."""
     which = f"{noun_for(len(classes), 'class', 'classes')} {listed(classes)}"
     return f"the pod does not try it again: recreate the pod, or change {which}, once the cause is gone"
 
 
 class Placement:
-    """Allocates, offers, records and releases for pods whose nodes are decided."""
+    """Allocates, offers, records and releases for pods whose nodes have been decided."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Placement:
         self._pods = pods
         self._sessions = sessions
         self.can_offer = True
-        """Whether the API server is not known to drop what makes an allocation an offer."""
+        """False once the API server was seen to drop the binding conditions, which make an allocation an offer."""
         self._offered_before = False
 
     async def allocate(
@@ -79,21 +79,21 @@ class Placement:
     ) -> Result | NotAllocated:
         """Embedded drivers allocate on the node, standalone ones are asked to. Returns what is next."""
         inside = [claim for claim in claims if claim.entry in demand.drivers and not claim.standalone]
-        meanwhile: list[str] = []  # empty as long as nobody else has had a turn
-        asyncio.get_running_loop().call_soon(meanwhile.append, "others")
+        yielded: list[bool] = []  # empty until another task has run
+        asyncio.get_running_loop().call_soon(yielded.append, True)
         try:
             await self._allocator.allocate(pod, inside, demand, node, offered=offered)
         except Aborted:
-            self._pass_on(pod, inside)
+            self._wake_kept_out(pod, inside)
             raise
         except AllocationFailed as failure:
-            self._pass_on(pod, inside)
+            self._wake_kept_out(pod, inside)
             permanent = isinstance(failure.__cause__, PermanentError)
             return NotAllocated(await self.failed(key, pod, node, str(failure), inside if permanent else ()))
-        if not pod.spec.node_name and self._cluster.has_pod(reference(pod)):  # or nobody takes it back
+        if not pod.spec.node_name and self._cluster.has_pod(reference(pod)):  # else nothing ends it
             self._cluster.usage.assume(pod, node)
-        if meanwhile:
-            self._pods.may_be_evicted(pod, demand.requests, node)
+        if yielded:
+            self._pods.wake_preemptors(pod, demand.requests, node)
         if demand.standalone:
             return await self._sessions.select(pod, demand, node)
         self._allocator.join(pod, claims)
@@ -101,8 +101,8 @@ class Placement:
         self._pods.reporter.allocated(pod, node)
         return await self.write(pod, claims)
 
-    def _pass_on(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """Nothing came of the allocation: pods that it kept out may try."""
+    def _wake_kept_out(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """Wake the pods that were kept out of these claims by the allocation, which has failed."""
         for claim in claims:
             if claim.claim is not None:
                 self._pods.wake(("claim", pod.metadata.namespace, claim.name))
@@ -110,13 +110,13 @@ class Placement:
     async def failed(
         self, key: Key, pod: Pod, node: str, message: str, permanent: Sequence[PodClaim]
     ) -> Requeue | None:
-        """A driver could not allocate on the node; for the claims in `permanent` it never will."""
+        """Handle a driver's failure to allocate on the node; for the claims in `permanent` it never will."""
         attempt = self._pods.attempt(pod)
-        attempt.left.add(node)
+        attempt.avoided.add(node)
         self._pods.leave_line(key)
         if permanent:
             classes = sorted({claim.class_name for claim in permanent})
-            attempt.exclude(node, f"{message} ({_not_again(classes)})", classes)
+            attempt.exclude(node, f"{message} ({_remedy_for_permanent(classes)})", classes)
         if any(c.class_ is not None and c.class_.on_permanent_error == "FailPod" for c in permanent):
             return await self.fail(pod, reasons.PERMANENTLY_FAILED, message)
         reporter, code = self._pods.reporter, reasons.ALLOCATION_FAILED
@@ -127,8 +127,8 @@ class Placement:
         return Requeue()
 
     async def fail(self, pod: Pod, code: str, message: str, *, unchanged: bool = False) -> Requeue | None:
-        """The pod can't run, and whoever made it shall replace it. One that is bound is its kubelet's. Raises
-        Conflict if it has to be `unchanged` since the cache saw it, and is not."""
+        """Set the phase of an unbound pod to Failed, so that its controller replaces it; the status of a bound pod
+        is its kubelet's. Raises Conflict if `unchanged` is set and the pod has changed since the cache saw it."""
         await self._pods.reporter.warn(pod, code, message)
         if pod.spec.node_name:
             return Requeue()
@@ -138,17 +138,17 @@ class Placement:
         await self._client.patch(PODS, meta.name, body, meta.namespace, subresource="status")
         return None
 
-    async def have_retried(self, pod: Pod, holdings: Sequence[Holding]) -> None:
-        """What the pod had is released, as its scheduler did not bind it. That looks at claims no more if its own
-        filters rejected the pod everywhere: what the pod gets next it would not see for minutes."""
+    async def nominate_briefly(self, pod: Pod, holdings: Sequence[Holding]) -> None:
+        """Make the scheduler try the pod again, whose `holdings` were released because it did not bind it. If its
+        own filters rejected the pod everywhere, it would not notice a new allocation for minutes."""
         nodes = sorted(node for holding in holdings for node in holding.nodes or ())
         if nodes and not pod.status.nominated_node_name:
             self._pods.attempt(pod).nominated_by_us(nodes[0])
             await nominate_briefly(self._client, reference(pod), nodes[0])
 
     async def write(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
-        """Record the holdings. What the API will never accept is released, and reported to the user."""
-        attempt = self._pods.known(reference(pod))
+        """Record the holdings in the API. If it refuses them, release them and report that to the user."""
+        attempt = self._pods.existing_attempt(reference(pod))
         session = attempt.standalone.session if attempt is not None else None
         if session is not None and session.selection is not None:
             self._sessions.allocated(pod)
@@ -166,24 +166,24 @@ class Placement:
             return Requeue(pause)
         return None
 
-    async def put_right(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
-        """The same, unless somebody removed what was written with reason, and Busy is raised: the claim controller
-        takes out a pod that is deleted as often as it is put in."""
+    async def rewrite(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
+        """Record the holdings again after somebody removed them. Raises Busy if the removal may have a reason: the
+        claim controller removes the reservation of a deleted pod as often as it is written."""
         if any(claim.holding is not None and claim.holding.written.is_known for claim in claims):
             await self.check_current(pod)
         return await self.write(pod, claims)
 
     async def check_current(self, pod: Pod) -> None:
-        """Raises Busy if the cache is behind: the pod is gone, has ended, or was bound or deleted meanwhile."""
+        """Raise Busy if the cache is behind: the pod is gone, has ended, or was bound or deleted meanwhile."""
         live = await live_pod(self._client, reference(pod))
         if live is None or live.spec.node_name != pod.spec.node_name or (over(live) and not over(pod)):
             raise Busy
 
     async def release_all(self, pod: Pod, cleared: Sequence[Holding] = ()) -> None:
-        """The pod holds and waits for nothing any more.
+        """Release all that the pod holds, and end its session with standalone drivers.
 
-        Raises Busy if the pod is not as the cache has it, or has again what somebody had `cleared`. That is
-        looked at first: the scheduler may have bound the pod by then.
+        Raises Busy if the pod is not as the cache has it, or if what somebody had `cleared` is allocated again.
+        The cleared holdings are checked first: the scheduler may have bound the pod meanwhile.
         """
         user = reference(pod)
         self._sessions.end(pod)
@@ -193,12 +193,12 @@ class Placement:
         uids = {holding.uid for holding in cleared}
         holdings = sorted(self._ledger.of_pod(user), key=lambda holding: holding.uid not in uids)
         await self._release(pod, holdings, cleared)
-        if (attempt := self._pods.known(user)) is not None:
+        if (attempt := self._pods.existing_attempt(user)) is not None:
             attempt.complete_since = None
 
     async def release_misplaced(self, pod: Pod, holdings: Sequence[Holding]) -> None:
-        """The bound pod can't use these: they end, or are left to others. Its containers may be using what else it
-        holds. Raises Busy if the pod is not as the cache has it."""
+        """Release the holdings that the bound pod can't use on its node, and only these: its containers may be
+        using the others. Raises Busy if the pod is not as the cache has it."""
         await self.check_current(pod)
         await self._release(pod, holdings)
 
@@ -212,37 +212,37 @@ class Placement:
     async def offer(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, nodes: Sequence[str]
     ) -> Result:
-        """Let the scheduler choose among the nodes. Returns what is next."""
+        """Offer the nodes, among which the scheduler then chooses. Returns what is next."""
         attempt = self._pods.attempt(pod)
         if not self._offered_before and not await self._would_offer(claims[0], demand, nodes):
-            return self._offers_no_more()
+            return self._stop_offering()
         written = await self._records.offer(claims, demand.drivers, nodes, _units(claims, demand))
         if not all(map(_is_offered, written)):
             for mirror in written:
                 await self._records.clear(mirror)
-            return self._offers_no_more()
+            return self._stop_offering()
         self._offered_before = True
         attempt.offer(nodes)
-        self._pods.reporter.chooses(pod, attempt)
+        self._pods.reporter.offered(pod, attempt)
         self._pods.leave_line(key)
         return None
 
     async def _would_offer(self, claim: PodClaim, demand: Demand, nodes: Sequence[str]) -> bool:
-        """Whether the API server would keep what makes an allocation an offer. Without it a scheduler would bind
-        the pod at once, with nothing allocated."""
+        """Whether the API server would keep the binding conditions. Without them a scheduler would bind the pod at
+        once, with nothing allocated."""
         assert claim.mirror is not None
         meta, driver = claim.mirror.metadata, demand.drivers[claim.entry]
-        at = meta.creation_timestamp or ""  # whenever: nothing is stored
+        at = meta.creation_timestamp or ""  # any time will do: nothing is stored
         body = {"status": {"allocation": offer_body(claim.mirror, driver, nodes, at)}}
         try:
             shown = await self._client.patch(
                 BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status", dry_run=True
             )
         except BadRequest:
-            return True  # a webhook may not take part in a dry run: it is seen from the write itself
+            return True  # a webhook may not support dry runs: the write itself will show it
         return _is_offered(shown)
 
-    def _offers_no_more(self) -> Requeue:
+    def _stop_offering(self) -> Requeue:
         log.warning(
             "the API server drops bindingConditions: nothing is offered to schedulers, whatever `placement` says",
             remedy="enable its feature gate DRADeviceBindingConditions (on by default), and restart Parley",
@@ -251,7 +251,7 @@ class Placement:
         return AT_ONCE
 
     async def follow_offer(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
-        """See whether the scheduler chose one of the nodes offered, and allocate there."""
+        """Allocate on the offered node that the scheduler chose, if it has chosen one."""
         offered = [claim for claim in claims if claim.state(pod) is ClaimState.OFFERED]
         if not all(claim.is_reserved(pod) for claim in claims) or any(claim.offer_ended for claim in offered):
             return None
@@ -284,44 +284,44 @@ class Placement:
         result = await self.allocate(key, pod, claims, demand, chosen, offered=True)
         if not isinstance(result, NotAllocated):
             return result
-        self._pods.attempt(pod).pause_if_nothing_else(now())
+        self._pods.attempt(pod).pause_if_failed_everywhere(now())
         await self._withdraw(pod, offered, nothing_allocated(chosen))
         return result.result
 
     async def _await_choice(self, pod: Pod, offered: Sequence[PodClaim]) -> Requeue:
-        """The scheduler reserved the offer and names no node. It may never do so, and waits for a driver all the
-        while; in the end it has to choose again."""
-        left = self._pods.attempt(pod).until_withdrawn(now())
+        """Wait for the scheduler, which reserved the offer without naming a node. It may never name one, as it
+        waits for a driver: the offer is withdrawn in the end, so that it chooses again."""
+        left = self._pods.attempt(pod).choice_seconds_left(now())
         if left > 0:
             return Requeue(left)
         await self._withdraw(pod, offered, "the scheduler did not say which of the nodes it chose")
         return AT_ONCE
 
     async def _withdraw(self, pod: Pod, offered: Sequence[PodClaim], why: str) -> None:
-        """The offer ends, and not because the scheduler wants none of these nodes."""
+        """Withdraw the offer. These nodes do not count as refused by the scheduler."""
         self._pods.attempt(pod).offered = ()
         await self._records.decline(offered, why)
 
 
 def _units(claims: Sequence[PodClaim], demand: Demand) -> dict[str, int]:
-    """What has to be recorded with an offer, by entry: parameters in objects may be gone or others later. Raises
+    """The units to record with an offer, by entry: parameters in objects may be deleted or changed later. Raises
     DriverFault."""
     counts = demand.units() if any(claim.refers for claim in claims) else {}
     return {claim.entry: counts[claim.entry] for claim in claims if claim.refers}
 
 
 def chosen_node(pod: Pod, offered: Sequence[PodClaim]) -> str:
-    """Where the scheduler wants the pod for which it reserved the offer; "" if it did not say yet.
+    """The node that the scheduler chose for the pod it reserved the offer for; "" if it has not named one yet.
 
-    Of one node nothing needs to be said, and kube-scheduler may say nothing: it does not write a nomination that
-    it believes to be there, also while its own write that ends it is under way (as of 1.37).
+    It need not name the only node of an offer, and kube-scheduler may name none: it does not write a nomination
+    that it believes to be set already, even while its own write that clears it is in flight (as of 1.37).
     """
     nodes = {node for claim in offered for node in claim.offered_nodes}
     return pod.spec.node_name or (nodes.pop() if len(nodes) == 1 else pod.status.nominated_node_name)
 
 
 def nothing_allocated(node: str) -> str:
-    """The message for the scheduler that chose the node; the driver's own is in an event of the pod."""
+    """The message for the scheduler that chose the node; the driver's message is in an event of the pod."""
     return f"nothing could be allocated on node {node}, see the pod's events"
 
 

@@ -1,7 +1,7 @@
-"""Reconciles one pod: releases what a pod that is gone held, or hands it to the path that negotiates for it.
+"""Reconciles one pod: releases what terminal and deleted pods held, or hands the pod to its scheduling path.
 
-`sync` is called for a pod whenever something about it may have changed, never twice at a time for the same pod.
-It reads caches and ledger, and does what comes next. What goes wrong on the way is raised; the queue calls again.
+The work queue calls `sync` for a pod whenever something about it may have changed, never concurrently for the same
+pod. `sync` reads the caches and the ledger and takes the next step. Errors are raised, and the queue retries.
 """
 
 from collections import defaultdict
@@ -32,43 +32,43 @@ from parley.sdk.checks import DriverFault
 
 
 class SchedulingPath(Protocol):
-    """One way in which pods get a node: the native way, or a scheduler's extender calls."""
+    """One of the ways in which pods get a node: the native path, or the extender path."""
 
     def owns(self, pod: Pod) -> bool:
-        """Whether the pod is negotiated for here now."""
+        """Whether this path negotiates for the pod at present."""
         ...
 
-    def busy_with(self, pod: Pod) -> bool:
-        """Whether something goes on here for the pod that nobody may interfere with."""
+    def is_binding(self, pod: Pod) -> bool:
+        """Whether this path is binding the pod, during which it must not be reconciled."""
         ...
 
     async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
-        """Do what the pod needs next, and say what is to follow. Raises what a client raises."""
+        """Take the pod's next step and return what follows. Raises what a client raises."""
         ...
 
-    async def settle(self, pod: PodReference) -> None:
-        """After this no binding that was posted here before can land. Raises what a client raises."""
+    async def void_bindings(self, pod: PodReference) -> None:
+        """Make sure that no binding this path posted earlier can still land. Raises what a client raises."""
         ...
 
     def resume(self) -> None:
-        """The state was restored: go on with what an earlier leader began."""
+        """Continue what an earlier leader began. Called once, when the state has been restored."""
         ...
 
-    def seen(self, pod: Pod) -> None:
-        """The informer shows the pod anew, or changed in any way."""
+    def pod_updated(self, pod: Pod) -> None:
+        """Event handler: the informer delivered the pod, added or changed in any way."""
         ...
 
-    def terminal(self, pod: Pod) -> None:
-        """The pod has ended, or is being deleted before it was bound."""
+    def pod_terminal(self, pod: Pod) -> None:
+        """Called when the pod has ended, or is being deleted before it was bound."""
         ...
 
-    def gone(self, pod: PodReference) -> None:
-        """The pod's object is gone: forget it."""
+    def pod_gone(self, pod: PodReference) -> None:
+        """Event handler: the pod's object is gone. Forget it."""
         ...
 
 
 class Reconciler:
-    """Reconciles pods. Each pod belongs to the first of the `paths` that owns it; the last owns all."""
+    """Reconciles pods. Each pod belongs to the first of the `paths` that owns it; the last path owns all pods."""
 
     def __init__(
         self,
@@ -89,61 +89,61 @@ class Reconciler:
         self._paths = paths
         self._on_demand = ClaimsOnDemand(client, pods)
         self._unconfirmed: set[str] = set()
-        """UIDs of pods that hold something and of which it is not known what became of them: by the record, but
-        not seen yet, or gone between two lists of pods, and perhaps bound before that."""
-        self._forced: dict[str, str] = {}
-        """Nodes of pods that were deleted before their kubelet reported that they ended, by the pods' UIDs."""
-        self._unbound: set[str] = set()
-        """UIDs of pods that are gone, hold something, and were never bound."""
-        self._noted: defaultdict[Key, set[str]] = defaultdict(set)
-        """UIDs of pods that are gone and of which any of that is known, by their names."""
+        """UIDs of pods that hold claims and whose fate is unknown: pods in the API's records that the informer has
+        not shown yet, and pods that vanished between two lists of pods and may have been bound before that."""
+        self._forced_on: dict[str, str] = {}
+        """Nodes of pods that were deleted before their kubelet reported that they ended, by pod UID."""
+        self._never_bound: set[str] = set()
+        """UIDs of pods that are gone, still hold claims, and were never bound."""
+        self._tracked: defaultdict[Key, set[str]] = defaultdict(set)
+        """UIDs in any of the three sets above, by the pods' namespace and name."""
 
     def resume(self, unconfirmed: Collection[str]) -> None:
-        """The state was restored. `unconfirmed` are the UIDs of pods that hold something by the API's record, and
-        that the informer has not shown yet."""
+        """Continue after the state was restored. `unconfirmed` are the UIDs of pods that hold claims according to
+        the API's records, and that the informer has not shown yet."""
         self._unconfirmed = set(unconfirmed)
         for user in (user for holding in self._state.ledger for user in holding.pods.values()):
             if user.uid in self._unconfirmed:
-                self._noted[user.namespace, user.name].add(user.uid)
+                self._tracked[user.namespace, user.name].add(user.uid)
         for path in self._paths:
             path.resume()
 
     async def sync(self, key: Key) -> Requeue | None:
-        """Reconcile the pod of that name. Raises what a client raises; then it is to be repeated."""
-        self._pods.looking_at(key)
+        """Reconcile the pod with that key. Raises what a client raises; the caller then retries."""
+        self._pods.reconcile_started(key)
         pod = self._state.cluster.pod(key)
         try:
             return await self._reconcile(key, pod)
         except (Conflict, Busy):
-            return Requeue()  # the cache was behind, or another pod's claim is ours too: look again
+            return Requeue()  # the cache was behind, or another pod is using the same claim right now
         except (DriverFault, *REFUSALS) as error:
             self._pods.leave_line(key)
             await self._report(key, error)
-            raise  # it is tried again, after a growing pause
+            raise  # the queue retries with back-off
         except (ApiError, OutcomeUnknown):
-            self._pods.stand_apart(key)  # others need not wait until this works
+            self._pods.move_to_own_line(key)  # other pods need not wait until this works
             raise
         except Exception:
-            self._pods.leave_line(key)  # others need not wait until this works
+            self._pods.leave_line(key)  # other pods need not wait until this works
             raise
         finally:
-            self._pods.looked_at()
+            self._pods.reconcile_finished()
             if pod is not None:
                 self._pods.forget_if_gone(reference(pod))
-                self._while_kept(key, pod)
+                self._limit_nomination(key, pod)
 
-    def _while_kept(self, key: Key, pod: Pod) -> None:
-        """What is kept for the pod is kept no longer than a time, whatever keeps it from being bound."""
+    def _limit_nomination(self, key: Key, pod: Pod) -> None:
+        """End the pod's nomination when its time is over, whatever keeps the pod from being bound."""
         nomination = self._state.nominations.of(pod.metadata.uid)
         if nomination is None:
             return
         if (left := nomination.until - now()) > 0:
-            self._pods.look_again(key, left)
+            self._pods.requeue(key, left)
         else:
             self._state.nominations.end(pod.metadata.uid)
 
     async def _report(self, key: Key, error: DriverFault | ApiError) -> None:
-        """A driver failed, or the API server refused what the pod needs: its user has to know."""
+        """Tell the pod's user that a driver failed, or that the API server refused a write for the pod."""
         pod = self._state.cluster.pod(key)
         if pod is None or over(pod):
             return
@@ -160,39 +160,39 @@ class Reconciler:
             if pod is not None:
                 await self._terminal(pod)
             return None
-        if any(path.busy_with(pod) for path in self._paths):
+        if any(path.is_binding(pod) for path in self._paths):
             return None
         claims = gather(self._state, pod)
-        if await self._pods.reporter.looked_at(pod, claims):
+        if await self._pods.reporter.reconciling(pod, claims):
             return AT_ONCE
         await self._deallocator.delete_replaced(pod)
         if await self._withdrawal.withdraw(pod, claims):
             return AT_ONCE
         path = next(path for path in self._paths if path.owns(pod))
-        if await self._release_former(pod, path) or await self._on_demand.create(pod, claims):
+        if await self._release_replaced(pod, path) or await self._on_demand.create(pod, claims):
             return AT_ONCE
         since = self._pods.latest_change
-        requeue = await self._pods.arrange(key, pod, await path.reconcile(key, pod, claims), since)
-        return requeue or self._on_demand.again(pod, claims)
+        requeue = await self._pods.apply(key, pod, await path.reconcile(key, pod, claims), since)
+        return requeue or self._on_demand.requeue(pod, claims)
 
-    async def _release_former(self, pod: Pod, path: SchedulingPath) -> bool:
-        """Whether the unbound pod held anything by a named claim that is gone, and another has its name. That one
-        may wait for this very release. Raises Busy if the pod is bound by now: its containers may be using it."""
+    async def _release_replaced(self, pod: Pod, path: SchedulingPath) -> bool:
+        """Release what the unbound pod holds of named claims that were replaced by others of the same name, which
+        may wait for it. Returns whether it held any. Raises Busy if it is bound: its containers may use them."""
         if pod.spec.node_name:
             return False
         user = reference(pod)
-        former = [holding for holding in self._state.ledger.of_pod(user) if self._is_of_former(holding)]
-        if not former:
+        replaced = [holding for holding in self._state.ledger.of_pod(user) if self._is_replaced(holding)]
+        if not replaced:
             return False
-        await path.settle(user)
+        await path.void_bindings(user)
         live = await live_pod(self._client, user)
         if live is None or live.spec.node_name:
             raise Busy
-        await self._deallocator.release(user, former, Departure(departed=False, bound=False))
+        await self._deallocator.release(user, replaced, Departure(departed=False, bound=False))
         return True
 
-    def _is_of_former(self, holding: Holding) -> bool:
-        """Whether another claim has the name of the claim that it was allocated for."""
+    def _is_replaced(self, holding: Holding) -> bool:
+        """Whether the claim of this holding was replaced by another claim of the same name."""
         claim = self._state.cluster.claim((holding.namespace, holding.claim)) if holding.named else None
         return claim is not None and claim.metadata.uid != holding.uid
 
@@ -200,11 +200,11 @@ class Reconciler:
         self._state.nominations.end(pod.metadata.uid)
         self._pods.reporter.ended(pod)
         for path in self._paths:
-            path.terminal(pod)
+            path.pod_terminal(pod)
         await self._deallocator.pod_ended(reference(pod))
 
     async def _release_departed(self, key: Key, pod: Pod | None) -> None:
-        """What pods of that name held that are terminal or gone is released: for each driver by itself, because
+        """Release what terminal and deleted pods of that name held. Each driver is handled separately, because
         another one may take long, or fail."""
         by_driver: defaultdict[str, list[tuple[PodReference, Holding, Departure]]] = defaultdict(list)
         departed: set[str] = set()
@@ -212,7 +212,7 @@ class Reconciler:
             for user in [u for u in holding.pods.values() if (u.namespace, u.name) == key]:
                 if pod is not None and pod.metadata.uid == user.uid and not done(pod):
                     continue
-                nodes: tuple[str, ...] = (self._forced[user.uid],) if user.uid in self._forced else ()
+                nodes: tuple[str, ...] = (self._forced_on[user.uid],) if user.uid in self._forced_on else ()
                 if user.uid in self._unconfirmed:
                     live = await live_pod(self._client, user)
                     if live is not None and not done(live):
@@ -220,7 +220,7 @@ class Reconciler:
                     nodes = () if live is not None else tuple(holding.nodes or ())
                 departed.add(user.uid)
                 same = pod is not None and pod.metadata.uid == user.uid
-                bound = bool(pod.spec.node_name) if pod is not None and same else user.uid not in self._unbound
+                bound = bool(pod.spec.node_name) if pod is not None and same else user.uid not in self._never_bound
                 departure = Departure(departed=True, bound=bound, prepared_on=nodes)
                 by_driver[holding.driver].append((user, holding, departure))
         try:
@@ -229,7 +229,7 @@ class Reconciler:
             self._forget_departed(key, departed)
 
     async def _release_each(self, departing: Sequence[tuple[PodReference, Holding, Departure]]) -> None:
-        """Raises the first error when all were tried: what is wrong with one claim is not the others'."""
+        """Release all of these, then raise the first error: one claim's failure must not stop the others."""
         errors: list[Exception] = []
         for user, holding, departure in departing:
             try:
@@ -240,54 +240,54 @@ class Reconciler:
             raise errors[0]
 
     def _forget_departed(self, key: Key, departed: Collection[str]) -> None:
-        """What is known of pods that hold nothing any more is not needed."""
+        """Drop what was tracked about pods of that name that hold nothing any more."""
         held = {uid for holding in self._state.ledger.of_pod_name(*key) for uid in holding.pods}
-        noted = self._noted.get(key, set())
-        for uid in noted.union(departed) - held:  # of some others may have released all
-            self._forced.pop(uid, None)
+        tracked = self._tracked.get(key, set())
+        for uid in tracked.union(departed) - held:  # somebody else may have released what they held
+            self._forced_on.pop(uid, None)
             self._unconfirmed.discard(uid)
-            self._unbound.discard(uid)
-        if not noted & held:
-            self._noted.pop(key, None)
+            self._never_bound.discard(uid)
+        if not tracked & held:
+            self._tracked.pop(key, None)
 
-    def pod_seen(self, pod: Pod) -> None:
-        """The informer shows the pod anew, or changed in any way."""
+    def pod_updated(self, pod: Pod) -> None:
+        """Event handler: the informer delivered the pod, added or changed in any way."""
         self._unconfirmed.discard(pod.metadata.uid)
         for path in self._paths:
-            path.seen(pod)
+            path.pod_updated(pod)
         if over(pod):
             self._allocator.abort(pod.metadata.uid)
 
-    def pod_done(self, pod: Pod) -> None:
-        """The pod has ended; `sync` releases what it holds."""
+    def pod_ended(self, pod: Pod) -> None:
+        """Event handler: the pod has ended. `sync` releases what it holds."""
         if pod.spec.node_name:
-            self._count_in(pod, pod.spec.node_name)
+            self._count_as_user(pod, pod.spec.node_name)
 
     def pod_gone(self, pod: Pod) -> None:
-        """Forget what was remembered of the pod; `sync` releases what it holds."""
+        """Event handler: the pod's object is gone. `sync` releases what it holds."""
         user, cluster = reference(pod), self._state.cluster
         self._allocator.abort(user.uid)
         self._state.nominations.gone(user.uid)
         running_on = "" if done(pod) else pod.spec.node_name
-        unwatched = cluster.listing_pods and not pod.spec.node_name  # it may have been bound since it was seen
+        unwatched = cluster.listing_pods and not pod.spec.node_name  # it may have been bound since the last event
         if running_on or unwatched:
-            self._count_in(pod, running_on)
+            self._count_as_user(pod, running_on)
         if self._state.ledger.of_pod(user):
-            self._noted[user.namespace, user.name].add(user.uid)
+            self._tracked[user.namespace, user.name].add(user.uid)
             if running_on:
-                self._forced[user.uid] = running_on
+                self._forced_on[user.uid] = running_on
             if unwatched:
                 self._unconfirmed.add(user.uid)
             elif not pod.spec.node_name:
-                self._unbound.add(user.uid)
+                self._never_bound.add(user.uid)
         self._deallocator.pod_gone(pod)
         for path in self._paths:
-            path.gone(user)
-        self._pods.gone(user)
+            path.pod_gone(user)
+        self._pods.pod_gone(user)
 
-    def _count_in(self, pod: Pod, node: str) -> None:
-        """A scheduler may have let the pod into what others use, and nobody has looked at it since: it leaves what
-        it may have been started with like any user. `node` is where, "" if that is not known."""
+    def _count_as_user(self, pod: Pod, node: str) -> None:
+        """Count the pod among the users of shared claims that a scheduler may have reserved for it unnoticed, so
+        that they are released for it as for any user. `node` is where it ran, "" if that is not known."""
         ledger = self._state.ledger
         for key in named_claims(pod):
             holding = ledger.of_claim(*key)

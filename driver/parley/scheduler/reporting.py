@@ -22,7 +22,7 @@ from parley.sdk import PodReference
 log = structlog.get_logger(__name__)
 
 PodSchedulings = Literal["Always", "WhenWaiting"]
-"""Whether each pod gets a PodScheduling, or only one that had to wait: an API write less for the others."""
+"""Which pods get a PodScheduling: all of them, or only those that had to wait, which saves the others a write."""
 
 
 class PodReporter:
@@ -40,11 +40,11 @@ class PodReporter:
         self._recorder = recorder
         self._figures = (metrics or Metrics()).pods
         self._warned: set[str] = set()
-        """UIDs of pods that have had an event about claims that no container uses."""
+        """UIDs of pods for which the event about claims that no container uses was written."""
 
-    async def looked_at(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
-        """The pod is reconciled; `claims` are those of ours that it names. Returns whether an event was written:
-        by then the claims may have changed."""
+    async def reconciling(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+        """Report that the pod is being reconciled, with those of its claims that are Parley's. Returns whether an
+        event was written: by then the claims may have changed."""
         if not claims:
             self._figures.forget(pod.metadata.uid)
         elif not pod.spec.node_name:
@@ -53,7 +53,7 @@ class PodReporter:
         return False
 
     async def _warn_of_unused(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
-        """An event, once for a pod: it can't be changed any more."""
+        """Write an event about claims that no container uses. Once for each pod: its spec can't be changed."""
         meta = pod.metadata
         if meta.uid in self._warned or not (entries := unused.unused(pod, claims)):
             return False
@@ -63,8 +63,8 @@ class PodReporter:
         return True
 
     async def waits(self, pod: Pod, attempt: Attempt, code: str, message: str) -> None:
-        """The pod waits. One that only names claims which do not exist may not be ours: an event will do, unless
-        it has a PodScheduling already, which says something else."""
+        """Report why the pod waits. A pod that only names claims which do not exist may not be Parley's: it gets
+        an event alone, unless it already has a PodScheduling, which would say something else."""
         if attempt.drivers or code != reasons.CLAIM_NOT_FOUND or self._publisher.shows(reference(pod)):
             question = _question(pod, attempt) if attempt.standalone.claims else None
             report = Report(attempt.outcome, attempt.drivers, "", code, message, question)
@@ -72,13 +72,13 @@ class PodReporter:
         await self.warn(pod, code, message)
 
     async def warn(self, pod: Pod, code: str, message: str) -> None:
-        """An event alone: something failed and is tried again."""
+        """Write an event alone: something failed and is retried."""
         self._figures.waits(pod.metadata.uid, code)
         meta = pod.metadata
         await self._recorder.warn("Pod", "v1", meta.namespace, meta.name, meta.uid, code, message)
 
     async def preempted(self, victim: Pod, pod: Pod, node: str) -> None:
-        """An event on a pod that was evicted for another one, which is named in its own namespace alone."""
+        """Write an event on a pod that was evicted for another one, which is named only in its own namespace."""
         meta, other = victim.metadata, pod.metadata
         who = _name(pod) if other.namespace == meta.namespace else other.uid
         note = (
@@ -87,27 +87,27 @@ class PodReporter:
         about = ("Pod", "v1", meta.namespace, meta.name, meta.uid)
         await self._recorder.warn(*about, reasons.PREEMPTED, note)
 
-    def asks(
+    def asking_drivers(
         self, pod: Pod, attempt: Attempt, code: str, message: str, selected: str = "", *, quiet: bool = False
     ) -> None:
-        """Standalone drivers are asked, or allocate on the selected node: they read it in the PodScheduling, and
-        users that the pod waits for it, unless that is to be `quiet`."""
+        """Publish the question to standalone drivers, or the selected node on which they allocate, and that the
+        pod waits for them. `quiet`: users are not told that it waits."""
         self._figures.goes_on(pod.metadata.uid, code)
         question = _question(pod, attempt)
         shown = ("", "") if quiet else (code, message)
         self._publisher.want(reference(pod), Report(attempt.outcome, attempt.drivers, selected, *shown, question))
 
-    async def withdrawn(self, pod: Pod) -> bool:
-        """Standalone drivers are not asked any more: return when the PodScheduling shows that they are not to
-        allocate, and whether it was written for that. Raises what a client raises."""
+    async def withdraw(self, pod: Pod) -> bool:
+        """Withdraw the question to standalone drivers. Waits until the PodScheduling shows it, and returns whether
+        it was written for that. Raises what a client raises."""
         return await self._publisher.close(reference(pod))
 
-    async def written(self, pod: Pod) -> None:
-        """Return when the PodScheduling shows the latest state. Raises what a client raises."""
+    async def flush(self, pod: Pod) -> None:
+        """Wait until the PodScheduling shows the latest state. Raises what a client raises."""
         await self._publisher.publish(reference(pod))
 
-    def chooses(self, pod: Pod, attempt: Attempt) -> None:
-        """The scheduler is choosing among the nodes offered."""
+    def offered(self, pod: Pod, attempt: Attempt) -> None:
+        """Report that the scheduler is choosing among the offered nodes."""
         self._figures.goes_on(pod.metadata.uid, reasons.SCHEDULER_CHOOSES)
         log.debug("offered", pod=_name(pod), nodes=len(attempt.offered))
         message = f"the scheduler is choosing among {counted(len(attempt.offered), 'viable node')}"
@@ -115,27 +115,25 @@ class PodReporter:
         self._publisher.want(reference(pod), report)
 
     def allocated(self, pod: Pod, node: str) -> None:
-        """The drivers allocated on the node; the binding is up to the scheduler."""
+        """Report that the drivers have allocated on the node; the binding is up to the scheduler."""
         if self._figures.goes_on(pod.metadata.uid, reasons.BINDING):
             log.info("allocated", pod=_name(pod), node=node)
 
-    def unbound(self, pod: Pod, attempt: Attempt, selected: str = "") -> None:
-        """The pod has all its claims, and its scheduler has not bound it for a while. Standalone drivers, if there
-        are any, go on reading that the node is `selected`, or they would take back what they allocated there."""
+    def binding_late(self, pod: Pod, attempt: Attempt, selected: str = "") -> None:
+        """Report that the scheduler has not bound the pod for a while, which has all its claims. For standalone
+        drivers the node stays `selected`; otherwise they would release what they allocated there."""
         question = _question(pod, attempt) if selected else None
         report = Report(attempt.outcome, attempt.drivers, selected, reasons.BINDING, not_bound(pod), question)
         self._publisher.want(reference(pod), report)
 
     def refused(self, pod: Pod, nodes: Iterable[str]) -> None:
-        """The scheduler, or whoever cleared the allocation, does not want the pod on these nodes."""
+        """Report that the scheduler, or whoever cleared the allocation, refused these nodes for the pod."""
         self._figures.goes_on(pod.metadata.uid)
         log.info("refused", pod=_name(pod), node=",".join(sorted(nodes)), reason=reasons.SCHEDULER_REFUSED)
 
     def bound(self, pod: Pod, drivers: dict[str, str], attempt: Attempt | None, *, standalone: bool) -> None:
-        """The pod is bound and has everything. Without an attempt (after a restart) the rounds are not known.
-
-        `standalone`: standalone drivers were asked about it; they are no more.
-        """
+        """Report that the pod is bound and has all its claims. Without an attempt (after a restart) its rounds are
+        not known. `standalone`: standalone drivers were asked about the pod; the question ends."""
         user, node = reference(pod), pod.spec.node_name
         rounds = attempt.outcome.round if attempt is not None else 0
         if (seconds := self._figures.bound(user.uid, rounds)) is not None:
@@ -153,14 +151,14 @@ class PodReporter:
         self._recorder.forget(user.uid)
 
     def ended(self, pod: Pod) -> None:
-        """The pod has ended, or is being deleted before it was bound."""
+        """Report that the pod has ended, or is being deleted before it was bound."""
         if pod.spec.node_name:
             self._figures.bound(pod.metadata.uid, rounds=0)
         else:
             self._figures.gone(pod.metadata.uid)
 
     def gone(self, pod: PodReference) -> None:
-        """Nothing more is reported about the pod."""
+        """Forget the pod: its object is gone."""
         self._publisher.forget(pod)
         self._recorder.forget(pod.uid)
         self._warned.discard(pod.uid)
@@ -168,7 +166,7 @@ class PodReporter:
 
 
 def not_bound(pod: Pod) -> str:
-    """What is said of a pod that has all its claims and no node."""
+    """The message for a pod that has all its claims and no node."""
     return f"everything is allocated, and scheduler {pod.spec.scheduler_name} has not bound the pod yet"
 
 

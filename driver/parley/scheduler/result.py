@@ -1,4 +1,4 @@
-"""The result of reconciling a pod: done, requeue it, or let it wait in a line. The reconciler acts on it."""
+"""The result of reconciling a pod: done, requeue it, or let it wait in a line. `Pods.apply` acts on it."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from parley.negotiation.waiting import Helps, Topic
 class Wait:
     """The pod waits in `line` until one of the topics changes, and for `after` seconds at most if that is given.
 
-    `problem`: what its user has to know. `helps` as in `Blocked`. `stay`: it keeps its place if it waits for these
-    topics already, for whatever reason. `keeps_turn`: nobody overtakes it before it is looked at again.
+    `problem` is what its user has to know. `helps` as in `Blocked`. `keeps_place`: the pod keeps its place if it
+    waits for these topics already. `keeps_turn`: no pod overtakes it before it is reconciled again.
     """
 
     line: Hashable
@@ -22,12 +22,12 @@ class Wait:
     problem: Problem | None = None
     helps: Helps | None = None
     after: float | None = None
-    stay: bool = False
+    keeps_place: bool = False
     keeps_turn: bool = False
 
 
 def wait(blocked: Blocked, after: float | None = None) -> Wait:
-    """Until what blocks the pod's claims has changed. What passes within moments nobody need know."""
+    """The wait until what blocks the pod's claims changes. A transient problem is not reported."""
     problem = blocked.problem
     return Wait(
         blocked.line,
@@ -35,11 +35,11 @@ def wait(blocked: Blocked, after: float | None = None) -> Wait:
         None if problem.transient else problem,
         blocked.helps,
         after,
-        stay=problem.transient,
+        keeps_place=problem.transient,
     )
 
 
 Result = Wait | Requeue | None
-"""None: the pod has what it needs, or only a change of its own objects leads on."""
+"""None: the pod has what it needs, or only a change of its own objects can take it further."""
 
 AT_ONCE = Requeue(0.0)

@@ -1,8 +1,7 @@
-"""How far what pods wait for has changed: numbers that differ whenever something did. In memory, bounded.
+"""Revisions of the topics that pods wait for: numbers that differ after every change. In memory, bounded.
 
-Topics come and go with claims and templates, so only those that changed last are known one by one. All others
-count as changed when the newest of the forgotten ones did: whoever remembers an older number looks once more
-for nothing.
+Topics come and go with claims and templates, so only those that changed last are tracked individually. All others
+count as changed when the newest of the forgotten ones did: at worst a pod is reconciled once more in vain.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,7 +16,7 @@ MOST_TOPICS = 8192
 
 
 class Revisions:
-    """The number of the last change of each topic; `most` topics are known one by one."""
+    """The number of the last change of each topic; `most` topics are tracked individually."""
 
     def __init__(self, most: int = MOST_TOPICS) -> None:
         self._most = most
@@ -25,17 +24,17 @@ class Revisions:
         self._last: dict[Topic, int] = {}
         self._forgotten = 0
         self._everywhere: dict[Topic, int] = {}
-        """Of these the last change that was not one on some nodes alone."""
+        """The last change of each topic that was not limited to certain nodes."""
         self._forgotten_everywhere = 0
         self._on: dict[str, int] = {}
-        """The last change of any topic on each node, the latest last."""
+        """The last change of any topic on each node; the latest comes last."""
         self._forgotten_nodes = 0
 
     def __len__(self) -> int:
         return len(self._last)
 
     def changed(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
-        """The topic is another from now on, on these nodes alone if they are given."""
+        """Count a change of the topic, on these nodes only if they are given."""
         self._changes += 1
         self._forgotten = max(self._forgotten, self._note(self._last, topic))
         if nodes is None:
@@ -44,14 +43,15 @@ class Revisions:
             self._forgotten_nodes = max(self._forgotten_nodes, self._note(self._on, node))
 
     def changed_on(self, node: str) -> None:
-        """Something on the node is another, of which nobody has to hear at once."""
+        """Count a change on the node that need not wake any pod."""
         self._changes += 1
         self._forgotten_nodes = max(self._forgotten_nodes, self._note(self._on, node))
 
-    def _note(self, last: dict[K, int], of: K) -> int:
-        """The number of the change that is forgotten for this one, 0 if none is."""
-        last.pop(of, None)
-        last[of] = self._changes
+    def _note(self, last: dict[K, int], key: K) -> int:
+        """Record the current change for the key. Returns the number of the change that is forgotten for it, or
+        0."""
+        last.pop(key, None)
+        last[key] = self._changes
         return last.pop(next(iter(last))) if len(last) > self._most else 0
 
     def nodes_since(self, topics: Iterable[Topic], number: int) -> frozenset[str] | None:
@@ -68,9 +68,9 @@ class Revisions:
         return self._changes
 
     def any_since(self, topics: Iterable[Topic], number: int) -> bool:
-        """Whether any of the topics has changed after the change of that number."""
+        """Whether any of the topics has changed since the change with that number."""
         return any(change > number for change in self.of(topics))
 
     def of(self, topics: Iterable[Topic]) -> tuple[int, ...]:
-        """Other numbers whenever any of the topics has changed."""
+        """The topics' numbers, of which at least one differs after any of the topics has changed."""
         return tuple(self._last.get(topic, self._forgotten) for topic in topics)

@@ -1,4 +1,4 @@
-"""What an operator can choose about the controller."""
+"""The operator's settings of the controller."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,16 @@ from parley.scheduler.reporting import PodSchedulings
 
 @dataclass(frozen=True)
 class ControllerSettings:
-    """What an operator can choose.
+    """The operator's settings.
 
-    `candidates` is how many nodes a round asks about at most (1 to 128), the workers how many objects of a kind
-    are reconciled at once: of pods and of claims more than one driver's calls occupy (`MOST_CALLS`). `instance` is
-    the name in events. Pods that name one of `scheduler_names`, or request one of `managed_resources`, are
-    negotiated for by the extender path, which is there if any are given.
-    `pod_schedulings`: whether there is a PodScheduling for every pod, or only for those that had to wait.
-    `namespace` is where standalone drivers have their Leases, and where reservation pods are made: they keep out
-    pods of `reservation_schedulers`, and have the PriorityClass `reservation_priority`, or the cluster's default.
-    `endpoint` is where schedulers reach this process by a Service of `namespace`; None if they reach it otherwise.
+    `candidates` is how many nodes a round asks about at most (1 to 128). The workers are how many objects of a
+    kind are reconciled at once; for pods and claims there are more than calls of one driver (`MOST_CALLS`).
+    `instance` is the reporting instance of events. Pods that name one of `scheduler_names`, or request one of
+    `managed_resources`, belong to the extender path, which exists if any are given. `pod_schedulings`: which pods
+    get a PodScheduling. `namespace` is where standalone drivers have their Leases, and where reservation pods are
+    created: these keep out pods of `reservation_schedulers`, and have the PriorityClass `reservation_priority`, or
+    the cluster's default. `endpoint` is the address of this process for the Service in `namespace` by which
+    schedulers reach it; None if they reach it otherwise.
     """
 
     candidates: int = DEFAULT_CANDIDATES
@@ -37,7 +37,7 @@ class ControllerSettings:
 
     @property
     def reservation_pods(self) -> ReservationPodSettings:
-        """Where and how reservation pods are made."""
+        """The settings of reservation pods."""
         return ReservationPodSettings(self.namespace, self.reservation_schedulers, self.reservation_priority)
 
 

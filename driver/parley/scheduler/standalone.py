@@ -1,9 +1,9 @@
-"""Negotiations with standalone drivers: asked through the PodScheduling, answered there, never awaited.
+"""Negotiations with standalone drivers, which are asked, and answer, through the PodScheduling. Never blocks.
 
-A session goes through rounds like any negotiation, but an answer may take a while, and it may change as long as no
-node is selected. Embedded drivers are asked again at each reconciliation: their answers are cheap and always new.
-Where the answer for another pod says that there is enough for this one, too, its driver is not asked.
-When a node is selected, the standalone drivers allocate; what they allocated shows in their claims.
+A session goes through rounds like any negotiation, but an answer may take a while, and may change until a node is
+selected. Embedded drivers are asked again at each reconciliation: their answers are cheap and always current. A
+standalone driver is not asked if its answer for another pod says that there is enough for this one, too. When a
+node is selected, the standalone drivers allocate, and record what they allocated in the claims.
 """
 
 from collections import defaultdict
@@ -43,23 +43,23 @@ from parley.scheduler.unasked import UnaskedPods
 from parley.sdk import PodReference
 from parley.sdk.checks import ANSWER_SECONDS
 
-SEEN_SECONDS = 1.0
-"""So long a claim that was made may take until it is seen."""
+LAG_SECONDS = 1.0
+"""How long the cache may lag behind the creation of a stand-in, before it is created again."""
 
 QUIET_SECONDS = 10.0
-"""So long a driver may allocate for a pod that it was not asked about, before its PodScheduling shows that the pod
-waits for that: a write less for most pods."""
+"""How long a driver may allocate for a pod that it was not asked about before the PodScheduling shows that the pod
+waits for it, which saves most pods a write."""
 
 _ELIGIBILITY: tuple[Topic, ...] = (NODES, ROOM)
-"""What decides about the eligible nodes."""
+"""The topics that determine which nodes are eligible."""
 
 ALLOCATE_GRACE_SECONDS = 60.0
-"""A standalone driver keeps the class's time limit itself; this much later the node is given up without it."""
+"""A standalone driver enforces the class's time limit itself; this much later the node is given up in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Drivers could not allocate on the selected node. `permanent`: classes whose drivers never will."""
+    """Drivers could not allocate on the selected node. `permanent`: claims whose drivers never will."""
 
     node: str
     message: str
@@ -67,8 +67,7 @@ class Failure:
 
 
 class StandaloneSessions:
-    """Negotiates with standalone drivers: one session for each pod, kept in the pod's attempt, with which it
-    ends."""
+    """Negotiates with standalone drivers. Each pod has at most one session, which is part of its attempt."""
 
     def __init__(
         self,
@@ -91,18 +90,18 @@ class StandaloneSessions:
     async def advance(
         self, pod: Pod, demand: Demand, nodes: EligibleNodes, ask: Ask
     ) -> Outcome | Failure | Wait | Requeue | None:
-        """How the session stands: an outcome, a failure on the selected node, or what is waited for."""
+        """Begin or advance the session: returns an outcome, a failure on the selected node, or what is awaited."""
         mine = self._pods.attempt(pod).standalone
-        if (left_over := self._left_over(pod)) is not None:
-            await self._records.delete_scheduling(left_over)
+        if (stale := self._stale_scheduling(pod)) is not None:
+            await self._records.delete_scheduling(stale)
             return None
         if mine.session is None or mine.session.is_void or not demand.wanted_standalone <= mine.session.wanted:
             self.give_up(reference(pod))
             mine.claims = tuple(
                 StandaloneClaim(c.entry, demand.drivers[c.entry], c.name) for c in demand.standalone
             )
-            may_be_unasked = self.scheduling(pod) is None and self._unasked.may_be(pod, demand)
-            if may_be_unasked and (left := self._unasked.held(pod, demand)):
+            may_be_unasked = self.scheduling(pod) is None and self._unasked.is_eligible(pod, demand)
+            if may_be_unasked and (left := self._unasked.hold(pod, demand)):
                 return Requeue(left)
             mine.session = self._begin(pod, demand, nodes)
             if may_be_unasked and (known := self._unasked.outcome(pod, mine.session, demand, nodes, ask)):
@@ -111,30 +110,30 @@ class StandaloneSessions:
         await self._make_stand_ins(pod, demand)
         session = mine.session
         if session.selection is not None:
-            return self._follow(pod, session, session.selection, demand)
-        result = await self._listen(pod, session, demand, nodes, ask)
+            return self._allocation_status(pod, session, session.selection, demand)
+        result = await self._collect_answers(pod, session, demand, nodes, ask)
         return self._unasked.without_full(pod, demand, nodes, result) if isinstance(result, Outcome) else result
 
     async def _make_stand_ins(self, pod: Pod, demand: Demand, *, begun: bool = False) -> None:
-        """Those that are missing. One that was just made is given time to be seen; it may also have gone at once,
-        with its pod, of which nothing is seen yet. `begun`: the driver was told to allocate them."""
+        """Create the missing stand-ins. One that was just created gets time to appear in the cache; it may also
+        have been deleted at once with its pod, unseen. `begun`: the driver was told to allocate them."""
         for claim in demand.standalone:
             if claim.written is None and self._stand_in_due(pod, claim) <= 0:
                 await self._records.stand_ins.create(pod, claim, demand.drivers[claim.entry] if begun else "")
                 self._pods.attempt(pod).standalone.stand_ins[claim.name] = now()
 
     def _stand_in_due(self, pod: Pod, claim: PodClaim) -> float:
-        """In how many seconds the claim's stand-in is to be made, if it is not seen until then."""
-        return self._pods.attempt(pod).standalone.stand_ins.get(claim.name, -SEEN_SECONDS) + SEEN_SECONDS - now()
+        """In how many seconds to create the claim's stand-in, if it is not in the cache by then."""
+        return self._pods.attempt(pod).standalone.stand_ins.get(claim.name, -LAG_SECONDS) + LAG_SECONDS - now()
 
     def _waits(self, pod: Pod, demand: Demand, topics: Sequence[Topic], after: float | None) -> Wait:
-        """For the drivers, `after` seconds at most, or until a stand-in should have been seen."""
+        """The wait for the drivers, for `after` seconds at most, or until a stand-in has to be created again."""
         due = [self._stand_in_due(pod, claim) for claim in demand.standalone if claim.written is None]
         limits = [*due, *([] if after is None else [after])]
         return Wait(pod.metadata.uid, topics, after=max(min(limits), 0.0) if limits else None)
 
     def _begin(self, pod: Pod, demand: Demand, nodes: EligibleNodes) -> StandaloneSession:
-        """Ask from the beginning; after a restart, go on with the node that was selected before."""
+        """A new session; after a restart, one that goes on with the node that was selected before."""
         attempt, before = self._pods.attempt(pod), self.scheduling(pod)
         rounds = max(attempt.standalone.rounds, before.spec.round if before is not None else 0)
         negotiation = self._negotiation(pod, nodes, rounds)
@@ -146,7 +145,7 @@ class StandaloneSessions:
             if all(claim.name in same for claim in demand.standalone):
                 attempt.outcome = Outcome(rounds, tuple(before.spec.candidate_nodes))
                 attempt.drivers = demand.drivers
-                self._selected(pod, session, demand, before.spec.selected_node, rounds)
+                self._set_selection(pod, session, demand, before.spec.selected_node, rounds)
         attempt.standalone.resumed = True
         return session
 
@@ -154,22 +153,22 @@ class StandaloneSessions:
         self, pod: Pod, nodes: EligibleNodes, rounds: int, start: Proposal | None = None
     ) -> Negotiation:
         attempt = self._pods.attempt(pod)
-        enough = 1 + len(attempt.refused | attempt.left)
+        enough = 1 + len(attempt.refused | attempt.avoided)
         limit = self._candidates
         return Negotiation(nodes, first=limit, limit=limit, enough=enough, round=rounds, start=start)
 
     def scheduling(self, pod: Pod) -> PodScheduling | None:
-        """The pod's PodScheduling as the API has it."""
+        """The pod's PodScheduling in the cache."""
         found = self._cluster.scheduling((pod.metadata.namespace, pod.metadata.name))
         owners = found.metadata.owner_references if found is not None else ()
         return found if any(owner.uid == pod.metadata.uid for owner in owners) else None
 
-    def _left_over(self, pod: Pod) -> PodScheduling | None:
-        """The PodScheduling of an earlier pod of that name: its answers must not count for this one."""
+    def _stale_scheduling(self, pod: Pod) -> PodScheduling | None:
+        """The PodScheduling of an earlier pod of the same name, whose answers must not count for this one."""
         found = self._cluster.scheduling((pod.metadata.namespace, pod.metadata.name))
         return found if found is not None and self.scheduling(pod) is None else None
 
-    async def _listen(
+    async def _collect_answers(
         self, pod: Pod, session: StandaloneSession, demand: Demand, nodes: EligibleNodes, ask: Ask
     ) -> Outcome | Wait:
         attempt = self._pods.attempt(pod)
@@ -179,26 +178,27 @@ class StandaloneSessions:
             answers, missing = self._answers(pod, outcome, demand, ask)
             attempt.outcome, attempt.drivers = replace(outcome, answers=answers), demand.drivers
             if missing and outcome.candidates:
-                return await self._wait(pod, session, demand, missing)
+                return await self._expect(pod, session, demand, missing)
             self._unasked.answered(pod, session, demand, self._entries(pod))
-            ended = self._closed(pod, session, answers, nodes)
-            if ended is not None and (ended.viable or not self._goes_on(pod, session, demand, answers, nodes)):
-                return ended
+            final = self._close_round(pod, session, answers, nodes)
+            if final is not None and (final.viable or not self._ask_further(pod, session, demand, answers, nodes)):
+                return final
             session.asked_at = now()
 
-    def _goes_on(
+    def _ask_further(
         self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes
     ) -> bool:
-        """Whether another question is open, though every node was asked about and none is viable."""
+        """Open another round, if one is due after all nodes were asked about and none is viable; whether it
+        did."""
         return (
-            self._widened(session, answers, nodes)
-            or self._repeated(pod, session, answers, nodes)
-            or self._begun_again(pod, session, demand, answers, nodes)
+            self._widen(session, answers, nodes)
+            or self._repeat(pod, session, answers, nodes)
+            or self._start_over(pod, session, demand, answers, nodes)
         )
 
-    def _widened(self, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
-        """Whether nodes that became eligible since they were looked at are asked about now. A driver that knows of
-        no other node answers anew itself when it does."""
+    def _widen(self, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
+        """Open a round about nodes that have become eligible, if there are any. Not if a driver said that it has
+        no other nodes: it changes its answer by itself when it has."""
         revision = self._pods.revision(_ELIGIBILITY)
         if revision == session.nodes_revision or nowhere_else(answers):
             return False
@@ -206,19 +206,19 @@ class StandaloneSessions:
         session.negotiation.widen(nodes)
         return not session.negotiation.over
 
-    def _repeated(self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
-        """Whether nodes are asked about once more: they were not viable, and now drivers propose them. There are
-        pauses, because a driver may propose what it then refuses."""
-        if session.repeats.left(now()) > 0 or not self._asks_about_proposed(pod, session, answers, nodes):
+    def _repeat(self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
+        """Open another round about nodes that were not viable, if drivers propose them now. With pauses, because a
+        driver may refuse again what it proposes."""
+        if session.repeats.left(now()) > 0 or not self._ask_about_proposed(pod, session, answers, nodes):
             return False
         session.repeats.begin(now())
         return True
 
-    def _begun_again(
+    def _start_over(
         self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes
     ) -> bool:
-        """Whether all nodes are asked about again, because a standalone driver has deallocated something since and
-        its answer does not propose nodes: it answers for the nodes of the latest round only. There are pauses."""
+        """Ask about all nodes again, if a standalone driver has deallocated something since and its answer proposes
+        no nodes: its answer covers the nodes of the latest round only. With a back-off."""
         given = [answers[claim.entry] for claim in demand.standalone if claim.entry in answers]
         proposes = all(answer.alternatives is not None for answer in given)
         released = self._released(demand)
@@ -233,11 +233,10 @@ class StandaloneSessions:
         """A revision that changes whenever a standalone driver of the pod's deallocates something."""
         return self._pods.revision(demand.standalone_topics)
 
-    def _asks_about_proposed(
+    def _ask_about_proposed(
         self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
     ) -> bool:
-        """Whether a question about eligible nodes that the drivers propose is open now. These may have been asked
-        about before."""
+        """Open a round about eligible nodes that the drivers propose, even if they were asked about before."""
         proposal = agreed_alternatives(answers)
         if proposal is None:
             return False
@@ -248,17 +247,17 @@ class StandaloneSessions:
         return True
 
     def repeats_in(self, pod: Pod) -> float | None:
-        """In how many seconds nodes may be asked about once more; None if that has no pause."""
+        """In how many seconds `_repeat` may ask again; None if there is no pause."""
         session = self._pods.attempt(pod).standalone.session
         return (session.repeats.left(now()) or None) if session is not None else None
 
-    def _closed(
+    def _close_round(
         self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
     ) -> Outcome | None:
-        """What the complete answers to the open round come to; None if another question is open now."""
+        """Close the round, to which all answers are there: the outcome, or None if another round is open now."""
         negotiation = session.negotiation
         if negotiation.over:
-            return self._reconsidered(pod, session, answers, nodes)
+            return self._reconsider(pod, session, answers, nodes)
         if negotiation.enough(answers):
             return negotiation.outcome.with_answers(answers)
         negotiation.close(answers)
@@ -267,10 +266,10 @@ class StandaloneSessions:
         session.final_answers = answers
         return negotiation.outcome
 
-    def _reconsidered(
+    def _reconsider(
         self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
     ) -> Outcome | None:
-        """Everybody was asked about every node; an answer that changed since may help nevertheless."""
+        """The final outcome with answers that have changed since; None if that has opened another round."""
         outcome = session.negotiation.outcome
         changed = replace(
             outcome,
@@ -281,12 +280,12 @@ class StandaloneSessions:
         if changed.viable or answers == session.final_answers:
             return changed
         session.final_answers = answers
-        return None if self._asks_about_proposed(pod, session, answers, nodes) else changed
+        return None if self._ask_about_proposed(pod, session, answers, nodes) else changed
 
     def _answers(
         self, pod: Pod, outcome: Outcome, demand: Demand, ask: Ask
     ) -> tuple[dict[str, Answer], list[str]]:
-        """The answers to the open round by entry, and the standalone drivers that have not given theirs."""
+        """The answers to the open round by entry, and the standalone drivers that have not answered yet."""
         entries = {entry.name: entry for entry in self._entries(pod)}
         excluded = self._pods.attempt(pod).excluded
         answers = dict(ask(outcome.candidates)) if demand.requests else {}
@@ -304,7 +303,8 @@ class StandaloneSessions:
         scheduling = self.scheduling(pod)
         return scheduling.status.claims if scheduling is not None else ()
 
-    async def _wait(self, pod: Pod, session: StandaloneSession, demand: Demand, missing: Sequence[str]) -> Wait:
+    async def _expect(self, pod: Pod, session: StandaloneSession, demand: Demand, missing: Sequence[str]) -> Wait:
+        """The wait for the drivers that have not answered; reports those that did not answer in time."""
         classes = sorted({c.class_name for c in demand.standalone if demand.drivers[c.entry] in missing})
         left = session.asked_at + ANSWER_SECONDS - now()
         code, message = reasons.WAITING_FOR_DRIVERS, f"yet to answer: driver {', driver '.join(missing)}"
@@ -317,7 +317,7 @@ class StandaloneSessions:
             for driver in missing:
                 self._presence.silent(driver)
             await self._pods.reporter.warn(pod, code, message)
-        self._pods.reporter.asks(pod, self._pods.attempt(pod), code, message)
+        self._pods.reporter.asking_drivers(pod, self._pods.attempt(pod), code, message)
         topics = [("class", name) for name in classes]
         return self._waits(pod, demand, topics, left if left > 0 else None)
 
@@ -334,24 +334,24 @@ class StandaloneSessions:
         return {driver: self._unasked.scores(demand, of_driver) for driver, of_driver in scores.items()}
 
     async def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
-        """The standalone drivers allocate on the node from now on."""
+        """Select the node, on which the standalone drivers then allocate. Returns what the pod waits for."""
         session = self._pods.attempt(pod).standalone.session
         assert session is not None
-        selection = self._selected(pod, session, demand, node, session.negotiation.outcome.round)
+        selection = self._set_selection(pod, session, demand, node, session.negotiation.outcome.round)
         if session.is_unasked:
-            # First the selection, then the claims: without it the driver takes its finalizer from them.
-            self._follow(pod, session, selection, demand)
-            await self._pods.reporter.written(pod)
+            # First the selection, then the stand-ins: without it the driver removes its finalizer from these.
+            self._allocation_status(pod, session, selection, demand)
+            await self._pods.reporter.flush(pod)
             await self._make_stand_ins(pod, demand, begun=True)
-        followed = self._follow(pod, session, selection, demand)
-        return followed if isinstance(followed, Wait) else None
+        status = self._allocation_status(pod, session, selection, demand)
+        return status if isinstance(status, Wait) else None
 
     def allocated(self, pod: Pod) -> None:
-        """The claims show what the drivers allocated on the selected node."""
+        """Note that the claims show what the drivers allocated on the selected node."""
         self._unasked.allocated(pod)
 
     def resume(self, pod: Pod, scheduling: PodScheduling) -> None:
-        """An earlier leader selected a node: what standalone drivers allocate there is for this pod."""
+        """Expect the allocations on the node that an earlier leader selected: they are for this pod."""
         for asked in scheduling.spec.claims:
             key = (pod.metadata.namespace, asked.resource_claim_name)
             claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
@@ -359,7 +359,7 @@ class StandaloneSessions:
                 uid = mirror.metadata.uid if is_stand_in(claim) else claim.metadata.uid
                 self._ledger.expect(reference(pod), claim.metadata.name, uid, claim.spec.resource_class_name)
 
-    def _selected(
+    def _set_selection(
         self, pod: Pod, session: StandaloneSession, demand: Demand, node: str, chosen_in: int
     ) -> SelectedNode:
         session.selection = SelectedNode(node, chosen_in, now())
@@ -369,10 +369,10 @@ class StandaloneSessions:
         self._unasked.selected(pod, demand, node)
         return session.selection
 
-    def _follow(
+    def _allocation_status(
         self, pod: Pod, session: StandaloneSession, selection: SelectedNode, demand: Demand
     ) -> Failure | Wait:
-        """A node is selected: see whether a driver failed, or takes too long."""
+        """The failure of a driver on the selected node, also by timeout; otherwise the wait for the drivers."""
         failures = [
             (claim, entry.failure)
             for entry in self._entries(pod)
@@ -403,24 +403,24 @@ class StandaloneSessions:
         message = f"allocating on node {selection.node}: {work}"
         quiet = selection.since + QUIET_SECONDS - now() if session.is_unasked else 0.0
         code = reasons.ALLOCATING
-        self._pods.reporter.asks(pod, attempt, code, message, selected=selection.node, quiet=quiet > 0)
+        self._pods.reporter.asking_drivers(pod, attempt, code, message, selected=selection.node, quiet=quiet > 0)
         topics = sorted({("class", c.class_name) for c in demand.standalone})
         return self._waits(pod, demand, topics, min(left, quiet) if quiet > 0 else left)
 
     def give_up(self, pod: PodReference) -> None:
-        """The pod waits for no standalone driver any more; others may have what it waited for."""
+        """Stop waiting for allocations by standalone drivers, and wake the pods that wait for these claims."""
         self._unasked.ended(pod)
         for namespace, name in self._ledger.expect_no_more(pod):
             self._wakeups.wake(("claim", namespace, name))
 
     def end(self, pod: Pod) -> None:
-        """Whatever was asked is void. A selected node is given up at once, and no driver goes on."""
+        """End the session: its questions become void, and a selected node is given up at once."""
         self.give_up(reference(pod))
-        attempt = self._pods.known(reference(pod))
+        attempt = self._pods.existing_attempt(reference(pod))
         if attempt is None or attempt.standalone.session is None:
             return
         selection, attempt.standalone.session = attempt.standalone.session.selection, None
         if selection is not None:
-            attempt.left.add(selection.node)
+            attempt.avoided.add(selection.node)
             message = f"node {selection.node} was given up; others are tried"
-            self._pods.reporter.asks(pod, attempt, reasons.WAITING_FOR_DRIVERS, message)
+            self._pods.reporter.asking_drivers(pod, attempt, reasons.WAITING_FOR_DRIVERS, message)

@@ -1,8 +1,7 @@
-"""Selects nodes for pods without asking their standalone driver: by the `capacity` in its answer for another pod.
+"""Selects nodes for pods without asking their standalone driver, by the `capacity` in its answer for another pod.
 
-Only for pods whose claims of standalone drivers are generated, and all of one driver; and not for pods that a node
-was found for before: one that was refused, or failed, is negotiated for. Nor are pods evicted by an answer for
-another pod.
+Only for pods whose claims of standalone drivers are generated, and all of one driver. Not for pods whose earlier
+node was refused or failed: these are negotiated for. Nor are pods evicted because of an answer for another pod.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,26 +24,27 @@ from parley.scheduler.pods import Pods, now
 from parley.sdk import PodReference
 
 HELD_SECONDS = 15.0
-"""So long at most a pod waits for answers about other pods."""
+"""How long a pod waits at most for answers about other pods."""
 
 
 class UnaskedPods:
-    """Finds nodes for pods whose standalone driver is not asked, and tells `AnsweredCapacity` what was answered,
-    selected and allocated. At most `limit` nodes are candidates for a pod."""
+    """Finds nodes for pods without asking their standalone driver, and updates `AnsweredCapacity` with what is
+    answered, selected and allocated. At most `limit` nodes are candidates for a pod."""
 
     def __init__(self, ledger: Ledger, pods: Pods, limit: int) -> None:
         self._pods = pods
         self._limit = limit
         self._capacity = AnsweredCapacity(ledger)
 
-    def may_be(self, pod: Pod, demand: Demand) -> bool:
-        """Whether the pod may be placed without asking its driver about it: nobody has been asked yet."""
+    def is_eligible(self, pod: Pod, demand: Demand) -> bool:
+        """Whether the pod may be placed without asking its driver: no driver has been asked about it yet."""
         attempt = self._pods.attempt(pod)
-        begun = attempt.standalone.rounds or attempt.refused or attempt.left or attempt.excluded
+        begun = attempt.standalone.rounds or attempt.refused or attempt.avoided or attempt.excluded
         return not begun and not pod.spec.node_name and demand.alike_standalone is not None
 
-    def held(self, pod: Pod, demand: Demand) -> float:
-        """For how many seconds at most the pod waits for the answer about another pod; 0.0 if it need not wait."""
+    def hold(self, pod: Pod, demand: Demand) -> float:
+        """How many seconds at most the pod has to wait for the answer about another pod; 0.0 if it need not
+        wait."""
         attempt, wanted = self._pods.attempt(pod), demand.alike_standalone
         if self._capacity.nodes(wanted, now()):
             return 0.0
@@ -59,7 +59,7 @@ class UnaskedPods:
     def outcome(
         self, pod: Pod, session: StandaloneSession, demand: Demand, nodes: EligibleNodes, ask: Ask
     ) -> Outcome | None:
-        """The candidates where there is enough for the pod; None if its driver is to be asked."""
+        """The outcome with the nodes that have enough for the pod; None if its driver has to be asked."""
         wanted = demand.alike_standalone
         known = self._capacity.nodes(wanted, now())
         candidates = tuple(node for node in known if nodes.fits(node) and not nodes.evicts(node))[: self._limit]
@@ -75,50 +75,50 @@ class UnaskedPods:
     def answered(
         self, pod: Pod, session: StandaloneSession, demand: Demand, entries: Sequence[ClaimScheduling]
     ) -> None:
-        """These are the answers for a pod: what they say for others is noted, once."""
-        if demand.alike_standalone is None or tuple(entries) == session.noted:
+        """Record, once, what these answers for a pod say about other pods."""
+        if demand.alike_standalone is None or tuple(entries) == session.recorded_entries:
             return
-        session.noted = tuple(entries)
+        session.recorded_entries = tuple(entries)
         mine = [entry for entry in entries if demand.drivers.get(entry.name) == entry.driver_name]
         if mine and all(entry.viable_nodes for entry in mine):
             uid, driver = pod.metadata.uid, mine[0].driver_name
-            said = (capacity_of(mine), scores_of(mine))
-            self._look_at(self._capacity.answered(uid, demand.alike_standalone, driver, *said, now()))
+            answer = (capacity_of(mine), scores_of(mine))
+            self._requeue(self._capacity.answered(uid, demand.alike_standalone, driver, *answer, now()))
 
     def without_full(self, pod: Pod, demand: Demand, nodes: EligibleNodes, outcome: Outcome) -> Outcome:
-        """The outcome for a pod that was asked about, without nodes that were selected for others since. It is no
-        reason to evict anybody that these are all on which nobody would be."""
+        """The outcome for a pod that was asked about, without nodes that selections for other pods have filled
+        since. If all nodes that need no evictions are full, they stay viable: that is no reason to evict pods."""
         if demand.alike_standalone is None:
             return outcome
         if not outcome.viable:
-            self._look_at(self._capacity.waits(pod.metadata.uid, demand.alike_standalone))
+            self._requeue(self._capacity.none_viable(pod.metadata.uid, demand.alike_standalone))
         fitting = [node for node in outcome.viable if nodes.fits(node) and not nodes.evicts(node)]
         others = [node for node in outcome.viable if node not in fitting]
         left = (self._capacity.not_full(demand.alike_standalone, viable) for viable in (fitting, others))
         return replace(outcome, viable=tuple(chain.from_iterable(left)))
 
     def scores(self, demand: Demand, scores: Mapping[str, float]) -> Mapping[str, float]:
-        """A driver's scores, by what was selected since."""
+        """A driver's scores, adjusted by what was selected since."""
         return self._capacity.tie_breaking(demand.alike_standalone, scores)
 
     def selected(self, pod: Pod, demand: Demand, node: str) -> None:
-        """The driver allocates on the node, asked or not."""
+        """Note that the node was selected, with or without asking the driver."""
         if demand.alike_standalone is not None:
             self._capacity.selected(reference(pod), demand.alike_standalone, node)
 
     def failed(self, demand: Demand, node: str) -> None:
-        """The driver could not allocate on the node."""
+        """Note that the driver could not allocate on the node."""
         self._capacity.failed(demand.alike_standalone, node)
 
     def allocated(self, pod: Pod) -> None:
-        """The claims show what the driver allocated."""
+        """Note that the claims show what the driver allocated."""
         self._capacity.ended(pod.metadata.uid)
 
     def ended(self, pod: PodReference) -> None:
-        """The pod waits for no driver any more."""
+        """Note that the pod waits for no driver any more."""
         self._capacity.ended(pod.uid)
-        self._capacity.gone((pod.namespace, pod.name))
+        self._capacity.stop_holding((pod.namespace, pod.name))
 
-    def _look_at(self, keys: Iterable[Key]) -> None:
+    def _requeue(self, keys: Iterable[Key]) -> None:
         for key in keys:
-            self._pods.look_again(key)
+            self._pods.requeue(key)

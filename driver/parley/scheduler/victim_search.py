@@ -1,8 +1,8 @@
-"""Finds out whom to evict for a pod without keeping everybody else waiting: a cluster may have thousands of nodes,
-and thousands of pods that wait in vain.
+"""Searches all nodes for victims without blocking the event loop: a cluster may have thousands of nodes, and
+thousands of pods that wait in vain.
 
-All nodes are looked at in turns, a few at a time. The plan is made at once among those that promise something.
-Where a search found nobody, the next one looks only at the nodes on which something has changed since.
+The nodes are examined a few at a time, between other tasks. The plan is then made at once among the promising
+ones. If a search found no victims, the next one examines only the nodes on which something has changed since.
 """
 
 import asyncio
@@ -19,54 +19,54 @@ from parley.scheduler.claim_victims import ClaimVictims, Exclusions, Plan, Preem
 from parley.scheduler.pods import Pods
 
 AT_A_TIME = 8
-"""So many nodes are looked at before others have their turn."""
+"""How many nodes are examined before the search yields to other tasks."""
 
 
 class VictimSearch:
-    """The searches of all pods."""
+    """Searches for victims, for all pods."""
 
     def __init__(self, state: State, pods: Pods) -> None:
         self._state = state
         self._pods = pods
 
     async def promising(self, preemptor: Preemptor, attempt: Attempt, exclusions: Exclusions) -> Sequence[str]:
-        """The nodes to make a plan among, best first. Raises DriverFault."""
+        """The nodes among which to make a plan, best first. Raises DriverFault."""
         change, victims = self._pods.latest_change, ClaimVictims(self._state, preemptor, exclusions)
         wanted = victims.wanted
         found = dict[str, Promise]()
-        for number, node in enumerate(self._to_look_at(preemptor, attempt, victims), start=1):
+        for number, node in enumerate(self._to_examine(preemptor, attempt, victims), start=1):
             if (promise := victims.promise(node)) is not None:
                 found[node] = promise
             if not number % AT_A_TIME:
                 await asyncio.sleep(0)
                 victims = ClaimVictims(self._state, preemptor, exclusions)
         if not found:
-            attempt.in_vain.remember(wanted, change, self._where(exclusions.spared))
+            attempt.victimless.remember(wanted, change, self._nodes_of(exclusions.spared))
             return ()
-        attempt.in_vain.forget(wanted)
+        attempt.victimless.forget(wanted)
         first = nsmallest(NODES_COMPARED, found, key=lambda node: (found[node], node))
         own = [node for node, promise in found.items() if not promise.not_own]
         return [*dict.fromkeys([*own, *first])]
 
-    def _to_look_at(self, preemptor: Preemptor, attempt: Attempt, victims: ClaimVictims) -> Collection[str]:
+    def _to_examine(self, preemptor: Preemptor, attempt: Attempt, victims: ClaimVictims) -> Collection[str]:
         wanted = victims.wanted
-        held, since = self._state.ledger.nodes(), attempt.in_vain.since(wanted)
+        held, since = self._state.ledger.nodes(), attempt.victimless.since(wanted)
         changed = self._pods.nodes_since(_topics(preemptor), since) if since is not None else None
         if changed is None:
             return list(held)
-        return [node for node in sorted(changed | attempt.in_vain.again(wanted)) if node in held]
+        return [node for node in sorted(changed | attempt.victimless.recheck(wanted)) if node in held]
 
-    def _where(self, uids: Iterable[str]) -> frozenset[str]:
+    def _nodes_of(self, uids: Iterable[str]) -> frozenset[str]:
         """The nodes of these pods."""
         nodes = (self._state.cluster.usage.node_of(uid) for uid in uids)
         return frozenset(node for node in nodes if node is not None)
 
     def promises(self, preemptor: Preemptor, node: str) -> bool:
-        """Whether the node would do if all left that may be made to. Raises DriverFault."""
+        """Whether the node would be viable if all pods left it that may be evicted. Raises DriverFault."""
         return ClaimVictims(self._state, preemptor).promise(node) is not None
 
     def plan(self, preemptor: Preemptor, exclusions: Exclusions, promising: Sequence[str]) -> Plan | None:
-        """The plan among these nodes, as things stand. Raises DriverFault."""
+        """The best plan among these nodes at present. Raises DriverFault."""
         return ClaimVictims(self._state, preemptor, exclusions, promising).plan() if promising else None
 
 

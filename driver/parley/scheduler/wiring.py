@@ -1,6 +1,6 @@
-"""Puts the parts of the controller together, each with what it needs. Contains no decisions.
+"""Builds the parts of the controller and passes each what it needs. Contains no decisions.
 
-Parts that would need each other meet in what both know: a work queue, or the wakeups.
+Parts that would otherwise depend on each other communicate through a work queue or the wakeups.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ from parley.sdk.embedded import EmbeddedDriver
 
 @dataclass(frozen=True)
 class Base:
-    """What is there before anything is decided: the state, and what writes, reports and wakes."""
+    """What all parts of the controller are built on: the state, the work queues, and what writes and reports."""
 
     client: Client
     clock: Clock
@@ -66,8 +66,8 @@ class Base:
     recorder: Recorder
     queues: Queues
     presence: DriverPresence
-    apart: Mapping[str, EmbeddedDriver]
-    """Drivers in this process that are asked through the API."""
+    over_api: Mapping[str, EmbeddedDriver]
+    """The drivers in this process that are asked through the API, as standalone ones are, by name."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class _Control:
-    """What acts on claims; the scheduler's part goes through it."""
+    """The parts that allocate, record and release claims, which the scheduling paths call."""
 
     allocator: Allocator
     records: Records
@@ -99,12 +99,12 @@ class _Control:
 def base(
     client: Client,
     drivers: Mapping[str, EmbeddedDriver],
-    apart: Mapping[str, EmbeddedDriver],
+    over_api: Mapping[str, EmbeddedDriver],
     settings: ControllerSettings,
     clock: Clock,
     metrics: Metrics,
 ) -> Base:
-    """The state, empty."""
+    """The base of a controller, with an empty state."""
     wakeups, recorder = Wakeups(), Recorder(client, clock, settings.instance, metrics)
     tombstones = Tombstones(recorder)
     cluster = ClusterCache(
@@ -114,7 +114,7 @@ def base(
         reservations_in=settings.reservation_pods.namespace,
     )
 
-    def kept_no_more(nomination: Nomination) -> None:
+    def nomination_ended(nomination: Nomination) -> None:
         for driver in nomination.requests:
             wakeups.wake(("driver", driver), (nomination.node,))
         for name in nomination.claims.values():
@@ -132,15 +132,15 @@ def base(
         if holding.driver in drivers and not holding.standalone:
             drivers[holding.driver].users_changed(holding.uid)
 
-    ledger = Ledger(Limits(wakeups.wake, cluster.namespace_labels), queues.look_at_room, users_changed)
-    state = State(cluster, ledger, drivers, Nominations(kept_no_more))
+    ledger = Ledger(Limits(wakeups.wake, cluster.namespace_labels), queues.enqueue_reservations, users_changed)
+    state = State(cluster, ledger, drivers, Nominations(nomination_ended))
     show_cluster(state)
-    presence = DriverPresence(client, settings.namespace, [*drivers, *apart])
-    return Base(client, clock, metrics, settings, state, wakeups, tombstones, recorder, queues, presence, apart)
+    presence = DriverPresence(client, settings.namespace, [*drivers, *over_api])
+    return Base(client, clock, metrics, settings, state, wakeups, tombstones, recorder, queues, presence, over_api)
 
 
 def parts(base: Base) -> Parts:
-    """All that works on the state."""
+    """The parts of a controller that work on the base's state."""
     client, state, queues, settings = base.client, base.state, base.queues, base.settings
     publisher = Publisher(client, queues.publications, state.cluster.scheduling, state.cluster.has_pod)
     control = _control(base, publisher)
@@ -165,7 +165,7 @@ def parts(base: Base) -> Parts:
     )
     base.wakeups.subscribe(immediate.wake)
     base.wakeups.subscribe_to_usage(immediate.less_used)
-    in_process = {**state.drivers, **base.apart}
+    in_process = {**state.drivers, **base.over_api}
     stranding = Stranding(state, control.deallocator, base.recorder, base.clock)
     classes = ClassStatuses(
         client, state.cluster, state.moved, in_process, base.presence, queues.classes, base.clock

@@ -1,8 +1,8 @@
-"""Withdraws what standalone drivers were asked where an embedded driver allocates now: a class was changed.
+"""Withdraws questions to standalone drivers about claims whose class was changed to an embedded driver.
 
-The PodScheduling asks them no more, and the stand-ins go in which they were to record something: what they began
-they take back, also if they are away now. Nobody waits for that. What they have recorded for a pod that holds
-nothing else is used like any other allocation.
+The question is removed from the PodScheduling, and the stand-ins in which the drivers were to record allocations
+are deleted. The drivers release what they have begun, if need be when they run again; nothing waits for that. An
+allocation that they have recorded already is used like any other.
 """
 
 from collections.abc import Sequence, Set
@@ -18,8 +18,8 @@ from parley.scheduler.standalone import StandaloneSessions
 
 
 class Withdrawal:
-    """Withdraws such questions and stand-ins, for pods of both scheduling paths: compares what was asked with
-    what the claims' classes say now."""
+    """Withdraws such questions and stand-ins for pods of both scheduling paths, by comparing what was asked with
+    the claims' present classes."""
 
     def __init__(self, records: Records, pods: Pods, sessions: StandaloneSessions) -> None:
         self._records = records
@@ -27,24 +27,24 @@ class Withdrawal:
         self._sessions = sessions
 
     async def withdraw(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
-        """Do so for the pod, if it has to be done. Returns whether anything was written. Raises what a client
+        """Withdraw what no longer applies to the pod. Returns whether anything was written. Raises what a client
         raises; Conflict if a driver has written meanwhile."""
         inside = [claim for claim in claims if _is_embedded(claim)]
         if not inside:
             return False
-        closed = await self._ask_no_more(pod, {claim.entry for claim in inside})
+        closed = await self._end_question(pod, {claim.entry for claim in inside})
         return await self._delete_stand_ins(pod, inside) or closed
 
-    async def _ask_no_more(self, pod: Pod, entries: Set[str]) -> bool:
-        """About these of the pod's claims. What else drivers are asked about is a new question."""
-        attempt = self._pods.known(reference(pod))
+    async def _end_question(self, pod: Pod, entries: Set[str]) -> bool:
+        """End the question if it is about any of these claims. Other claims are asked about by a new question."""
+        attempt = self._pods.existing_attempt(reference(pod))
         mine = attempt.standalone if attempt is not None else StandaloneAttempt()
         before = None if mine.resumed else self._sessions.scheduling(pod)  # an earlier leader's
         asked = {claim.name for claim in before.spec.claims} if before is not None else set[str]()
         if entries.isdisjoint(asked.union(claim.entry for claim in mine.claims)):
             return False
         self._sessions.give_up(reference(pod))
-        closed = await self._pods.reporter.withdrawn(pod)  # until then it is to be done
+        closed = await self._pods.reporter.withdraw(pod)  # if this fails, the next call withdraws it
         self._pods.attempt(pod).standalone = StandaloneAttempt(rounds=mine.rounds, resumed=True)
         return closed or bool(mine.claims)
 
@@ -58,6 +58,6 @@ class Withdrawal:
 
 
 def _is_embedded(claim: PodClaim) -> bool:
-    """Whether a driver in this process allocates the claim, or has done so."""
+    """Whether a driver in this process allocates the claim, or has allocated it."""
     standalone = claim.holding.standalone if claim.holding is not None else claim.standalone
     return claim.problem is None and not standalone

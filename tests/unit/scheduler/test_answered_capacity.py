@@ -86,7 +86,7 @@ def test_a_node_where_the_driver_failed_is_good_for_nobody() -> None:
 def test_while_one_waits_for_the_same_there_is_enough_for_nobody() -> None:
     capacity = AnsweredCapacity(Ledger())
     answered(capacity, a=9)
-    assert capacity.waits("uid-w", SEAT) == []
+    assert capacity.none_viable("uid-w", SEAT) == []
     assert capacity.nodes(SEAT, 0.0) == []
     capacity.ended("uid-w")
     assert capacity.nodes(SEAT, 0.0) == ["a"]
@@ -109,7 +109,7 @@ def test_when_there_are_more_than_the_answer_is_good_for_they_go_on_waiting() ->
     for number in range(5):
         hold(capacity, f"h{number}")
     assert answered(capacity, "p0", a=2) == ["h0", "h1", "h2"]
-    capacity.gone(("team", "h3"))
+    capacity.stop_holding(("team", "h3"))
     assert answered(capacity, "p1", a=9) == ["h4"]
 
 
@@ -124,7 +124,7 @@ def test_of_a_driver_that_does_not_say_so_every_pod_is_asked_about() -> None:
 def test_that_it_is_not_said_for_a_pod_that_waited_says_nothing_about_the_driver() -> None:
     capacity = AnsweredCapacity(Ledger())
     answered(capacity, "p0", a=1)
-    capacity.waits("uid-w", SEAT)
+    capacity.none_viable("uid-w", SEAT)
     answered(capacity, "w")
     capacity.ended("uid-w")
     asked(capacity, "p1")
@@ -135,7 +135,7 @@ def test_nothing_is_remembered_of_pods_that_are_done() -> None:
     capacity = AnsweredCapacity(Ledger())
     asked(capacity, "p")
     capacity.selected(pod("p"), SEAT, "a")
-    capacity.waits("uid-q", SEAT)
+    capacity.none_viable("uid-q", SEAT)
     asked(capacity, *(f"p{number}" for number in range(MOST_ASKED)))
     for number in range(MOST_ASKED):
         capacity.ended(f"uid-p{number}")

@@ -10,8 +10,8 @@ from parley.scheduler.attempts import CREATIONS, EVICTIONS, FAILURES, PATIENCE, 
 
 
 def patience(attempt: Attempt) -> float:
-    left = attempt.patience(10.0)
-    attempt.give_up_waiting()
+    left = attempt.binding_seconds_left(10.0)
+    attempt.not_bound_in_time()
     return left
 
 

@@ -33,8 +33,8 @@ def test_nothing_is_remembered_of_a_pod_whose_claims_others_released_when_it_wen
             world.ledger.drop(holding)
         await world.force_delete("p")
         await world.settle()
-        assert reconciler._forced == {}
-        assert reconciler._unbound == set()
+        assert reconciler._forced_on == {}
+        assert reconciler._never_bound == set()
 
     play(scenario)
 

@@ -266,7 +266,7 @@ def test_where_many_pods_wait_for_different_things_they_come_up_to_date_one_afte
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change on any node would have all of them look at all nodes within a minute, for nothing but a message."""
-    monkeypatch.setattr("parley.scheduler.pods.REPORTED_NODES", 0.2)
+    monkeypatch.setattr("parley.scheduler.pods.REFRESHED_NODES", 0.2)
 
     async def scenario(world: Any) -> None:
         driver = await two_nodes(world)  # so there are ten seconds between two looks

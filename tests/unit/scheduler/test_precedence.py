@@ -16,9 +16,9 @@ def test_who_gave_way_is_next_when_the_last_of_the_others_was_looked_at() -> Non
     order.wake(B)
     order.give_way(C)
     assert list(order.next()) == []
-    order.looking_at(A)
+    order.reconcile_started(A)
     assert list(order.next()) == []
-    order.looking_at(B)
+    order.reconcile_started(B)
     assert list(order.next()) == [C]
 
 
@@ -26,25 +26,25 @@ def test_until_it_is_looked_at_others_give_way_to_it_too() -> None:
     order = Precedence()
     order.wake(A)
     order.give_way(B)
-    order.looking_at(A)
+    order.reconcile_started(A)
     assert list(order.next()) == [B]
     order.give_way(C)
     assert B in order.woken
     assert list(order.next()) == []
-    order.looking_at(B)
+    order.reconcile_started(B)
     assert list(order.next()) == [C]
 
 
 def test_those_that_came_count_by_their_priority_until_they_are_looked_at() -> None:
     order = Precedence()
-    order.came(A, -5)
-    order.came(A, -5)
-    order.came(B, 0)
-    assert order.someone_came_above(0)
-    assert not order.someone_came_above(-5)
-    order.looking_at(A)
-    assert not order.someone_came_above(0)
-    assert order.someone_came_above(1)
+    order.added(A, -5)
+    order.added(A, -5)
+    order.added(B, 0)
+    assert order.any_added_above(0)
+    assert not order.any_added_above(-5)
+    order.reconcile_started(A)
+    assert not order.any_added_above(0)
+    assert order.any_added_above(1)
 
 
 @given(STEPS)
@@ -57,11 +57,11 @@ def test_none_is_forgotten(steps: list[tuple[str, tuple[str, str]]]) -> None:
             queue.add(key)
         elif key in queue:
             queue.discard(key)
-            order.looking_at(key)
+            order.reconcile_started(key)
             if step == "give way":
                 order.give_way(key)
             queue.update(order.next())
     while queue:
-        order.looking_at(queue.pop())
+        order.reconcile_started(queue.pop())
         queue.update(order.next())
     assert not order.woken

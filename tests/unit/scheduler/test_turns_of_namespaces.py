@@ -18,7 +18,7 @@ from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Call, Client
 from parley.scheduler import reconciler
-from parley.scheduler.precedence import GIVES_WAY_SECONDS
+from parley.scheduler.precedence import YIELD_SECONDS
 from parley.simulate.virtual_time import VirtualTimeLoop
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def test_pods_that_every_change_wakes_and_that_fit_nowhere_keep_nobody_elses_bac
         churn = asyncio.create_task(end_one_after_the_other(world))
         await asyncio.sleep(2)
         await theirs(world, "seat")
-        await asyncio.sleep(GIVES_WAY_SECONDS + 4)
+        await asyncio.sleep(YIELD_SECONDS + 4)
         assert not churn.done()
         churn.cancel()
         assert (await world.client.get(PODS, "p", "theirs")).spec.node_name == "a"

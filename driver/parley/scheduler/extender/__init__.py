@@ -1,7 +1,7 @@
-"""The extender path: a kube-scheduler that asks Parley about its own candidates and lets it bind.
+"""The extender path, for pods of a kube-scheduler that asks Parley about its candidates and lets Parley bind.
 
-`path` answers the scheduler's calls and follows what happens to pods in between, `wire` is their form, `scope`
-which pods are this path's and what it does not serve. `filtering` finds viable nodes beside the `assumed` pods
-(`contention` asks the drivers so); `rejections` are pods without one, and what would change that. `binding` does
-all that takes time. `server` and `certificates` are the way in.
+`path` answers the scheduler's calls and reconciles its pods in between, `wire` defines the calls' JSON, `scope`
+decides which pods belong to this path. `filtering` finds viable nodes, taking the `assumed` pods into account
+(`contention` asks the drivers accordingly); `rejections` keeps the pods without a viable node until that changes.
+`binding` allocates, records and binds. `server` and `certificates` are the HTTP endpoint.
 """

@@ -1,8 +1,8 @@
 """Reservations made by filter and not yet consumed by bind: assumed pods, as kube-scheduler calls them. In memory.
 
-Between the answer to a filter and the bind that follows from it the scheduler asks about other pods. So a pod is
-assumed on every node of its answer until its bind has allocated, its next filter, or for a second: the scheduler
-binds within milliseconds, or never. Once the bind has come it is assumed on that node alone.
+Between a filter call and the bind that follows from it the scheduler asks about other pods. So a pod is assumed on
+every node of its filter's answer until its bind has allocated, until its next filter, or for a second: the
+scheduler binds within milliseconds, or never. From its bind call on it is assumed on the bind's node only.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ ASSUME_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class AssumedPod:
-    """A pod that passed filter: `demand` is reserved for it on one of the nodes, not known yet which.
+    """A pod that passed filter: its `demand` is reserved on one of the nodes, it is not known yet on which.
 
-    `units` are what its pending claims take up of their classes' limits, by class and claim UID; `named` the UIDs
-    of named claims that are to be allocated for it.
+    `units` are what its pending claims use of their classes' limits, by class and claim UID; `named` the UIDs of
+    the named claims that are to be allocated for it.
     """
 
     pod: PodReference
@@ -33,7 +33,7 @@ class AssumedPod:
 
 
 class AssumedPods:
-    """All assumed pods. `ended` is called when a reservation ends, and others may have what was reserved."""
+    """All assumed pods. `ended` is called when a reservation ends, so that others may use what was reserved."""
 
     def __init__(self, ledger: Ledger, ended: Callable[[], None]) -> None:
         self._ledger = ledger
@@ -48,7 +48,7 @@ class AssumedPods:
         return len(self._by_pod)
 
     def put(self, assumed: AssumedPod) -> None:
-        """Reserve this for the pod, instead of what was reserved for it before."""
+        """Assume the pod, replacing what was reserved for it before."""
         self._remove(assumed.pod.uid)
         self.uncount(assumed.pod.uid)
         self._add(assumed)
@@ -60,7 +60,7 @@ class AssumedPods:
         self._expiries[assumed.pod.uid] = later
 
     def narrow(self, uid: str, node: str) -> None:
-        """The pod's bind has come: reserved is this node alone, and for as long as the bind takes."""
+        """Reserve only this node, for as long as the pod's bind takes, which has begun."""
         assumed = self._by_pod.get(uid)
         if assumed is None:
             return
@@ -70,19 +70,19 @@ class AssumedPods:
             self._ended()
 
     def uncount(self, uid: str) -> None:
-        """What the pod takes up of limits is counted by its allocation from now on."""
+        """Stop counting the pod's units in the limits: its allocation counts them from now on."""
         for of_class in self._counted.pop(uid, {}).values():
             for claim in of_class:
                 self._ledger.count_no_more(claim)
 
     def drop(self, uid: str) -> None:
-        """The pod is bound, or was refused since: nothing is reserved for it. Idempotent."""
+        """End the pod's reservation: it is bound, or was rejected since. Idempotent."""
         if self._remove(uid) is not None:
             self.uncount(uid)
             self._ended()
 
     def of(self, uid: str) -> AssumedPod | None:
-        """What is reserved for the pod."""
+        """The pod's reservation, if it is assumed."""
         return self._by_pod.get(uid)
 
     def on(self, node: str) -> Mapping[str, AssumedPod]:
@@ -90,7 +90,7 @@ class AssumedPods:
         return self._by_node.get(node, {})
 
     def node_of(self, claim_uid: str, *, but: str) -> tuple[AssumedPod, str] | None:
-        """The other pod for which the named claim is to be allocated, and where."""
+        """The other pod for which the named claim is to be allocated, and the node; None if there is none."""
         for uid, assumed in self._by_claim.get(claim_uid, {}).items():
             if uid != but:
                 return assumed, next(iter(assumed.nodes), "")

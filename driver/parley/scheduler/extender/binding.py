@@ -1,8 +1,9 @@
-"""All that takes time about a pod whose node the scheduler has chosen: allocate there, record it, bind the pod.
+"""Serves the extender's bind call: allocates on the node that the scheduler chose, records that, and binds the
+pod.
 
-A bind waits only for what will come: a claim that is being made, a claim that is being allocated for another pod.
-There is one at a time for a pod, with a time limit below the scheduler's, after which nothing is posted. If it
-fails, all that it allocated is released once it is certain that the pod is not bound.
+A bind waits only for what is under way: a claim that is being generated, or allocated for another pod. Each pod
+has one bind at a time, with a time limit below the scheduler's, after which nothing is posted. If a bind fails,
+all that it allocated is released once it is certain that the pod is not bound.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from parley.scheduler.extender.assumed import AssumedPods
 from parley.scheduler.extender.filtering import unusable
 from parley.scheduler.extender.notifications import Notifications
 from parley.scheduler.extender.posting import NotBound, Posting
-from parley.scheduler.extender.scope import unserved
+from parley.scheduler.extender.scope import unsupported
 from parley.scheduler.placement import NotAllocated, Placement, nothing_allocated
 from parley.scheduler.pods import Pods, now
 from parley.sdk import PodReference
@@ -36,10 +37,10 @@ from parley.sdk.checks import DriverFault
 log = structlog.get_logger(__name__)
 
 BIND_SECONDS = 45.0
-"""So long a bind may take; the scheduler has to wait longer (`httpTimeout` of its entry with `bindVerb`)."""
+"""How long a bind may take; the scheduler has to wait longer (`httpTimeout` of its entry with `bindVerb`)."""
 
-_LOOK_SECONDS = 0.5
-"""At the latest after so long a bind that waits looks again, for what causes no event of its pod."""
+_POLL_SECONDS = 0.5
+"""How often a waiting bind checks for changes that cause no event of its pod."""
 
 
 _AGAIN = "the scheduler tries again"
@@ -75,7 +76,7 @@ class Binder:
         self._releasing: set[str] = set()
 
     def node_of(self, uid: str) -> str:
-        """The node that the pod is being bound to, "" if to none."""
+        """The node that the pod is being bound to, "" if it is not being bound."""
         return self._under_way.get(uid, "")
 
     async def bind(self, user: PodReference, node: str) -> str:
@@ -99,7 +100,7 @@ class Binder:
         finally:
             del self._under_way[user.uid]
             self._assumed.drop(user.uid)
-            self._pods.look_again((user.namespace, user.name))
+            self._pods.requeue((user.namespace, user.name))
             self._pods.forget_if_gone(user)
         return ""
 
@@ -111,10 +112,10 @@ class Binder:
             if not claims:
                 self._take_room(pod, node)
             await self._posting.bind(pod, node, exactly=bool(claims), until=until)
-        except Exception as error:  # a process that is asked to end leaves it to the next one to find out
+        except Exception as error:  # not on cancellation: the next leader finds out what happened
             await self._undo(user)
             if not isinstance(error, OutcomeUnknown):
-                self._leave_room(user)
+                self._return_room(user)
             if isinstance(error, NotBound):
                 raise BindRefused(str(error)) from None
             raise
@@ -124,28 +125,27 @@ class Binder:
             self._cluster.usage.assume(current, node)
 
     def _missing(self, node: str) -> str:
-        """The API server takes a binding to any name, and the pod is deleted by the garbage collector then."""
+        """Why the node can't be bound to, "" if it exists. The API server accepts any name in a binding, and the
+        garbage collector then deletes the pod."""
         return "" if self._cluster.node(node) is not None else f"node {node} does not exist: {_AGAIN}"
 
     def _take_room(self, pod: Pod, node: str) -> None:
-        """Where room is reserved a pod without claims counts before it is bound.
-
-        Raises BindRefused if there is no room for it any more.
-        """
+        """Count a pod without claims towards the node's usage before it is bound, if room is reserved there.
+        Raises BindRefused if there is no room for it any more."""
         if not self._ledger.reserving(node):
             return
         if why := lacking(self._state, node, Asker.of(self._state, pod, requested(pod).items())):
             raise BindRefused(f"node {node}: {why}")
         self._cluster.usage.assume(pod, node)
 
-    def _leave_room(self, user: PodReference) -> None:
-        """The pod was not bound."""
+    def _return_room(self, user: PodReference) -> None:
+        """Stop counting the pod, which was not bound."""
         pod = self._cluster.pod((user.namespace, user.name))
         if (pod is None or not pod.spec.node_name) and not self._ledger.of_pod(user):
             self._cluster.usage.remove(user.uid)
 
     async def _ready(self, user: PodReference, node: str, until: float) -> tuple[Pod, Sequence[PodClaim]]:
-        """The pod, once all of its claims are allocated on the node and recorded for it."""
+        """The pod and its claims, once all of these are allocated on the node and recorded for it."""
         key = (user.namespace, user.name)
         waits = "Parley's watch of pods has not shown the pod yet"
         while now() < until:
@@ -162,12 +162,12 @@ class Binder:
                     raise BindRefused(why)
                 if not waits and (named := self._named(key, user, claims)) is not None:
                     return named, claims
-            await self._notifications.wait(key, min(until, now() + _LOOK_SECONDS))
+            await self._notifications.wait(key, min(until, now() + _POLL_SECONDS))
         raise BindRefused(_too_late(node, waits))
 
     def _named(self, key: Key, user: PodReference, claims: Sequence[PodClaim]) -> Pod | None:
-        """The pod, once its status names all of its claims, and none that was deleted and made anew: the kubelet
-        reads that, and it is a change of the pod, which a binding of the version before would run into."""
+        """The pod, once its status names all of its claims, and none that was recreated since: the kubelet reads
+        the status, and its change would make a binding of the version before fail."""
         pod = self._cluster.pod(key)
         if pod is None or pod.metadata.uid != user.uid:
             return None
@@ -177,8 +177,8 @@ class Binder:
         return pod if all(e in known and known[e] == own.get(e, known[e]) for e in generated) else None
 
     async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim], node: str) -> str:
-        """Do what can be done; returns what is waited for, "" if everything is allocated and recorded."""
-        if why := unserved(pod, claims):
+        """Take the next step to a complete allocation. Returns what it waits for, "" if all is recorded."""
+        if why := unsupported(pod, claims):
             raise BindRefused(why)
         for problem in (claim.problem for claim in claims if claim.problem is not None):
             if not problem.transient:
@@ -192,7 +192,7 @@ class Binder:
         if states & {ClaimState.PENDING, ClaimState.JOINABLE}:
             return await self._allocate(key, pod, claims, node)
         if ClaimState.UNWRITTEN in states:
-            await self._placement.put_right(pod, claims)
+            await self._placement.rewrite(pod, claims)
         return self._recorded(pod, claims)
 
     def _reaches(self, claim: PodClaim, node: str) -> bool:
@@ -208,17 +208,17 @@ class Binder:
             drivers = listed(sorted({demand.drivers[claim.entry] for claim in demand.standalone}))
             raise BindRefused(f"driver {drivers} runs standalone now: {_AGAIN}")
         kept = kept_nodes(self._state, pod.metadata.uid, priority(pod), demand)
-        if node in kept:  # others were evicted for another pod since the scheduler asked
+        if node in kept:  # another pod was nominated for it since the scheduler called filter
             raise BindRefused(f"node {node}: {kept[node]}")
         result = await self._placement.allocate(key, pod, claims, demand, node, offered=False)
         if isinstance(result, NotAllocated):
-            self._pods.attempt(pod).pause_if_nothing_else(now())
+            self._pods.attempt(pod).pause_if_failed_everywhere(now())
             raise BindRefused(f"{nothing_allocated(node)}: {_AGAIN}")
         self._assumed.drop(pod.metadata.uid)
         return self._recorded(pod, claims)
 
     def _recorded(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
-        """Raises BindRefused if the pod was made to leave one of the claims, because a write was refused."""
+        """Raises BindRefused if one of the claims was released because the API server refused a write."""
         holdings = [self._ledger.get(claim.uid) for claim in claims]
         if any(holding is None or pod.metadata.uid not in holding.pods for holding in holdings):
             raise BindRefused(f"the API server refused the allocation, see the pod's events: {_AGAIN}")
@@ -232,10 +232,10 @@ class Binder:
             log.info("kept for now", pod=f"{user.namespace}/{user.name}", why=str(error) or "the pod is bound")
 
     async def release(self, user: PodReference, *, doubtful: bool = False) -> None:
-        """What the unbound pod holds is free. Raises Busy if it is bound after all, and what a client raises.
+        """Release what the unbound pod holds. Raises Busy if it is bound after all, and what a client raises.
 
-        `doubtful`: an earlier process may have posted a binding. Until the end no bind of the pod begins: it would
-        find everything recorded that is about to be taken out.
+        `doubtful`: an earlier process may have posted a binding. No bind of the pod begins meanwhile: it would
+        take records for complete that are about to be removed.
         """
         pod = self._cluster.pod((user.namespace, user.name))
         if pod is None or pod.metadata.uid != user.uid or not self._ledger.of_pod(user):
@@ -244,7 +244,7 @@ class Binder:
             raise Busy
         self._releasing.add(user.uid)
         try:
-            await self._posting.settle(user, doubtful=doubtful)
+            await self._posting.void_bindings(user, doubtful=doubtful)
             await self._placement.release_all(pod)
         finally:
             self._releasing.discard(user.uid)

@@ -1,5 +1,5 @@
-"""The extender's certificates, for a scheduler that does not run beside it: only one whose certificate is signed
-by `client_ca` gets in. The files are looked at in each handshake, so that renewed ones hold at once.
+"""The extender's TLS certificates, for a scheduler that runs elsewhere: it needs a client certificate that is
+signed by `client_ca`. The files are checked in each handshake, so that renewed ones take effect at once.
 """
 
 import ssl
@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Certificates:
-    """PEM files: the extender's own certificate and key, and who signs those of its schedulers."""
+    """PEM files: the extender's certificate and key, and the CA certificate for its schedulers."""
 
     certificate: Path
     key: Path
@@ -31,7 +31,7 @@ class Certificates:
         return context
 
     def context(self) -> ssl.SSLContext:
-        """For a server. Raises OSError (ssl.SSLError among them) if the files can't be used now."""
+        """The server's context. Raises OSError (ssl.SSLError among them) if the files can't be used now."""
         known, current = self._state(), self._loaded()
 
         def renewed(

@@ -1,7 +1,7 @@
-"""Asks drivers about a pod as if every assumed pod were allocated on each of its nodes.
+"""Asks drivers about a pod as if each assumed pod were allocated on all of its nodes.
 
-A node is viable beside the pods assumed there if it is for a request with their claims and the pod's. Pessimistic:
-of several nodes an assumed pod takes one.
+A node is viable beside the pods assumed there if it is viable for a request with their claims and the pod's. That
+is pessimistic, because an assumed pod takes only one of its nodes.
 """
 
 from collections import defaultdict
@@ -24,10 +24,10 @@ TAKEN = "another pod is about to get what is left"
 
 
 class LeastAssumed(ProposedNodes):
-    """A scheduler's candidates that are eligible for a pod, those with the fewest assumed pods first: about a
-    node that has any, drivers are asked twice, the second time with the assumed pods' claims. (Where claims are
-    packed the fullest come first all the same: each pod is assumed on one.) After all of these the `preemptible`
-    nodes, where the scheduler would evict pods of lower priority."""
+    """A scheduler's candidates that are eligible for a pod, nodes with the fewest assumed pods first: drivers are
+    asked about a node with assumed pods twice, the second time with these pods' claims. (If claims are packed, the
+    fullest nodes come first all the same: each pod is assumed on one.) Then come the `preemptible` nodes, where
+    the scheduler would evict pods of lower priority."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ def beside(
     ask: Ask,
     best_first: Callable[[Sequence[str]], Sequence[str]] | None = None,
 ) -> Ask:
-    """The same question, with answers that stay true wherever the assumed pods are bound. With `best_first` that
-    holds of the best viable node alone: the others are not looked at."""
+    """The same question, with answers that stay true wherever the assumed pods are bound. With `best_first` only
+    the best viable node is checked for that."""
 
     def answers(nodes: Sequence[str]) -> Answers:
         found = ask(nodes)
@@ -95,7 +95,7 @@ def beside(
 
 
 def _lost(assumed: AssumedPods, pod: PodReference, demand: Demand, viable: Sequence[str]) -> frozenset[str]:
-    """The nodes that may be full once the assumed pods are bound."""
+    """The viable nodes that may be full once the assumed pods are bound."""
     groups: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     known: dict[str, AssumedPod] = {}
     for node in viable:

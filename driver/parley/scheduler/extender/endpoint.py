@@ -2,8 +2,8 @@
 
 All controllers are ready, since each can take over; a Service with a selector would therefore send a scheduler's
 calls to any of them. So the Service has no selector, and the leader writes its own address into the Service's
-only slice: once when it begins to lead, and again when somebody has changed or deleted the slice. What an earlier
-leader wrote is overwritten. The slice belongs to the Service and is collected with it.
+only slice: once when it begins to lead, and again when somebody has changed or deleted the slice. It overwrites
+the former leader's address. The slice is owned by the Service and garbage collected with it.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from parley.kube.queue import Requeue, WorkQueue, run_workers
 log = structlog.get_logger(__name__)
 
 PORT_NAME = "extender"
-"""The port's name in the Service and in its slice: the two have to agree."""
+"""The port's name, which has to be the same in the Service and in its slice."""
 
 MANAGED_BY = "parley.dev"
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """Where schedulers reach this process, and the Service that leads them there."""
+    """The address at which schedulers reach this process, and the Service for it."""
 
     service: str
     ip: str
@@ -37,7 +37,7 @@ class ServiceAddress:
 
     @property
     def family(self) -> str:
-        """As EndpointSlices name it, IPv4 or IPv6. A slice's family can't be changed."""
+        """The address family as EndpointSlices name it, IPv4 or IPv6. A slice's family can't be changed."""
         return f"IPv{ip_address(self.ip).version}"
 
     @property
@@ -76,19 +76,19 @@ class LeaderEndpoint:
         try:
             if found is not None and found.address_type != self._address.family:
                 await self._delete(found)
-                return None  # that it is gone comes as a change
+                return None  # its deletion causes an event
             await self._write(name, found)
         except (AlreadyExists, Conflict):
-            return Requeue()  # the cache was behind: look again
+            return Requeue()  # the cache was behind
         except NotFound:
             if found is None:
                 raise  # the Service is missing, which is tried again
             return Requeue()  # it was deleted meanwhile
-        log.info("schedulers are led here", service=f"{self._namespace}/{self._address.service}")
+        log.info("the Service's endpoint is this process", service=f"{self._namespace}/{self._address.service}")
         return None
 
     async def _delete(self, found: EndpointSlice) -> None:
-        """Its family of addresses cannot be changed."""
+        """Delete the slice, whose address family can't be changed."""
         meta = found.metadata
         await self._client.delete(
             ENDPOINT_SLICES, meta.name, self._namespace, uid=meta.uid, resource_version=meta.resource_version

@@ -1,7 +1,7 @@
-"""A pod's claims as the extender sees them, including generated claims that do not exist yet.
+"""A pod's claims as the extender judges them, including generated claims that do not exist yet.
 
 Without the DynamicResources plugin a scheduler does not wait until a pod's claims exist. A claim that is being
-made is judged by its template; what counts in the end is the claim, which the bind waits for.
+generated is judged by its template. The bind then waits for the claim itself, which is decisive.
 """
 
 from parley.api.builtin import BuiltinClaim, ObjectMeta, Pod
@@ -14,12 +14,12 @@ from parley.control.state import State
 
 
 def expected_claims(state: State, pod: Pod) -> tuple[PodClaim, ...]:
-    """The pod's claims that are Parley's, in the pod's order."""
+    """The pod's claims that are Parley's, in the order of the pod's spec."""
     return tuple(_expected(state, pod, claim) or claim for claim in gather(state, pod))
 
 
 def _expected(state: State, pod: Pod, claim: PodClaim) -> PodClaim | None:
-    """The claim that will be made for the entry, if all that it depends on is there."""
+    """The claim that will be generated for the entry, if all objects that it depends on exist."""
     cluster, meta = state.cluster, pod.metadata
     if claim.problem is None or not claim.problem.transient:
         return None
@@ -29,8 +29,8 @@ def _expected(state: State, pod: Pod, claim: PodClaim) -> PodClaim | None:
     template = cluster.template_mirror((meta.namespace, named.get(claim.entry) or ""))
     if template is None:
         return None
-    made = ObjectMeta(name=f"{meta.name}-{claim.entry}", namespace=meta.namespace, uid=f"{meta.uid}/{claim.entry}")
-    mirror = BuiltinClaim(metadata=made, spec=template.spec.spec)
+    own = ObjectMeta(name=f"{meta.name}-{claim.entry}", namespace=meta.namespace, uid=f"{meta.uid}/{claim.entry}")
+    mirror = BuiltinClaim(metadata=own, spec=template.spec.spec)
     request = asked(mirror)
     if request is None:
         return None

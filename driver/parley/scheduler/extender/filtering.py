@@ -1,4 +1,4 @@
-"""Filters a scheduler's candidate nodes for one pod, from memory. Reserves nothing, writes nothing."""
+"""Finds the viable ones among a scheduler's candidate nodes, from memory. Reserves and writes nothing."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -33,44 +33,44 @@ from parley.scheduler.claim_victims import Preemptor, evictable, may_take
 from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
 from parley.scheduler.extender.contention import TAKEN, LeastAssumed, beside
 from parley.scheduler.extender.expected import expected_claims
-from parley.scheduler.extender.scope import foreign_topics, unserved
+from parley.scheduler.extender.scope import foreign_topics, unsupported
 from parley.scheduler.pods import Pods
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.referenced import NotRead
 
 ASSUMED: Topic = ("assumed",)
-"""An assumed pod was bound, or is assumed no more."""
+"""The topic that changes when an assumed pod is bound, or is not assumed any more."""
 
-_Meant = Mapping[str, tuple[AssumedPod, str]]
-"""The pending claims, by UID, that are about to be allocated for other pods, with that pod and the node."""
+_Promised = Mapping[str, tuple[AssumedPod, str]]
+"""The pending claims that are about to be allocated for other pods: by UID, that pod and the node."""
 
 _UNUSABLE = {ClaimState.CLEARED, ClaimState.UNKNOWN, ClaimState.OFFERED, ClaimState.MISPLACED}
 
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """The viable nodes and what to assume for the pod on them; or what it is blocked by.
+    """The viable nodes and the pod to assume on them; or what blocks the pod.
 
-    `undo`: what the pod holds is of no use and has to be released first. `standalone`: standalone drivers are
-    to be asked about the nodes, and to allocate, before one of them will do. `by_nodes`: pods are in that line
-    only with the same nodes in question.
+    `must_release`: what the pod holds is unusable and has to be released first. `standalone`: standalone drivers
+    have to be asked about the nodes, and to allocate, before one of them is viable. `by_nodes`: only pods with the
+    same candidate nodes wait in that line.
     """
 
     viable: tuple[str, ...] = ()
     assumed: AssumedPod | None = None
     blocked: Blocked | None = None
-    undo: bool = False
+    must_release: bool = False
     standalone: bool = False
     by_nodes: bool = False
 
 
 def unusable(pod: Pod, claims: Sequence[PodClaim]) -> bool:
-    """Whether what an unbound pod's claims show is nothing that it could be bound with."""
+    """Whether an unbound pod's claims are in a state in which it can't be bound."""
     return any(claim.problem is None and claim.state(pod) in _UNUSABLE for claim in claims)
 
 
 class CandidateFilter:
-    """Finds the viable nodes. `candidates` is how many drivers are asked about at a time."""
+    """Finds the viable nodes. `candidates` is how many nodes drivers are asked about at a time."""
 
     def __init__(self, state: State, pods: Pods, assumed: AssumedPods, candidates: int) -> None:
         self._state = state
@@ -79,29 +79,29 @@ class CandidateFilter:
         self._candidates = candidates
 
     def filter(self, pod: Pod, names: Sequence[str], *, choosy: bool) -> FilterResult:
-        """Which of the nodes are viable for the pod, beside the assumed pods.
+        """The result for these nodes, taking the assumed pods into account.
 
-        `choosy`: its scheduler has preferences, so that it is worth asking about more than the first few nodes.
+        `choosy`: the pod prefers some nodes to others, so that it is worth asking about more than the first few.
         """
         claims = expected_claims(self._state, pod)
-        if why := unserved(pod, claims):
+        if why := unsupported(pod, claims):
             topics = foreign_topics(pod, claims)
             return FilterResult(blocked=Blocked(Problem(reasons.OTHER_SCHEDULER, why, topics), pod.metadata.uid))
         holds_some = any(c.holding is not None and pod.metadata.uid in c.holding.pods for c in claims)
         problem = next((claim.problem for claim in claims if claim.problem is not None), None)
         if problem is not None:
-            return FilterResult(blocked=Blocked(problem, (problem.code, *problem.topics)), undo=holds_some)
+            return FilterResult(blocked=Blocked(problem, (problem.code, *problem.topics)), must_release=holds_some)
         if unusable(pod, claims):
             problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being released", (), True)
-            return FilterResult(blocked=Blocked(problem, pod.metadata.uid), undo=True)
+            return FilterResult(blocked=Blocked(problem, pod.metadata.uid), must_release=True)
         result = self._negotiate(pod, claims, names, choosy=choosy)
         if result.blocked is not None and holds_some and not result.standalone:
-            return self._while_evicting(pod, claims, result.blocked) or replace(result, undo=True)
+            return self._while_evicting(pod, claims, result.blocked) or replace(result, must_release=True)
         return result
 
     def _while_evicting(self, pod: Pod, claims: Sequence[PodClaim], blocked: Blocked) -> FilterResult | None:
-        """What the pod's standalone drivers allocated is where its scheduler evicts other pods for it, by what it
-        asked last: it stays."""
+        """The result of a pod whose scheduler is evicting pods where its standalone drivers have allocated, by its
+        last preempt call: the claims stay allocated. None if that is not so."""
         if not any(claim.holding is not None and claim.holding.standalone for claim in claims):
             return None
         where = self._pods.attempt(pod).extender.preemptible.intersection(common_nodes(claims) or ())
@@ -112,20 +112,20 @@ class CandidateFilter:
         return FilterResult(blocked=replace(blocked, problem=problem), by_nodes=True)
 
     def viable(self, pod: Pod, names: Sequence[str]) -> frozenset[str]:
-        """All of the nodes that are viable as things stand, whatever is assumed for others but for the pod's named
-        claims; none where room is reserved, for what its users would give up stays reserved, nor any but that on
-        which others leave the pod what it asks for."""
+        """All of the nodes that are viable at present, for the scheduler's preemption. Of the assumed pods only
+        those with the pod's named claims count. No nodes where room is reserved, because what its evicted users
+        gave up would stay reserved; if the pod is nominated, only its nominated node."""
         names = self.unreserved(names)
         claims = expected_claims(self._state, pod)
         pending = [c for c in claims if c.problem is None and c.state(pod) is ClaimState.PENDING]
-        if unserved(pod, claims) or any(c.problem is not None or c.standalone for c in claims):
+        if unsupported(pod, claims) or any(c.problem is not None or c.standalone for c in claims):
             return frozenset()
-        meant = self._meant(pod, pending)
-        if self._of_another(pod, claims, meant) is not None:
+        promised = self._promised(pod, pending)
+        if self._of_another(pod, claims, promised) is not None:
             return frozenset()
         names = self._nominated(pod, names)
-        nodes = self.nodes(pod, claims, _only(claims, meant), names)
-        pending = [claim for claim in pending if claim.uid not in meant]
+        nodes = self.nodes(pod, claims, _only(claims, promised), names)
+        pending = [claim for claim in pending if claim.uid not in promised]
         if not pending:
             return frozenset(nodes)
         try:
@@ -137,19 +137,19 @@ class CandidateFilter:
             return frozenset()
 
     def unreserved(self, names: Sequence[str]) -> Sequence[str]:
-        """Those of the nodes where nothing is reserved."""
+        """The nodes where no room is reserved."""
         ledger = self._state.ledger
         return [name for name in names if not ledger.reserving(name)] if ledger.reserves else names
 
-    def plain(self, pod: Pod, names: Sequence[str]) -> FilterResult:
-        """Which of the nodes have room for a pod without claims beside what is reserved there."""
+    def claimless(self, pod: Pod, names: Sequence[str]) -> FilterResult:
+        """The result for a pod without claims: it needs room beside what is reserved on the nodes."""
         if not self._state.ledger.reserves:
             return FilterResult(tuple(names))
         nodes = ProposedNodes(self._state, pod, (), None, names)
         if viable := tuple(name for name in names if nodes.fits(name)):
             return FilterResult(viable)
         nothing = demand_of(self._state.drivers, reference(pod), ())
-        return self._nothing((), nothing, Search(nodes, {}), Outcome(), passes=False)
+        return self._none_viable((), nothing, Search(nodes, {}), Outcome(), transient=False)
 
     def nodes(
         self,
@@ -159,14 +159,14 @@ class CandidateFilter:
         names: Sequence[str],
         preemptible: Set[str] = frozenset(),
     ) -> ProposedNodes:
-        """Those of the scheduler's candidates that are eligible for the pod, and after them the `preemptible`
-        nodes, where it would evict others."""
+        """The eligible ones among the scheduler's candidates, followed by the `preemptible` nodes, where it would
+        evict other pods."""
         classes = [c.class_ for c in claims if c.class_]
         evicting = self.unreserved(sorted(preemptible))
         return LeastAssumed(self._state, pod, classes, only, names, self._assumed, evicting)
 
     def _nominated(self, pod: Pod, names: Sequence[str]) -> tuple[str, ...]:
-        """Of the nodes the one that the pod is nominated for; all of them if it is nominated for none."""
+        """The one of the nodes that the pod is nominated for; all of them if it has no nomination."""
         nomination = self._state.nominations.of(pod.metadata.uid)
         return tuple(name for name in names if nomination is None or nomination.node == name)
 
@@ -174,47 +174,47 @@ class CandidateFilter:
         self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str], *, choosy: bool
     ) -> FilterResult:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
-        meant = self._meant(pod, pending)
-        if (another := self._of_another(pod, claims, meant)) is not None:
+        promised = self._promised(pod, pending)
+        if (another := self._of_another(pod, claims, promised)) is not None:
             return another
-        nodes = self.nodes(pod, claims, _only(claims, meant), names)
-        pending = [claim for claim in pending if claim.uid not in meant]
+        nodes = self.nodes(pod, claims, _only(claims, promised), names)
+        pending = [claim for claim in pending if claim.uid not in promised]
         if not pending:
-            return self._joining(pod, claims, nodes, frozenset(meant))
+            return self._joining(pod, claims, nodes, frozenset(promised))
         demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
         if isinstance(demand, Blocked):
             return FilterResult(blocked=demand)
         if demand.standalone:
             return _standalone_first(demand)
-        return self._survey(pod, claims, pending, demand, nodes, frozenset(meant), choosy=choosy)
+        return self._survey(pod, claims, pending, demand, nodes, frozenset(promised), choosy=choosy)
 
-    def _meant(self, pod: Pod, pending: Sequence[PodClaim]) -> _Meant:
+    def _promised(self, pod: Pod, pending: Sequence[PodClaim]) -> _Promised:
         return {c.uid: who for c in pending if (who := self._assumed.node_of(c.uid, but=pod.metadata.uid))}
 
-    def _of_another(self, pod: Pod, claims: Sequence[PodClaim], meant: _Meant) -> FilterResult | None:
-        """Another pod is about to get a claim that one pod uses at a time."""
+    def _of_another(self, pod: Pod, claims: Sequence[PodClaim], promised: _Promised) -> FilterResult | None:
+        """The result of a pod that needs an exclusive claim which another pod is about to get; None otherwise."""
         for claim in claims:
             if not claim.is_free:
                 continue
-            if claim.uid in meant:
-                return _in_use(claim, meant[claim.uid][0])
+            if claim.uid in promised:
+                return _in_use(claim, promised[claim.uid][0])
             if self._state.nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod)):
-                return not_yet((pod.metadata.namespace, claim.name))
+                return not_its_turn((pod.metadata.namespace, claim.name))
         return None
 
     def _joining(
-        self, pod: Pod, claims: Sequence[PodClaim], nodes: ProposedNodes, meant: frozenset[str]
+        self, pod: Pod, claims: Sequence[PodClaim], nodes: ProposedNodes, promised: frozenset[str]
     ) -> FilterResult:
-        """Nothing is to be allocated for the pod, but for the claims in `meant` if those that they are meant for
-        come to nothing."""
+        """The result of a pod for which nothing has to be allocated, except the claims in `promised` if the pods
+        that they are promised to are not bound."""
         nothing = demand_of(self._state.drivers, reference(pod), ())
         viable = tuple(nodes)
         if not viable:
             search = Search(nodes, self._pods.attempt(pod).excluded, alone=True)
-            return self._nothing(claims, nothing, search, Outcome(), passes=bool(meant))
-        if not meant:
+            return self._none_viable(claims, nothing, search, Outcome(), transient=bool(promised))
+        if not promised:
             return FilterResult(viable)
-        return FilterResult(viable, AssumedPod(reference(pod), nothing, frozenset(viable), {}, meant))
+        return FilterResult(viable, AssumedPod(reference(pod), nothing, frozenset(viable), {}, promised))
 
     def _survey(
         self,
@@ -223,16 +223,16 @@ class CandidateFilter:
         pending: Sequence[PodClaim],
         demand: Demand,
         nodes: ProposedNodes,
-        meant: frozenset[str],
+        promised: frozenset[str],
         *,
         choosy: bool,
     ) -> FilterResult:
         attempt = self._pods.attempt(pod)
         nominated = self._state.nominations.of(pod.metadata.uid) is not None
-        avoided = attempt.left if nominated else attempt.left | attempt.extender.not_taken
+        avoided = attempt.avoided if nominated else attempt.avoided | attempt.extender.not_taken
         enough = 1 + len(avoided)
         search = Search(nodes, attempt.excluded, bool(attempt.refused), self._candidates, enough, choosy)
-        named = meant.union(claim.uid for claim in pending if claim.claim is not None)
+        named = promised.union(claim.uid for claim in pending if claim.claim is not None)
         only_best = bool(named) or (demand.packs and not choosy)
         any_will_do = not avoided and not nominated
         best_first = partial(by_preference, self._state, demand) if only_best and any_will_do else None
@@ -241,14 +241,14 @@ class CandidateFilter:
         outcome = survey(self._state, demand, search, asked)
         attempt.outcome, attempt.drivers = outcome, demand.drivers
         if not outcome.viable:
-            passes = bool(meant) or any(TAKEN in message for message in outcome.refused.values())
+            transient = bool(promised) or any(TAKEN in message for message in outcome.refused.values())
             if not may_take(self._state, pod, demand, claims):
-                return self._nothing(claims, demand, search, outcome, passes=passes)
+                return self._none_viable(claims, demand, search, outcome, transient=transient)
             if may_preempt(self._state.cluster, pod):
                 search = replace(search, wider=PreemptibleNodes(self._state, pod, nodes.classes, nodes.only))
             where = evictable(self._state, Preemptor(pod, claims, demand, frozenset()), search.excluded)
-            result = self._nothing(claims, demand, search, outcome, passes=passes, evictable=where)
-            return _hearing_of_victims(result)
+            result = self._none_viable(claims, demand, search, outcome, transient=transient, evictable=where)
+            return _with_preemption_topic(result)
         viable = tuple(node for node in outcome.viable if node not in avoided)
         if not viable:
             attempt.extender.not_taken.clear()
@@ -267,23 +267,23 @@ class CandidateFilter:
             found.setdefault(claim.class_name, {})[claim.uid] = counts.get(claim.entry, 1)
         return found
 
-    def _nothing(
+    def _none_viable(
         self,
         claims: Sequence[PodClaim],
         demand: Demand,
         search: Search,
         outcome: Outcome,
         *,
-        passes: bool,
+        transient: bool,
         evictable: Evictable | None = None,
     ) -> FilterResult:
-        """`passes`: because of assumed pods, which may be bound elsewhere in a moment."""
+        """`transient`: assumed pods are in the way, which may soon be bound elsewhere."""
         blocked = none_viable(self._state, claims, demand, search, outcome, evictable=evictable)
-        return FilterResult(blocked=soon(blocked, ASSUMED) if passes else blocked, by_nodes=True)
+        return FilterResult(blocked=soon(blocked, ASSUMED) if transient else blocked, by_nodes=True)
 
 
-def _hearing_of_victims(result: FilterResult) -> FilterResult:
-    """The pod is told, too, when a class lets others be evicted."""
+def _with_preemption_topic(result: FilterResult) -> FilterResult:
+    """The result of a pod that also waits for a class to allow evictions."""
     assert result.blocked is not None
     problem = result.blocked.problem
     problem = replace(problem, topics=(*problem.topics, PREEMPTION))
@@ -291,23 +291,23 @@ def _hearing_of_victims(result: FilterResult) -> FilterResult:
 
 
 def _standalone_first(demand: Demand) -> FilterResult:
-    """Standalone drivers are asked in the background; by what they allocate one node will do afterwards."""
+    """The result of a pod whose standalone drivers first have to be asked, in the background, and to allocate."""
     names = ", ".join(sorted({demand.drivers[claim.entry] for claim in demand.standalone}))
     message = f"standalone driver {names} is asked first"
     problem = Problem(reasons.WAITING_FOR_DRIVERS, message, tuple(class_topics(demand.standalone)))
     return FilterResult(blocked=Blocked(problem, None), standalone=True)
 
 
-def _only(claims: Sequence[PodClaim], meant: _Meant) -> Set[str] | None:
-    """Where all is that is allocated, or is being allocated for other pods; None if nothing limits the nodes."""
+def _only(claims: Sequence[PodClaim], promised: _Promised) -> Set[str] | None:
+    """The nodes of all claims that are allocated, or being allocated for other pods; None for all nodes."""
     only = common_nodes(claims)
-    for _, node in meant.values():
+    for _, node in promised.values():
         only = frozenset([node]) if only is None else only & {node}
     return only
 
 
-def not_yet(claim: Key) -> FilterResult:
-    """The claim is free, and another pod's turn."""
+def not_its_turn(claim: Key) -> FilterResult:
+    """The result of a pod that needs a free claim while it is another pod's turn with it."""
     topic: Topic = ("claim", *claim)
     problem = Problem(reasons.CLAIM_IN_USE, first_in_line(*claim), (topic,), True)
     return FilterResult(blocked=Blocked(problem, ("its turn", topic)))

@@ -1,6 +1,6 @@
-"""Sets of nodes, and what is answered about all of one: the same for many pods, so that there is one of each.
+"""Interns sets of nodes, and the answers that reject all nodes of a set, which are the same for many pods.
 
-A scheduler names the nodes that pass its filters in another order each time: it filters them in parallel.
+A scheduler names the nodes that pass its filters in a different order each time, because it filters in parallel.
 """
 
 from collections import OrderedDict
@@ -13,19 +13,19 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _REMEMBERED = 32
-"""So many of the latest sets and answers; those of pods that wait stay as long as these."""
+"""How many of the latest sets and answers are kept here; waiting pods keep references to theirs."""
 
 Nodes = frozenset[str]
 
 
 class _Latest(Generic[K, V]):
-    """The latest few values by key."""
+    """A small LRU cache."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """The one that is known, or a new one."""
+        """The value of the key, made if it is not cached."""
         if key not in self._values:
             self._values[key] = make()
             if len(self._values) > _REMEMBERED:
@@ -35,17 +35,17 @@ class _Latest(Generic[K, V]):
 
 
 class NodeSets:
-    """Hands out sets of nodes and refusals of them."""
+    """Returns the one instance of each set of nodes, and of the answer that rejects all of its nodes."""
 
     def __init__(self) -> None:
         self._sets: _Latest[Nodes, Nodes] = _Latest()
         self._refusals: _Latest[tuple[Nodes, str], bytes] = _Latest()
 
     def of(self, names: Sequence[str]) -> Nodes:
-        """The set of these."""
+        """The set of the nodes with these names."""
         found = frozenset(names)
         return self._sets.get(found, lambda: found)
 
     def refusal(self, nodes: Nodes, why: str) -> bytes:
-        """The answer to a filter that none of the nodes will do."""
+        """The answer to a filter call that rejects all of the nodes."""
         return self._refusals.get((nodes, why), lambda: wire.passed((), sorted(nodes), why))

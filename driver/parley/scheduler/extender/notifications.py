@@ -13,12 +13,12 @@ class Notifications:
         self._waiting: defaultdict[Key, list[asyncio.Future[None]]] = defaultdict(list)
 
     def notify(self, key: Key) -> None:
-        """Wake whoever waits for a change of the pod of that name."""
+        """Wake the binds that wait for a change of the pod with that key."""
         for future in self._waiting.pop(key, ()):
             _end(future)
 
     async def wait(self, key: Key, until: float) -> None:
-        """Return at the next change, at the latest at that time of the event loop's clock."""
+        """Wait for the pod's next change, at most until that time on the event loop's clock."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._waiting[key].append(future)

@@ -1,7 +1,8 @@
-"""Answers a kube-scheduler's calls, and follows what happens to its pods in between.
+"""Answers a kube-scheduler's extender calls, and reconciles its pods in between.
 
-Filter, prioritize and preempt answer from memory at once. A pod that passes filter is assumed (`assumed`); what
-filter refuses is reported to the pod's user afterwards; once that has changed, the scheduler is made to ask again.
+Filter, prioritize and preempt answer from memory at once. A pod that passes filter is assumed (`assumed`). If
+filter rejects it, its user is told later; once the answer would differ, the scheduler is made to try the pod
+again.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
@@ -22,13 +23,13 @@ from parley.scheduler.candidates import common_nodes
 from parley.scheduler.extender import wire
 from parley.scheduler.extender.assumed import AssumedPods
 from parley.scheduler.extender.binding import Binder
-from parley.scheduler.extender.filtering import ASSUMED, CandidateFilter, FilterResult, not_yet
+from parley.scheduler.extender.filtering import ASSUMED, CandidateFilter, FilterResult, not_its_turn
 from parley.scheduler.extender.nodesets import Nodes, NodeSets
 from parley.scheduler.extender.notifications import Notifications
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.preempting import Preemptors
 from parley.scheduler.extender.rejections import Rejection, Rejections
-from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, Backed, Scope, unbacked
+from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, DraResources, Scope, dra_only
 from parley.scheduler.extender.turns import Turns
 from parley.scheduler.extender.unknown import UnknownPods
 from parley.scheduler.negotiator import Negotiator
@@ -39,13 +40,13 @@ from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
 
 BEST_SCORE = 10
-"""What an extender may give a node at most (k8s.io/kube-scheduler/extender/v1, MaxExtenderPriority)."""
+"""The highest score that an extender may give a node (k8s.io/kube-scheduler/extender/v1, MaxExtenderPriority)."""
 
 _SOON = f"{EXTENDER_SAYS}an object that the pod needs is changing right now; the pod is tried again after that"
 
 
 class ExtenderPath:
-    """Negotiates for the pods in `scope`. The `negotiator` asks standalone drivers for them, in the background."""
+    """Negotiates for the pods in `scope`. The `negotiator` asks standalone drivers in the background."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class ExtenderPath:
         self._drivers = state.drivers
         self._pods = pods
         self._scope = scope
-        self._backed = Backed()
+        self._dra_resources = DraResources()
         self._sets = NodeSets()
         self._assumed = AssumedPods(state.ledger, lambda: pods.wake(ASSUMED))
         self._notifications = Notifications()
@@ -76,14 +77,14 @@ class ExtenderPath:
         self._rejections = Rejections(
             pods,
             self._posting,
-            self._free,
+            self._release,
             self._ask_standalone,
             preemptors.make_room,
-            preemptors.where_it_evicts,
-            self._of_no_use,
+            preemptors.node_for_evictions,
+            self._reject_preemption,
         )
         self._turns = Turns(state, pods, self._rejections)
-        self._unknown = UnknownPods(state.cluster, self._never_there)
+        self._unknown = UnknownPods(state.cluster, self._forget_unknown)
         self._monotonic = metrics.monotonic
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
             "filter": self._filter,
@@ -96,19 +97,19 @@ class ExtenderPath:
 
     @property
     def verbs(self) -> Sequence[str]:
-        """What can be asked."""
+        """The names of the calls that can be answered."""
         return tuple(self._verbs)
 
     def owns(self, pod: Pod) -> bool:
-        """Whether the pod is negotiated for here: until it is bound."""
+        """Whether this path negotiates for the pod: if it is in scope, until it is bound."""
         return not pod.spec.node_name and self._scope.owns(pod)
 
-    def terminal(self, pod: Pod) -> None:
-        """Its scheduler asks no more."""
+    def pod_terminal(self, pod: Pod) -> None:
+        """Do nothing: the scheduler asks no more about the pod."""
 
     async def answer(self, verb: str, body: bytes) -> bytes:
         """The response to a scheduler's call with that body. Raises wire.BadCall, and LeaseLost: a process that
-        was stopped does not know what has happened since, and whoever leads would not hear what it answered."""
+        was suspended knows nothing of what happened since, nor would the present leader know of its answers."""
         self._posting.check_lease()
         started = self._monotonic()
         try:
@@ -117,38 +118,38 @@ class ExtenderPath:
             self._seconds[verb].observe(self._monotonic() - started)
 
     def _device_class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
-        self._backed.changed(old, new)
+        self._dra_resources.changed(old, new)
         self._pods.wake(DEVICE_CLASSES_CHANGED)
 
     async def _filter(self, body: bytes) -> bytes:
         asked = wire.proposed(body)
         nodes = asked.nodes()
-        known = self._rejections.asked(asked.uid)
+        known = self._rejections.filter_called(asked.uid)
         if known is not None and known.still_holds(self._sets.of(nodes), self._pods):
             return known.answer
         pod = asked.pod()
         self._unknown.asked(pod)
         having = self._with_extended_resources(pod, nodes)
         if not having:
-            return self._reject(pod, nodes, _unbacked(self._backed.of(pod)))
+            return self._reject(pod, nodes, _dra_only(self._dra_resources.of(pod)))
         if not pod.spec.resource_claims:
-            return self._plain(pod, asked, nodes, having)
+            return self._claimless(pod, asked, nodes, having)
         if self._binder.node_of(pod.metadata.uid):
             return self._being_bound(pod, nodes)
         attempt = self._pods.attempt(pod)
         if attempt.failures.left(now()):
             return self._paused(pod, nodes, attempt.failures.until)
-        attempt.extender.asked_again()
+        attempt.extender.filter_called()
         try:
             result = self._filtering.filter(pod, having, choosy=asked.choosy())
         except DriverFault as fault:
             return self._driver_failed(pod, nodes, fault)
         if result.viable and (turn := self._turns.of_another(pod)) is not None:
-            return self._reject(pod, nodes, not_yet(turn.claim), lapses=turn.until)
+            return self._reject(pod, nodes, not_its_turn(turn.claim), expires_at=turn.until)
         if not result.viable:
-            self._preemptors.proposed(pod, self._sets.of(nodes))
+            self._preemptors.add_proposed(pod, self._sets.of(nodes))
             return self._reject(pod, nodes, result)
-        attempt.extender.answered(result.viable)
+        attempt.extender.filter_answered(result.viable)
         if result.assumed is not None:
             self._assumed.put(result.assumed)
         self._rejections.drop(pod.metadata.uid)
@@ -156,57 +157,56 @@ class ExtenderPath:
             self._pods.leave_line(_key(pod))
         return wire.passed(result.viable, (), "")
 
-    def _plain(self, pod: Pod, asked: wire.Proposed, nodes: Sequence[str], having: Sequence[str]) -> bytes:
-        """A pod without claims is kept out of what is reserved for users of claims."""
-        result = self._filtering.plain(pod, having)
+    def _claimless(self, pod: Pod, asked: wire.Proposed, nodes: Sequence[str], having: Sequence[str]) -> bytes:
+        """The answer for a pod without claims, which must not use room that is reserved for users of claims."""
+        result = self._filtering.claimless(pod, having)
         if not result.viable:
             return self._reject(pod, nodes, result)
-        if self._rejections.knows(pod.metadata.uid):
+        if self._rejections.is_rejected(pod.metadata.uid):
             self._rejections.drop(pod.metadata.uid)
             self._pods.leave_line(_key(pod))
         everywhere = len(result.viable) == len(nodes)
         return wire.all_pass(asked.names_as_sent) if everywhere else wire.passed(result.viable, (), "")
 
     def _with_extended_resources(self, pod: Pod, nodes: Sequence[str]) -> Sequence[str]:
-        """The nodes that have themselves what a DRA driver would otherwise allocate."""
-        wanted = self._backed.of(pod)
+        """The nodes that themselves have the extended resources which DRA drivers allocate elsewhere."""
+        wanted = self._dra_resources.of(pod)
         if not wanted:
             return nodes
         return [node for node in nodes if wanted <= self._cluster.allocatable(node).keys()]
 
     def _reject(
-        self, pod: Pod, names: Sequence[str], result: FilterResult, *, lapses: float | None = None
+        self, pod: Pod, names: Sequence[str], result: FilterResult, *, expires_at: float | None = None
     ) -> bytes:
         assert result.blocked is not None
         problem, line = result.blocked.problem, result.blocked.line
-        self._pods.attempt(pod).extender.answered(())
+        self._pods.attempt(pod).extender.filter_answered(())
         self._assumed.drop(pod.metadata.uid)
         nodes = self._sets.of(names)
-        # What the first of a line can't get another can, on a node that the scheduler left out for the first.
-        line = (line, nodes, frozenset(self._backed.of(pod))) if result.by_nodes else line
+        # Pods with other nodes wait in other lines: they may get what the first pod of this line can't.
+        line = (line, nodes, frozenset(self._dra_resources.of(pod))) if result.by_nodes else line
         if not result.standalone and not self._unknown.is_another(pod):
             self._pods.line_up(_key(pod), line, problem.topics, result.blocked.helps)
         shown = pod.spec.resource_claims and problem.code != reasons.CLAIM_NOT_FOUND
         reported_in = "podscheduling" if shown else "events"
         answer = self._sets.refusal(nodes, _message(problem, reported_in))
         revision = self._pods.revision(problem.topics)
-        flags = result.undo, result.standalone, result.by_nodes
-        rejection = Rejection(nodes, answer, problem, revision, *flags, line, lapses=lapses)
+        flags = result.must_release, result.standalone, result.by_nodes
+        rejection = Rejection(nodes, answer, problem, revision, *flags, line, expires_at=expires_at)
         self._rejections.add(pod, rejection)
         return answer
 
     def _being_bound(self, pod: Pod, nodes: Sequence[str]) -> bytes:
-        """The scheduler gave up a bind that goes on here, another would fail: the answer waits for its end."""
-        return self._put_off(
-            pod, nodes, Problem(reasons.BINDING, "the pod is being bound", (), transient=True), 0.0
-        )
+        """Reject a pod whose bind still goes on after the scheduler gave it up: another bind would fail."""
+        problem = Problem(reasons.BINDING, "the pod is being bound", (), transient=True)
+        return self._postpone(pod, nodes, problem, 0.0)
 
     def _paused(self, pod: Pod, nodes: Sequence[str], until: float) -> bytes:
-        """Drivers, or the API server, refused whatever was tried; the PodScheduling has the reason."""
+        """Reject a pod that pauses after failures of drivers or the API server, as its PodScheduling reports."""
         problem = Problem(reasons.ALLOCATION_FAILED, "it is tried again after a pause", ())
-        return self._put_off(pod, nodes, problem, until)
+        return self._postpone(pod, nodes, problem, until)
 
-    def _put_off(
+    def _postpone(
         self, pod: Pod, names: Sequence[str], problem: Problem, until: float, *, reported: bool = True
     ) -> bytes:
         nodes = self._sets.of(names)
@@ -216,12 +216,12 @@ class ExtenderPath:
         return answer
 
     def _driver_failed(self, pod: Pod, nodes: Sequence[str], fault: DriverFault) -> bytes:
-        """The pod is left alone for a growing pause, and an event reports why."""
+        """Begin a growing pause after a driver's fault, which an event reports."""
         self._assumed.drop(pod.metadata.uid)
         failures = self._pods.attempt(pod).failures
         failures.begin(now())
         problem = Problem(reasons.DRIVER_FAILED, str(fault), ())
-        return self._put_off(pod, nodes, problem, failures.until, reported=False)
+        return self._postpone(pod, nodes, problem, failures.until, reported=False)
 
     async def _prioritize(self, body: bytes) -> bytes:
         asked = wire.proposed(body)
@@ -231,7 +231,7 @@ class ExtenderPath:
         try:
             preferences = assumed.demand.scores(asked.nodes(), {})
         except DriverFault:
-            return wire.scores({})  # the filter was answered, and any of its nodes will do
+            return wire.scores({})  # filter was answered: any of its nodes will do
         most = sum(assumed.demand.weights.values())
         return wire.scores(
             {node: round(BEST_SCORE * score / most) for node, score in preferences.items() if score}
@@ -242,45 +242,44 @@ class ExtenderPath:
         self._unknown.asked(pod)
         nodes = self._with_extended_resources(pod, list(victims))
         viable = set(self._viable(pod, nodes))
-        answered = self._rejections.answered_before_preemption(pod.metadata.uid)
+        answered = self._rejections.preempt_called(pod.metadata.uid)
         if pod.spec.resource_claims or len(viable) < len(nodes):
-            self._preemptors.preemptible(pod, nodes)
+            self._preemptors.set_preemptible(pod, nodes)
             if not viable and answered:
-                self._rejections.not_evicted(pod)
+                self._rejections.evictions_useless(pod)
             elif not viable:
-                self._of_no_use(pod)
+                self._reject_preemption(pod)
         return wire.victims({node: victims[node] for node in nodes if node in viable})
 
     def _viable(self, pod: Pod, nodes: Sequence[str]) -> Collection[str]:
-        """The nodes on which evicting others would help the pod."""
+        """The nodes on which evicting pods would help the pod."""
         if self._binder.node_of(pod.metadata.uid) or self._turns.of_another(pod):
             return ()
         outdated = sorted(self._rejections.outdated(pod.metadata.uid))
         if outdated and not self._rejected(pod, outdated):
-            return ()  # one of these will do: the scheduler is made to ask again
+            return ()  # one of these nodes is viable now: the scheduler is made to try the pod again
         if pod.spec.resource_claims:
             return self._filtering.viable(pod, nodes)
         return self._filtering.unreserved(nodes)
 
-    def _of_no_use(self, pod: Pod) -> None:
-        """The scheduler's own filters reject the pod everywhere, and to evict others would not help it now; once
-        that would, its scheduler is made to try it again."""
+    def _reject_preemption(self, pod: Pod) -> None:
+        """Reject a pod that the scheduler's own filters reject everywhere, until evictions would help it."""
         nodes = sorted(self._pods.attempt(pod).extender.preemptible)
         if not nodes:
             return
         if self._binder.node_of(pod.metadata.uid):
             self._being_bound(pod, nodes)
         elif (turn := self._turns.of_another(pod)) is not None:
-            self._reject(pod, nodes, not_yet(turn.claim), lapses=turn.until)
+            self._reject(pod, nodes, not_its_turn(turn.claim), expires_at=turn.until)
         elif not self._rejected(pod, nodes):
             return
-        self._rejections.in_tree(pod.metadata.uid)
+        self._rejections.mark_preemption(pod.metadata.uid)
 
     def _rejected(self, pod: Pod, nodes: Sequence[str]) -> bool:
-        """Whether the pod is rejected on all of the nodes; that is noted."""
+        """Whether the pod is rejected on all of the nodes; if so, the rejection is kept."""
         has_claims, filtering = bool(pod.spec.resource_claims), self._filtering
         try:
-            result = filtering.filter(pod, nodes, choosy=False) if has_claims else filtering.plain(pod, nodes)
+            result = filtering.filter(pod, nodes, choosy=False) if has_claims else filtering.claimless(pod, nodes)
         except DriverFault as fault:
             self._driver_failed(pod, nodes, fault)
             return True
@@ -291,90 +290,90 @@ class ExtenderPath:
     async def _bind(self, body: bytes) -> bytes:
         asked = wire.bind(body)
         pod = PodReference(asked.pod_namespace, asked.pod_name, asked.pod_uid)
-        if (attempt := self._pods.known(pod)) is not None:
+        if (attempt := self._pods.existing_attempt(pod)) is not None:
             attempt.extender.selected = ""
         why_not = await self._binder.bind(pod, asked.node)
         if not why_not:
             self._rejections.drop(pod.uid)
         return wire.bound(why_not)
 
-    def seen(self, pod: Pod) -> None:
-        """The pod came or changed in any way: a bind may wait for its status."""
+    def pod_updated(self, pod: Pod) -> None:
+        """Event handler: notify a bind that may wait for a change of the pod's status."""
         self._notifications.notify(_key(pod))
-        if self._unknown.turned_up(pod) and not pod.spec.node_name:
-            self._rejections.unasked(pod)
-            self._pods.look_again(_key(pod))
+        if self._unknown.was_forgotten(pod) and not pod.spec.node_name:
+            self._rejections.expect_call(pod)
+            self._pods.requeue(_key(pod))
 
-    def busy_with(self, pod: Pod) -> bool:
-        """Whether the pod is just being bound; if so, its bind is notified."""
+    def is_binding(self, pod: Pod) -> bool:
+        """Whether the pod is being bound; if so, its bind is notified."""
         if not self._binder.node_of(pod.metadata.uid):
             return False
         self._notifications.notify(_key(pod))
         return True
 
     async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
-        """Something about the unbound pod may have changed."""
+        """Reconcile the unbound pod, about which something may have changed."""
         failing = next((claim.problem for claim in claims if claim.problem and claim.problem.fails_pod), None)
         if failing is not None and not pod.spec.node_name:
-            await self._free(reference(pod))
+            await self._release(reference(pod))
             return await self._placement.fail(pod, failing.code, failing.message, unchanged=True)
         if (failed := await self._negotiator.give_up_elsewhere(key, pod, claims)) is not None:
             return failed
-        if await self._unplaced(key, pod, claims):
+        if await self._release_if_overdue(key, pod, claims):
             return AT_ONCE
-        return await self._rejections.look(key, pod, claims)
+        return await self._rejections.reconcile(key, pod, claims)
 
-    async def _unplaced(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> bool:
-        """Whether the pod held something for so long that others may have it, as its scheduler, which may find no
-        node for it any more, had no use for it. Raises Busy if it is bound by now, and what a client raises."""
+    async def _release_if_overdue(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+        """Release what the pod holds if its scheduler has not bound it in time, and may find no node for it any
+        more. Returns whether it did. Raises Busy if the pod is bound by now, and what a client raises."""
         user, asked = reference(pod), [claim for claim in claims if claim.standalone and claim.problem is None]
         if not self._ledger.of_pod(user) or any(claim.state(pod) is ClaimState.PENDING for claim in asked):
             return False
         attempt = self._pods.attempt(pod)
-        if (left := attempt.patience(now())) > 0:
-            self._pods.look_again(key, left)
+        if (left := attempt.binding_seconds_left(now())) > 0:
+            self._pods.requeue(key, left)
             return False
-        await self._free(user)
-        attempt.give_up_waiting()
+        await self._release(user)
+        attempt.not_bound_in_time()
         return True
 
-    async def _free(self, pod: PodReference) -> None:
+    async def _release(self, pod: PodReference) -> None:
         await self._binder.release(pod, doubtful=True)
 
     async def _ask_standalone(self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: Nodes) -> Result:
-        """What the first of a line can't get another can, on a node that the scheduler left out for the first."""
+        """Negotiate with standalone drivers. Pods with other nodes wait in other lines, as in `_reject`."""
         preemptible = self._pods.attempt(pod).extender.preemptible - nodes
         proposed = self._filtering.nodes(pod, claims, common_nodes(claims), sorted(nodes), preemptible)
         result = await self._negotiator.negotiate(key, pod, claims, proposed)
         return replace(result, line=(result.line, nodes, preemptible)) if isinstance(result, Wait) else result
 
-    async def settle(self, pod: PodReference) -> None:
-        """Also what an earlier leader posted."""
-        await self._posting.settle(pod, doubtful=True)
+    async def void_bindings(self, pod: PodReference) -> None:
+        """Void earlier bindings, including those that an earlier leader posted."""
+        await self._posting.void_bindings(pod, doubtful=True)
 
     def resume(self) -> None:
-        """After the cluster was restored: pods that wait may have been refused by an earlier leader. Those without
-        claims were if they had no room beside what is reserved; nobody else looks at them."""
+        """Expect calls about waiting pods, which an earlier leader may have rejected. A pod without claims was
+        rejected if it had no room beside what is reserved; nothing else reconciles it."""
         owned = [pod for pod in self._cluster.pods() if self.owns(pod) and not over(pod)]
         for pod in sorted(owned, key=arrival):
             if pod.spec.resource_claims:
-                self._pods.attempt(pod)  # its place is by arrival, not by when it is asked about
-                self._rejections.unasked(pod)
+                self._pods.attempt(pod)  # its place is by age, not by when it is asked about
+                self._rejections.expect_call(pod)
             elif self._ledger.reserves and not pod.spec.node_name:
-                self._rejections.unasked(pod)
-                self._pods.look_again(_key(pod))
+                self._rejections.expect_call(pod)
+                self._pods.requeue(_key(pod))
 
     @property
-    def remembered(self) -> int:
-        """How many entries about pods there are."""
+    def entries(self) -> int:
+        """The number of entries about pods in memory."""
         return len(self._pods) + len(self._rejections) + len(self._assumed) + len(self._unknown)
 
-    def _never_there(self, pod: PodReference) -> None:
-        self._pods.never_there(pod)
-        self.gone(pod)
+    def _forget_unknown(self, pod: PodReference) -> None:
+        self._pods.forget_unknown(pod)
+        self.pod_gone(pod)
 
-    def gone(self, pod: PodReference) -> None:
-        """Forget the pod."""
+    def pod_gone(self, pod: PodReference) -> None:
+        """Event handler: the pod's object is gone. Forget it."""
         self._rejections.drop(pod.uid)
         self._assumed.drop(pod.uid)
         self._posting.forget(pod.uid)
@@ -385,14 +384,15 @@ def _key(pod: Pod) -> Key:
     return pod.metadata.namespace, pod.metadata.name
 
 
-def _unbacked(names: Set[str]) -> FilterResult:
-    why = unbacked(names)
+def _dra_only(names: Set[str]) -> FilterResult:
+    why = dra_only(names)
     return FilterResult(blocked=Blocked(Problem(reasons.OTHER_SCHEDULER, why, (DEVICE_CLASSES_CHANGED,)), why))
 
 
 def _message(problem: Problem, reported_in: str = "podscheduling") -> str:
-    """What the scheduler writes into the pod's condition: the same message as long as the phase is the same, since
-    another one would change the pod, which makes the scheduler ask again. The same for all pods: see NodeSets."""
+    """The message for the pod's condition, which the scheduler writes: the same for all pods (see NodeSets), and
+    as long as the code is the same, since another message changes the pod, which makes the scheduler try it
+    again."""
     if problem.transient:
         return _SOON
     if problem.code == reasons.OTHER_SCHEDULER:

@@ -1,7 +1,7 @@
-"""Posts the binding of a pod, so that it is known afterwards whether the pod is bound.
+"""Posts bindings of pods in such a way that it is known afterwards whether the pod is bound.
 
-A binding names the pod's UID, and its resourceVersion where something was allocated: to be sure that one whose
-outcome is unknown does not land later, the pod is changed, after which the API server refuses it.
+A binding has the pod's UID and, if anything was allocated, its resourceVersion. To make sure that a binding with
+an unknown outcome does not land later, the pod is changed, after which the API server refuses that binding.
 """
 
 import asyncio
@@ -13,44 +13,44 @@ from parley.api.resources import PODS
 from parley.control.objects.pod import done
 from parley.kube.client import Client, Conflict, Invalid, NotFound, OutcomeUnknown
 from parley.kube.clock import Clock, rfc3339_micro
+from parley.scheduler.brief_nomination import nominate_briefly
 from parley.scheduler.pods import now
-from parley.scheduler.retried import nominate_briefly
 from parley.sdk import PodReference
 
 LOOK_AGAIN = f"{GROUP}/look-again"
-"""An annotation whose change makes a scheduler try the pod again, and voids bindings that are on their way."""
+"""An annotation whose change makes a scheduler try the pod again, and voids bindings that are in flight."""
 
-_CHANGED = 5
-"""So often a pod may change between a look at it and its binding."""
+_TRIES = 5
+"""How often to post the binding of a pod that keeps changing."""
 
 
 class NotBound(Exception):
-    """Raised when the pod is not bound to the node, and will not be by anything that was posted here."""
+    """Raised when the pod is not bound to the node, and no binding posted by this process can still bind it."""
 
 
 class Posting:
-    """Posts bindings, and changes pods whose scheduler has to try them again. Keeps the UIDs of pods whose
-    binding has an unknown outcome."""
+    """Posts bindings, and changes pods whose scheduler has to try them again. Tracks the pods whose binding has an
+    unknown outcome."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._doubtful: set[str] = set()
         self._settled: set[str] = set()
-        self._touched = 0
+        self._touches = 0
 
     def check_lease(self) -> None:
-        """Raises LeaseLost where this process may not lead any more."""
+        """Raise LeaseLost if this process may not lead any more."""
         self._client.check_lease()
 
     async def bind(self, pod: Pod, node: str, *, exactly: bool, until: float = inf) -> None:
-        """Bind the pod. `exactly`: only as given, since something is allocated for it. Nothing is posted after
-        the time `until` (the event loop's clock). Raises NotBound.
+        """Bind the pod; with `exactly` only at the given resourceVersion, because something is allocated for it.
+        Posts nothing after the time `until` (event loop's clock). Raises NotBound.
 
-        Raises OutcomeUnknown if that can't even be read; then `settle` has to be called before anything is freed.
+        Raises OutcomeUnknown if that can't even be read; call `void_bindings` then before anything is freed.
         """
         version = pod.metadata.resource_version if exactly else ""
-        for _ in range(_CHANGED):
+        for _ in range(_TRIES):
             live = await self._post(pod, node, version)
             if live is None or live.spec.node_name == node:
                 return
@@ -64,7 +64,7 @@ class Posting:
         raise NotBound("others keep changing the pod: the scheduler tries again")
 
     async def _post(self, pod: Pod, node: str, version: str) -> Pod | None:
-        """Post once; None if that bound the pod, otherwise the pod as it is now."""
+        """Post the binding once. Returns None if that bound the pod, otherwise the pod as it is now."""
         meta = pod.metadata
         body = {
             "apiVersion": "v1",
@@ -99,11 +99,11 @@ class Posting:
             raise NotBound("the pod is gone, and another pod has its name")
         return live
 
-    async def settle(self, pod: PodReference, *, doubtful: bool = False) -> None:
-        """After this no binding that was posted before can land.
+    async def void_bindings(self, pod: PodReference, *, doubtful: bool = False) -> None:
+        """Make sure that no binding posted earlier can still land.
 
-        `doubtful`: an earlier process may have posted one, which is voided once; those of this one are known. Each
-        time is a change of the pod, after which its scheduler asks again.
+        `doubtful`: an earlier process may have posted one, which is voided once; those of this process are known.
+        Voiding changes the pod, after which its scheduler tries it again.
         """
         if pod.uid in self._doubtful or (doubtful and pod.uid not in self._settled):
             await self.touch(pod)
@@ -111,9 +111,9 @@ class Posting:
             self._settled.add(pod.uid)
 
     async def touch(self, pod: PodReference) -> None:
-        """Change the pod, which makes its scheduler try it again, if Parley rejected any node when it did."""
-        self._touched += 1  # a second change within one tick of the clock has to be one, too
-        marked = {LOOK_AGAIN: f"{rfc3339_micro(self._clock())} {self._touched}"}
+        """Change the pod, which makes its scheduler try it again if Parley rejected any node before."""
+        self._touches += 1  # so that a second change within one tick of the clock differs
+        marked = {LOOK_AGAIN: f"{rfc3339_micro(self._clock())} {self._touches}"}
         body = {"metadata": {"uid": pod.uid, "annotations": marked}}
         try:
             await self._client.patch(PODS, pod.name, body, pod.namespace)
@@ -121,10 +121,10 @@ class Posting:
             pass  # it is gone, or another pod has its name: nothing can be bound any more
 
     async def nominate_briefly(self, pod: PodReference, node: str) -> None:
-        """Makes its scheduler try it again if its own filters rejected it everywhere."""
+        """Make the scheduler try the pod again even if its own filters rejected it on every node."""
         await nominate_briefly(self._client, pod, node)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, or it is known to be bound."""
+        """Forget the pod, which is gone or known to be bound."""
         self._doubtful.discard(uid)
         self._settled.discard(uid)

@@ -1,8 +1,8 @@
-"""Pods of lower priority are evicted for the claims of a rejected pod, outside of its scheduler's calls.
+"""Preemption for the claims of rejected pods, outside of their scheduler's calls.
 
-A scheduler's own preemption can't do it: it evicts for what its own filters look at. So Parley does, as for pods
-of unmodified schedulers (`scheduler.claim_preemption`), when a rejected pod is reconciled: if no node that the
-scheduler proposed is viable by then, and where the scheduler can't evict pods for the rest of what the pod needs.
+A scheduler's own preemption can't do it: it evicts for what its own filters check. So Parley evicts pods of lower
+priority, as for pods of unmodified schedulers (`scheduler.claim_preemption`), when a rejected pod is reconciled:
+if none of the nodes that the scheduler proposed is viable, and the scheduler's own evictions would not help.
 """
 
 from collections.abc import Sequence, Set
@@ -28,13 +28,13 @@ from parley.scheduler.negotiator import READING_SECONDS, Negotiator
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
 
-LEFT_SECONDS = 15.0
-"""So long a scheduler gets to ask about a node, or to evict pods there itself, where the pod could run then by
-Parley's model of its filters."""
+SCHEDULER_SECONDS = 15.0
+"""How long a scheduler gets to ask about a node, or to evict pods there itself, if the pod could then run there by
+Parley's model of the scheduler's filters."""
 
 
 class Preemptors:
-    """Has pods of lower priority evicted for pods that filter rejected, outside of their scheduler's calls."""
+    """Has pods of lower priority evicted for the claims of rejected pods, outside of their scheduler's calls."""
 
     def __init__(self, state: State, pods: Pods, filtering: CandidateFilter, negotiator: Negotiator) -> None:
         self._state = state
@@ -42,32 +42,32 @@ class Preemptors:
         self._filtering = filtering
         self._negotiator = negotiator
 
-    def proposed(self, pod: Pod, nodes: Nodes) -> None:
-        """The nodes pass the scheduler's own filters. A nominated node it asks about alone, before all of them.
-        Standalone drivers that are being asked about others are asked about these, too."""
+    def add_proposed(self, pod: Pod, nodes: Nodes) -> None:
+        """Record nodes that pass the scheduler's own filters. It asks about a nominated node alone, before all
+        others. Standalone drivers that are being asked about other nodes are asked about these, too."""
         attempt = self._pods.attempt(pod)
         before, session = attempt.extender.proposed, attempt.standalone.session
         alone = nodes == {pod.status.nominated_node_name}
         attempt.extender.proposed = before | nodes if alone else nodes
         if session is not None and not nodes <= before:
-            session.look_at_nodes_again()
+            session.reevaluate_nodes()
 
-    def preemptible(self, pod: Pod, nodes: Sequence[str]) -> None:
-        """On these nodes the scheduler could evict pods for what its own filters look at. Standalone drivers that
-        are being asked about others are asked about these, too."""
+    def set_preemptible(self, pod: Pod, nodes: Sequence[str]) -> None:
+        """Record the nodes where the scheduler could evict pods for what its own filters check. Standalone drivers
+        that are being asked about other nodes are asked about these, too."""
         attempt, found = self._pods.attempt(pod), frozenset(nodes)
         if found == attempt.extender.preemptible:
             return
         attempt.extender.preemptible = found
         if attempt.standalone.session is not None:
-            attempt.standalone.session.look_at_nodes_again()
-            self._pods.look_again((pod.metadata.namespace, pod.metadata.name))
+            attempt.standalone.session.reevaluate_nodes()
+            self._pods.requeue((pod.metadata.namespace, pod.metadata.name))
 
-    def where_it_evicts(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
-        """A node on which the pod's scheduler could evict pods for what its own filters look at, and that would be
-        viable then; "" if there is none. Until it names such nodes they are those of Parley's model of it.
+    def node_for_evictions(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
+        """A node on which the pod's scheduler could evict pods for what its own filters check, and that would be
+        viable then; "" if there is none. By Parley's model of it, until the scheduler has named such nodes.
 
-        Where the pod is nominated and nobody is leaving, an earlier try to have it evict others was interrupted.
+        If the pod is nominated and no pods are terminating there, an earlier try to make it evict was interrupted.
         """
         if not may_preempt(self._state.cluster, pod):
             return ""
@@ -82,28 +82,28 @@ class Preemptors:
     async def make_room(
         self, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection
     ) -> Wait | Postponed | None:
-        """Evict others for the rejected pod, if nothing is viable for it still: what it waits for while they leave
-        what it needs. None if nobody leaves it, or may be made to, or if its scheduler gets another answer now.
+        """Evict pods for the rejected pod, if still no node is viable. Returns what it waits for meanwhile, or why
+        evictions are postponed; None if none can help, or if its scheduler would get another answer now.
 
-        Raises Busy if the pod is let in, goes or is bound meanwhile, and DriverFault, and what a client raises.
+        Raises Busy if the pod passes filter, is deleted or bound meanwhile, DriverFault, and what a client raises.
         """
         problems = [claim.problem for claim in claims if claim.problem is not None]
         if any(not problem.transient for problem in problems):
             self._state.nominations.end(pod.metadata.uid)
             return None
-        if not rejection.nowhere:
-            if not rejection.passes or rejection.problem.code == reasons.CLAIM_IN_USE:
+        if not rejection.none_viable:
+            if not rejection.is_transient or rejection.problem.code == reasons.CLAIM_IN_USE:
                 self._state.nominations.end(pod.metadata.uid)
             return None
         if problems or rejection.problem.transient:
             return None
         states = {claim.entry: claim.state(pod) for claim in claims}
         if ClaimState.STALE in states.values():
-            return Postponed("", "", READING_SECONDS)  # what it needs of that claim is not known yet
+            return Postponed("", "", READING_SECONDS)  # it is not known yet what the pod needs of that claim
         pending = [claim for claim in claims if states[claim.entry] is ClaimState.PENDING]
         demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
         if isinstance(demand, Blocked) and demand.problem.transient:
-            return Postponed("", "", READING_SECONDS)  # its parameters are read again; what is kept for it stays
+            return Postponed("", "", READING_SECONDS)  # its parameters are being read again; the nomination stays
         drivers = frozenset[str]()
         if not isinstance(demand, Blocked) and not demand.standalone:
             drivers = may_take(self._state, pod, demand, claims)
@@ -113,19 +113,19 @@ class Preemptors:
         if not self._state.cluster.knows_where(pod):
             return Postponed("", "", READING_SECONDS)
         if not self._is_viable_nowhere(pod, claims, rejection):
-            rejection.is_overtaken()
+            rejection.skip_report()
             return None
         if left := self._seconds_to_ask(pod, claims):
-            rejection.is_overtaken()
+            rejection.skip_report()
             return Postponed("", "", left)
-        if left := self._left_to_scheduler(pod, claims, demand):
+        if left := self._seconds_for_scheduler(pod, claims, demand):
             return Postponed("", "", left)
         self._pods.attempt(pod).extender.shunned = self._refused_by_scheduler(pod, claims)
         return await self._negotiator.preemption.make_room(Preemptor(pod, claims, demand, drivers))
 
     def _is_viable_nowhere(self, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection) -> bool:
-        """Whether the answer is the same as things stand, also about the nodes that were asked about before those
-        where the scheduler would evict pods, if the pod fits there still. If so, it holds on."""
+        """Whether the rejection still holds, also for the nodes proposed before those where the scheduler would
+        evict pods, as far as the pod still fits there. If so, it is renewed."""
         nodes, proposed = rejection.nodes, self._pods.attempt(pod).extender.proposed
         if proposed != nodes:
             fitting = CandidateNodes(self._state, pod, *_limits(claims))
@@ -134,32 +134,32 @@ class Preemptors:
         if found.blocked is None or not found.by_nodes or found.blocked.problem.transient:
             return False
         if found.blocked.problem.code == rejection.problem.code:
-            rejection.holds_on(found.blocked.problem, self._pods)
+            rejection.renew(found.blocked.problem, self._pods)
         return True
 
     def _seconds_to_ask(self, pod: Pod, claims: Sequence[PodClaim]) -> float:
-        """Others have left what is kept for the pod, and the scheduler has yet to ask about the node, or to evict
-        ordinary pods that came there since: for how many seconds it is kept."""
+        """For how many seconds the nomination still keeps what pods have left for this one, while the scheduler
+        has yet to ask about the node, or to evict ordinary pods that were placed there since; 0 otherwise."""
         own = self._state.nominations.of(pod.metadata.uid)
         if own is None or not PreemptibleNodes(self._state, pod, *_limits(claims)).fits(own.node):
             return 0.0
         return max(own.until - now(), 0.0) if self._filtering.viable(pod, [own.node]) else 0.0
 
-    def _left_to_scheduler(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand) -> float:
-        """For how many seconds it is left to the scheduler to find a node, or waited for pods that it evicts."""
+    def _seconds_for_scheduler(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand) -> float:
+        """For how many seconds to leave it to the scheduler to find a node, or to wait for pods that it evicts."""
         attempt, usage = self._pods.attempt(pod).extender, self._state.cluster.usage
         nominated = pod.status.nominated_node_name
         if nominated and usage.are_leaving(nominated, priority(pod)):
             seconds = LEAVING_SECONDS if self._filtering.viable(pod, [nominated]) else 0.0
         else:
-            seconds = LEFT_SECONDS if self._is_viable_by_model(pod, claims, demand) else 0.0
-        if seconds != attempt.left_for:
-            attempt.left_for, attempt.left_since = seconds, now()
-        return max(attempt.left_since + seconds - now(), 0.0)
+            seconds = SCHEDULER_SECONDS if self._is_viable_by_model(pod, claims, demand) else 0.0
+        if seconds != attempt.deferred_for:
+            attempt.deferred_for, attempt.deferred_since = seconds, now()
+        return max(attempt.deferred_since + seconds - now(), 0.0)
 
     def _is_viable_by_model(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand) -> bool:
-        """Whether some node would do that the scheduler has not asked about yet, or that it may if it evicts pods
-        there first, but not for claims."""
+        """Whether some node would be viable, by Parley's model, that the scheduler has not asked about, or would
+        be after the scheduler's own evictions."""
         kinds: list[type[CandidateNodes]] = [CandidateNodes]
         if may_preempt(self._state.cluster, pod):
             kinds.append(PreemptibleNodes)
@@ -171,8 +171,8 @@ class Preemptors:
         return False
 
     def _refused_by_scheduler(self, pod: Pod, claims: Sequence[PodClaim]) -> frozenset[str]:
-        """The nodes that the pod would fit on by Parley's model, and that its scheduler does not propose, nor
-        would if pods of lower priority went: it has reasons of its own. But for the one kept for it."""
+        """The nodes that the pod fits by Parley's model, and that its scheduler does not propose, even after
+        evictions: it has reasons of its own. Without the nominated node."""
         own, attempt = self._state.nominations.of(pod.metadata.uid), self._pods.attempt(pod).extender
         nodes = CandidateNodes(self._state, pod, *_limits(claims))
         known = attempt.proposed | attempt.preemptible | {own.node if own is not None else ""}
@@ -180,5 +180,5 @@ class Preemptors:
 
 
 def _limits(claims: Sequence[PodClaim]) -> tuple[list[ResourceClass], Set[str] | None]:
-    """What limits the nodes: the claims' classes, and where all is that is allocated already."""
+    """What limits the nodes: the claims' classes, and the nodes of the claims that are allocated already."""
     return [claim.class_ for claim in claims if claim.class_ is not None], common_nodes(claims)

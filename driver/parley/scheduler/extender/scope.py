@@ -1,8 +1,8 @@
-"""Which pods are this path's, and what it does not serve: of that the native path's scheduler knows more.
+"""Decides which pods belong to the extender path, and which of them it can't serve.
 
-A pod is this path's if it names one of its schedulers, or requests a resource by which an entry in the cluster's
-own scheduler is limited (`managedResources`). Its scheduler runs without the DynamicResources plugin, so whatever
-needs that plugin would be bound without its device: such pods are refused.
+A pod belongs to it if it names one of its schedulers, or requests one of the resources (`managedResources`) of the
+extender's entry in the cluster's own scheduler. Such a scheduler runs without the DynamicResources plugin. Pods
+that need that plugin would be bound without their devices: they are rejected.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -23,7 +23,7 @@ REMEDY = "leave schedulerName out, so that the cluster's own scheduler places th
 
 @dataclass(frozen=True)
 class Scope:
-    """The names by which pods come to this path; without any it has none."""
+    """The schedulers and resources whose pods belong to the extender path; without any there is no such path."""
 
     scheduler_names: frozenset[str] = frozenset()
     managed_resources: frozenset[str] = frozenset()
@@ -32,27 +32,27 @@ class Scope:
         return bool(self.scheduler_names or self.managed_resources)
 
     def owns(self, pod: Pod) -> bool:
-        """Whether the pod is negotiated for by this path and not by the native one."""
+        """Whether the pod belongs to the extender path and not to the native one."""
         if pod.spec.scheduler_name in self.scheduler_names:
             return True
         return bool(self.managed_resources) and not self.managed_resources.isdisjoint(_requested(pod))
 
 
-class Backed:
-    """The extended resources that DRA drivers stand for, by their DeviceClasses."""
+class DraResources:
+    """The extended resources that DRA drivers allocate, according to the DeviceClasses."""
 
     def __init__(self) -> None:
         self._classes: dict[str, str] = {}
 
     def changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
-        """A DeviceClass came, changed or went."""
+        """Event handler: a DeviceClass was added, changed or deleted."""
         if old is not None:
             self._classes.pop(old.metadata.name, None)
         if new is not None and new.spec.extended_resource_name:
             self._classes[new.metadata.name] = new.spec.extended_resource_name
 
     def of(self, pod: Pod) -> Set[str]:
-        """Those that the pod requests."""
+        """The ones that the pod requests."""
         wanted = {name for name in _requested(pod) if "/" in name and not name.startswith(_CORE)}
         implicit = {name for name in wanted if name.startswith(IMPLICIT)}
         return implicit | (wanted & set(self._classes.values())) if wanted else wanted
@@ -65,8 +65,9 @@ def _requested(pod: Pod) -> Iterator[str]:
             yield from container.resources.limits
 
 
-def unserved(pod: Pod, claims: Sequence[PodClaim]) -> str:
-    """What of the pod this path can't serve on any node, as a message; "" if nothing. `claims` are Parley's."""
+def unsupported(pod: Pod, claims: Sequence[PodClaim]) -> str:
+    """Why the extender path can't serve the pod on any node, "" if it can. `claims` are those that are
+    Parley's."""
     if pod.spec.scheduling_group is not None:
         return f"spec.schedulingGroup: this scheduler does not place groups: {REMEDY}"
     ours = {claim.entry for claim in claims}
@@ -76,13 +77,13 @@ def unserved(pod: Pod, claims: Sequence[PodClaim]) -> str:
     return ""
 
 
-def unbacked(names: Iterable[str]) -> str:
-    """About extended resources that a node does not have itself."""
+def dra_only(names: Iterable[str]) -> str:
+    """The message about extended resources that nodes don't have themselves, but only by DRA drivers."""
     return f"{', '.join(sorted(names))}: a DRA driver allocates it, which this scheduler does not ask: {REMEDY}"
 
 
 def foreign_topics(pod: Pod, claims: Sequence[PodClaim]) -> tuple[Topic, ...]:
-    """Changes that may show that the pod's other claims are Parley's after all."""
+    """The topics whose change may show that the pod's other claims are Parley's after all."""
     ours, namespace = {claim.entry for claim in claims}, pod.metadata.namespace
     return tuple(
         ("template", namespace, entry.resource_claim_template_name)

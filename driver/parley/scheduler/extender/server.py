@@ -21,15 +21,15 @@ LARGEST_CALL = 16 * 1024 * 1024
 NO_MORE = "this process does not lead any more"
 
 READING_SECONDS = 10.0
-"""So long a call may take to arrive."""
+"""How long a call may take to arrive."""
 
 ENDING_SECONDS = 1.0
-"""So long calls that are under way get when the process ends: it does not lead any more, so that a bind that waits
-can only be given up."""
+"""How long calls in progress may take when the process ends: it does not lead any more, so a bind that still waits
+is given up."""
 
 
 class Answering(Protocol):
-    """What answers calls; see ExtenderPath."""
+    """Answers the scheduler's calls; see ExtenderPath."""
 
     @property
     def verbs(self) -> Sequence[str]: ...
@@ -39,7 +39,7 @@ class Answering(Protocol):
 _JSON = {"Content-Type": "application/json"}
 
 Leading = Callable[[], Answering | None]
-"""The extender path of a process that leads and has begun to act."""
+"""Returns the extender path if this process leads and its controller is ready."""
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
@@ -48,16 +48,14 @@ def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) 
 
 
 class _Calls:
-    """POST /filter, /prioritize, /preempt and /bind; GET /healthz, and /readyz, which is ok on the leader only.
-
-    Without aiohttp's routing, which is a sixth of what a call costs.
-    """
+    """Handles POST /filter, /prioritize, /preempt and /bind; GET /healthz, and /readyz, which is ok on the leader
+    only. Without aiohttp's routing, which takes a sixth of the time of a call."""
 
     def __init__(self, leading: Leading) -> None:
         self._leading = leading
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
-        """The answer."""
+        """The response to the request."""
         if request.method == "POST":
             return await self._verb(request.path.removeprefix("/"), request)
         if (request.method, request.path) == ("GET", "/healthz"):
@@ -83,7 +81,7 @@ class _Calls:
             return web.Response(text=str(error), status=400)
         except LeaseLost:
             return web.Response(text=NO_MORE, status=503)
-        except Exception as error:  # a driver's, above all: it must not be silent, and stops nothing else
+        except Exception as error:  # above all a driver's: it has to be logged, and must stop nothing else
             if self._leading() is not extender:
                 return web.Response(text=NO_MORE, status=503)
             log.error("a scheduler's call failed", verb=name, error=str(error), exc_info=error)
@@ -98,7 +96,7 @@ def _not_yet() -> web.Response:
 async def serving(
     leading: Leading, host: str, port: int, context: ssl.SSLContext | None = None
 ) -> AsyncIterator[int]:
-    """Serve within the block; gives the port, a free one if 0 was asked for."""
+    """Serves while the block runs; yields the port, a free one if `port` is 0."""
     handle = _Calls(leading).handle
     async with limited(handle, _request, (host, port), SCHEDULER, context, ENDING_SECONDS) as bound:
         log.info("extender", address=f"{host}:{bound}", tls=context is not None)

@@ -1,9 +1,9 @@
-"""Whose turn it is with an exclusive named claim that is free: of this path's pods that wait for it the one with
-the highest priority, of equal ones the one that came first.
+"""Decides which of the extender path's pods has its turn with a free exclusive named claim: the one with the
+highest priority, and among equal ones the oldest.
 
-A scheduler asks about its pods in an order of its own, by its queue and its back-off. So a pod is refused as long
-as the scheduler is about to ask about one that stands before it. A scheduler does not ask about a pod for which it
-finds no node itself: then the pod's turn ends after a few seconds.
+A scheduler asks about its pods in an order of its own, by its queue and its back-off. So a pod is rejected as long
+as the scheduler is about to ask about one that is ahead of it. A scheduler does not ask about a pod for which it
+finds no node itself: that pod's turn ends after a few seconds.
 """
 
 from collections.abc import Iterator, Set
@@ -29,7 +29,7 @@ class Turn(NamedTuple):
 
 
 class Turns:
-    """Finds out whether a pod would overtake another one of the same scheduler."""
+    """Determines whether a pod would overtake another one of the extender path."""
 
     def __init__(self, state: State, pods: Pods, rejections: Rejections) -> None:
         self._cluster = state.cluster
@@ -38,34 +38,34 @@ class Turns:
         self._rejections = rejections
 
     def of_another(self, pod: Pod) -> Turn | None:
-        """The turn of a pod that stands before this one, None if there is no such pod."""
-        claims = [key for key in named_claims(pod) if self._is_to_be_had(key, pod)]
+        """The turn of a pod that is ahead of this one; None if there is no such pod."""
+        claims = [key for key in named_claims(pod) if self._takes_turns(key, pod)]
         topics = frozenset(("claim", *key) for key in claims)
         for other in chain(self._waiting(pod, topics), self._unasked(pod, frozenset(claims))):
-            until = self._rejections.asked_until(other, topics)
+            until = self._rejections.call_expected_until(other, topics)
             if until is not None:
                 of_both = frozenset(named_claims(other))
                 return Turn(next((key for key in claims if key in of_both), claims[0]), until)
         return None
 
-    def _is_to_be_had(self, key: Key, pod: Pod) -> bool:
-        """Whether the claim is one that a single pod uses at a time, and not this one yet."""
+    def _takes_turns(self, key: Key, pod: Pod) -> bool:
+        """Whether pods take turns with the claim, which is exclusive, and this pod does not use it yet."""
         mirror, holding = self._cluster.mirror(key), self._ledger.of_claim(*key)
         if mirror is None or is_shareable(mirror):
             return False
         return holding is None or pod.metadata.uid not in holding.pods
 
     def _waiting(self, pod: Pod, topics: Set[Topic]) -> Iterator[Pod]:
-        """The pods that were refused and wait for one of the claims, by their places. Each comes once, as below,
-        however many claims it has in common with this one: a tenant may have thousands with hundreds."""
+        """The rejected pods ahead of this one that wait for one of the claims. Each once, like below, however many
+        claims it shares with this one: a tenant may have thousands of pods with hundreds of claims."""
         for key in self._pods.waiting_before(self._pods.attempt(pod).place, topics):
             if (other := self._cluster.pod(key)) is not None:
                 yield other
 
     def _unasked(self, pod: Pod, claims: Set[Key]) -> Iterator[Pod]:
-        """The pods that a new leader was not asked about yet and that name one of the claims."""
+        """The pods ahead of this one that name one of the claims and that a new leader was not asked about yet."""
         place = self._pods.attempt(pod).place
-        for key in self._rejections.unasked_in(pod.metadata.namespace) if claims else ():
+        for key in self._rejections.expected_calls_in(pod.metadata.namespace) if claims else ():
             other = self._cluster.pod(key)
             if other is None or not other.spec.resource_claims or other.spec.node_name or over(other):
                 continue

@@ -1,8 +1,8 @@
-"""Pods that a scheduler asks about and the cache does not have: their watch event is late, or they are gone.
+"""Pods that a scheduler asks about and that the cache does not have: their watch event is late, or they are gone.
 
-They are answered like any. But no event will ever come for a pod which was gone before it was asked
-about: so what is remembered of such a pod is forgotten after a while, unless the cache has it by then. One that
-turns up later was answered by something that is forgotten: its scheduler has to be made to ask again.
+They are answered like any others. But a pod that was gone before the call will never have a watch event, so it is
+forgotten after a while, unless the cache has it by then. If a forgotten pod appears later, its scheduler has to be
+made to try it again, because the rejection that it waits to change was forgotten.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from parley.control.objects.pod import reference
 from parley.sdk import PodReference
 
 FORGET_SECONDS = 30.0
-"""Longer than a pod's event takes, unless the API server is out of reach."""
+"""Longer than a pod's watch event takes, unless the API server can't be reached."""
 
 _MOST = 8192
-"""So many pods are known to have been forgotten."""
+"""How many forgotten pods are tracked."""
 
 
 class UnknownPods:
     """The pods that a scheduler asked about and that the cache does not have yet. After a while `forget` is called
-    to drop what is remembered of one."""
+    to drop all other state of such a pod."""
 
     def __init__(self, cluster: ClusterCache, forget: Callable[[PodReference], None]) -> None:
         self._cluster = cluster
@@ -35,28 +35,28 @@ class UnknownPods:
         return len(self._asked)
 
     def asked(self, pod: Pod) -> None:
-        """A scheduler asks about the pod."""
+        """Note that a scheduler asks about the pod."""
         user = reference(pod)
         if self._cluster.has_pod(user):
             return
         if (timer := self._asked.pop(user, None)) is not None:
             timer.cancel()
-        self._asked[user] = asyncio.get_running_loop().call_later(FORGET_SECONDS, self._look, user)
+        self._asked[user] = asyncio.get_running_loop().call_later(FORGET_SECONDS, self._expire, user)
 
     def is_another(self, pod: Pod) -> bool:
-        """Whether the cache has another pod of that name, whose place in a line is not to be touched."""
+        """Whether the cache has another pod of that name, whose place in a line must not change."""
         known = self._cluster.pod((pod.metadata.namespace, pod.metadata.name))
         return known is not None and known.metadata.uid != pod.metadata.uid
 
-    def turned_up(self, pod: Pod) -> bool:
-        """Whether the pod, which the cache has, was forgotten; true once."""
+    def was_forgotten(self, pod: Pod) -> bool:
+        """Whether the pod, which the cache has now, was forgotten; true once for each pod."""
         user = reference(pod)
         if user not in self._forgotten:
             return False
         del self._forgotten[user]
         return True
 
-    def _look(self, user: PodReference) -> None:
+    def _expire(self, user: PodReference) -> None:
         del self._asked[user]
         if self._cluster.has_pod(user):
             return

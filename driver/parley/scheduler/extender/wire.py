@@ -1,6 +1,6 @@
-"""What kube-scheduler and an extender say to each other, as JSON with Go's casing.
+"""The calls of kube-scheduler to an extender and their responses, as JSON with Go's casing.
 
-Source of the shapes: k8s.io/kube-scheduler/extender/v1 of Kubernetes 1.37, `nodeCacheCapable`: nodes are names.
+Source of the schemas: k8s.io/kube-scheduler/extender/v1 of Kubernetes 1.37, `nodeCacheCapable`: nodes are names.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,37 +29,37 @@ class _HeadPod(msgspec.Struct, frozen=True, gc=False):
     metadata: _Meta
 
 
-class _Wish(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class _Preferred(msgspec.Struct, frozen=True, rename="camel", gc=False):
     preferred_during_scheduling_ignored_during_execution: list[msgspec.Raw] | None = None
 
 
-class _Wishes(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    node_affinity: _Wish | None = None
-    pod_affinity: _Wish | None = None
-    pod_anti_affinity: _Wish | None = None
+class _Affinity(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    node_affinity: _Preferred | None = None
+    pod_affinity: _Preferred | None = None
+    pod_anti_affinity: _Preferred | None = None
 
 
-class _WishingSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    affinity: _Wishes | None = None
+class _PreferringSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    affinity: _Affinity | None = None
     topology_spread_constraints: list[msgspec.Raw] | None = None
 
 
-class _Wishing(msgspec.Struct, frozen=True, gc=False):
-    spec: _WishingSpec
+class _PreferringPod(msgspec.Struct, frozen=True, gc=False):
+    spec: _PreferringSpec
 
     @property
     def choosy(self) -> bool:
-        affinity = self.spec.affinity or _Wishes()
-        wishes = (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity)
+        affinity = self.spec.affinity or _Affinity()
+        terms = (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity)
         return bool(self.spec.topology_spread_constraints) or any(
-            wish is not None and wish.preferred_during_scheduling_ignored_during_execution for wish in wishes
+            term is not None and term.preferred_during_scheduling_ignored_during_execution for term in terms
         )
 
 
 class Proposed(_Pascal, frozen=True):
-    """A pod and the nodes that pass its scheduler's filters, decoded as far as it is asked for.
+    """A pod and the nodes that pass its scheduler's filters. Each part is decoded when it is asked for.
 
-    Each raises BadCall where it is not what kube-scheduler sends.
+    Decoding raises BadCall if the part is not what kube-scheduler sends.
     """
 
     pod_as_sent: msgspec.Raw = msgspec.field(name="Pod")
@@ -67,29 +67,29 @@ class Proposed(_Pascal, frozen=True):
 
     @property
     def uid(self) -> str:
-        """The pod's."""
+        """The pod's UID."""
         head: _HeadPod = _decoded(_HEAD, self.pod_as_sent)
         return head.metadata.uid
 
     def pod(self) -> Pod:
-        """All that Parley reads of it."""
+        """The pod, with all that Parley reads of it."""
         return PODS.decode(bytes(self.pod_as_sent))
 
     def nodes(self) -> Sequence[str]:
-        """Their names."""
+        """The names of the nodes."""
         names: list[str] | None = _decoded(_NAMES, self.names_as_sent)
         if names is None:
             raise BadCall("NodeNames is missing: set nodeCacheCapable: true for this extender")
         return names
 
     def choosy(self) -> bool:
-        """Whether the pod would rather have some of the nodes than others."""
-        wishing: _Wishing = _decoded(_WISHING, self.pod_as_sent)
-        return wishing.choosy
+        """Whether the pod prefers some nodes to others, by preferred affinity or topology spread."""
+        preferring: _PreferringPod = _decoded(_PREFERRING, self.pod_as_sent)
+        return preferring.choosy
 
 
 class Bind(_Pascal, frozen=True):
-    """Bind the pod to the node."""
+    """The request to bind a pod to a node."""
 
     pod_name: str
     pod_namespace: str
@@ -105,25 +105,25 @@ class _Preemption(_Pascal, frozen=True):
 _NAMES = msgspec.json.Decoder(list[str] | None)
 _HEAD = msgspec.json.Decoder(_HeadPod)
 _PROPOSED = msgspec.json.Decoder(Proposed)
-_WISHING = msgspec.json.Decoder(_Wishing)
+_PREFERRING = msgspec.json.Decoder(_PreferringPod)
 _BIND = msgspec.json.Decoder(Bind)
 _PREEMPTION = msgspec.json.Decoder(_Preemption)
 
 
 def proposed(body: bytes) -> Proposed:
-    """What filter and prioritize ask about. Raises BadCall."""
+    """Decodes a filter or prioritize call. Raises BadCall."""
     found: Proposed = _decoded(_PROPOSED, body)
     return found
 
 
 def bind(body: bytes) -> Bind:
-    """Raises BadCall."""
+    """Decodes a bind call. Raises BadCall."""
     found: Bind = _decoded(_BIND, body)
     return found
 
 
 def preemption(body: bytes) -> tuple[Pod, Mapping[str, msgspec.Raw]]:
-    """A pod, and who would have to go from each node for it. Raises BadCall."""
+    """Decodes a preempt call: the pod, and the victims on each node, undecoded. Raises BadCall."""
     asked = _decoded(_PREEMPTION, body)
     if asked.node_name_to_meta_victims is None:
         raise BadCall("NodeNameToMetaVictims is missing: set nodeCacheCapable: true for this extender")
@@ -138,26 +138,26 @@ def _decoded(decoder: msgspec.json.Decoder[Any], body: bytes | msgspec.Raw) -> A
 
 
 def all_pass(names: msgspec.Raw) -> bytes:
-    """A filter's answer: each of the nodes, given as the JSON list that was asked about, will do."""
+    """The response to filter if all nodes are viable; `names` is their JSON list as in the call."""
     return b'{"NodeNames":' + bytes(names) + b',"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}'
 
 
 def passed(names: Sequence[str], refused: Iterable[str], why: str) -> bytes:
-    """A filter's answer: these nodes will do; on the others no preemption would help."""
+    """The response to filter: the viable nodes, and the rejected ones, where no preemption would help."""
     failed = dict.fromkeys(refused, why)
     return orjson.dumps({"NodeNames": names, "FailedNodes": {}, "FailedAndUnresolvableNodes": failed, "Error": ""})
 
 
 def scores(by_node: Mapping[str, int]) -> bytes:
-    """A prioritize's answer, 0 (worst) to 10."""
+    """The response to prioritize: scores from 0 (worst) to 10."""
     return orjson.dumps([{"Host": node, "Score": score} for node, score in by_node.items()])
 
 
 def victims(by_node: Mapping[str, msgspec.Raw]) -> bytes:
-    """A preempt's answer: the nodes where preemption helps, with those who would have to go."""
+    """The response to preempt: the nodes where preemption helps, with their victims."""
     return msgspec.json.encode({"NodeNameToMetaVictims": by_node})
 
 
 def bound(error: str) -> bytes:
-    """A bind's answer: "" if the pod is bound."""
+    """The response to bind: the error, "" if the pod is bound."""
     return orjson.dumps({"Error": error})

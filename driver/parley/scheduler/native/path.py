@@ -1,6 +1,6 @@
-"""The native path: pods of any unmodified scheduler. Look at what is, take the one step that comes first, repeat.
+"""The native path, for pods of any unmodified scheduler: each reconciliation takes the one next step.
 
-Everything is decided at once from caches and ledger: there is no await between a look and what is held by it.
+Each decision is made at once from caches and ledger: nothing is awaited between reading them and reserving.
 """
 
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk import PodReference
 
 _USED_BY_OTHERS = frozenset({reasons.CLAIM_IN_USE, reasons.CLAIM_BEING_DELETED, reasons.CLAIM_FAILED})
-"""Why a pod does not get an exclusive claim that its scheduler sees allocated, and so may try again and again."""
+"""Problems of a pod with an exclusive claim that its scheduler sees allocated, and so may try again and again."""
 
 
 class NativePath:
-    """Negotiates for pods that no other path owns, and puts right what bound pods of all paths hold."""
+    """Negotiates for pods that no other path owns, and repairs the records of bound pods of all paths."""
 
     def __init__(
         self,
@@ -58,39 +58,39 @@ class NativePath:
         self._negotiator = negotiator
 
     def owns(self, pod: Pod) -> bool:  # noqa: ARG002 - a SchedulingPath's
-        """Whatever is left."""
+        """Always: this path comes last, and takes the pods that no other path owns."""
         return True
 
-    def busy_with(self, pod: Pod) -> bool:  # noqa: ARG002 - a SchedulingPath's
-        """Never: the next step is always one from the present state."""
+    def is_binding(self, pod: Pod) -> bool:  # noqa: ARG002 - a SchedulingPath's
+        """Never: schedulers bind the pods of this path."""
         return False
 
-    async def settle(self, pod: PodReference) -> None:
-        """Bindings are posted by schedulers alone."""
+    async def void_bindings(self, pod: PodReference) -> None:
+        """Do nothing: this path posts no bindings."""
 
     def resume(self) -> None:
-        """Go on with what an earlier leader asked standalone drivers to allocate."""
+        """Resume the allocations that an earlier leader asked standalone drivers for."""
         cluster = self._state.cluster
         for scheduling in cluster.schedulings():
             pod = cluster.pod((scheduling.metadata.namespace, scheduling.metadata.name))
             if pod is not None and scheduling.spec.selected_node and not done(pod):
                 self._sessions.resume(pod, scheduling)
 
-    def seen(self, pod: Pod) -> None:
-        """What matters of it brings its key into the queue."""
+    def pod_updated(self, pod: Pod) -> None:
+        """Do nothing: a relevant change adds the pod's key to the work queue."""
 
-    def terminal(self, pod: Pod) -> None:
-        """Standalone drivers need not go on."""
+    def pod_terminal(self, pod: Pod) -> None:
+        """End the pod's session with standalone drivers."""
         self._sessions.end(pod)
 
-    def gone(self, pod: PodReference) -> None:
-        """Nobody allocates for it any more."""
+    def pod_gone(self, pod: PodReference) -> None:
+        """Stop waiting for standalone drivers to allocate for the pod."""
         self._sessions.give_up(pod)
 
     async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         """Take the next step for the pod."""
         if not claims or pod.spec.scheduling_gates:
-            self._pods.leave_line(key)  # it may have waited on another path, and was bound by others
+            self._pods.leave_line(key)  # it may have waited on another path before somebody else bound it
             return None
         return await self._step(key, pod, claims)
 
@@ -98,22 +98,22 @@ class NativePath:
         problem = next((claim.problem for claim in claims if claim.problem is not None), None)
         problem = problem or out_of_turn(self._pods, self._allocator, self._state, pod, claims)
         if problem is not None:
-            refused = await self._put_right(pod, [claim for claim in claims if claim.problem is None])
-            return refused or await self._stuck(pod, problem)
+            refused = await self._restore_records(pod, [claim for claim in claims if claim.problem is None])
+            return refused or await self._blocked(pod, problem)
         if (failed := await self._negotiator.give_up_elsewhere(key, pod, claims)) is not None:
             return failed
         step = next_step((claim.state(pod) for claim in claims), bound=bool(pod.spec.node_name))
         match step:
             case Step.NOTHING if stale := [c for c in claims if c.claim and c.state(pod) is ClaimState.STALE]:
                 topics = [("claim", pod.metadata.namespace, claim.name) for claim in stale]
-                return Wait("a mirror was written and is not seen yet", topics, stay=True)
+                return Wait("a mirror was written and is not in the cache yet", topics, keeps_place=True)
             case Step.NOTHING if (misplaced := _misplaced(pod, claims)) is not None:
                 return wait(Blocked(misplaced, KeptOut(misplaced.topics)))
             case Step.NOTHING:
                 self._pods.leave_line(key)
-                self._settled(pod, claims)
+                self._report_if_bound(pod, claims)
                 await self._mark_in_use(pod, claims)
-                return await self._unplaced(pod, claims)
+                return await self._await_binding(pod, claims)
             case Step.NEGOTIATE:
                 return await self._negotiator.negotiate(key, pod, claims)
             case Step.FOLLOW_OFFER if self._half_offered(pod, claims) or self._bound_to_declined(pod, claims):
@@ -124,7 +124,7 @@ class NativePath:
             case Step.WRITE if not pod.spec.node_name and are_apart(claims):
                 return await self._release(pod, claims)
             case Step.WRITE:
-                return await self._placement.put_right(pod, claims)
+                return await self._placement.rewrite(pod, claims)
             case Step.ADOPT:
                 self._adopt(pod, claims)
                 return Requeue()
@@ -137,47 +137,47 @@ class NativePath:
         return None
 
     def _half_offered(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
-        """Whether some claims are offered and others are not, so that nobody can follow: the others' write failed,
-        or they were cleared. The scheduler clears one claim only."""
+        """Whether only some of the claims are offered, so that no scheduler can take up the offer: the write of
+        the others failed, or they were cleared. The scheduler clears one claim only."""
         pending = any(claim.state(pod) is ClaimState.PENDING for claim in claims)
         return pending and not pod.spec.node_name
 
     def _bound_to_declined(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
-        """Whether a driver has declined the offer and the pod was bound all the same, by a late binding: the
-        scheduler, which otherwise takes back what was declined, looks at it no more."""
+        """Whether the offer was declined and the pod was bound all the same, by a late binding: the scheduler,
+        which otherwise clears a declined offer, does not handle the pod any more."""
         return bool(pod.spec.node_name) and any(
             claim.offer_ended for claim in claims if claim.state(pod) is ClaimState.OFFERED
         )
 
-    async def _put_right(self, pod: Pod, claims: Sequence[PodClaim]) -> Result:
-        """The bound pod may be using these, whatever is wrong with its others: their record must not be
-        missing when another controller leads. Returns what is next if the API server refuses it."""
+    async def _restore_records(self, pod: Pod, claims: Sequence[PodClaim]) -> Result:
+        """Record these claims of a bound pod, which may be using them whatever is wrong with its others: the next
+        leader needs the records. Returns what is next if the API server refuses them."""
         step = next_step((claim.state(pod) for claim in claims), bound=True) if pod.spec.node_name else None
         if step is Step.ADOPT:
             self._adopt(pod, claims)
-        return await self._placement.put_right(pod, claims) if step is Step.WRITE else None
+        return await self._placement.rewrite(pod, claims) if step is Step.WRITE else None
 
     async def _mark_in_use(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """Others wait for what the bound pod uses: their schedulers need not try them."""
+        """Mark the bound pod's claims as in use if others wait for them, so that schedulers stop trying these."""
         for claim in claims if pod.spec.node_name else ():
             mirror, topic = claim.mirror, ("claim", pod.metadata.namespace, claim.name)
             if mirror is None or claim.holding is None or not in_use.can_say(mirror):
                 continue
-            if claim.state(pod) is ClaimState.ALLOCATED and self._pods.tried_in_vain(topic):
+            if claim.state(pod) is ClaimState.ALLOCATED and self._pods.keeps_out_retried(topic):
                 await self._records.mark_in_use(mirror, claim.holding, pod)
 
     def _ask_to_mark(self, pod: Pod) -> None:
-        """The pod waits for claims in use: pods that use them, and are bound, see to it that this is said."""
-        self._pods.attempt(pod).tried = True
+        """Requeue the users of the claims that the pod waits for: their reconciliation marks these as in use."""
+        self._pods.attempt(pod).retried_by_scheduler = True
         for key in named_claims(pod):
             mirror, holding = self._state.cluster.mirror(key), self._state.ledger.of_claim(*key)
             if mirror is None or holding is None or not in_use.can_say(mirror):
                 continue
             for user in holding.pods.values():
                 if user.uid != pod.metadata.uid:
-                    self._pods.look_again((user.namespace, user.name))
+                    self._pods.requeue((user.namespace, user.name))
 
-    async def _stuck(self, pod: Pod, problem: Problem) -> Result:
+    async def _blocked(self, pod: Pod, problem: Problem) -> Result:
         self._state.nominations.end(pod.metadata.uid)
         if not pod.spec.node_name:
             await self._placement.release_all(pod)
@@ -192,41 +192,41 @@ class NativePath:
         return wait(Blocked(problem, line), after=left or None)
 
     def _until_reported(self, pod: Pod, problem: Problem) -> float | None:
-        """In how many seconds the user has to know of what should end by itself; None if never."""
+        """In how many seconds a transient problem has to be reported to the user; None if never."""
         if not problem.reported_after:
             return None
-        return max(0.0, problem.reported_after - self._pods.attempt(pod).lasts_for(problem.message, now()))
+        return max(0.0, problem.reported_after - self._pods.attempt(pod).transient_for(problem.message, now()))
 
-    def _settled(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """Everything is recorded; report it once the binding is there."""
+    def _report_if_bound(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """Report the pod, whose claims are all recorded, and drop its attempt once it is bound."""
         if pod.spec.node_name and all(claim.state(pod) is ClaimState.ALLOCATED for claim in claims):
             holdings = {c.entry: c.holding for c in claims if c.holding is not None}
             drivers = {entry: h.driver for entry, h in holdings.items() if not h.standalone}
             standalone = len(drivers) < len(holdings)
             self._sessions.give_up(reference(pod))
             self._state.nominations.end(pod.metadata.uid)
-            self._reporter.bound(pod, drivers, self._pods.settled(pod), standalone=standalone)
+            self._reporter.bound(pod, drivers, self._pods.pop_attempt(pod), standalone=standalone)
 
-    async def _unplaced(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
-        """The pod has all its claims and no node: its scheduler has reasons of its own, which may last for ever.
-        After a while others may have what is allocated, and the pod is offered other nodes."""
+    async def _await_binding(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
+        """Wait for the scheduler to bind the pod, which has all its claims. It may have reasons of its own not to,
+        for ever: after a while the claims are released for others, and the pod is offered other nodes."""
         if pod.spec.node_name or any(claim.state(pod) is not ClaimState.ALLOCATED for claim in claims):
             return None
         attempt = self._pods.attempt(pod)
         unplaced = [claim.holding for claim in claims if claim.holding is not None]
-        if (left := attempt.patience(now())) > 0:
-            if (early := attempt.until_late(now())) > 0:
+        if (left := attempt.binding_seconds_left(now())) > 0:
+            if (early := attempt.seconds_until_late(now())) > 0:
                 return Requeue(early)
             session = attempt.standalone.session
             if not any(holding.standalone for holding in unplaced):
-                self._reporter.unbound(pod, attempt)
+                self._reporter.binding_late(pod, attempt)
             elif session is not None and session.selection is not None:  # else an earlier leader selected
-                self._reporter.unbound(pod, attempt, session.selection.node)
+                self._reporter.binding_late(pod, attempt, session.selection.node)
             return Requeue(left)
         result = await self._release(pod, claims, unplaced)
-        attempt.give_up_waiting()
+        attempt.not_bound_in_time()
         self._state.nominations.end(pod.metadata.uid)
-        await self._placement.have_retried(pod, unplaced)
+        await self._placement.nominate_briefly(pod, unplaced)
         return result
 
     def _adopt(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
@@ -235,17 +235,17 @@ class NativePath:
                 adopt(self._state, claim.mirror, standalone=True)
 
     async def _release(self, pod: Pod, claims: Sequence[PodClaim], unplaced: Sequence[Holding] = ()) -> Requeue:
-        """Release what the pod holds. It is not offered again soon where its claims were cleared, nor where it
-        has them `unplaced`."""
+        """Release what the pod holds. Nodes where its claims were cleared, or where it was not bound in time with
+        the `unplaced` ones, count as refused."""
         cleared = [c.holding for c in claims if c.state(pod) is ClaimState.CLEARED and c.holding]
-        await self._placement.check_current(pod)  # meanwhile another pod may put right what was cleared
+        await self._placement.check_current(pod)  # meanwhile another pod may restore what was cleared
         attempt = self._pods.attempt(pod)
         if refused := [*cleared, *unplaced]:
             chosen = {h.node for h in refused if isinstance(h.nodes, tuple)}
             nodes = frozenset(chosen or attempt.outcome.viable)
             attempt.refuse(*nodes)
             if cleared:
-                attempt.taken_back(nodes, now())
+                attempt.allocation_cleared(nodes, now())
             self._reporter.refused(pod, nodes)
         attempt.offered = ()
         for claim in claims:
@@ -257,8 +257,8 @@ class NativePath:
 
 
 def _misplaced(pod: Pod, claims: Sequence[PodClaim]) -> Problem | None:
-    """Whether somebody put the pod on a node where one of its claims is not, and others use that: when they have
-    left it, it is allocated anew."""
+    """The problem of a pod that somebody bound to a node where one of its claims can't be used, while other pods
+    use that claim: it is allocated anew when they have ended. None if there is no such claim."""
     node = pod.spec.node_name
     for held in (claim.holding for claim in claims if claim.holding is not None):
         if node and not held.may_run_on(node):

@@ -1,10 +1,10 @@
-"""Whose turn it is with an exclusive named claim that is free: of the pods that it kept out the one with the
-highest priority, of equal ones the one that came first; before these a pod that others are evicted for.
+"""Decides whose turn it is with a free exclusive named claim. The first is a pod for which others are evicted,
+then the pods that the claim kept out, by priority and then by age.
 
-A claim that comes free wakes the first pod that waits for it. Whoever is looked at by chance before that one, or
-while a driver allocates for it, waits behind. A pod for which a standalone driver allocates the claim has its turn
-until that is done, whoever comes. A pod that is first but can't have the claim now (no node will do,
-a limit, a driver that failed) waits for that, not for the claim, and keeps nobody out.
+A claim that becomes free wakes the first pod that waits for it. A pod that is reconciled before that one, or while
+a driver allocates for it, waits behind it. A pod for which a standalone driver allocates the claim keeps its turn
+until that is done. A first pod that can't have the claim now (no viable node, a limit, a driver that failed) waits
+for the end of that, not for the claim, and keeps no other pod out.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from parley.scheduler.pods import Pods
 def out_of_turn(
     pods: Pods, allocator: Allocator, state: State, pod: Pod, claims: Sequence[PodClaim]
 ) -> Problem | None:
-    """What keeps the pod from a free claim of its own: another pod's turn. That pod is looked at."""
+    """The problem that a free claim of the pod is another pod's turn, if it is. The other pod is requeued."""
     nominations = state.nominations
     for claim in claims:
         expected = state.ledger.expected_for(pod.metadata.namespace, claim.name)
@@ -31,9 +31,9 @@ def out_of_turn(
             continue
         topic: Topic = ("claim", pod.metadata.namespace, claim.name)
         preempts = nominations.has_claim(pod.metadata.uid, claim.uid)
-        first = pods.kept_out_before(pod, topic, only_above=preempts)
+        first = pods.first_kept_out(pod, topic, only_above=preempts)
         if first is not None:
-            pods.look_again(first)
+            pods.requeue(first)
         kept = nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod))
         if first is not None or kept or allocator.allocating(claim.uid):
             message = first_in_line(pod.metadata.namespace, claim.name)

@@ -233,7 +233,7 @@ def test_no_pod_is_bound_while_what_it_held_is_given_back(play: Any) -> None:
         assert world.controller.extender is not None
 
         async with holding.lock:
-            releasing = asyncio.create_task(world.controller.extender._free(user))
+            releasing = asyncio.create_task(world.controller.extender._release(user))
             await asyncio.sleep(1)
             asked = {"PodName": "q", "PodNamespace": "default", "PodUID": user.uid, "Node": "n0"}
             refused = await world.ask("bind", asked)
@@ -385,7 +385,7 @@ def test_a_binding_that_was_not_waited_for_may_have_happened(play: Any) -> None:
         binding.cancel()
         await asyncio.gather(binding, return_exceptions=True)
         client.calls.clear()
-        await posting.settle(reference(await world.pod("p")))
+        await posting.void_bindings(reference(await world.pod("p")))
         assert writes_of(client) == ["patch pods"]
 
     play(scenario)
@@ -400,7 +400,7 @@ def test_what_an_earlier_process_may_have_posted_is_voided_once(play: Any) -> No
         await world.add_pod("p", schedulerName="parley-away")
         pod = reference(await world.pod("p"))
         for _ in range(3):
-            await posting.settle(pod, doubtful=True)
+            await posting.void_bindings(pod, doubtful=True)
         assert client.writes == 1
 
     play(scenario)

@@ -24,14 +24,14 @@ async def never(*_: object) -> Any:
 @pytest.mark.parametrize("topics", [(("claim", "default", "scanner"),), ()], ids=["named", "generated"])
 def test_it_is_looked_at_again_when_the_claim_is_there(topics: tuple[Topic, ...]) -> None:
     """Its scheduler is told the same whenever it asks. Of a generated claim the pod hears by itself."""
-    pods = cast(Any, SimpleNamespace(look_again=lambda key, after=0.0: None))
+    pods = cast(Any, SimpleNamespace(requeue=lambda key, after=0.0: None))
     rejections = Rejections(pods, cast(Any, None), never, never, never, cast(Any, never), cast(Any, never))
     asked_first = Problem(reasons.WAITING_FOR_DRIVERS, "the driver is asked first", ())
     rejections.add(POD, Rejection(frozenset({"a"}), b"", asked_first, (), standalone=True))
     missing = Problem(reasons.CLAIM_NOT_FOUND, "it is being recreated", topics, transient=True)
     claims = [PodClaim("scanner", "scanner", problem=missing)]
 
-    result = asyncio.run(rejections.look(KEY, POD, claims))
+    result = asyncio.run(rejections.reconcile(KEY, POD, claims))
 
     assert isinstance(result, Wait) if topics else result is None
     assert not isinstance(result, Wait) or tuple(result.topics) == topics

@@ -117,13 +117,13 @@ def test_a_new_leader_goes_by_who_came_first(play: Any) -> None:
 def counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The pods that are looked at from now on, each as often as that happens."""
     looks: list[str] = []
-    asked_until = Rejections.asked_until
+    expected_until = Rejections.call_expected_until
 
     def counted(self: Rejections, pod: Pod, topics: Set[Topic]) -> float | None:
         looks.append(pod.metadata.name)
-        return asked_until(self, pod, topics)
+        return expected_until(self, pod, topics)
 
-    monkeypatch.setattr(Rejections, "asked_until", counted)
+    monkeypatch.setattr(Rejections, "call_expected_until", counted)
     return looks
 
 

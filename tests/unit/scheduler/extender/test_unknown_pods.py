@@ -42,10 +42,10 @@ def test_nothing_is_remembered_of_a_pod_that_is_asked_about_when_it_is_gone(
             }
         await world.delete_pod("p")
         await world.settle()
-        assert extender_of(world).remembered == 0
+        assert extender_of(world).entries == 0
         await world.ask(verb, question)
         await asyncio.sleep(FORGET_SECONDS + 1)
-        assert extender_of(world).remembered == 0
+        assert extender_of(world).entries == 0
 
     play(scenario)
 
@@ -69,7 +69,7 @@ def test_a_late_question_leaves_the_pod_alone_that_has_the_name_now(play: Play) 
         assert await world.node_of("p") == "a"
         await world.delete_pod("p")
         await world.settle()
-        assert extender_of(world).remembered == 0
+        assert extender_of(world).entries == 0
 
     play(scenario)
 
@@ -81,7 +81,7 @@ def test_a_pod_that_becomes_known_after_the_question_is_remembered(play: Play) -
         await world.settle()
         await world.ask("filter", await world.question("p", "a"))
         await asyncio.sleep(FORGET_SECONDS + 1)
-        assert extender_of(world).remembered > 0
+        assert extender_of(world).entries > 0
         assert (await world.scheduling("p")).status.waiting_for == "NothingViable"
 
     play(scenario)

@@ -1,7 +1,8 @@
-"""What standalone drivers allocated elsewhere than on the node that was selected for a pod: as good as a failure.
+"""Claims that standalone drivers allocated elsewhere than on the node selected for a pod, which count as a
+failure.
 
-Such a claim may be where the pod can't go, or its other claims are not. To go on with it would end in giving all
-of it back, and asking again at once, for ever.
+The pod, or its other claims, may be unable to use such a claim's nodes. To go on with it would end in releasing
+everything and asking again at once, for ever.
 """
 
 from collections.abc import Sequence
@@ -15,8 +16,8 @@ from parley.scheduler.standalone import Failure
 
 
 def allocated_elsewhere(pod: Pod, attempt: Attempt | None, claims: Sequence[PodClaim]) -> Failure | None:
-    """The failure on the selected node, if one of the claims that standalone drivers were to allocate there can't
-    be used on it. What the driver of a class recorded that has another one now was asked of it before."""
+    """The failure on the selected node, if a claim that standalone drivers were to allocate there can't be used on
+    it. Ignores claims recorded by a driver that was asked earlier, when their class named it."""
     session = attempt.standalone.session if attempt is not None else None
     if attempt is None or session is None or session.selection is None:
         return None

@@ -1,7 +1,7 @@
-"""Makes a kube-scheduler try a pod again that its own filters rejected everywhere.
+"""Makes a kube-scheduler retry a pod that its own filters rejected on every node, by a brief nomination.
 
-No change of its claims or annotations matters to such a pod (`isPodWorthRequeuing` of Kubernetes 1.37): it is
-tried again when a pod leaves a node, a node changes, or after five minutes.
+Changes of its claims or annotations don't requeue such a pod (`isPodWorthRequeuing` of Kubernetes 1.37): it is
+retried when a pod leaves a node, when a node changes, or after five minutes.
 """
 
 from parley.api.resources import PODS
@@ -9,19 +9,19 @@ from parley.control.live import live_pod
 from parley.kube.client import Client, Conflict, Invalid, NotFound
 from parley.sdk import PodReference
 
-_CHANGED = 5
-"""So often a pod may change between a look at it and the end of its nomination."""
+_TRIES = 5
+"""How often to try to end the nomination of a pod that keeps changing."""
 
 
 async def nominate_briefly(client: Client, pod: PodReference, node: str) -> None:
-    """Nominate the pod for the node and take that back, which makes its scheduler try it again, whatever
-    rejected it: to a kube-scheduler it is as if a pod had left the node (`hasNominatedNodeNameChanged`).
+    """Nominate the pod for the node and clear the nomination, which makes its scheduler try it again, whatever
+    rejected it: kube-scheduler treats that as if a pod had left the node (`hasNominatedNodeNameChanged`).
 
-    If the end of it does not arrive, the scheduler ends it itself the next time that it finds no node for the pod,
-    nor any to evict others on.
+    If the nomination can't be cleared, the scheduler clears it itself the next time that it finds no node for the
+    pod, nor any to evict others on.
     """
     version = await _nominate(client, pod, node, "")
-    for _ in range(_CHANGED):
+    for _ in range(_TRIES):
         try:
             await _nominate(client, pod, None, version)
         except Conflict:
@@ -33,7 +33,7 @@ async def nominate_briefly(client: Client, pod: PodReference, node: str) -> None
 
 
 async def _nominate(client: Client, pod: PodReference, node: str | None, version: str) -> str:
-    """Returns the pod's resourceVersion, or "" if it is gone. Raises Conflict if `version` is another one."""
+    """Returns the pod's resourceVersion, or "" if it is gone. Raises Conflict if `version` is outdated."""
     metadata = {"uid": pod.uid, **({"resourceVersion": version} if version else {})}
     body = {"metadata": metadata, "status": {"nominatedNodeName": node}}
     try:
