@@ -141,11 +141,6 @@ class Holding:
         return self.phase is Phase.HELD
 
     @property
-    def may_be_unasked(self) -> bool:
-        """Whether its standalone driver is to deallocate, and the answer to the request was lost."""
-        return self.standalone and self.phase is Phase.LEAVING and not self.record_written.is_settled
-
-    @property
     def path(self) -> str:
         """The claim as messages name it."""
         return f"{self.namespace}/{self.claim}"

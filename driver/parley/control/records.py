@@ -238,6 +238,13 @@ class Records:
         claim = self._cluster.claim((holding.namespace, holding.claim))
         return claim is not None and claim.status.allocation is not None
 
+    def shows_unasked(self, holding: Holding) -> bool:
+        """Whether it shows one that nobody asks the standalone driver to give back; False if the cache is behind."""
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        if claim is None or claim.status.allocation is None or claim.metadata.deletion_timestamp:
+            return False
+        return not claim.status.deallocation_requested and not self._cluster.own_writes.unseen(claim.metadata)
+
     async def is_reserved(self, holding: Holding, pod: PodReference) -> bool:
         """Whether the mirror, no older than our last write, lets the pod use the holding."""
         mirror = await self._mirrors.current(holding)

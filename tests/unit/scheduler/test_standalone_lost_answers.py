@@ -100,3 +100,43 @@ def test_what_was_allocated_for_a_pod_that_is_gone_by_then_is_free_for_others(pl
         assert (len(driver._held), len(world.ledger)) == (0, 0)
 
     play(scenario)
+
+
+class SlowAnswer(FaultClient):
+    """The first request to deallocate is answered only when the driver has met it, and has allocated again."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.server.client())
+        self.world = world
+        self.allocated_again = False
+
+    async def request(self, call: Call) -> bytes:
+        if not asks(call) or self.allocated_again:
+            return await super().request(call)
+        self.allocated_again = True
+        deallocated = asyncio.Event()
+        self.world.watch_claims(lambda claim: deallocated.set() if not claim.status.allocation else None)
+        before = (await self.world.client.get(CLAIMS.untyped(), "mine", "default"))["status"]
+        answer = await super().request(call)
+        await deallocated.wait()
+        status = {"driverName": before["driverName"], "allocation": before["allocation"]}
+        await self.world.client.patch(CLAIMS, "mine", {"status": status}, "default", subresource="status")
+        await self.world.settle()
+        return answer
+
+
+def test_what_a_driver_allocates_again_meanwhile_is_deallocated_again(play: Any) -> None:
+    """A late write of a PodScheduling selects the node once more, when the driver has just deallocated there."""
+
+    async def scenario(world: World) -> None:
+        client = SlowAnswer(world)
+        await begin(world, client)
+        await world.add_pod("p", claims=["mine"])
+        await world.settle()
+        await world.delete_pod("p")
+        await world.settle(200)
+        assert client.allocated_again
+        assert (await world.claim("mine")).status.allocation is None
+        assert len(world.ledger) == 0
+
+    play(scenario)

@@ -145,8 +145,7 @@ class ClaimReconciler:
     async def _release_unused(self, holding: Holding) -> float:
         """Give it back if it was allocated for a pod that is gone by now, before anybody could join it, or its
         claim is being deleted, or gone, or was kept long enough. For how many seconds it is kept still."""
-        if holding.may_be_unasked:
-            await self._deallocator.ask_again(holding)
+        await self._deallocator.ask_again(holding)
         key = (holding.namespace, holding.claim)
         if holding.pods:
             self._unused_pauses.pop(key, None)

@@ -319,10 +319,19 @@ class Deallocator:
         for pod in self._asking(holding):
             await self._close(pod)
         try:
-            return await self._asked(holding)
+            gone = await self._asked(holding)
         except OutcomeUnknown:  # the driver may have begun: nobody may use the holding any more
+            gone = False
+        if not gone and self._is_unasked(holding):
             self._wakeups.wake(("claim", holding.namespace, holding.claim))
+        return gone
+
+    def _is_unasked(self, holding: Holding) -> bool:
+        """Whether its standalone driver has to be asked to deallocate it once more: the answer to the request was
+        lost, or the driver has met it and then allocated again, because a late write selected a node."""
+        if not holding.standalone or holding.phase is not Phase.LEAVING:
             return False
+        return not holding.record_written.is_settled or self._records.shows_unasked(holding)
 
     def _asking(self, holding: Holding) -> Iterable[PodReference]:
         """The pods that use it, and those for which PodSchedulings ask the driver to allocate the claim."""
@@ -346,9 +355,13 @@ class Deallocator:
         return not self._records.shows_allocation(holding)
 
     async def ask_again(self, holding: Holding) -> None:
-        """Ask the standalone driver to deallocate, if the request may be lost. Raises what a client raises."""
+        """Ask the standalone driver to deallocate, if that is to be done again. Raises what a client raises."""
+        if not self._is_unasked(holding):
+            return
         async with holding.lock:
-            if not self._is_there(holding) or not holding.may_be_unasked or not await self._asked(holding):
+            if not self._is_there(holding) or holding.pods or not self._is_unasked(holding):
+                return
+            if not await self._request_deallocation(holding, departed=False):
                 return
             self._drop(holding)
         self._released(holding)
