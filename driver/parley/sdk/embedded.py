@@ -17,7 +17,7 @@ import structlog
 from parley.api.models import ResourceClass
 from parley.kube.backoff import Backoff
 from parley.negotiation.answers import Answer
-from parley.negotiation.preference import by_room, of_classes
+from parley.negotiation.preference import preference_of_classes, scores_by_room
 from parley.negotiation.stranded import Cause
 from parley.sdk.allocation_checks import as_recorded, check_allocations
 from parley.sdk.checks import (
@@ -153,7 +153,7 @@ class EmbeddedDriver:
         Raises BadParameters, with claim or class, field and value; NotRead if such an object is not read.
         """
         with self._guard.contained("parameters"):
-            prefer = of_classes((claim.prefer for claim in claims), tells_room=self.tells_room)
+            prefer = preference_of_classes((claim.prefer for claim in claims), reports_room=self.tells_room)
             typed = tuple(self._reader.claim(claim, since) for claim in claims)
             return Request(pod, typed, prefer=prefer, seen=seen if self.driver.sees_pods else None)
 
@@ -217,7 +217,7 @@ class EmbeddedDriver:
         Raises DriverFault if it fails, or one is not between 0 and 1.
         """
         if self.tells_room:
-            return by_room(request.prefer, self.room_left(request, nodes))
+            return scores_by_room(request.prefer, self.room_left(request, nodes))
         with self._guard.contained("score"):
             scores = self.driver.score(request, nodes)
             check_scores(self.name, scores)

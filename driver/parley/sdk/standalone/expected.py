@@ -12,7 +12,7 @@ from typing import Any
 
 from parley.kube.cache import Key
 from parley.negotiation.answers import viable_for_all
-from parley.negotiation.preference import by_room
+from parley.negotiation.preference import scores_by_room
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.together import MOST_CLAIMS, together
 from parley.sdk.values import ClaimRequest, Request
@@ -51,7 +51,7 @@ class ExpectedPods:
         """The pod's scores on these nodes; it is expected on the best one from now on. Nodes that are left to
         others are not named. Raises DriverFault."""
         self.forget(key)
-        scores = by_room(request.prefer, self._room_left(request, viable))
+        scores = scores_by_room(request.prefer, self._room_left(request, viable))
         if scores:
             node = max(scores, key=scores.__getitem__)
             self._by_key[key] = _Expected(request, node)
