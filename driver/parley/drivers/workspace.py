@@ -105,7 +105,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         return self._observe_disk(old, new)
 
     def _observe_disk(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
-        """A node may publish its own disk only. Of two slices, as during an update of the plugin, the newer counts."""
+        """A node may publish its own disk only. Of two slices, as in an update of the plugin, the newer counts."""
         before = {node: self._known(node) for node in map(_node, (old, new)) if node}
         for node in before:
             for slice_ in (old, new):
