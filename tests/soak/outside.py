@@ -170,7 +170,7 @@ def remembered(process: OutsideProcess | None, server: ObservedServer) -> Iterat
         "immediate, failed": immediate._failed.keys() - there,
         "immediate, begun": immediate._begun.keys() - there,
         "immediate, in lines": immediate._waiting - there,
-        "marked": runner._claim_reconciler._marked.keys() - there,
+        "unselected": runner._claim_reconciler._unselected.keys() - there,
         "holdings": runner._holdings._by_uid.keys() - uids,
     }
     for what, left in found.items():

@@ -1,4 +1,4 @@
-"""Conditions of our kinds: the list to write when some of them change. Pure."""
+"""Conditions of our kinds: computes the list to write when some of them change. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from parley.api.meta import Condition
 
 _LONGEST = 32768
-"""So many characters the API allows a message."""
+"""The most characters that the API allows in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class ConditionUpdate:
 
 
 def is_condition_true(conditions: Iterable[Condition], type_: str) -> bool:
-    """Whether there is a condition of that type, and it is true."""
+    """Whether there is a condition of that type, and its status is True."""
     return any(condition.type == type_ and condition.status == "True" for condition in conditions)
 
 
@@ -30,13 +30,13 @@ def updated_conditions(
 ) -> list[dict[str, Any]] | None:
     """All conditions with these updates applied; None if nothing changes. `now` is RFC 3339.
 
-    `generation` is the object's, which the updates were decided on; 0 if it has none.
+    `generation` is that of the object on which the updates are based; 0 if it has none.
     """
     known = {condition.type: condition for condition in conditions}
-    wanted = [_condition(one, known.get(one.type), generation, now) for one in updates]
-    if all(one.type in known and known[one.type].wire() == new for one, new in zip(updates, wanted, strict=True)):
+    wanted = [_condition(update, known.get(update.type), generation, now) for update in updates]
+    if all(u.type in known and known[u.type].wire() == new for u, new in zip(updates, wanted, strict=True)):
         return None
-    types = {one.type for one in updates}
+    types = {update.type for update in updates}
     return [*(condition.wire() for condition in conditions if condition.type not in types), *wanted]
 
 

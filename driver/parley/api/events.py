@@ -1,13 +1,13 @@
-"""Events of events.k8s.io as Parley's processes write them: what each is about, and its body."""
+"""Events of events.k8s.io that Parley's processes write: the object that each is about, and its body."""
 
 from dataclasses import dataclass
 from typing import Any, Final
 
 _NOTE_BYTES: Final = 1024
-"""The API server takes no longer note."""
+"""The most bytes of a note that the API server accepts."""
 
 _NAME_LENGTH: Final = 200
-"""Of the object's name in the event's; the server adds to it, and takes 253 in all."""
+"""The most characters of the object's name in the event's name: the server adds to it, up to 253 in all."""
 
 _LOG_FIELDS: Final = {"Pod": "pod", "ResourceClaim": "claim", "ResourceClaimTemplate": "template"}
 
@@ -24,22 +24,22 @@ class About:
 
     @property
     def place(self) -> str:
-        """The namespace of events about it: those about objects without one are in `default`."""
+        """The namespace of events about the object: `default` for cluster-scoped objects."""
         return self.namespace or "default"
 
     def wire(self) -> dict[str, str]:
-        """As an event's `regarding`."""
+        """The object as an event's `regarding`."""
         named = {"kind": self.kind, "namespace": self.namespace, "name": self.name, "uid": self.uid}
         return {"apiVersion": self.api_version, **named}
 
     def fields(self) -> dict[str, str]:
-        """As in a log entry: {"pod": "team/a"}."""
+        """The object as fields of a log entry: {"pod": "team/a"}."""
         return {_LOG_FIELDS.get(self.kind, "object"): "/".join(filter(None, (self.namespace, self.name)))}
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Who writes an event: the program, this copy of it, and what it does."""
+    """The reporter of an event: the program, this instance of it, and the action."""
 
     controller: str
     instance: str

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What a script can tell apart."""
+    """The exit statuses that a script can distinguish."""
 
     DONE = 0
     FAILED = 1

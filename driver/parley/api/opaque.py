@@ -1,15 +1,15 @@
 """Opaque parameters and handles: users and drivers write them for each other, and the API server checks little.
 
-They stay bytes until they are used, and are read only if they do not nest deeper than `MAX_DEPTH`. What can't
-be read shows as an object with the one member `UNREADABLE`, which has the reason: so the rest of the
-object can be read, and reading the parameters fails with that reason.
+They stay bytes until they are used, and are decoded only if they do not nest deeper than `MAX_DEPTH`. A value that
+can't be decoded is replaced by an object with the one member `UNREADABLE`, which has the reason: so the rest of
+the object can be read, and reading the parameters fails with that reason.
 
-A decoder looks at every byte, also of what is left for later: the API server stores text that none takes (halves
-of surrogate pairs, invalid UTF-8, thousands of levels). `without_unreadable` makes an object readable that has
-such a part where only opaque things are.
+A decoder examines every byte, even of values that it leaves raw, and the API server stores text that no decoder
+accepts (lone surrogates, invalid UTF-8, thousands of levels). `without_unreadable` makes an object decodable that
+has such text in its opaque values.
 
-It stores integers of more than 64 bits as floats, but writes those below 1e21 in digits. Encoders of JSON take no
-longer integers, so they are read as floats.
+The API server stores integers of more than 64 bits as floats, but writes those below 1e21 in digits. JSON encoders
+accept no integers of more than 64 bits, so they are read as floats.
 """
 
 import re
@@ -23,29 +23,29 @@ from parley.api.scanning import nests_deeper, value_end
 
 MAX_DEPTH: Final = 64
 MAX_BYTES: Final = 64 * 1024
-"""Far more than parameters may have: the built-in claim that carries them takes 10 KiB."""
+"""Far more than parameters may have: the built-in claim with them is limited to 10 KiB."""
 
 UNREADABLE: Final = "parley.dev/unreadable"
 
 NOTHING: Final = msgspec.Raw(b"null")
-"""No opaque value."""
+"""The absence of an opaque value."""
 
 _WRAPPED = 1
-"""Parley wraps a user's parameters in one object more."""
+"""The levels that Parley adds around a user's parameters."""
 
 _TOO_DEEP = f"they nest deeper than {MAX_DEPTH} levels: make them flatter"
 LONG_NUMBER = re.compile(rb"[0-9]{19}")
-"""In what may have an integer of more than 64 bits."""
+"""Matches in every text with an integer of more than 64 bits (and in some others)."""
 
 _OPAQUE = re.compile(rb'"(parameters|data|managedFields)"[ \t\r\n]*:[ \t\r\n]*')
 
 
 _ESCAPED = tuple((character.encode(), f"\\u{ord(character):04x}".encode()) for character in "<>&\u2028\u2029")
-"""By `encoding/json`. They stand nowhere in JSON but in strings."""
+"""The characters that Go's `encoding/json` escapes. In JSON they occur only in strings."""
 
 
 def escaped(text: bytes) -> bytes:
-    """The JSON with those characters escaped that Go escapes: so it is sent, stored, and its length limited."""
+    """The JSON with the same characters escaped as in Go: it is sent and stored so, and its length limited."""
     for character, written in _ESCAPED:
         text = text.replace(character, written)
     return text
@@ -68,7 +68,7 @@ def _read(text: bytes) -> Any:
 
 
 def why_unreadable(value: Mapping[str, Any] | None) -> str:
-    """Why what `read` gave, or another decoder did, is not to be used; "" if it may be."""
+    """Why a value from `read`, or from another decoder, must not be used; "" if it may be used."""
     if not value:
         return ""
     if isinstance(why := value.get(UNREADABLE), str):

@@ -1,7 +1,6 @@
-"""Owner references of objects that have very many: which of them are read. Pure.
+"""Limits the owner references that are read of one object. Pure.
 
-Parley looks for the controller, and for the owner that it named itself when it made the object. Users can add
-thousands.
+Parley needs the controller, and the owner that it set itself when it created the object. Users can add thousands.
 """
 
 from collections.abc import Sequence
@@ -28,14 +27,14 @@ _owners = msgspec.json.Decoder(list[OwnerReference])
 
 
 def few_owners(owners: Sequence[T]) -> Sequence[T]:
-    """All of them if they are not many; otherwise the first, and the controller wherever it is."""
+    """The owners; if there are more than `MAX_OWNERS`, the controller and the first others."""
     if len(owners) <= MAX_OWNERS:
         return owners
     return tuple(sorted(owners, key=lambda owner: not owner.controller)[:MAX_OWNERS])
 
 
 def with_few_owners(text: bytes) -> bytes:
-    """The JSON of an object, with no other owner references than these; as it is if they can't be read."""
+    """The JSON of an object with `few_owners` of its owner references; unchanged if they can't be read."""
     try:
         whole = _members.decode(text)
         meta = _members.decode(whole["metadata"])
@@ -44,9 +43,9 @@ def with_few_owners(text: bytes) -> bytes:
         return text
     if len(owners) <= MAX_OWNERS:
         return text
-    meta["ownerReferences"] = _written(few_owners(owners))
-    return msgspec.json.encode({**whole, "metadata": _written(meta)})
+    meta["ownerReferences"] = _encoded(few_owners(owners))
+    return msgspec.json.encode({**whole, "metadata": _encoded(meta)})
 
 
-def _written(value: object) -> msgspec.Raw:
+def _encoded(value: object) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))

@@ -13,10 +13,10 @@ from math import ceil
 from typing import Final
 
 MOST: Final = 2**63 - 1
-"""The largest amount; what is larger counts as this."""
+"""The largest amount; larger ones count as this."""
 
 _NANOS: Final = 9
-"""Decimal places; what is finer is rounded away from zero."""
+"""The decimal places of a quantity; finer ones are rounded away from zero."""
 
 _MOST_DIGITS: Final = len(str(MOST))
 _FORM = re.compile(
@@ -26,7 +26,7 @@ _FORM = re.compile(
 _EXPONENT = {"": 0, "n": -9, "u": -6, "m": -3, **{letter: 3 * n for n, letter in enumerate("kMGTPE", 1)}}
 _FACTOR = {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", 1)}
 _PLAIN = re.compile(r"([0-9]{1,15})([mkMGTPE]|[KMGTPE]i)?", re.ASCII)
-"""As the API server writes nearly all quantities. Tens of thousands of different ones are read in a moment."""
+"""The form of nearly all quantities that the API server writes: a fast path, as there may be very many."""
 
 _IN_THOUSANDTHS: Final[dict[str | None, int]] = {
     None: 1000,
@@ -50,7 +50,7 @@ def parse(text: str | int | float) -> Fraction:
 
 
 def thousandths(text: str | int | float) -> int:
-    """The same in thousandths, rounded up. Raises ValueError as `parse` does."""
+    """The number in thousandths, rounded up. Raises ValueError as `parse` does."""
     short = isinstance(text, str) and len(text) <= _LONGEST_KEPT
     return _thousandths(text) if short else ceil(parse(text) * 1000)
 

@@ -1,4 +1,4 @@
-"""Where each kind lives in the API, and how its JSON becomes an object."""
+"""The kinds that Parley reads and writes: their paths in the API, and the decoders of their JSON."""
 
 from collections.abc import Callable
 from copy import copy
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 class Undecodable(ValueError):
-    """Raised when an object can't be decoded as its kind. Its message is the decoder's, however that failed, and
-    has the decoder's own error as its cause."""
+    """Raised when an object can't be decoded as its kind. Its message is the decoder's, and its cause is the
+    decoder's own exception."""
 
 
 def _struct_decoder(kind: type[T]) -> Callable[[bytes], T]:
-    """An API server writes some empty lists as null (a claim's `requests`, the `conditions` of a device that
-    another driver reported): that is the same as absent, and no user may stop a watch by it."""
+    """A decoder that treats null as absent if it is invalid: an API server writes some empty lists as null (a
+    claim's `requests`, the `conditions` of a device that another driver reported)."""
     strict = msgspec.json.Decoder(kind).decode
 
     def decode(data: bytes) -> T:
@@ -37,7 +37,7 @@ def _struct_decoder(kind: type[T]) -> Callable[[bytes], T]:
 
 
 _OPAQUE = frozenset({"parameters", "data"})
-"""What drivers wrote for each other: a null in there may mean something."""
+"""Fields with values that only drivers interpret: a null in them may have a meaning."""
 
 
 def _without_nulls(value: Any) -> Any:
@@ -50,7 +50,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _of_its_kind(kind: type[T]) -> Callable[[bytes], T]:
+def _direct_decoder(kind: type[T]) -> Callable[[bytes], T]:
     if get_origin(kind) is dict:
         return orjson.loads
     if issubclass(kind, msgspec.Struct):
@@ -61,13 +61,13 @@ def _of_its_kind(kind: type[T]) -> Callable[[bytes], T]:
 
 
 def _decoder(kind: type[T]) -> Callable[[bytes], T]:
-    """Raises Undecodable, whatever decoders raise at what users wrote (RecursionError is no ValueError).
+    """A decoder that raises Undecodable for every failure (RecursionError, for example, is no ValueError).
 
-    What fails is read once more without those of its parts that only drivers read; what may have long integers, or
-    is large, without these at once. Of what is large few owner references are read: a decoder makes an object of
-    each value in them, and would keep everybody else waiting.
+    An object that fails is decoded again without its unreadable opaque parts; one that may have long integers, or
+    is large, without these at once. Of a large object few owner references are read: a decoder creates an object
+    for each value in them, and would block all other tasks.
     """
-    direct = _of_its_kind(kind)
+    direct = _direct_decoder(kind)
     slow = isinstance(kind, type) and issubclass(kind, BaseModel)
 
     def decode(data: bytes) -> T:
@@ -91,10 +91,10 @@ def _second_attempt(direct: Callable[[bytes], T], data: bytes) -> T:
 
 
 _LARGE = 128 * 1024
-"""Bytes of an object. Handles of devices and what users write about a claim stay far below."""
+"""The bytes from which an object is large. Handles of devices and users' parameters stay far below."""
 
 _LONGEST = 500
-"""Characters of a decoder's message: some repeat what they could not read."""
+"""The most characters of a decoder's message: some repeat the input that they could not read."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Resource(Generic[T]):
 
     @property
     def api_version(self) -> str:
-        """As in `apiVersion`: the version alone for the core group."""
+        """The value of `apiVersion`: the version alone for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def untyped(self) -> "Resource[dict[str, Any]]":
@@ -125,7 +125,7 @@ class Resource(Generic[T]):
         return Resource(self.group, self.version, self.plural, self.kind, self.namespaced, dict[str, Any])
 
     def read_through(self, transform: Callable[[T], T]) -> "Resource[T]":
-        """The same kind, each object transformed as soon as it is decoded: of a long list never all are whole."""
+        """The same kind, with each object transformed as soon as it is decoded, not after the whole list."""
         other, whole = copy(self), self.decode
 
         def decode(data: bytes) -> T:
@@ -142,7 +142,7 @@ class Resource(Generic[T]):
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
         """The URL path of a collection, an object or a subresource of it.
 
-        A namespaced kind without `namespace` is the collection over all namespaces.
+        For a namespaced kind without `namespace` it is the collection in all namespaces.
         """
         parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
         if self.namespaced and namespace:
@@ -153,7 +153,7 @@ class Resource(Generic[T]):
 
 
 class _ServerVersion(Resource[dict[str, Any]]):
-    """What the API server reports of itself at `/version`: no object, but it is read like one."""
+    """The API server's version at `/version`: it is no object, but is read like one."""
 
     def path(self, *_: object, **__: object) -> str:
         """Always the same."""

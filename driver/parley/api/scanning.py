@@ -1,8 +1,8 @@
-"""Where the parts of a JSON text begin and end, whatever is in them. Pure.
+"""Finds where the parts of a JSON text begin and end, without decoding them. Pure.
 
-A decoder fails as a whole: one value that nests too deep, or a string that is no Unicode, and of a list of 500
-objects nothing is known. Here only quotes and brackets are looked at, without recursion, so that each part can be
-decoded by itself. The work is linear in the text's length. What is no JSON raises ValueError, or is cut somewhere.
+A decoder fails as a whole: one value that nests too deep, or one string of invalid Unicode, makes a list of 500
+objects undecodable. This file examines only quotes and brackets, without recursion, so that each part can be
+decoded by itself. The work is linear in the text's length. Invalid JSON raises ValueError, or is cut.
 """
 
 import re
@@ -19,7 +19,7 @@ _QUOTED = re.compile(rb"(?s:" + _STRING + rb")")
 _BRACKETS = re.compile(
     rb"(?s:" + _RUN + rb"(?:(?:" + _STRING + rb"|" + _ALMOST_FLAT + rb")" + _RUN + rb")*([\[{]*+)([\]}]*+))"
 )
-"""The next opening and closing brackets. What is nested two deep at most is passed over as a whole: most is.
+"""The next opening and closing brackets. Values that nest at most two deep, as most do, are skipped as a whole.
 
 Only sets of characters are repeated possessively: a group that is repeated so matches wrongly before Python 3.11.5
 (python/cpython#106052). Each text can be matched in one way only, so that giving up takes no longer than matching.
@@ -27,7 +27,7 @@ Only sets of characters are repeated possessively: a group that is repeated so m
 
 
 class Member(NamedTuple):
-    """A member of an object: its name as it is written, without quotes, and where its value is."""
+    """A member of an object: its name as written, without quotes, and the start and end of its value."""
 
     name: bytes
     start: int
@@ -35,7 +35,7 @@ class Member(NamedTuple):
 
 
 def value_end(text: bytes, start: int) -> int:
-    """Where the value that begins at `start` ends. Raises ValueError if none begins there, or it has no end."""
+    """The end of the value that begins at `start`. Raises ValueError if there is no value, or it has no end."""
     first = text[start : start + 1]
     if first not in (b"[", b"{"):
         return _end((_QUOTED if first == b'"' else _WORD).match(text, start), start)
@@ -57,7 +57,7 @@ def _end(found: re.Match[bytes] | None, start: int) -> int:
 
 
 def members(text: bytes, start: int = 0) -> Iterator[Member]:
-    """The members of the object that begins at `start`, or after blanks there."""
+    """The members of the object that begins at `start`, perhaps after blanks."""
     place = _after(text, _blank(text, start), b"{")
     while text[place : place + 1] != b"}":
         name = _end(_QUOTED.match(text, place), place)
@@ -84,7 +84,7 @@ def _blank(text: bytes, start: int) -> int:
 
 
 def _after(text: bytes, start: int, mark: bytes) -> int:
-    """Where the text goes on after blanks, the mark, and blanks."""
+    """The position after blanks, the mark, and blanks. Raises ValueError if the mark is missing."""
     place = _blank(text, start)
     if text[place : place + 1] != mark:
         raise ValueError(f"byte {place} is {text[place : place + 1]!r}, not {mark!r}")
@@ -92,7 +92,7 @@ def _after(text: bytes, start: int, mark: bytes) -> int:
 
 
 def _next(text: bytes, end: int, closing: bytes) -> int:
-    """Where the next part begins, or the closing bracket is."""
+    """The position of the next part, or of the closing bracket."""
     place = _blank(text, end)
     return place if text[place : place + 1] == closing else _after(text, place, b",")
 
@@ -102,7 +102,7 @@ _NO_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
 
 
 def nests_deeper(text: bytes, limit: int) -> bool:
-    """Whether lists and objects stand inside each other more than `limit` deep."""
+    """Whether lists and objects are nested more than `limit` deep."""
     if text.count(b"[") + text.count(b"{") <= limit:
         return False
     left = _QUOTED.sub(b"", text).translate(_BRACKETS_ONLY, _NO_BRACKETS)

@@ -1,4 +1,4 @@
-"""Selectors: of nodes and labels as our kinds and Kubernetes' kinds have them, of labels as kubectl writes them.
+"""Evaluates node and label selectors of our kinds and Kubernetes' kinds, and label selectors in kubectl's form.
 Pure."""
 
 import re
@@ -13,7 +13,7 @@ from parley.api.models import ResourceClass
 
 
 def node_selector(nodes: Iterable[str]) -> dict[str, Any]:
-    """Exactly these nodes: one `matchFields` term per node, as the API wants it (one value a term)."""
+    """The selector of exactly these nodes: one `matchFields` term for each, as the API allows one value a term."""
     return {
         "nodeSelectorTerms": [
             {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes
@@ -29,8 +29,8 @@ def named_by(selector: builtin.NodeSelector | None) -> tuple[str, ...]:
 
 
 def limited_to(selector: builtin.NodeSelector) -> frozenset[str] | None:
-    """The nodes that the selector names, where no other can match: as those of DaemonSets' pods do. None if others
-    may, or if it names none."""
+    """The nodes that the selector names if it can match no other, as the selectors of DaemonSets' pods do; None if
+    it may match others, or names none."""
     found = set[str]()
     for term in selector.node_selector_terms:
         if not term.match_expressions and not term.match_fields:
@@ -43,7 +43,7 @@ def limited_to(selector: builtin.NodeSelector) -> frozenset[str] | None:
 
 
 def selector_of(selector: meta.NodeSelector) -> builtin.NodeSelector:
-    """A selector in one of our own kinds as one of Kubernetes'."""
+    """Converts a selector in one of our own kinds to Kubernetes' type."""
     return msgspec.convert(selector.wire(), builtin.NodeSelector)
 
 
@@ -62,25 +62,25 @@ def _term_holds(term: builtin.NodeSelectorTerm, node: builtin.Node) -> bool:
 
 
 class NodeMatcher:
-    """Says of many nodes whether they match a selector, as `matches` does. What the terms ask for is put in order
-    at the first one: most selectors that are long name one value of a few labels in each term."""
+    """Evaluates a selector for many nodes, with the results of `matches`. Compiles the terms at the first node:
+    most long selectors name one value of a few labels in each term."""
 
     def __init__(self, selector: builtin.NodeSelector) -> None:
         self._selector = selector
         self._names: frozenset[str] | None = None
         self._values: dict[str, set[str]] = {}
-        """By label: with one of these values nothing else is asked for."""
+        """By label, the values of terms with no other requirement."""
         self._terms: list[_Term] = []
 
     def matches(self, node: builtin.Node) -> bool:
         """Whether one of the selector's terms holds for the node."""
-        names = self._names if self._names is not None else self._put_in_order()
+        names = self._names if self._names is not None else self._compile()
         name, labels = node.metadata.name, node.metadata.labels
         if name in names or any(labels.get(key) in values for key, values in self._values.items()):
             return True
         return any(term.holds(name, labels) for term in self._terms)
 
-    def _put_in_order(self) -> frozenset[str]:
+    def _compile(self) -> frozenset[str]:
         names = set[str]()
         number = lru_cache(_REMEMBERED)(_int64)
         for term in self._selector.node_selector_terms:
@@ -101,11 +101,11 @@ def _names_nodes(field: builtin.NodeSelectorRequirement) -> bool:
 
 Labels = Mapping[str, str]
 Check = Callable[[str | None], bool]
-"""Whether the value of a label will do, None if there is none."""
+"""Whether the value of a label (None: the label is absent) meets a requirement."""
 
 
 class _Term(NamedTuple):
-    """What all has to hold, by label, and of fields."""
+    """A compiled term: its checks of labels, and of fields, all of which must hold."""
 
     of_labels: Sequence[tuple[str, Check]]
     of_fields: Sequence[tuple[str, Check]]
@@ -116,7 +116,7 @@ class _Term(NamedTuple):
         return _Term(*found)
 
     def holds(self, name: str, labels: Labels) -> bool:
-        """Whether it does for the node of that name and these labels."""
+        """Whether the term holds for the node with that name and these labels."""
         for key, check in self.of_labels:
             if not check(labels.get(key)):
                 return False
@@ -124,7 +124,7 @@ class _Term(NamedTuple):
 
 
 def _check(requirement: "Requirement", number: Callable[[str], int | None]) -> Check:
-    """Of the requirement; `number` reads an integer, and remembers it for the next term about the same label."""
+    """Compiles the requirement; `number` parses integers, cached for later terms about the same label."""
     values = frozenset(requirement.values)
     bound = number(requirement.values[0]) if requirement.values else None
 
@@ -155,7 +155,7 @@ _BETWEEN = re.compile(r",(?![^(]*\))")
 
 
 class Requirement(Protocol):
-    """One requirement on labels, of our kinds or of Kubernetes'."""
+    """A requirement on labels, of our kinds or of Kubernetes'."""
 
     @property
     def key(self) -> str: ...
@@ -175,13 +175,13 @@ class Selector(Protocol):
 
 
 def selects(selector: Selector, labels: Labels) -> bool:
-    """Whether an object with these labels is selected: all must hold, so that the empty selector selects all."""
+    """Whether an object with these labels is selected: all requirements hold, so an empty selector selects all."""
     plain = all(labels.get(name) == value for name, value in selector.match_labels.items())
     return plain and all(holds(requirement, labels) for requirement in selector.match_expressions)
 
 
 def holds(requirement: Requirement, labels: Labels) -> bool:
-    """Whether the labels meet the requirement. Those without the label do, if it is `NotIn` or `DoesNotExist`."""
+    """Whether the labels meet the requirement. `NotIn` and `DoesNotExist` also hold without the label."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -205,15 +205,15 @@ def _compares(operator: str, value: str | None, bounds: Sequence[str]) -> bool:
 
 
 def _int64(text: str) -> int | None:
-    """As Go's strconv.ParseInt reads it: ASCII digits, within 64 bits."""
+    """The integer as Go's strconv.ParseInt parses it: ASCII digits, within 64 bits; None if it is none."""
     number = int(text) if _INTEGER.fullmatch(text) else None
     return number if number is not None and -_MOST_INT64 <= number <= _MOST_INT64 else None
 
 
 def label_selector(text: str) -> Callable[[Labels], bool]:
-    """Whether labels are selected by a selector in kubectl's form, such as "app=web,tier in (a, b),!old".
+    """A predicate on labels, for a selector in kubectl's form, such as "app=web,tier in (a, b),!old".
 
-    The empty one selects all. Raises ValueError if it can't be read.
+    An empty selector selects all. Raises ValueError if it can't be parsed.
     """
     requirements = [_requirement(part.strip()) for part in _BETWEEN.split(text) if part.strip()]
     return lambda labels: all(holds(requirement, labels) for requirement in requirements)
@@ -233,5 +233,5 @@ def _requirement(text: str) -> Requirement:
 
 
 def suitable_nodes(class_: ResourceClass) -> builtin.NodeSelector | None:
-    """The class's `suitableNodes`; None if every node is."""
+    """The class's `suitableNodes`; None if every node is suitable."""
     return selector_of(class_.suitable_nodes) if class_.suitable_nodes is not None else None

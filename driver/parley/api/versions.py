@@ -1,4 +1,4 @@
-"""Versions of Kubernetes and of container runtimes, as servers and nodes tell them. Pure."""
+"""Parses the versions of Kubernetes and of container runtimes that servers and nodes report. Pure."""
 
 import re
 from typing import Any
@@ -19,10 +19,10 @@ def parsed(text: str) -> Version | None:
 
 
 def of_server(answer: dict[str, Any]) -> Version | None:
-    """Of an API server, by what it answers at `/version`; None if that says none."""
+    """The version of an API server, from its answer at `/version`; None if that has none."""
     return parsed(str(answer.get("gitVersion", "")))
 
 
 def written(version: Version) -> str:
-    """As people write it."""
+    """The version as text: "1.37"."""
     return f"{version[0]}.{version[1]}"

@@ -1,4 +1,4 @@
-"""PersistentVolumes and their claims, each with only the fields that Parley reads: they tie pods to nodes.
+"""PersistentVolumes and PersistentVolumeClaims, which tie pods to nodes, with only the fields that Parley reads.
 
 For decoding only, as all of `builtin`.
 """
@@ -15,7 +15,7 @@ class VolumeClaimStatus(Struct, frozen=True):
 
 
 class PersistentVolumeClaim(Struct, frozen=True):
-    """Read for the volume that it is bound to, which its user may name before it is."""
+    """A PersistentVolumeClaim, read for its volume; a user may name one before the claim is bound."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeClaimSpec = VolumeClaimSpec()
@@ -36,7 +36,7 @@ class VolumeSpec(Struct, frozen=True):
 
 
 class PersistentVolume(Struct, frozen=True):
-    """Read for the nodes where it can be used."""
+    """A PersistentVolume, read for the nodes where it can be used."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeSpec = VolumeSpec()

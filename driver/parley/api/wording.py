@@ -1,4 +1,4 @@
-"""Numbers with their nouns or units, lists of names, and what others wrote, in texts that people read. Pure."""
+"""Formats numbers with nouns or units, lists of names, and texts of others, for messages to users. Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -19,26 +19,26 @@ def noun_for(number: int, noun: str, plural: str = "") -> str:
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:
-    """Names in a sentence, the first few of them."""
-    found = list(names)
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return f"{', '.join(found[:most])}{more}"
+    """Names for a sentence: the first `most` of them, and the number of the others."""
+    all_names = list(names)
+    more = f" and {len(all_names) - most} more" if len(all_names) > most else ""
+    return f"{', '.join(all_names[:most])}{more}"
 
 
 def printable(text: str) -> str:
-    """The text in one line, with escapes for the characters that a terminal obeys instead of showing them: users,
-    drivers and containers write what they like."""
+    """The text in one line, with control characters escaped, which a terminal would obey: users, drivers and
+    containers can write any."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same of a text that may have several lines."""
+    """The text with control characters escaped, but not its line feeds."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def bytes_text(amount: int) -> str:
-    """ "1.5Gi", "20Mi", "1020Mi": three digits of it, or all before the point."""
+    """ "1.5Gi", "20Mi", "1020Mi": three significant digits, or all digits before the point."""
     number, unit = (amount / _GI, "Gi") if amount >= _GI else (amount / _MI, "Mi")
     return f"{number:.0f}{unit}" if number >= _HUNDRED else f"{number:.3g}{unit}"

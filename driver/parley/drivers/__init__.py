@@ -13,9 +13,9 @@ BUILT_IN: Mapping[str, type[Driver[Any, Any]]] = {
     "tokens": TokensDriver,
     "workspace": WorkspaceDriver,
 }
-"""By the short name that commands take."""
+"""The built-in drivers by the short names that commands accept."""
 
 
 def built_in() -> list[Driver[Any, Any]]:
-    """A new one of each, with no state yet: what the controller runs by default."""
+    """A new instance of each built-in driver, without state: the drivers that the controller runs by default."""
     return [driver() for driver in BUILT_IN.values()]

@@ -1,7 +1,7 @@
 """Groups of claims that have to be near each other: on one node, or in one zone.
 
-Claims of a namespace that name the same group are its members. Where the first one is allocated decides for the
-others, for as long as one of them is there.
+Claims of a namespace that name the same group are its members. The place of the first one determines that of the
+others, as long as one of them is allocated.
 """
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from parley.api.builtin import Node
 
 HOSTNAME = "kubernetes.io/hostname"
-"""The topology key of one node. Nodes go by their names then, whatever their label says."""
+"""The topology key of single nodes. With it, a node's domain is its name, not the value of its label."""
 
 
 class Group(NamedTuple):
@@ -22,7 +22,7 @@ class Group(NamedTuple):
 
 
 class Groups:
-    """Where the members of all groups are, and which nodes are near each other."""
+    """The nodes of the members of all groups, and the labels of all nodes."""
 
     def __init__(self) -> None:
         self._labels: dict[str, Mapping[str, str]] = {}
@@ -30,7 +30,7 @@ class Groups:
         self._group_of: dict[str, Group] = {}
 
     def observe(self, old: Node | None, new: Node | None) -> bool:
-        """A node came, changed or went. Returns whether its labels did."""
+        """Takes over a node that appeared, changed or vanished. Returns whether its labels changed."""
         before, after = (node.metadata.labels if node is not None else None for node in (old, new))
         if old is not None:
             self._labels.pop(old.metadata.name, None)
@@ -39,13 +39,13 @@ class Groups:
         return before != after
 
     def hold(self, uid: str, group: Group, node: str) -> None:
-        """The claim with this UID is a member, on the node."""
+        """Adds the claim with this UID to the group, on the node."""
         self.release(uid)
         self._group_of[uid] = group
         self._members[group][uid] = node
 
     def release(self, uid: str) -> None:
-        """The claim holds nothing any more. Idempotent."""
+        """Removes the claim from its group. Idempotent."""
         group = self._group_of.pop(uid, None)
         if group is not None:
             del self._members[group][uid]
@@ -53,7 +53,7 @@ class Groups:
                 del self._members[group]
 
     def rule(self, group: Group, topology_key: str, without: Collection[str] = ()) -> "GroupRule":
-        """Where a claim of the group may go, if the members with the UIDs `without` held nothing."""
+        """The rule for a claim of the group, as if the members with the UIDs `without` were not allocated."""
         members = self._members.get(group, {})
         nodes = {node for uid, node in members.items() if uid not in without}
         first: dict[str | None, str] = {}
@@ -63,7 +63,7 @@ class Groups:
 
 
 Labels = Mapping[str, Mapping[str, str]]
-"""Of nodes, by their names."""
+"""The labels of nodes, by the nodes' names."""
 
 
 def _domain(node: str, key: str, labels: Labels) -> str | None:
@@ -71,8 +71,8 @@ def _domain(node: str, key: str, labels: Labels) -> str | None:
 
 
 class GroupRule(NamedTuple):
-    """Where a claim may go because of its group. `domains` are those where members are, each by the first of their
-    nodes there: however many these are, a node is judged by few. None: the node has no label of that key."""
+    """The nodes that a claim may use because of its group. `domains` are those with members, each by the first of
+    their nodes there, so that checking a node is fast. None: that node has no label with the topology key."""
 
     group: Group
     topology_key: str
@@ -81,7 +81,7 @@ class GroupRule(NamedTuple):
 
     @property
     def only(self) -> Collection[str] | None:
-        """The nodes that the rule leaves, if these are few; None if it has to be asked about each."""
+        """The only nodes that the rule allows, if these are few; None if each node has to be checked."""
         return self.domains if self.domains and self.topology_key == HOSTNAME else None
 
     def broken_by(self, node: str) -> str:
@@ -99,11 +99,11 @@ class GroupRule(NamedTuple):
 
 
 def recorded(data: Mapping[str, Any]) -> Group | None:
-    """The group in an allocation's data, as `record` made it."""
+    """The group in an allocation's data, as written by `record`; None if it has none."""
     namespace, name = data.get("namespace"), data.get("group")
     return Group(namespace, name) if isinstance(namespace, str) and isinstance(name, str) else None
 
 
 def record(group: Group) -> Mapping[str, str]:
-    """For an allocation's data."""
+    """The fields of an allocation's data that record the group."""
     return {"namespace": group.namespace, "group": group.name}

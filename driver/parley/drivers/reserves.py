@@ -1,4 +1,4 @@
-"""What a workspace reserves of its node for the pods that use it, and how much its class allows."""
+"""The room that a workspace reserves on its node for the pods that use it, and the limits of its class."""
 
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ def _size(text: str) -> str:
 
 
 def _text(written: object) -> object:
-    """Numbers of CPUs are often written as numbers."""
+    """The text of a value that may be a number: CPUs are often written as numbers."""
     return str(written) if isinstance(written, int | float) and not isinstance(written, bool) else written
 
 
@@ -41,19 +41,19 @@ class WorkspaceReserve(Parameters):
     pods: Annotated[int, Field(ge=0, le=MOST_PODS, description="Of the number of pods that the node takes.")] = 0
 
     def reserve(self, hold: Hold, yields_to: tuple[str, ...]) -> Reserve:
-        """As it is recorded."""
+        """The reservation as an SDK value."""
         named = {"cpu": self.cpu, "memory": self.memory}
         amounts = {name: amount for name, amount in named.items() if amount is not None}
         return Reserve(amounts, self.pods, hold, yields_to)
 
     def amounts(self) -> dict[str, str | int]:
-        """By the names of the fields, without those that are left out."""
-        found: dict[str, str | int | None] = {"cpu": self.cpu, "memory": self.memory, "pods": self.pods or None}
-        return {name: amount for name, amount in found.items() if amount is not None}
+        """The amounts by field name, without fields that are not set."""
+        fields: dict[str, str | int | None] = {"cpu": self.cpu, "memory": self.memory, "pods": self.pods or None}
+        return {name: amount for name, amount in fields.items() if amount is not None}
 
 
 def excess(asked: WorkspaceReserve | None, most: WorkspaceReserve | None, claim: ClaimRequest[Any, Any]) -> str:
-    """Why the claim may not reserve what it asks for, "" if it may. `most` is what its class allows."""
+    """Why the claim may not reserve the room that it asks for, "" if it may. `most` is the limit of its class."""
     if asked is None:
         return ""
     if claim.generated:

@@ -1,6 +1,6 @@
-"""The tokens driver: each of its classes is a pool of so many tokens, in all or on each node.
+"""The tokens driver: each of its classes is a pool of a number of tokens, for the cluster or on each node.
 
-What a token is (a licence, a slot of a slow disk) only those know who made the class. See docs/tokens-driver.md.
+A token means what the author of the class decides (a licence, a slot of a disk). See docs/tokens-driver.md.
 """
 
 from collections import Counter
@@ -12,11 +12,11 @@ from pydantic import Field
 from parley.api.wording import counted
 from parley.sdk import Allocation, Answer, Capacity, ClaimRequest, ClassOnNodes, Driver, Held, Parameters, Request
 
-EVERYWHERE = "*"  # in place of a node's name, as is the next
-UNTOUCHED = ""
+EVERYWHERE = "*"  # stands for all nodes in place of a node's name
+UNTOUCHED = ""  # stands for a node on which no tokens are held
 
 MOST = 1_000_000_000
-"""More tokens no pool has, and none are wanted at once."""
+"""The most tokens of a pool, and of a claim."""
 
 
 class Pool(Parameters):
@@ -33,7 +33,7 @@ class Wanted(Parameters):
 
 
 class Record(Parameters):
-    """What an allocated claim holds, in its handle."""
+    """The tokens of an allocated claim, as recorded in its handle."""
 
     pool: str
     node: str
@@ -41,11 +41,11 @@ class Record(Parameters):
 
 
 class NotEnoughTokens(Exception):
-    """Raised when the tokens that were free at the question are not free any more."""
+    """Raised when the tokens that were free when the driver was asked are not free any more."""
 
 
 class TokensDriver(Driver[Wanted, Pool]):
-    """Counts what claims hold, by their handles: no class is needed for that, it may have changed or be gone."""
+    """Counts the tokens of claims by their handles, not by their classes, which may have changed or be gone."""
 
     name = "tokens.parley.dev"
     parameters = Wanted
@@ -65,11 +65,11 @@ class TokensDriver(Driver[Wanted, Pool]):
         return {claim.name: Answer(viable, alternatives, lacking) for claim in request.claims}
 
     def has_room_anywhere(self, request: Request[Wanted, Pool]) -> bool:
-        """Whether the pools that are for all nodes have enough, and the others would on a node of their own."""
+        """Whether the pools for the whole cluster have enough, and the others would on a node without holders."""
         return not self._lacking(request, UNTOUCHED)
 
     async def allocate(self, request: Request[Wanted, Pool], node: str) -> Mapping[str, Allocation]:
-        """Hold the tokens. Raises NotEnough if another request was faster."""
+        """Holds the tokens. Raises NotEnoughTokens if another request was faster."""
         if lacking := self._lacking(request, node):
             raise NotEnoughTokens(f"node {node}: {lacking}")
         return {claim.name: self._allocate(claim, node) for claim in request.claims}
@@ -80,23 +80,23 @@ class TokensDriver(Driver[Wanted, Pool]):
         return Allocation(data=data, available_on=None if claim.class_parameters.scope == "Cluster" else ())
 
     async def deallocate(self, uid: str) -> None:
-        """The claim's tokens are free at once."""
+        """Frees the claim's tokens at once."""
         self._hold(uid, {})
 
     def restore(self, held: Held) -> None:
-        """Count what a claim holds. Raises ValidationError if this driver did not record it."""
+        """Counts the tokens of a claim. Raises ValidationError if this driver did not record them."""
         self._hold(held.uid, Record.model_validate(held.data).model_dump() if held.data else {})
 
     def forget(self, uid: str) -> None:
-        """The claim holds nothing any more."""
+        """Frees the claim's tokens."""
         self._hold(uid, {})
 
     def units(self, claim: ClaimRequest[Wanted, Pool]) -> int:
-        """The limits of a class are numbers of tokens."""
+        """The number of tokens: the limits of a class count these."""
         return claim.parameters.count
 
     def capacity(self, of: ClassOnNodes[Pool]) -> Capacity:
-        """The tokens of the pool; of one on each node those of all these nodes."""
+        """The tokens of the pool; for a pool on each node, the sum over these nodes."""
         pool = of.parameters.pool
         places = of.nodes if of.parameters.scope == "Node" else (EVERYWHERE,)
         return Capacity(pool * len(places), sum(max(0, pool - self._used[of.name, place]) for place in places))
@@ -108,13 +108,13 @@ class TokensDriver(Driver[Wanted, Pool]):
             wanted[claim.class_name, claim.class_parameters] += claim.parameters.count
         for (name, pool), count in wanted.items():
             used = self._used[name, node if pool.scope == "Node" else EVERYWHERE]
-            free = max(0, pool.pool - used)  # a pool may have been made smaller than what is held of it
+            free = max(0, pool.pool - used)  # a pool may have been reduced below the number of held tokens
             if free < count:
                 return f"{free} of {counted(pool.pool, 'token')} of class {name} free, {count} wanted"
         return ""
 
     def _hold(self, uid: str, data: Mapping[str, Any]) -> None:
-        """The claim holds this and nothing else."""
+        """Replaces the tokens of the claim; {} for none."""
         for holding, sign in ((self._held.pop(uid, {}), -1), (data, 1)):
             if holding:
                 self._used[holding["pool"], holding["node"]] += sign * holding["count"]

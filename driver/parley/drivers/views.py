@@ -1,7 +1,7 @@
-"""Read-only views of workspaces: claims that have no directory of their own, and show that of another claim.
+"""Read-only views of workspaces: claims without a directory of their own, which show that of another claim.
 
-The other one is a named claim of the same namespace, or of the same pod. A view is where that is, and Parley keeps
-that allocated as long as there are views of it (`Driver.uses`).
+The other claim, the source, is a named claim of the same namespace, or of the same pod. A view is on the node of
+its source, and Parley keeps the source allocated as long as there are views of it (`Driver.uses`).
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from parley.sdk import ClaimRequest, Request
 
 _SOURCE, _NAMED = "source", "claim"
 _SHOWN = ("workspace", "bytes", "owner", "disk")
-"""What a view's handle has of the other's: whichever is mounted first makes the same directory."""
+"""The fields that a view copies from its source's handle: whichever is mounted first makes the directory."""
 
 _AWAITED = 10_000
-"""So many claims are remembered that views wait for. When there are more, whichever comes wakes them all."""
+"""The most sources that views wait for, by name. With more, any new workspace wakes all views."""
 
 _Claim = ClaimRequest[WorkspaceParameters, WorkspaceClass]
 _Request = Request[WorkspaceParameters, WorkspaceClass]
@@ -36,24 +36,24 @@ class _Shown(NamedTuple):
 
 
 class Views:
-    """The workspaces that views can show, and who waits for one."""
+    """The workspaces that views can show, and the claims that views wait for."""
 
     def __init__(self) -> None:
         self._there: dict[Named, dict[str, _Shown]] = {}
-        """By name, then UID; the last is shown. Beside it may be an earlier claim of the name that was forced
-        away, and whose data its node has yet to remove."""
+        """Workspaces by claim name, then UID; the last one is shown. There may also be an earlier claim of that
+        name that was deleted by force, and whose data its node has yet to remove."""
         self._names: dict[str, Named] = {}
         self._awaited: dict[Named, None] = {}
         self._changed: Callable[[], None] = _nobody
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """Call `changed` when something is there that a view waits for."""
+        """Calls `changed` when a workspace that a view waits for is allocated."""
         self._changed = changed
         await asyncio.Event().wait()
 
     def hold(self, uid: str, node: str, handle: Mapping[str, Any], *, restored: bool = False) -> None:
-        """The workspace of a claim is on the node. One that was made from a template has no name for others. Of
-        those that are `restored` the one whose claim is there comes first."""
+        """Adds a claim's workspace on the node, unless the claim is generated: views can't name those. While
+        claims are `restored`, the first one of a name is the existing claim, and stays the one shown."""
         if (name := _recorded_name(handle)) is None:
             return
         shown, others = {uid: _Shown(uid, node, handle)}, self._there.get(name, {})
@@ -67,7 +67,7 @@ class Views:
             self._changed()
 
     def release(self, uid: str) -> None:
-        """It is gone. Idempotent."""
+        """Removes the claim's workspace. Idempotent."""
         if (name := self._names.pop(uid, None)) is None:
             return
         del self._there[name][uid]
@@ -75,11 +75,11 @@ class Views:
             del self._there[name]
 
     def _named(self, name: Named) -> _Shown | None:
-        """What views of the claim show; None if nothing is there."""
+        """The workspace that views of the claim show; None if it has none."""
         return next(reversed(self._there[name].values())) if name in self._there else None
 
     def rules(self, request: _Request) -> Iterator["ViewRule"]:
-        """Where the request's views can be: where what they show is, or comes to be with the same request."""
+        """The rules for the request's views: each is on its source's node, or is allocated together with it."""
         if not (shown := request.once(sources)):
             return
         own = {Named(request.pod.namespace, claim.claim) for claim in request.claims if not claim.generated}
@@ -91,24 +91,24 @@ class Views:
                 yield ViewRule(name, there)
 
     def shown(self, name: Named) -> Mapping[str, Any]:
-        """What the handle of a view of the claim has."""
+        """The fields of a view's handle that follow from its source."""
         uid, _, handle = next(reversed(self._there[name].values()))
         return {**{key: handle[key] for key in _SHOWN if key in handle}, "readOnly": True, _SOURCE: uid}
 
 
 def _nobody() -> None:
-    """Nobody follows."""
+    """Does nothing: `follow` was not called yet."""
 
 
 class ViewRule(NamedTuple):
-    """Where a view of the claim may be."""
+    """The nodes that a view of the claim may use."""
 
     claim: Named
     there: _Shown | None
 
     @property
     def only(self) -> tuple[str, ...]:
-        """The nodes that the rule leaves."""
+        """The only node that the rule allows; none if the source has no workspace."""
         return (self.there.node,) if self.there is not None else ()
 
     def broken_by(self, node: str) -> str:
@@ -121,8 +121,8 @@ class ViewRule(NamedTuple):
 
 
 def sources(request: _Request) -> tuple[Named, ...]:
-    """The claims that the request's views are to show."""
-    names = (one.parameters.source.claim for one in request.claims if one.parameters.source is not None)
+    """The sources of the request's views."""
+    names = (view.parameters.source.claim for view in request.claims if view.parameters.source is not None)
     return tuple(Named(request.pod.namespace, name) for name in names)
 
 
@@ -131,12 +131,12 @@ def _own_file_system(name: str) -> str:
 
 
 def misused(claim: _Claim, request: _Request) -> str:
-    """What a view asks for and can't have, "" if nothing."""
+    """Why a view's parameters can't be met, "" if they can."""
     asked = claim.parameters
     if asked.source is None:
         return ""
-    of_pod = (one for one in request.claims if one.claim == asked.source.claim and not one.generated)
-    if fault := next((_not_shown(one, claim) for one in of_pod), ""):
+    of_pod = (other for other in request.claims if other.claim == asked.source.claim and not other.generated)
+    if fault := next((_not_shown(other, claim) for other in of_pod), ""):
         return fault
     given = (("size", asked.size), ("group", asked.group), ("reserve", asked.reserve))
     fields = [name for name, value in given if value is not None]
@@ -148,7 +148,7 @@ def misused(claim: _Claim, request: _Request) -> str:
 
 
 def _not_shown(source: _Claim, view: _Claim) -> str:
-    """Why the claim of the same pod will never be shown, "" if it will."""
+    """Why a view can never show this claim of the same pod, "" if it can."""
     if source.uid == view.uid:
         return f"source.claim={source.claim} of claim {view.claim} is the claim itself: name another one"
     if source.parameters.source is not None:
@@ -157,7 +157,7 @@ def _not_shown(source: _Claim, view: _Claim) -> str:
 
 
 def name_record(name: Named) -> Mapping[str, str]:
-    """For the data of a named claim's allocation: the name by which views find it."""
+    """The fields of a named claim's allocation data by which views find it."""
     return {"namespace": name.namespace, _NAMED: name.name}
 
 

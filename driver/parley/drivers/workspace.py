@@ -1,7 +1,7 @@
 """The workspace driver: directories on nodes that pods use one after the other, or side by side.
 
-Here is decided on which node a workspace is, by how much of each node's disk is promised. How large that disk is,
-the node part publishes in a ResourceSlice (`parley_kubelet.driver.workspaces`), which also makes the directory,
+The driver selects the node of a workspace by how much of each node's disk is promised. The node part
+(`parley_kubelet.driver.workspaces`) publishes the size of the disk in a ResourceSlice, creates the directory,
 mounts it, and removes it when the claim ends. See docs/workspaces.md.
 """
 
@@ -40,30 +40,30 @@ from parley.sdk import (
 from parley.sdk.checks import MAX_ALTERNATIVES
 
 DISK = "workspaces"
-"""The one device of a node: the disk that its workspaces are on, with the capacity `size`."""
+"""The name of a node's one device: the disk that has its workspaces, with the capacity `size`."""
 
 IMAGES = "images"
-"""Its attribute: whether the node can keep a workspace to its size."""
+"""The device's attribute that says whether the node can limit a workspace to its size."""
 
 IDENTITY = "identity"
-"""The same: which disk it is. Another one does not have what pods left."""
+"""The device's attribute that identifies the disk: another disk does not have the data that pods left."""
 
 _MI = 1024**2
 _GI = 1024**3
 
 SMALLEST_IMAGE: Final = 16 * _MI
-"""Bytes: of a smaller file system much would be its own."""
+"""Bytes: a smaller file system would need much of its space for itself."""
 
 
 class _Promise(NamedTuple):
-    """So many bytes of the node's disk."""
+    """The bytes of a node's disk that are promised to a claim."""
 
     node: str
     bytes: int
 
 
 class NoRoom(Exception):
-    """Raised when the room that was there at the question is promised to others since."""
+    """Raised when the room that was free when the driver was asked has been promised to others since."""
 
 
 WorkspaceRequest = Request[WorkspaceParameters, WorkspaceClass]
@@ -71,7 +71,7 @@ WorkspaceClaim = ClaimRequest[WorkspaceParameters, WorkspaceClass]
 
 
 class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
-    """Counts the bytes promised on each node. Whether a workspace may grow beyond its size, its class says."""
+    """Counts the bytes promised on each node. The class says whether a workspace may grow beyond its size."""
 
     name: ClassVar[str] = "workspace.parley.dev"
     parameters = WorkspaceParameters
@@ -89,15 +89,15 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
     def __init__(self) -> None:
         self._disks = Disks()
         self._published: defaultdict[str, dict[str, PublishedDisk]] = defaultdict(dict)
-        """What each node's slices say, by their names."""
+        """The disks in each node's slices, by the slices' names."""
         self._enforcing: set[str] = set()
-        """Nodes that can keep a workspace to its size."""
+        """Nodes that can limit a workspace to its size."""
         self._held: dict[str, _Promise] = {}
         self._groups = Groups()
         self._views = Views()
 
     def observe(self, old: ResourceSlice | Node | None, new: ResourceSlice | Node | None) -> bool:
-        """Learn how large the nodes' disks are, and which nodes are near each other."""
+        """Takes over the sizes of the nodes' disks, and the labels of nodes, which decide about groups."""
         if isinstance(old, Node) or isinstance(new, Node):
             return self._groups.observe(
                 old if isinstance(old, Node) else None, new if isinstance(new, Node) else None
@@ -105,7 +105,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         return self._observe_disk(old, new)
 
     def _observe_disk(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
-        """A node may speak for itself only. Two plugins of an update may make a slice each: the newer counts."""
+        """A node may publish its own disk only. Of two slices, as in an update of the plugin, the newer counts."""
         before = {node: self._known(node) for node in map(_node, (old, new)) if node}
         for node in before:
             for slice_ in (old, new):
@@ -133,17 +133,17 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         return self._disks.size(node), node in self._enforcing
 
     def restore(self, held: Held) -> None:
-        """Count a workspace that exists."""
+        """Counts a workspace that exists."""
         data = held.data or {}
         if held.node is not None and isinstance(data.get("bytes"), int):
             self._hold(held.uid, held.node, data, restored=True)
 
     def forget(self, uid: str) -> None:
-        """Ordinary DRA took the disk, and gave it back."""
+        """Forgets an allocation of the disk by ordinary DRA."""
         self._release(uid)
 
     def viable(self, request: WorkspaceRequest, nodes: Sequence[str]) -> Mapping[str, Answer]:
-        """Where the disk has room for all claims together, near the groups that they are of."""
+        """A node is viable if its disk has room for all claims together, and their groups allow it."""
         search, asked = self._search(request), frozenset(nodes)
         lacking = {node: reason for node in nodes if (reason := search.lacking(node))}
         viable = tuple(node for node in nodes if node not in lacking)
@@ -160,64 +160,64 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         return next(self.fullest(request), None) is not None
 
     def alike(self, request: WorkspaceRequest) -> Hashable:
-        """A group of another namespace is another one, and so is a claim that is shown."""
+        """The groups and the sources of views: both are those of the pod's namespace."""
         return request.once(_asked).groups, request.once(sources)
 
     def is_local(self, held: Held) -> bool:
-        """When the last member of a group goes, the next one may go to any node."""
+        """False for members of groups: when the last one is released, the next one may use any node."""
         return recorded(held.data or {}) is None
 
     def uses(self, held: Held) -> Sequence[str]:
-        """A view needs what it shows."""
+        """A view needs its source."""
         source = source_of(held.data or {})
         return () if source is None else (source,)
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """Pods that wait for a view hear when what it is to show is there."""
+        """Wakes pods with views when the workspaces that these show are allocated."""
         await self._views.follow(changed)
 
     def viable_without(self, request: WorkspaceRequest, node: str, uids: Collection[str]) -> bool:
-        """Whether there would be room if the claims with these UIDs had none."""
+        """Whether the node would be viable if the claims with these UIDs held nothing."""
         return not self._search(request, uids).lacking(node)
 
     def capacity(self, of: ClassOnNodes[WorkspaceClass]) -> Capacity:
-        """In MiB."""
+        """The size and the free space of these nodes' disks, in MiB."""
         total = sum(self._disks.size(node) for node in of.nodes)
         free = sum(max(self._disks.free(node), 0) for node in of.nodes)
         return Capacity(total // _MI, free // _MI)
 
     def stranded(self, claim: WorkspaceClaim, node: str, cause: Cause) -> Stranded:  # noqa: ARG002 - on any node
-        """As the class says."""
+        """The treatment that the class says."""
         class_ = claim.class_parameters
         return Stranded(class_.on_node_unavailable, class_.unavailable_seconds)
 
     def units(self, claim: WorkspaceClaim) -> int:
-        """Limits of a class are in MiB."""
+        """The size in MiB: the limits of a class count these."""
         return -(-_bytes(claim) // _MI)
 
     def reserves(self, claim: WorkspaceClaim) -> Reserve | None:
-        """As the claim says."""
+        """The room that the claim says, held as its class says."""
         asked = claim.parameters.reserve
         class_ = claim.class_parameters
         return asked.reserve(class_.hold, class_.yields_to) if asked is not None else None
 
     def room_left(self, request: WorkspaceRequest, nodes: Sequence[str]) -> Mapping[str, float]:
-        """The GiB that are left."""
+        """The free space that is left, in GiB."""
         return {node: max(self._disks.free(node) - request.once(_asked).wanted, 0) / _GI for node in nodes}
 
     def fullest(self, request: WorkspaceRequest) -> Iterator[str]:
-        """The nodes with the least room that is enough."""
+        """The nodes with enough room, those with the least first."""
         return self._search(request).fullest()
 
     async def allocate(self, request: WorkspaceRequest, node: str) -> Mapping[str, Allocation]:
-        """Promise the room. Raises NoRoom if another request was faster."""
+        """Promises the room. Raises NoRoom if another request was faster."""
         if why := self._search(request).lacking(node):
             raise NoRoom(f"node {node}: {why}")
         in_order = sorted(request.claims, key=lambda claim: claim.parameters.source is not None)
         return {claim.name: self._allocation(request.pod.namespace, claim, node) for claim in in_order}
 
     async def deallocate(self, uid: str) -> None:
-        """The room is free: the node has removed the directory."""
+        """Frees the room: the node has removed the directory."""
         self._release(uid)
 
     def _allocation(self, namespace: str, claim: WorkspaceClaim, node: str) -> Allocation:
@@ -231,12 +231,12 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         else:
             name = claim.parameters.group
             handle = {
-                "workspace": f"{claim.uid}-{token_hex(4)}",  # a node that was lost may have an earlier one
+                "workspace": f"{claim.uid}-{token_hex(4)}",  # a lost node may still have an earlier directory
                 "bytes": _bytes(claim),
                 **everywhere,
                 **(record(Group(namespace, name)) if name else {}),
                 **({} if claim.generated else name_record(Named(namespace, claim.claim))),
-                **_asked_of_the_node(claim, self._newest(node).identity),
+                **_node_instructions(claim, self._newest(node).identity),
             }
         self._hold(claim.uid, node, handle)
         return Allocation((Device(node, DISK),), handle)
@@ -244,7 +244,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
     def _hold(self, uid: str, node: str, handle: Mapping[str, Any], *, restored: bool = False) -> None:
         self._release(uid)
         if source_of(handle) is not None:
-            return  # the room is the other's
+            return  # the source holds the room
         promise = self._held[uid] = _Promise(node, handle["bytes"])
         self._disks.promise(node, promise.bytes)
         self._views.hold(uid, node, handle, restored=restored)
@@ -258,7 +258,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
             self._disks.promise(promise.node, -promise.bytes)
 
     def _search(self, request: WorkspaceRequest, without: Collection[str] = ()) -> "_Search":
-        """For nodes that will do, as if the claims with the UIDs `without` held nothing."""
+        """A search for viable nodes, as if the claims with the UIDs `without` held nothing."""
         asked = request.once(_asked)
         near = (self._groups.rule(group, key, without) for group, key in asked.groups)
         rules: list[GroupRule | ViewRule] = [*near, *self._views.rules(request)]
@@ -270,7 +270,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
 
 class _Asked(NamedTuple):
-    """What a request comes to, whatever nodes have. With a `fault` no node will ever do."""
+    """What a request needs, independent of nodes. With a `fault` no node can ever be viable."""
 
     fault: str
     wanted: int
@@ -285,8 +285,8 @@ def _asked(request: WorkspaceRequest) -> _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Where a request finds so much room, near its groups. `fault` is why it never will; `freed` is free, too. If
-    `enforcing` are given, no other nodes will do."""
+    """A search for nodes with the wanted room that the rules allow. With a `fault` there are none; `freed` counts
+    as free, too. If `enforcing` is given, only these nodes are viable."""
 
     disks: Disks
     fault: str
@@ -296,12 +296,12 @@ class _Search:
     enforcing: Collection[str] | None
 
     def lacking(self, node: str) -> str:
-        """What the node lacks, "" if nothing."""
+        """Why the node is not viable, "" if it is."""
         near = (why for rule in self.rules if (why := rule.broken_by(node)))
         return self.fault or next(near, "") or self._lacking_room(node)
 
     def fullest(self) -> Iterator[str]:
-        """The nodes that lack nothing, those with the least room first."""
+        """The viable nodes, those with the least room first."""
         few = [rule.only for rule in self.rules if rule.only is not None]
         nodes = iter(few[0]) if few else self.disks.fullest(self.wanted)
         return (node for node in (() if self.fault else nodes) if not self.lacking(node))
@@ -319,7 +319,7 @@ class _Search:
 
 
 def _node(slice_: ResourceSlice | None) -> str:
-    """Which node's disk it is about, "" if none's."""
+    """The node whose disk the slice is about, "" if it is not a slice of this driver."""
     return slice_.spec.node_name if slice_ is not None and slice_.spec.driver == WorkspaceDriver.name else ""
 
 
@@ -327,21 +327,21 @@ def _published(slice_: ResourceSlice) -> PublishedDisk:
     generation = slice_.spec.pool.generation
     for device in slice_.spec.devices:
         if device.name == DISK and "size" in device.capacity:
-            size, told = int(parse(device.capacity["size"].value)), device.attributes
-            enforces, identity = (told.get(name, DeviceAttribute()) for name in (IMAGES, IDENTITY))
+            size, attributes = int(parse(device.capacity["size"].value)), device.attributes
+            enforces, identity = (attributes.get(name, DeviceAttribute()) for name in (IMAGES, IDENTITY))
             return PublishedDisk(generation, size, bool(enforces.bool_), identity.string or "")
     return PublishedDisk(generation)
 
 
 def _groups(request: WorkspaceRequest) -> Iterator[tuple[Group, str]]:
-    """The groups that the request's claims are of, each with the topology key of its claim's class."""
+    """The groups of the request's claims, each with the topology key of its claim's class."""
     for claim in request.claims:
         if claim.parameters.group:
             yield Group(request.pod.namespace, claim.parameters.group), claim.class_parameters.topology_key
 
 
 def _fault(request: WorkspaceRequest) -> str:
-    """Why no node will ever do, "" if that is not so."""
+    """Why no node can ever be viable for the request, "" if nodes can."""
     for claim in request.claims:
         if fault := misused(claim, request):
             return fault
@@ -368,8 +368,8 @@ def _fault(request: WorkspaceRequest) -> str:
     return ""
 
 
-def _asked_of_the_node(claim: WorkspaceClaim, identity: str) -> Mapping[str, Any]:
-    """What the handle has beside what every handle has. What may start over anywhere may do so on another disk."""
+def _node_instructions(claim: WorkspaceClaim, identity: str) -> Mapping[str, Any]:
+    """The optional fields of the handle. A claim that may start over on any node may also use another disk."""
     wanted, class_ = claim.parameters, claim.class_parameters
     stays = identity and not claim.generated and class_.on_node_unavailable != "Recreate"
     return {
@@ -382,7 +382,7 @@ def _asked_of_the_node(claim: WorkspaceClaim, identity: str) -> Mapping[str, Any
 
 
 def _bytes(claim: WorkspaceClaim) -> int:
-    """A view needs none: it shows another's."""
+    """The room that the claim needs; 0 for a view."""
     if claim.parameters.source is not None:
         return 0
     return -int(-parse(claim.parameters.size or claim.class_parameters.default_size) // 1)
@@ -393,6 +393,6 @@ def _is_enforced(claim: WorkspaceClaim) -> bool:
 
 
 def _variable(claim: WorkspaceClaim) -> str:
-    """The variable that has the path in containers."""
+    """The environment variable that has the path in containers."""
     name = claim.name if claim.generated else claim.claim
     return claim.parameters.variable or f"WORKSPACE_{re.sub('[^A-Z0-9]', '_', name.upper())}_PATH"

@@ -1,4 +1,4 @@
-"""What claims of workspaces ask for, and what their classes say, checked as it is read. See docs/workspaces.md."""
+"""The parameters of workspace claims and classes, validated when they are read. See docs/workspaces.md."""
 
 import re
 from posixpath import normpath

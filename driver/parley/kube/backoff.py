@@ -1,4 +1,4 @@
-"""How long to wait after the n-th failure in a row. Sleeping is left to the caller."""
+"""Back-off: how long to wait after the n-th failure in a row. Sleeping is left to the caller."""
 
 import random
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Doubles from `first` up to `longest` seconds, less a random part of up to `jitter` (0 to 1) of it.
+    """A delay that doubles from `first` to `longest` seconds, less a random part: at most `jitter` (0 to 1) of it.
 
     `random` returns numbers from 0 up to 1; a test passes its own.
     """
@@ -26,34 +26,34 @@ class Backoff:
 
 @dataclass(slots=True)
 class Pauses:
-    """Pauses after failures of one thing, each as long as `lengths` says. Times are the caller's clock's."""
+    """The pauses after failures of one thing, with the back-off `lengths`. Times are on the caller's clock."""
 
     lengths: Backoff
     count: int = 0
     until: float = 0.0
-    """When the latest one is over; 0 if there was none, or it was ended."""
+    """When the latest pause is over; 0 if there was none, or it was ended."""
     begun: float = 0.0
 
     def begin(self, now: float) -> float:
-        """One more failure. Returns for how many seconds to pause."""
+        """Counts a failure and begins a pause. Returns its length in seconds."""
         self.count += 1
         length = self.lengths.delay(self.count)
         self.begun, self.until = now, now + length
         return length
 
     def cut_short(self, lengths: Backoff) -> float:
-        """The latest one lasts no longer than these say, from when it began. Returns until when."""
+        """Shortens the latest pause to the delay of this back-off, from when it began. Returns its new end."""
         self.until = min(self.until, self.begun + lengths.delay(self.count)) if self.until else 0.0
         return self.until
 
     def end(self) -> None:
-        """The pause is over, or of no use any more. The next one is longer all the same."""
+        """Ends the pause. The failures still count, so the next pause is longer."""
         self.until = 0.0
 
     def left(self, now: float) -> float:
-        """How many seconds of it are left."""
+        """The seconds that are left of the pause."""
         return max(self.until - now, 0.0)
 
     def left_or_begin(self, now: float) -> float:
-        """The same, of one that begins now if there is none."""
+        """The seconds that are left of the pause; begins one if there is none."""
         return self.until - now if self.until else self.begin(now)

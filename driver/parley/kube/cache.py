@@ -13,7 +13,7 @@ IndexKeys = Callable[[T], Iterable[Hashable]]
 
 
 class ObjectState(NamedTuple):
-    """Which object this is, and in which state."""
+    """The identity of an object and of its state."""
 
     key: Key
     uid: str
@@ -21,7 +21,7 @@ class ObjectState(NamedTuple):
 
 
 def identity(item: Any) -> ObjectState:
-    """Of a struct, a model or a plain dictionary with `metadata`."""
+    """The identity of a struct, a model or a plain dictionary with `metadata`."""
     if isinstance(item, dict):
         meta = item.get("metadata", {})
         key = (meta.get("namespace", ""), meta.get("name", ""))
@@ -33,25 +33,25 @@ def identity(item: Any) -> ObjectState:
 class _Index(Generic[T]):
     def __init__(self, keys: IndexKeys[T]) -> None:
         self._keys = keys
-        self._found: dict[Hashable, dict[Key, T]] = {}
+        self._items: dict[Hashable, dict[Key, T]] = {}
 
     def put(self, key: Key, item: T) -> None:
         for index_key in self._keys(item):
-            self._found.setdefault(index_key, {})[key] = item
+            self._items.setdefault(index_key, {})[key] = item
 
     def remove(self, key: Key, item: T) -> None:
         for index_key in self._keys(item):
-            items = self._found.get(index_key, {})
+            items = self._items.get(index_key, {})
             items.pop(key, None)
             if not items:
-                self._found.pop(index_key, None)
+                self._items.pop(index_key, None)
 
     def get(self, index_key: Hashable) -> Mapping[Key, T]:
-        return self._found.get(index_key, {})
+        return self._items.get(index_key, {})
 
 
 class Cache(Generic[T]):
-    """The objects, in the order in which their names first came."""
+    """The objects of one kind, in the order in which their names were first added."""
 
     def __init__(self) -> None:
         self._items: dict[Key, T] = {}
@@ -61,7 +61,7 @@ class Cache(Generic[T]):
         return len(self._items)
 
     def get(self, key: Key) -> T | None:
-        """The object of that key, if there is one."""
+        """The object with that key, None if there is none."""
         return self._items.get(key)
 
     def values(self) -> ValuesView[T]:
@@ -69,11 +69,11 @@ class Cache(Generic[T]):
         return self._items.values()
 
     def absent(self, present: Container[Key]) -> list[Key]:
-        """The keys held here that are not in `present`."""
+        """The keys in the cache that are not in `present`."""
         return [key for key in self._items if key not in present]
 
     def put(self, key: Key, item: T) -> None:
-        """Add the object, or put it in the place of the one of that key."""
+        """Adds the object, or replaces the one with that key."""
         old = self._items.get(key)
         self._items[key] = item
         for index in self._indexes.values():
@@ -82,22 +82,22 @@ class Cache(Generic[T]):
             index.put(key, item)
 
     def remove(self, key: Key) -> None:
-        """Take the object of that key out, if there is one."""
+        """Removes the object with that key, if there is one."""
         old = self._items.pop(key, None)
         if old is not None:
             for index in self._indexes.values():
                 index.remove(key, old)
 
     def index(self, name: str, keys: IndexKeys[T]) -> None:
-        """Keep the objects findable by `keys` of them; those that are here already too."""
+        """Adds an index of all objects by `keys`, a function that returns any number of keys for an object."""
         index = self._indexes[name] = _Index(keys)
         for key, item in self._items.items():
             index.put(key, item)
 
     def by_index(self, name: str, index_key: Hashable) -> tuple[T, ...]:
-        """The objects found under `index_key`. Raises KeyError for an index that was never made."""
+        """The objects with `index_key` in the index. Raises KeyError for an unknown index."""
         return tuple(self._indexes[name].get(index_key).values())
 
     def indexed(self, name: str, index_key: Hashable) -> Mapping[Key, T]:
-        """The same, by their keys; a view."""
+        """The objects with `index_key` in the index, by namespace and name; a view."""
         return self._indexes[name].get(index_key)

@@ -1,4 +1,4 @@
-"""Tells work that was cancelled by itself from a cancellation of who awaits it."""
+"""Distinguishes a cancellation by a driver or its libraries from a cancellation of the task that awaits it."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,16 +6,16 @@ from contextlib import contextmanager
 
 
 class CancelledItself(Exception):
-    """Raised when a driver's work was cancelled, and nobody had asked for that."""
+    """Raised when a driver's work was cancelled, but not by its caller."""
 
 
 @contextmanager
 def uncancelled(driver: str) -> Iterator[None]:
-    """What the driver of that name awaits, or looks at, may be cancelled, by itself or a library: its failure,
-    and CancelledItself. As a cancellation it would end its caller's task, and nobody would hear of it."""
+    """Raises CancelledItself if the driver or a library cancels work in the block: that is a failure of the
+    driver. As a CancelledError it would end the caller's task without a report."""
     try:
         yield
     except asyncio.CancelledError as error:
         if (task := asyncio.current_task()) is not None and task.cancelling():
-            raise  # the caller's: a time limit, or the program stops
+            raise  # the caller was cancelled: a time limit, or the program stops
         raise CancelledItself(f"driver {driver} cancelled its own work") from error

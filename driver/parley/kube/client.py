@@ -1,11 +1,11 @@
-"""A client of an API server: the verbs of the API, typed, above a transport.
+"""A client of an API server: the typed verbs of the API, on top of a transport.
 
-Reads give objects of `Resource.type`. Writes are plain JSON, so that nothing the server knows and we do not can
-get lost. Each object is decoded by itself (`responses`): one that can't be is a tombstone among the others.
+Reads return objects of `Resource.type`. Writes are plain JSON, so that fields that are unknown here are not lost.
+Each object is decoded by itself (`responses`): one that can't be decoded is a tombstone among the others.
 
-A client is itself a transport, so clients nest: one around another sees each request as a `Call` on its way.
+A client is itself a transport, so clients nest: the outer one sees each request as a `Call`.
 
-Who intercepts overrides `request` and `stream`: of a client inside another one the typed verbs are not called.
+To intercept requests, override `request` and `stream`: the typed verbs of an inner client are not called.
 
     class SlowBindings(Client):
         async def request(self, call: Call) -> bytes:
@@ -70,34 +70,34 @@ T = TypeVar("T")
 Body = Mapping[str, Any]
 
 PAGE = 500
-"""Objects of a list that come in one answer; all pages together are as consistent as one."""
+"""The most objects in one page of a list; all pages together are as consistent as one."""
 
 
 class Client:
-    """An API server. Every method raises ApiError or OutcomeUnknown; none retries by itself."""
+    """A client of an API server. Every method raises ApiError or OutcomeUnknown; none retries by itself."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def check_lease(self) -> None:
-        """Raises LeaseLost where a write would not leave this process any more: nor may others act on its word."""
+        """Raises LeaseLost if the lease is lost: no write is sent, and others must not act on our answers."""
         if isinstance(self._transport, Client):
             self._transport.check_lease()
 
     async def request(self, call: Call) -> bytes:
-        """Send any request; what the typed verbs below go through, watches apart."""
+        """Sends any request; all typed verbs below but `watch` use it."""
         return await self._transport.request(call)
 
     def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
-        """The events of any watch; what `watch` goes through."""
+        """The events of any watch; `watch` uses it."""
         return self._transport.stream(call)
 
     async def close(self) -> None:
-        """Release connections. Idempotent."""
+        """Releases connections. Idempotent."""
         await self._transport.close()
 
     async def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
-        """The object as the server has it now."""
+        """The present object."""
         return await self._object(resource, Call("get", resource, namespace, name))
 
     async def list(
@@ -110,7 +110,7 @@ class Client:
     ) -> Listing[T]:
         """All objects of that kind, of one namespace or of all.
 
-        In pages, so that a long list is never in memory as a whole before it is decoded.
+        Reads pages, so that a long list is never in memory as a whole before it is decoded.
         """
         items: list[T] = []
         tombstones: list[Tombstone] = []
@@ -164,7 +164,7 @@ class Client:
         *,
         field_manager: str = "",
     ) -> T:
-        """Create the object; `metadata.generateName` is honoured. Status is dropped where it is a subresource."""
+        """Creates the object; supports `metadata.generateName`. A status that is a subresource is dropped."""
         query = _given(fieldManager=field_manager)
         call = Call("create", resource, namespace, _name(body), query=query, body=_with_kind(resource, body))
         return await self._object(resource, call)
@@ -180,10 +180,10 @@ class Client:
         field_manager: str = "",
         dry_run: bool = False,
     ) -> T:
-        """Change the object by a merge patch. A `metadata.resourceVersion` in it is a precondition (Conflict).
+        """Changes the object by a merge patch. A `metadata.resourceVersion` in it is a precondition (Conflict).
 
         A `metadata.uid` that differs is refused as Invalid ("field is immutable"); in the status of a custom
-        resource it is ignored. With `dry_run` nothing is stored: returns what would be.
+        resource it is ignored. With `dry_run` nothing is stored: returns the object that would be.
         """
         query = _given(fieldManager=field_manager, dryRun="All" if dry_run else "")
         call = Call("patch", resource, namespace, name, subresource, query, body, MERGE_PATCH)
@@ -200,8 +200,8 @@ class Client:
         subresource: str = "",
         force: bool = False,
     ) -> T:
-        """Server-side apply: the object gets what the body holds, and loses what this manager applied before and
-        nobody else has. Creates it if it is missing; `force` takes over fields of other managers."""
+        """Server-side apply: sets the fields in the body, and removes those that this manager applied before and
+        no other manager owns. Creates a missing object; `force` takes over fields of other managers."""
         query = _given(fieldManager=field_manager, force="true" if force else "")
         sent = _with_kind(resource, body)
         call = Call("patch", resource, namespace, name, subresource, query, sent, APPLY_PATCH)
@@ -218,8 +218,8 @@ class Client:
         grace_period_seconds: int | None = None,
         propagation_policy: str = "Background",
     ) -> None:
-        """Delete the object, or mark it if it has finalizers. `uid` and `resource_version` are preconditions. With
-        "" as `propagation_policy` an earlier deletion decides about what the object owns."""
+        """Deletes the object, or marks it if it has finalizers. `uid` and `resource_version` are preconditions.
+        With "" as `propagation_policy` an earlier deletion's policy for the object's dependents stays."""
         options: dict[str, Any] = _given(propagationPolicy=propagation_policy)
         if required := _given(uid=uid, resourceVersion=resource_version):
             options["preconditions"] = required
@@ -240,7 +240,7 @@ class Client:
         return await self._object(resource.untyped(), call)
 
     async def _object(self, resource: Resource[T], call: Call) -> T:
-        """The answer's one object."""
+        """Sends the call, and decodes the one object in the answer."""
         content = await self.request(call)
         try:
             return resource.decode(content)
@@ -249,16 +249,16 @@ class Client:
 
 
 def _given(**parameters: str) -> dict[str, str]:
-    """Those that are not empty."""
+    """The parameters that are not empty."""
     return {name: value for name, value in parameters.items() if value}
 
 
 def _name(body: Body) -> str:
-    """What a created object is to be called; its `generateName` if the server is to complete it."""
+    """The name of an object to create; its `generateName` if the server is to complete it."""
     metadata = body.get("metadata", {})
     return str(metadata.get("name") or metadata.get("generateName", ""))
 
 
 def _with_kind(resource: Resource[Any], body: Body) -> dict[str, Any]:
-    """The body with what the server wants in it although the path names it already."""
+    """The body with `apiVersion` and `kind`, which the server requires although the path implies them."""
     return {"apiVersion": resource.api_version, "kind": resource.kind, **body}

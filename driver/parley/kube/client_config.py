@@ -1,8 +1,8 @@
-"""A client's configuration (as rest.Config in client-go), and how it is found where that is simple.
+"""A client's configuration (as rest.Config in client-go), and readers of the simple ones.
 
-Simple is a pod's service account, and a kubeconfig whose user has a token and nothing else. Everything beyond that
-(client certificates, credential plugins, OIDC, several files) is left to the kubernetes package by `credentials`:
-loading that takes a third of a second and 12 MB, which a program that runs on every node should not need.
+Simple are a pod's service account, and a kubeconfig whose user has a token and nothing else. For everything else
+(client certificates, credential plugins, OIDC, several files) `credentials` uses the kubernetes package: loading
+that takes a third of a second and 12 MB, which a program that runs on every node should not need.
 """
 
 import base64
@@ -28,8 +28,8 @@ _CLUSTER = {
 
 @dataclass(slots=True)
 class ClientConfig:
-    """Named as the kubernetes package names it, which fills one of these, too. `ssl_ca_data` is an authority's
-    certificate as PEM, for those who have no file of it."""
+    """A configuration, with the field names of the kubernetes package, which fills it in, too. `ssl_ca_data` is an
+    authority's certificate as PEM, if there is no file of it."""
 
     host: str = "http://localhost"
     api_key: dict[str, str] = field(default_factory=dict)
@@ -41,15 +41,15 @@ class ClientConfig:
     tls_server_name: str | None = None
     proxy: str | None = None
     impersonation: tuple[tuple[str, str], ...] = ()
-    """Headers, which the kubernetes package knows nothing of."""
+    """Headers, which the kubernetes package does not support."""
 
     def bear(self, token: str) -> None:
-        """Authenticate with that bearer token."""
+        """Sets the bearer token."""
         self.api_key["BearerToken"] = f"Bearer {token.strip()}"
 
 
 def read_service_account(config: ClientConfig, account: Path = _ACCOUNT) -> None:
-    """Fill in a pod's in-cluster configuration. Raises ValueError or OSError where this is no pod."""
+    """Fills in a pod's in-cluster configuration. Raises ValueError or OSError outside of a pod."""
     host, port = os.environ.get(_HOST), os.environ.get(_PORT)
     if not host or not port:
         raise ValueError(f"{_HOST} and {_PORT} are not set")
@@ -59,7 +59,7 @@ def read_service_account(config: ClientConfig, account: Path = _ACCOUNT) -> None
 
 
 def read_kubeconfig(path: str, context: str | None, config: ClientConfig) -> bool:
-    """Fill in the file's contents, if that is simple; returns whether it is. Raises OSError or YAMLError."""
+    """Fills in the file's configuration if it is simple; returns whether it is. Raises OSError or YAMLError."""
     file = Path(path).expanduser()
     if not file.is_file():
         return False
@@ -78,7 +78,7 @@ def read_kubeconfig(path: str, context: str | None, config: ClientConfig) -> boo
 
 
 def _named(document: Any, collection: str, part: str, name: str) -> dict[str, Any]:
-    """Raises KeyError if there is none of that name."""
+    """The named entry of a list in the file. Raises KeyError if there is none of that name."""
     found: dict[str, dict[str, Any]] = {entry["name"]: entry[part] for entry in document[collection]}
     return found[name]
 

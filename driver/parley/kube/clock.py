@@ -1,4 +1,4 @@
-"""Time as a parameter: wall time for what is written into objects. Intervals use the event loop's clock."""
+"""Wall time as a parameter, for times that are written into objects. Intervals use the event loop's clock."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,12 +12,12 @@ def utc() -> datetime:
 
 
 def rfc3339(moment: datetime) -> str:
-    """As metav1.Time: seconds."""
+    """The time in the format of metav1.Time, in seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def moment(text: str) -> datetime | None:
-    """The time that an object's field has; None if it is none for Python, though the API server took it."""
+    """Parses a time in an object's field; None if Python can't parse it, though the API server accepted it."""
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
@@ -25,5 +25,5 @@ def moment(text: str) -> datetime | None:
 
 
 def rfc3339_micro(moment: datetime) -> str:
-    """As metav1.MicroTime."""
+    """The time in the format of metav1.MicroTime."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,10 +1,9 @@
-"""Where the API server is, and how a client proves who it is: a kubeconfig or a pod's service account.
+"""The API server's address and a client's credentials, from a kubeconfig or a pod's service account.
 
-Reading simple configurations is `client_config`'s; all others, running credential plugins and refreshing OIDC
-tokens are the kubernetes package's. This decides when they are looked at again: after a while, so that rotated
-tokens and certificates are used before the old ones end, and before the next request after the server answered
-401. If looking again fails, the known credentials are kept: the server is the judge of them. What goes over the
-wire is `http`'s.
+`client_config` reads simple configurations; the kubernetes package reads all others, runs credential plugins and
+refreshes OIDC tokens. This decides when to refresh: after a while, so that rotated tokens and certificates are
+used before the old ones expire, and before the next request after the server answered 401. If a refresh fails, the
+known credentials are kept: the server decides whether they are valid. `http` sends the requests.
 """
 
 import asyncio
@@ -22,24 +21,24 @@ from parley.kube.client_config import ClientConfig, read_kubeconfig, read_servic
 from parley.kube.kubeconfig import fault, impersonation, plugin
 
 Load = Callable[[ClientConfig], Awaitable[None]]
-"""Fills in what is known now; called again for a refresh."""
+"""Fills in the present configuration; called again for a refresh."""
 
 REFRESH_SECONDS = 60.0
 
 PATIENCE_SECONDS = 2.0
-"""So long requests wait for new credentials while nothing speaks against those that are known."""
+"""How long requests wait for new credentials while the known ones may still be valid."""
 
 log = structlog.get_logger(__name__)
 
 
 class NoConfiguration(Exception):
-    """Raised when there is no usable description of an API server, with what to do about it."""
+    """Raised when there is no usable configuration of an API server; the message has a remedy."""
 
 
 class Credentials:
-    """The server's address, TLS and token. Nothing is read before `refresh` is called for the first time.
+    """The server's address, TLS and token. Nothing is read before the first call of `refresh`.
 
-    `forget` is called when the server refused them: what `load` keeps in memory is no good then.
+    `forget` is called when the server refused the credentials: it drops those that `load` caches.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Credentials:
         self._due: float | None = None
         self._refreshing: asyncio.Future[None] | None = None
         self._loaded: dict[tuple[str, ...], tuple[int, ...]] = {}
-        """Files with the times of their last changes."""
+        """The loaded files, with the times of their last changes."""
         self._authority = ""
         self.host = ""
         self.server_name: str | None = None
@@ -64,26 +63,26 @@ class Credentials:
         self.tls: ssl.SSLContext | None = None
         self.authorization = ""
         self.impersonation: tuple[tuple[str, str], ...] = ()
-        """Headers that name the user as whom the configuration acts."""
+        """Headers that name the user whom the configuration impersonates."""
         self.certificates = 0
-        """How many the client has had. A connection goes on with the one that it began with."""
+        """The number of client certificates so far. A connection keeps the one with which it was opened."""
 
     def current(self) -> bool:
-        """Whether `refresh` has nothing to do."""
+        """Whether no refresh is due."""
         return self._due is not None and asyncio.get_running_loop().time() < self._due
 
     def doubt(self) -> None:
-        """The server did not accept them: refresh before the next request."""
+        """Makes a refresh due before the next request: the server did not accept the credentials."""
         if self._due is not None:
             self._due = 0.0
             self._forget()
 
     async def refresh(self) -> None:
-        """Look again if it is time to. Raises NoConfiguration if they could never be read.
+        """Reads the credentials again if that is due. Raises NoConfiguration if they could never be read.
 
-        Whoever waits for it may give up, as a request does after its time: it goes on for those who come later. A
-        plugin that takes longer than each of them waits would otherwise be begun again and again. A plugin is
-        asked minutes before its token ends: that one goes on to be used where the plugin hangs.
+        A caller may give up, as a request does after its time limit: the refresh continues for later callers. A
+        plugin that takes longer than each caller waits would otherwise be started again and again. A plugin is
+        called minutes before its token expires: the token stays in use while the plugin hangs.
         """
         if self.current():
             return
@@ -99,7 +98,7 @@ class Credentials:
         try:
             async with asyncio.timeout(None if self._due is None else self._refresh_seconds):
                 await self._read()
-        except Exception as error:  # the loader raises whatever it stumbles over: YAML, keys, files, types
+        except Exception as error:  # the loader raises many kinds: for YAML, keys, files, types
             if self._due is None:
                 raise NoConfiguration(f"{self._source}: {error}") from error
             why = str(error) or type(error).__name__
@@ -118,7 +117,7 @@ class Credentials:
             self.tls = self._trust(config)
 
     def _trust(self, config: ClientConfig) -> ssl.SSLContext:
-        """The same context each time, since open connections hold on to it; new ones see new certificates."""
+        """The same TLS context each time: open connections refer to it, new ones use new certificates."""
         context = self.tls or _context(verify=config.verify_ssl)
         authority, certificate = config.ssl_ca_cert, config.cert_file
         if authority:
@@ -135,7 +134,7 @@ class Credentials:
         return context
 
     def _load_changed(self, load: Callable[[], None], *paths: str) -> bool:
-        """Unless these files are what was loaded last; whether they were not. What fails is tried again."""
+        """Loads the files if they changed since the last successful load; returns whether it did."""
         state = tuple(Path(path).stat().st_mtime_ns for path in paths)
         if self._loaded.get(paths) == state:
             return False
@@ -145,7 +144,7 @@ class Credentials:
 
 
 def kubeconfig(path: str | None = None, context: str | None = None) -> Credentials:
-    """Of a kubeconfig: `path`, else $KUBECONFIG, else ~/.kube/config; its current context unless one is named."""
+    """The credentials in a kubeconfig: `path`, else $KUBECONFIG, else ~/.kube/config; of one context."""
     places = path or os.environ.get("KUBECONFIG") or "~/.kube/config"
     loader: Any = None
     others: tuple[tuple[str, str], ...] = ()
@@ -170,7 +169,7 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
             raise ValueError(f"`{command}` gave no credentials: run it yourself to see why")
 
     def forget() -> None:
-        """The kubernetes package asks a plugin again when what that gave expires, though the server refused it."""
+        """Drops the plugin's token, which the kubernetes package would otherwise use until it expires."""
         if loader is not None:
             vars(loader).pop("exec_plugin_expiry", None)
 
@@ -179,7 +178,7 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
 
 
 def in_cluster() -> Credentials:
-    """Of the service account of the pod in which this runs."""
+    """The credentials of the service account of the pod in which this runs."""
 
     async def load(config: ClientConfig) -> None:
         read_service_account(config)
@@ -197,6 +196,6 @@ def _context(verify: bool) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Tried apart first: a certificate whose key is not written yet would cost the context the pair it has."""
+    """Loads the pair, tested apart first: a failed load would remove the pair that the context has."""
     _context(verify=False).load_cert_chain(certificate, key)
     context.load_cert_chain(certificate, key)

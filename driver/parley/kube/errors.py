@@ -1,4 +1,4 @@
-"""What goes wrong between a client and an API server.
+"""The exceptions of a client of an API server.
 
 ApiError                  the server answered, and refused
   BadRequest (400)  Unauthorized (401)  Forbidden (403)  NotFound (404)
@@ -6,8 +6,8 @@ ApiError                  the server answered, and refused
     TooLarge (of etcd, 500, or 413), a kind of Invalid
   TooManyRequests (429)   ServerError (500 and above)
 OutcomeUnknown            no answer: a write may or may not have happened, read before acting on it
-  Garbled                 an answer that is none of an API server's
-  Unreachable             the connection, or the time, was lost on the way to a server over HTTP
+  Garbled                 an answer that does not come from an API server
+  Unreachable             a server over HTTP did not answer: no connection, a lost one, or a time-out
 """
 
 import re
@@ -64,8 +64,8 @@ class Invalid(ApiError):
 
 
 class TooLarge(Invalid):
-    """Raised when the object would be larger than is stored: nothing was written. Whoever may write an object can
-    fill it, so that nobody else can add to it."""
+    """Raised when the object would exceed the size limit: nothing was written. Any account that may write an
+    object can fill it up, so that no other can add to it."""
 
 
 class TooManyRequests(ApiError):
@@ -77,12 +77,12 @@ class ServerError(ApiError):
 
 
 REFUSALS = (BadRequest, Forbidden, Invalid)
-"""What the server, a policy or a webhook (which says 400 by default) does not take, however often it is sent."""
+"""Errors of requests that the server, a policy or a webhook (400 by default) refuses each time."""
 
 
 def is_right_lacking(error: ApiError) -> bool:
-    """Whether the API server's authorizer refused, as one does for a moment that has just started and has not read
-    all roles. Admission, which also says 403, refuses the one object."""
+    """Whether the API server's authorizer refused the request, which one that has just started does until it has
+    read all roles. Admission, which also answers 403, refuses only the one object."""
     return isinstance(error, Forbidden) and _NO_RIGHT.search(error.message) is not None
 
 
@@ -91,7 +91,7 @@ class OutcomeUnknown(Exception):
 
 
 class Garbled(OutcomeUnknown):
-    """Raised when an answer came that can't be read as what was asked for."""
+    """Raised when an answer can't be decoded as the requested type."""
 
 
 class Unreachable(OutcomeUnknown):

@@ -1,5 +1,5 @@
-"""What keeps a program from working with an API server, each as a sentence that names object, cause and remedy,
-with the exit status of the program that ends by it."""
+"""Explains to users why a program can't work with an API server: a sentence that names object, cause and remedy,
+and the program's exit status."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from parley.kube.errors import ApiError, Forbidden, Garbled, OutcomeUnknown, Una
 
 
 class Unanswerable(Exception):
-    """Raised when a question has no answer; the message is what a user reads."""
+    """Raised when a program can't answer its user; the message is for that user."""
 
     status = Exit.FAILED
 
@@ -22,7 +22,7 @@ class Unanswerable(Exception):
 
 @contextmanager
 def readable_errors() -> Iterator[None]:
-    """Raise Unanswerable in place of what a client raises within."""
+    """Turns the client's exceptions within the block into Unanswerable."""
     try:
         yield
     except NoConfiguration as error:
@@ -56,6 +56,6 @@ def readable_errors() -> Iterator[None]:
 
 
 def _words(error: ApiError) -> str:
-    """The server's; of a page for browsers nobody wants to read the source."""
+    """The server's message; not the source of a page for browsers."""
     page = error.message.startswith("<")
     return f"{error.status} and a page for browsers, as from a proxy" if page else error.message

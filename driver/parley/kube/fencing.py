@@ -1,10 +1,10 @@
-"""No write leaves a process that may have lost its lease.
+"""Fencing: no write leaves a process that may have lost its lease.
 
-`LeasedClient` checks with the elector before each write, and gives up one that takes longer than the lease allows.
-Between its check and the system call lie some hundred microseconds of building, encoding and encrypting the
-request. A process that is stopped just there sends it when it wakes, however much later: with checks ahead of each
-write only, one in eight leaders that were stopped while writing did so. So the sockets (`sockets`) ask once more,
-at the last moment before bytes leave.
+`LeasedClient` checks with the elector before each write, and gives up a write that takes longer than the lease
+allows. Between the check and the system call, building, encoding and encrypting the request take some hundred
+microseconds. A process that is stopped just then sends the request when it continues, however much later: without
+a second check, one in eight leaders that were stopped while writing did so. So the sockets (`sockets`) check
+again, at the last moment before bytes leave.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from parley.kube.transport import Transport
 class LeasedClient(Client):
     """A client around another one. Reads pass; a write without a valid lease raises LeaseLost and is not sent.
 
-    A write that takes longer than the lease allows is given up with OutcomeUnknown. Over HTTP, give it
-    `client.fenced(elector.held)`, whose sockets ask too.
+    A write that takes longer than the lease allows raises OutcomeUnknown. Over HTTP, wrap
+    `client.fenced(elector.held)`, whose sockets check as well.
     """
 
     def __init__(self, transport: Transport, elector: LeaseElector) -> None:
@@ -31,11 +31,11 @@ class LeasedClient(Client):
         self._elector = elector
 
     def check_lease(self) -> None:
-        """Raises LeaseLost."""
+        """Raises LeaseLost unless the lease is held."""
         self._elector.check()
 
     async def request(self, call: Call) -> bytes:
-        """Pass on what reads, and what writes only while that is allowed."""
+        """Passes on reads, and writes while the lease is held."""
         if not call.writes:
             return await super().request(call)
         self.check_lease()
@@ -54,21 +54,21 @@ class LeasedClient(Client):
 
 
 class FenceClosed(ConnectionAbortedError):
-    """Raised in place of sending; it breaks the connection."""
+    """Raised instead of sending; it breaks the connection."""
 
 
 class FencedSocket(socket.socket):
-    """Sends while `may_send()` is true. Stream transports of asyncio use these two ways to send only."""
+    """A socket that sends only while `may_send()` is true. asyncio's stream transports use only these methods."""
 
     may_send: Callable[[], bool]
 
     def send(self, data: Any, flags: int = 0, /) -> int:
-        """As of any socket. Raises FenceClosed where nothing may be sent."""
+        """Sends as any socket does. Raises FenceClosed if nothing may be sent."""
         self._check()
         return super().send(data, flags)
 
     def sendmsg(self, buffers: Iterable[Any], *rest: Any) -> int:
-        """As `send`."""
+        """The same as `send`, for several buffers."""
         self._check()
         return super().sendmsg(buffers, *rest)
 
@@ -78,7 +78,7 @@ class FencedSocket(socket.socket):
 
 
 def sockets(may_send: Callable[[], bool]) -> Callable[[AddrInfoType], socket.socket]:
-    """Makes the sockets of a connector."""
+    """A socket factory for a connector: its sockets send only while `may_send()` is true."""
 
     def make(address: AddrInfoType) -> socket.socket:
         family, kind, protocol, *_ = address

@@ -1,14 +1,14 @@
-"""Leader election that follows another Lease: to lead only on the host where that one is held.
+"""Leader election that follows another Lease: this process leads only on the host where that Lease is held.
 
     waiting   --(the followed Lease is held on this host)-------> candidate of the own lease
     candidate --(it is not held here any more)------------------> waiting
     leader    --(it is held on another host)--------------------> LeaseLost
 
 A kube-scheduler that calls an extender on loopback reaches the controller of its own pod, whichever replica leads.
-So the controller goes where the scheduler is: that one writes `<host name>_<UUID>` into its Lease, and the
-containers of a pod share the host name. A Lease that nobody holds, or none at all, moves no leader.
+So the controller leads where the scheduler leads: the scheduler writes `<host name>_<UUID>` into its Lease, and
+the containers of a pod share the host name. A followed Lease that is missing or not held deposes no leader.
 
-This decides who *should* lead. That only one does is the own lease's matter: what is known here may be old.
+This decides who *should* lead. The own lease ensures that only one does: the cache here may be behind.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 def held_on(holder: str, host: str) -> bool:
-    """Whether that identity is of a process on the host; a host name has no underscore in it."""
+    """Whether the holder identity is that of a process on the host; host names contain no underscore."""
     return holder.startswith(f"{host}_")
 
 
@@ -39,28 +39,28 @@ class FollowedLease:
         self._host = host
         self._holder = ""
         self._changed = asyncio.Event()
-        one = Selection(namespace, field_selector=f"metadata.name={name}")
-        self._leases = Informer(client, LEASES, one, on_change=self._note)
+        followed = Selection(namespace, field_selector=f"metadata.name={name}")
+        self._leases = Informer(client, LEASES, followed, on_change=self._lease_changed)
 
     async def run(self, elector: LeaseElector, lead: Callable[[], Awaitable[None]]) -> None:
-        """As `LeaseElector.run`, but a candidate and a leader only as long as the followed Lease allows.
+        """The same as `LeaseElector.run`, but a candidate or leader only as long as the followed Lease allows it.
 
-        Raises LeaseLost too when it is held on another host; `lead` has ended by then, the own lease is released.
+        Also raises LeaseLost when the followed Lease moves to another host; `lead` and the own lease have ended.
         """
         watching = asyncio.ensure_future(self._leases.run())
         try:
             while True:
                 log.info("waiting for the followed lease", lease=self._label, host=self._host)
                 await self._until(lambda: held_on(self._holder, self._host), watching)
-                if await self._beside(elector, lead, watching):
+                if await self._elect(elector, lead, watching):
                     return
         finally:
-            await _ended(watching)
+            await _cancel(watching)
 
-    async def _beside(
+    async def _elect(
         self, elector: LeaseElector, lead: Callable[[], Awaitable[None]], watching: asyncio.Future[None]
     ) -> bool:
-        """Take part in the election. False when that was ended before it was won."""
+        """Takes part in the election. False if the followed Lease ended that before the election was won."""
         led = asyncio.Event()
 
         async def leading() -> None:
@@ -69,9 +69,9 @@ class FollowedLease:
 
         electing = asyncio.ensure_future(elector.run(leading))
         try:
-            await self._until(lambda: self._moved(led.is_set()), watching, electing)
+            await self._until(lambda: self._must_stop(led.is_set()), watching, electing)
         finally:
-            await _ended(electing)
+            await _cancel(electing)
         if not electing.cancelled():
             electing.result()
             return True
@@ -80,12 +80,12 @@ class FollowedLease:
             raise LeaseLost(f"followed lease {self._label}: held by {holder}, not on host {self._host}")
         return False
 
-    def _moved(self, leads: bool) -> bool:
-        """Whether what runs here should end: a leader only for another one, a candidate for nobody too."""
+    def _must_stop(self, leads: bool) -> bool:
+        """Whether to stop here: a leader only if another host holds the Lease, a candidate also if no one does."""
         return not held_on(self._holder, self._host) and (bool(self._holder) or not leads)
 
     async def _until(self, holds: Callable[[], bool], *running: asyncio.Future[Any]) -> None:
-        """Return when that holds, or when something has ended that runs; raises what watching ended with."""
+        """Waits until the condition holds or one of the tasks has ended; raises the first task's exception."""
         watching, *_ = running
         while not holds() and not any(task.done() for task in running):
             self._changed.clear()
@@ -97,14 +97,14 @@ class FollowedLease:
         if watching.done():
             watching.result()
 
-    def _note(self, _: Lease | None, lease: Lease | None) -> None:
+    def _lease_changed(self, _: Lease | None, lease: Lease | None) -> None:
         holder = lease.spec.holder_identity if lease is not None else ""
         if holder != self._holder:
             self._holder = holder
             self._changed.set()
 
 
-async def _ended(task: asyncio.Future[None]) -> None:
-    """Cancel it and wait until it has ended; what it ended with stays in it."""
+async def _cancel(task: asyncio.Future[None]) -> None:
+    """Cancels the task and waits until it has ended; leaves its result or exception in it."""
     task.cancel()
     await asyncio.wait((task,))

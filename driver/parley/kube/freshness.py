@@ -1,26 +1,26 @@
 """Whether an informer's cache is up to date, and if not, since when and why.
 
-It is while a list was just read, an event came in, or a watch has been open for longer than a request takes to
-fail: on a quiet watch not even a bookmark comes for a minute.
+A cache is up to date after a list or an event, or once a watch has been open for longer than a request takes to
+fail: a quiet watch sends not even a bookmark for a minute.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 OPEN = 15.0
-"""Seconds: a watch that has not failed by then is open. A request fails sooner."""
+"""Seconds after which a watch that has not failed counts as open: a failing request fails sooner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """The cache is not kept up to date: for how many seconds now, and why."""
+    """For how many seconds a cache has not been up to date, and why."""
 
     seconds: float
     reason: str
 
 
 class Freshness:
-    """Of one cache, by a monotonic clock that is given when its informer begins."""
+    """Tracks whether one cache is up to date, by a monotonic clock that is set when its informer starts."""
 
     def __init__(self) -> None:
         self._now: Callable[[], float] = lambda: 0.0
@@ -29,35 +29,35 @@ class Freshness:
         self._reason = "nothing was listed yet"
 
     def begin(self, now: Callable[[], float]) -> None:
-        """Nothing is in the cache."""
+        """Starts with an empty cache."""
         self._now = now
         self._down_since = now()
 
     def works(self) -> None:
-        """Something came in: the cache is as of now."""
+        """Notes a list or an event: the cache is up to date now."""
         self._down_since = None
 
     def watch(self) -> None:
-        """A watch is being opened."""
+        """Notes that a watch is being opened."""
         self._watching_since = self._now()
 
     def ended(self) -> None:
-        """The watch came to its end in good order."""
+        """Notes that the watch ended normally."""
         self._down_since = self._watching_since = None
 
     def failed(self, reason: str) -> None:
-        """Listing or watching did not go on."""
+        """Notes that listing or watching failed."""
         if self._down_since is None or self.is_open():
             self._down_since = self._now()
         self._watching_since = None
         self._reason = reason
 
     def outage(self) -> Outage | None:
-        """None while the cache is kept up to date."""
+        """The present outage; None while the cache is up to date."""
         if self._down_since is None or self.is_open():
             return None
         return Outage(self._now() - self._down_since, self._reason)
 
     def is_open(self) -> bool:
-        """Whether a watch is, as far as can be told."""
+        """Whether a watch seems to be open."""
         return self._watching_since is not None and self._now() - self._watching_since >= OPEN

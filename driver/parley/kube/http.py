@@ -1,17 +1,17 @@
-"""An API server reached over HTTP. Nothing is retried here, and every failure gets one of the names in `errors`.
+"""The client of an API server over HTTP. It retries nothing, and raises the exceptions in `errors`.
 
 What happens                                           what is raised
 the server refuses (a code from 300 up)                the ApiError of the code
-a 404 that is none of an API server's                  Garbled: another server answered
+a 404 that does not come from an API server            Garbled: another server answered
 no connection, connection lost, nothing in time        OutcomeUnknown, also where nothing was sent
 a write lost between gateway, API server and etcd      OutcomeUnknown (see `responses.leaves_write_open`)
 a watch that ends                                      nothing: the iteration ends
 a watch cut in the middle of a line, or fallen silent  OutcomeUnknown
-a watch whose server is gone without a word            OutcomeUnknown, within 45 s
+a watch whose server vanished without closing it       OutcomeUnknown, within 45 s
 an ERROR event in a watch                              the ApiError of its code, Expired for 410
 
 A request's time limit counts from the call, including the wait for a free connection and for new
-credentials, and is exact: who must not write after a deadline (`lease`) relies on that.
+credentials, and is exact: `lease` relies on that, because a leader must not write after a deadline.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ _NAME_CHARACTERS = ":@!$&'()*+,;=~"
 
 
 _PROBES = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
-"""Seconds without a byte before the first probe, seconds between probes, and how many without an answer are
-enough: 45 s in all, as client-go has it."""
+"""TCP keepalive: seconds without a byte before the first probe, seconds between probes, and the number of
+unanswered probes that break the connection: 45 s in all, as in client-go."""
 
 Sockets = Callable[[AddrInfoType], socket.socket]
 
@@ -50,8 +50,8 @@ class HttpOptions:
 
     `timeout` limits every request but lists (`list_timeout`) and watches, which the server ends after
     `watch_seconds` and which are given up after `silent_seconds` without any event: a watched collection sends a
-    bookmark about once a minute. `connections` is how many requests are on their way at once; watches come on top.
-    `impersonate` is the user, with his groups, as whom to act, whatever a kubeconfig says.
+    bookmark about once a minute. `connections` limits concurrent requests; watches come on top.
+    `impersonate` is the user, with groups, to impersonate, instead of the one in a kubeconfig.
     """
 
     timeout: float = 10.0
@@ -64,7 +64,7 @@ class HttpOptions:
     impersonate_groups: tuple[str, ...] = ()
 
     def headers(self) -> list[tuple[str, str]]:
-        """What every request carries."""
+        """The headers of every request."""
         plain = [("Accept", JSON), ("Accept-Encoding", "identity"), ("User-Agent", self.user_agent)]
         user = [("Impersonate-User", self.impersonate)] if self.impersonate else []
         return plain + user + [("Impersonate-Group", group) for group in self.impersonate_groups]
@@ -72,9 +72,9 @@ class HttpOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Sessions:
-    """The connections. Writes have their own where they are fenced; watches are not limited in number.
+    """The connection pools. Fenced writes have their own; watches are not limited in number.
 
-    `certificate` is the number of the client's certificate that they began with.
+    `certificate` is the number of the client certificate with which they were opened.
     """
 
     certificate: int
@@ -108,20 +108,20 @@ class HttpTransport:
         self._may_write = may_write
         self._sessions: _Sessions | None = None
         self._former: _Sessions | None = None
-        """Those with the certificate before: what is under way on them goes on."""
+        """The sessions with the previous certificate: their requests under way continue."""
 
     async def open(self) -> None:
-        """Read the credentials. Raises NoConfiguration when there are none that could be used."""
+        """Reads the credentials. Raises NoConfiguration if there are none that can be used."""
         await self._opened()
 
     async def close(self) -> None:
-        """Close all connections; streams that are still open break."""
+        """Closes all connections; streams that are still open break."""
         for sessions in (self._former, self._sessions):
             if sessions is not None:
                 await sessions.close()
 
     async def request(self, call: Call) -> bytes:
-        """The content of a good answer."""
+        """The content of a successful answer."""
         data = None if call.body is None else _encoded(call.body)
         limit = self._options.list_timeout if call.verb == "list" else self._options.timeout
         try:
@@ -142,7 +142,7 @@ class HttpTransport:
         return content
 
     async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
-        """The events as they come."""
+        """The events as they arrive."""
         lines = responses.LineSplitter()
         try:
             response = await self._open_stream(call)
@@ -175,7 +175,7 @@ class HttpTransport:
             raise self._no_answer(call, error, self._options.timeout) from error
 
     async def _opened(self) -> _Sessions:
-        """The sessions, with credentials that are not older than they may be."""
+        """The sessions, with refreshed credentials if these were due."""
         if not self._credentials.current():
             await self._credentials.refresh()
         certificate, sessions = self._credentials.certificates, self._sessions
@@ -201,7 +201,7 @@ class HttpTransport:
         )
 
     def _arguments(self, call: Call, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """What requests and watches have in common."""
+        """The arguments that requests and watches have in common."""
         known = self._credentials
         asked = urlencode(query or call.query)
         others = () if self._options.impersonate else known.impersonation
@@ -220,7 +220,7 @@ class HttpTransport:
         if response.status == 401:
             self._credentials.doubt()
         if responses.is_from_elsewhere(response.status, content):
-            return Garbled(f"{call}: the answer 404 is none of an API server")
+            return Garbled(f"{call}: the answer 404 does not come from an API server")
         phrase = response.reason or "Unknown"
         error = responses.refusal(response.status, phrase, content, response.headers.get("Retry-After"))
         if call.writes and responses.leaves_write_open(error, content):
@@ -229,7 +229,7 @@ class HttpTransport:
 
 
 class HttpClient(Client):
-    """A client over HTTP; an async context manager, which reads the credentials at its start."""
+    """A client over HTTP; an async context manager that reads the credentials when it is entered."""
 
     def __init__(
         self,
@@ -245,23 +245,23 @@ class HttpClient(Client):
     def from_kubeconfig(
         cls, path: str | None = None, context: str | None = None, options: HttpOptions = HttpOptions()
     ) -> Self:
-        """By a kubeconfig: `path`, else $KUBECONFIG, else ~/.kube/config."""
+        """A client configured by a kubeconfig: `path`, else $KUBECONFIG, else ~/.kube/config."""
         return cls(credentials.kubeconfig(path, context), options)
 
     @classmethod
     def in_cluster(cls, options: HttpOptions = HttpOptions()) -> Self:
-        """By the service account of the pod in which this runs."""
+        """A client configured by the service account of the pod in which this runs."""
         return cls(credentials.in_cluster(), options)
 
     def fenced(self, may_write: Callable[[], bool]) -> "HttpClient":
         """A client of the same server that sends no byte of a write unless `may_write()` is true at that moment.
 
-        A write that was kept back so raises OutcomeUnknown. It has connections of its own: close both.
+        A write that is held back raises OutcomeUnknown. The client has connections of its own: close both.
         """
         return HttpClient(*self._server, may_write)
 
     async def __aenter__(self) -> Self:
-        """Raises NoConfiguration when there is none that could be used. The server is not asked yet."""
+        """Raises NoConfiguration if there are no usable credentials. Sends no request yet."""
         await self._http.open()
         return self
 
@@ -277,35 +277,35 @@ def _path(call: Call) -> str:
 
 
 def _probed(address: AddrInfoType) -> socket.socket:
-    """The socket of a watch. Nothing is sent on it, so nothing else tells a server that is gone without a word, as
-    a machine without power, from one that has nothing to say."""
+    """The socket of a watch, with TCP keepalive. The client sends nothing on it, so nothing else would tell a
+    server that vanished, such as a machine without power, from one without events."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _PROBES:
-        if hasattr(socket, name):  # not everywhere
+        if hasattr(socket, name):  # depends on the platform
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made
 
 
 def _give_up(response: aiohttp.ClientResponse) -> None:
-    """End a stream at once: a TLS goodbye would outlive this client, whose connector forgets closing sockets."""
+    """Aborts a stream: a TLS shutdown would outlive this client, whose connector forgets closing sockets."""
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
     response.close()
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
-    """The body as JSON, with those characters escaped that Go escapes.
+    """The body as JSON, with the same characters escaped as in Go.
 
-    An API server stores opaque parameters as they were sent, and escapes these when it reads them: it would take
-    no patch of the object's metadata any more, because the spec seems to change with it.
+    An API server stores opaque parameters as they were sent, and escapes these characters when it reads them: it
+    would refuse any later patch of the object's metadata, because the spec seems to change with it.
     """
     return escaped(orjson.dumps(body, default=_plain))
 
 
 def _plain(value: object) -> dict[Any, Any]:
-    """For orjson, which knows no mappings but dictionaries."""
+    """A dictionary for orjson, which supports no other mappings."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not JSON")

@@ -4,18 +4,18 @@
       ^                 |
       +--(410, relist)--+  the differences, deletions included, are reported like watched changes
 
-An object that can't be decoded has a tombstone, and everything goes on. What was known of it before stays in the
-cache: as far as anybody knows what it held is still held, and a pod that was counted is still there. It goes when
-the object is deleted, or when another one has its name.
+An object that can't be decoded has a tombstone, and the informer continues. Its last decodable state stays in the
+cache, because its resources may still be held, and a counted pod may still run. The state is removed when the
+object is deleted, or when another object has its name.
 
-A stream that ends is continued from the last resource version, bookmarks included; a version that the server no
-longer has (410) leads to a relist; any other refusal or silence waits with a backoff, at least as long as the
-server asked, up to a minute. A stream that ends within a second counts as a failure, so that a server which
-closes at once is not hammered. One that breaks after it was open for long ends a row of failures, even if
-nothing came: load balancers cut what was quiet for half a minute, again and again. Errors of `on_change` are
-not caught: a change that was half handled must end the process.
+A watch that ends is continued from the last resource version, bookmarks included; a version that the server no
+longer has (410) leads to a relist; after any other refusal or silence the informer waits with back-off, at least
+as long as the server asked, up to a minute. A watch that ends within a second counts as a failure, so that a
+server which closes at once is not hammered. A watch that breaks after it was open for long resets the failures,
+even if no event came: load balancers cut connections that were quiet for half a minute, again and again.
+Exceptions of `on_change` are not caught: a half-handled change must end the process.
 
-It decides nothing about the objects; what a change means is left to `on_change`.
+The informer decides nothing about the objects: that is left to `on_change`.
 """
 
 import asyncio
@@ -37,28 +37,28 @@ from parley.kube.freshness import Freshness, Outage
 T = TypeVar("T")
 
 OnChange = Callable[[T | None, T | None], None]
-"""Called with the old and the new state, `None` for "not there", after the cache holds the new one."""
+"""The event handler, called with the old and the new state (`None`: absent) after the cache has the new one."""
 
 OnTombstone = Callable[[Tombstone], None]
-"""Called once for each state of an object that can't be decoded."""
+"""The handler of tombstones, called once for each state of an object that can't be decoded."""
 
 RELISTS = Backoff(first=0.2, longest=30, jitter=0.5)
 SHORT_LIVED = 1.0
-"""Seconds: a stream that ends sooner did not work."""
+"""Seconds: a watch that ends sooner counts as a failure."""
 
 LONGEST_ASKED = 60.0
-"""Seconds that a server may ask to wait: a proxy that says an hour while it is maintained is back before that."""
+"""The most seconds of a server's Retry-After that count: a proxy that asks for an hour may be back sooner."""
 
 AT_ONCE = 8
-"""So many changes are applied before others may run: a stream that has more of them never waits, and each can wake
-hundreds of waiting pods. Without this a leader may be kept from renewing its lease."""
+"""The most events that are applied before other tasks may run: reading a busy stream never waits, and each event
+can wake hundreds of pods. Without this a leader may fail to renew its lease."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a kind: those of one namespace or of all, with these labels and fields."""
+    """Selects objects of a kind: those of one namespace or of all, by label and field selectors."""
 
     namespace: str | None = None
     label_selector: str = ""
@@ -66,7 +66,7 @@ class Selection:
 
     @property
     def selectors(self) -> dict[str, str]:
-        """As a client's `list` and `watch` take them."""
+        """The selectors as arguments of a client's `list` and `watch`."""
         return {"label_selector": self.label_selector, "field_selector": self.field_selector}
 
 
@@ -74,10 +74,10 @@ EVERYTHING = Selection()
 
 
 class Informer(Generic[T]):
-    """Lists and watches the selected objects of one kind into a cache with indexes, and calls handlers of changes.
+    """Lists and watches the selected objects of one kind into a cache with indexes, and calls event handlers.
 
-    `synced` is set once the first list is in and reported. `transform` is applied to each object when it is
-    decoded (to drop what nobody reads); it must leave name, namespace, UID and resourceVersion alone.
+    `synced` is set once the first list is in the cache and was reported. `transform` is applied to each decoded
+    object (to drop fields that nobody reads); it must keep name, namespace, UID and resourceVersion.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class Informer(Generic[T]):
         self._freshness = Freshness()
         self.synced = asyncio.Event()
         self.listing = False
-        """Whether what is reported now was found by a list: what became of an object before it went is unknown."""
+        """Whether the changes reported now come from a list: the last states of deleted objects may be unknown."""
         self.lists = 0
-        """So many lists were read: what came and went between two of them may never have been reported."""
+        """The number of lists so far: an object that existed only between two of them may never be reported."""
         self.interruptions: Counter[str] = Counter()
         """How often listing or watching ended, by cause: the error's class, "Ended" or "EndedAtOnce"."""
 
@@ -116,11 +116,11 @@ class Informer(Generic[T]):
 
     @property
     def tombstones(self) -> ValuesView[Tombstone]:
-        """The objects that are there and can't be decoded; a view."""
+        """The existing objects that can't be decoded; a view."""
         return self._tombstones.values()
 
     def outage(self) -> Outage | None:
-        """Why and since when the cache is not kept up to date; None while it is."""
+        """Why and for how long the cache has not been up to date; None if it is."""
         return self._freshness.outage()
 
     def get(self, namespace: str, name: str) -> T | None:
@@ -132,19 +132,19 @@ class Informer(Generic[T]):
         return self._cache.values()
 
     def index(self, name: str, keys: IndexKeys[T]) -> None:
-        """Find objects by `keys` of them, which may be none or several for one object."""
+        """Adds an index by `keys`, a function that returns any number of keys for an object."""
         self._cache.index(name, keys)
 
     def by_index(self, name: str, key: Hashable) -> tuple[T, ...]:
-        """The objects that have `key` in the index `name`."""
+        """The objects with that key in the index `name`."""
         return self._cache.by_index(name, key)
 
     def indexed(self, name: str, key: Hashable) -> Mapping[Key, T]:
-        """The same, by namespace and name; a view, so copy it before anything awaits."""
+        """The objects with that key in the index, by namespace and name; a view, so copy it before any await."""
         return self._cache.indexed(name, key)
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
+        """Lists and watches until cancelled."""
         self._freshness.begin(asyncio.get_running_loop().time)
         while True:
             pause = await self._follow()
@@ -152,7 +152,7 @@ class Informer(Generic[T]):
                 await asyncio.sleep(pause)
 
     async def _follow(self) -> float:
-        """List if need be and watch until that ends; returns the seconds to wait before the next time."""
+        """Lists if necessary, and watches until that ends; returns the seconds to wait before the next call."""
         loop = asyncio.get_running_loop()
         try:
             version = self._version or await self._list()
@@ -175,7 +175,7 @@ class Informer(Generic[T]):
 
     def _failed(self, error: object, cause: str = "", asked: float = 0) -> float:
         if self._freshness.is_open():
-            self._failures = 0  # it had worked until now, if only to say that nothing had changed
+            self._failures = 0  # the watch was open until now, though it may have been quiet
         self._failures += 1
         self._freshness.failed(str(error))
         self.interruptions[cause or type(error).__name__] += 1
@@ -201,20 +201,20 @@ class Informer(Generic[T]):
         return listing.resource_version
 
     def replace(self, listing: Listing[T]) -> None:
-        """Have in the cache what was listed, and report how it differs from what was there."""
-        buried = {(stone.namespace, stone.name) for stone in listing.tombstones}
-        present = {identity(item).key for item in listing.items} | buried
+        """Replaces the cache's content by the list, and reports the differences."""
+        undecodable = {(stone.namespace, stone.name) for stone in listing.tombstones}
+        present = {identity(item).key for item in listing.items} | undecodable
         self.listing = True
         self.lists += 1
-        # What is gone goes first: sums over the copy are then too low for a moment, never too high.
+        # Deletions come first: sums over the cache are then too low for a moment, never too high.
         for key in self._cache.absent(present):
             self._remove(key)
-        for key in self._tombstones.keys() - buried:
+        for key in self._tombstones.keys() - undecodable:
             del self._tombstones[key]
         for item in listing.items:
             self._put(item)
         for stone in listing.tombstones:
-            self._bury(stone)
+            self._put_tombstone(stone)
         self.listing = False
         self.synced.set()
 
@@ -222,7 +222,7 @@ class Informer(Generic[T]):
         stream = self._client.watch(
             self._read, self._selection.namespace, resource_version=version, **self._selection.selectors
         )
-        async with aclosing(stream):  # also when `on_change` raises, not whenever the garbage collector comes by
+        async with aclosing(stream):  # closes it even if `on_change` raises, not at the next garbage collection
             applied = count(1)
             async for event in stream:
                 self._apply(event)
@@ -237,7 +237,7 @@ class Informer(Generic[T]):
             if event.type is EventType.DELETED:
                 self._remove((event.tombstone.namespace, event.tombstone.name))
             else:
-                self._bury(event.tombstone)
+                self._put_tombstone(event.tombstone)
         elif event.object is not None:
             if event.type is EventType.DELETED:
                 self._remove(identity(event.object).key)
@@ -245,7 +245,7 @@ class Informer(Generic[T]):
                 self._put(event.object)
         self._version = event.resource_version
 
-    def _bury(self, stone: Tombstone) -> None:
+    def _put_tombstone(self, stone: Tombstone) -> None:
         key = (stone.namespace, stone.name)
         old = self._cache.get(key)
         if old is not None and identity(old).uid != stone.uid:
@@ -272,7 +272,7 @@ class Informer(Generic[T]):
         if old is not None:
             known = identity(old)
             if known.uid != uid:
-                # Its deletion fell between two lists: another object of the same name, never a change of it.
+                # The old object was deleted between two lists: this is another object of the same name.
                 self._remove(key)
                 old = None
             elif known.resource_version == resource_version:

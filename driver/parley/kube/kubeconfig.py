@@ -1,6 +1,6 @@
-"""What is wrong with a kubeconfig: a sentence that names file, field and remedy, before a library stumbles on it.
+"""Checks a kubeconfig before a library fails on it: the fault is a sentence that names file, field and remedy.
 
-Only what can be seen in the file and on this machine: whether a token is still good, the server says.
+Checks only the file and this machine; whether a token is still valid, only the server knows.
 """
 
 import base64
@@ -17,27 +17,27 @@ import yaml
 _ANOTHER = "name another one with --kubeconfig or KUBECONFIG"
 _FILES = {"cluster": ("certificate-authority",), "user": ("client-certificate", "client-key", "tokenFile")}
 _IN_HEADERS = "!#$&'*+^`|"
-"""May be in a header's name, besides what `quote` never escapes."""
+"""Characters that a header's name may have, besides those that `quote` never escapes."""
 
 _DATA = {"cluster": ("certificate-authority-data",), "user": ("client-certificate-data", "client-key-data")}
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A named part of one of the files; what it says of paths is meant from `folder` on."""
+    """A named entry of one of the files; paths in it are relative to `folder`."""
 
     folder: Path
     content: Mapping[str, Any]
 
 
 class _Broken(Exception):
-    """Raised with the sentence."""
+    """Raised with the sentence about the fault."""
 
 
 def fault(places: str, context: str | None) -> str:
     """Why the files (as in KUBECONFIG, one or several) can't be used with that context, the current one if None.
 
-    "" if nothing is seen to be wrong.
+    "" if no fault is found.
     """
     paths = [Path(place).expanduser() for place in places.split(os.pathsep) if place]
     try:
@@ -65,7 +65,7 @@ def plugin(places: str, context: str | None) -> str:
 
 
 def impersonation(places: str, context: str | None) -> tuple[tuple[str, str], ...]:
-    """The headers by which the context's user acts as somebody else; none if he does not.
+    """The headers by which the context's user impersonates another one; none if it does not.
 
     For files in which `fault` finds nothing.
     """
@@ -77,7 +77,7 @@ def impersonation(places: str, context: str | None) -> tuple[tuple[str, str], ..
         ("Impersonate-User", str(user["as"])),
         *([("Impersonate-Uid", str(user["as-uid"]))] if user.get("as-uid") else []),
         *(("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()),
-        *((f"Impersonate-Extra-{quote(key, _IN_HEADERS)}", str(one)) for key, values in extra for one in values),
+        *((f"Impersonate-Extra-{quote(key, _IN_HEADERS)}", str(v)) for key, values in extra for v in values),
     )
 
 
@@ -110,7 +110,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
 
 
 class _Named:
-    """The entries of a list of all files by their names; the first of a name counts."""
+    """The entries of one list (such as `users`) in all files, by name; the first entry of a name counts."""
 
     def __init__(self, documents: Sequence[_Entry], plural: str, singular: str) -> None:
         self._singular = singular
@@ -123,7 +123,7 @@ class _Named:
                 self.entries.setdefault(str(entry.get("name")), made)
 
     def of(self, context: _Entry, field: str) -> _Entry:
-        """What the context names."""
+        """The entry that the context refers to in that field."""
         name = context.content.get(field)
         if name not in self.entries:
             raise _Broken(f"the context names {self._singular} {name!r}, which it does not have: correct the file")

@@ -1,19 +1,19 @@
-"""Leader election by a Lease object, with the certainty not to write after losing it.
+"""Leader election by a Lease object that guarantees that no write is sent after the lease is lost.
 
     candidate --(lease free, released, or not renewed for its duration)--> leader --> run `lead`
     leader    --(another holder, or no renewal for `renew_deadline`)-----> LeaseLost, `lead` is cancelled
 
-Only time that passes here counts, on a clock that goes on while the process is stopped or the machine sleeps.
-The times in the object are for people. A leader counts from the moment it *sent* its last good renewal, the
-others from when they *saw* it, which is later. It gives up `lease_seconds - renew_deadline` before anybody
-may follow, and no write takes longer than that (`fencing`), so what it began is over by then.
-What stays possible is a write that the network or the API server holds up for longer: send UIDs and
-resourceVersions, which let the server refuse it.
+Only time measured by this process counts, on a clock that advances while the process is stopped or the machine
+sleeps. The times in the object are for humans. A leader counts from the moment it *sent* its last successful
+renewal, candidates from when they *saw* it, which is later. The leader gives up `lease_seconds - renew_deadline`
+before a candidate may take over, and no write takes longer than that (`fencing`), so its writes are over by then.
+A write that the network or the API server delays for longer is still possible: send UIDs and resourceVersions,
+which let the server refuse it.
 
-A process that replaces one that has surely ended, as in a container that restarts, waits only as long as a
-write of that one may take.
+A process that replaces one that has certainly ended, as in a restarted container, waits only as long as a write of
+that one may take.
 
-A lost lease is not won back: `run` raises, and the process should end. Its successor lists everything anew.
+A lost lease is not won back: `run` raises, and the process should end. Its successor lists everything again.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ log = structlog.get_logger(__name__)
 
 
 class LeaseLost(Exception):
-    """Raised when something may be done by the leader only, and this process is not it, or no longer surely."""
+    """Raised when only the leader may do something, and this process is not, or may no longer be, the leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """Seconds: how long a lease holds, after how long without renewal its holder gives up, and how often it
-    renews (a candidate: looks). Raises ValueError where they leave no time for a write."""
+    """Seconds: how long a lease lasts, after how long without renewal its holder gives up, and how often the
+    holder renews it and candidates read it. Raises ValueError if they leave no time for a write."""
 
     lease_seconds: float = 15
     renew_deadline: float = 10
@@ -57,7 +57,7 @@ class LeaseTimes:
 
     @classmethod
     def lasting(cls, seconds: float) -> Self:
-        """A lease that holds that long, with the other times in proportion."""
+        """The times of a lease that lasts so many seconds, the others in proportion."""
         usual = cls()
         share = seconds / usual.lease_seconds
         return cls(seconds, usual.renew_deadline * share, usual.retry_seconds * share)
@@ -69,14 +69,14 @@ class LeaseTimes:
 
 
 def boottime() -> float:
-    """Seconds that pass whatever happens to the process, the wall clock or (on Linux) the running machine."""
+    """Seconds on a clock that advances while the process is stopped or (on Linux) the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseClock:
-    """What an elector goes by: `wall` is written into the object, `monotonic` counted on, and `jitter` (0 up to 1)
-    keeps candidates from looking at the same moment."""
+    """The clocks of an elector: `wall` is written into the object, `monotonic` measures intervals, and `jitter` (0
+    up to 1) keeps candidates from reading the object at the same moment."""
 
     wall: Clock = utc
     monotonic: Callable[[], float] = boottime
@@ -86,8 +86,8 @@ class LeaseClock:
 class LeaseElector:
     """Takes part in the election for the Lease `namespace`/`name`.
 
-    `identity` must be new for every process: a process that finds its own in the object takes itself for the
-    holder. Processes whose identities begin with `replaced` had ended before this one began; "": not known of any.
+    `identity` must be new for every process: a process that finds its own in the object considers itself the
+    holder. Processes whose identities begin with `replaced` had ended before this one began ("": none is known).
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class LeaseElector:
         self._seen_at = 0.0
         self._renewed_at: float | None = None
         self._settled_at = -math.inf
-        self._told = False
+        self._logged = False
         self.times = times or LeaseTimes()
 
     def held(self) -> bool:
@@ -118,20 +118,20 @@ class LeaseElector:
         return self._remaining() > 0
 
     def check(self) -> None:
-        """Raises LeaseLost unless a write may begin now; the first time it is logged."""
+        """Raises LeaseLost unless a write may begin now, and logs that the first time."""
         if self.held():
             return
         why = self._why_not()
-        if not self._told:
-            self._told = True
+        if not self._logged:
+            self._logged = True
             log.info("not the leader: nothing is written", reason=why)
         raise LeaseLost(why)
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, then run `lead` as long as it holds.
+        """Waits for the lease, then runs `lead` as long as the lease is held.
 
-        Returns what ended it: `lead` itself (its end or its exception), a cancellation, or LeaseLost. `lead`
-        has ended by then, cancelled if need be, and the lease is released if it was still held.
+        Returns when `lead` returns; raises the exception of `lead`, a cancellation, or LeaseLost. `lead` has ended
+        by then, cancelled if necessary, and the lease is released if it was still held.
         """
         await self._acquire()
         leading = asyncio.ensure_future(lead())
@@ -145,7 +145,7 @@ class LeaseElector:
         except ExceptionGroup as group:
             if group.split(LeaseLost)[1] is not None:
                 raise
-            raise LeaseLost(self._why_not()) from group  # the work noticed first
+            raise LeaseLost(self._why_not()) from group  # `lead` noticed before the elector
 
     async def _acquire(self) -> None:
         while True:
@@ -165,7 +165,7 @@ class LeaseElector:
             await self._attempt()
 
     async def _attempt(self) -> bool:
-        """Acquire or renew once. False where another holds it or nothing could be learned."""
+        """Tries once to acquire or renew. False if another process holds the lease, or the request failed."""
         limit = self.times.write_seconds if self._renewed_at is None else self._remaining()
         try:
             async with asyncio.timeout(min(self.times.write_seconds, limit)):
@@ -181,21 +181,21 @@ class LeaseElector:
         holder = self._seen.spec.holder_identity if self._seen else ""
         if holder not in ("", self._identity):
             if self._renewed_at is not None:
-                self._renewed_at = None  # another one holds it: at once, whatever the clock shows
+                self._renewed_at = None  # another process holds it: the lease is lost before the deadline
                 return False
             if self._clock.monotonic() < self._seen_at + self._wait_for(holder):
                 return False
         return await self._write(holder)
 
     async def _look(self) -> None:
-        """Read the object, and note when it was first seen as it is."""
+        """Reads the object, and notes when this state of it was first seen."""
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
-            # Who held it until it was deleted does not know yet, and has his time all the same.
+            # The holder may not know of the deletion yet, so candidates still wait for its time to run out.
             self._seen = self._seen and msgspec.structs.replace(self._seen, metadata=ObjectMeta())
             return
-        # A changed label, say, is no renewal; but the version to write against is always the latest.
+        # A changed label, for example, is no renewal; but writes use the latest resourceVersion.
         if self._seen is None or self._seen.spec != lease.spec:
             self._seen_at = self._clock.monotonic()
         self._seen = lease
@@ -203,7 +203,7 @@ class LeaseElector:
     async def _write(self, holder: str) -> bool:
         sent = self._clock.monotonic()
         spec = self._spec(holder)
-        seen, self._seen = self._seen, None  # unknown until the answer is there
+        seen, self._seen = self._seen, None  # unknown until the answer arrives
         try:
             if seen is None or not seen.metadata.resource_version:
                 body = {"metadata": {"name": self._name}, "spec": spec}
@@ -212,10 +212,10 @@ class LeaseElector:
                 body = {"metadata": {"resourceVersion": seen.metadata.resource_version}, "spec": spec}
                 self._seen = await self._client.patch(LEASES, self._name, body, self._namespace)
         except (AlreadyExists, Conflict):
-            return False  # another candidate wrote: look again
+            return False  # another candidate wrote: read the object again
         self._seen_at = self._clock.monotonic()
         self._renewed_at = sent
-        self._told = False
+        self._logged = False
         return True
 
     def _spec(self, holder: str) -> dict[str, Any]:
@@ -231,12 +231,12 @@ class LeaseElector:
         return spec
 
     def write_lost(self) -> None:
-        """A write was sent and not answered: it may happen as long as a write may take."""
+        """Notes that a write was sent and not answered: it may still succeed within `write_seconds`."""
         self._settled_at = self._clock.monotonic() + self.times.write_seconds
 
     async def _release(self) -> None:
-        """Let others lead at once, unless a write of ours may still happen. Only a lease that surely is ours is
-        touched."""
+        """Releases the lease, if it is still held, so that another process can lead at once; waits until no write
+        of ours can succeed any more."""
         if (unsettled := self._settled_at - self._clock.monotonic()) > 0:
             await asyncio.sleep(unsettled)
         if not self.held():
@@ -249,7 +249,7 @@ class LeaseElector:
 
     async def _give_up(self) -> None:
         if self._seen is None:
-            await self._look()  # the end fell into a renewal
+            await self._look()  # a renewal was interrupted
         self._renewed_at = None
         if self._seen is None or self._seen.spec.holder_identity != self._identity:
             return
@@ -258,15 +258,15 @@ class LeaseElector:
         await self._client.patch(LEASES, self._name, body, self._namespace)
 
     def _remaining(self) -> float:
-        """Seconds for which the lease may still be relied on without renewal; 0 and less when not."""
-        renewed_at = self._renewed_at  # read once: other threads ask, too
+        """Seconds for which the lease may still be relied on without renewal; 0 or less if not held."""
+        renewed_at = self._renewed_at  # read once: other threads call this, too
         if renewed_at is None:
             return 0
         return renewed_at + self.times.renew_deadline - self._clock.monotonic()
 
     def _wait_for(self, holder: str) -> float:
-        """How long the holder has without renewal, by the longer of its and our settings; if it has ended, how
-        long its last write may take."""
+        """How long to wait for a renewal by the holder, by the longer of its and our settings; if its process has
+        ended, how long its last write may take."""
         theirs = self._seen.spec.lease_duration_seconds if self._seen else 0
         seconds = max(self.times.lease_seconds, theirs)
         has_ended = self._replaced and holder.startswith(self._replaced)
@@ -288,7 +288,7 @@ class LeaseElector:
 
 
 async def _end(leading: asyncio.Future[None]) -> None:
-    """Cancel what runs and wait until it has ended. What it raises while ending is logged, and not in the way."""
+    """Cancels the leader's work and waits until it has ended. Logs an exception that it raises while ending."""
     if leading.done():
         return
     leading.cancel()

@@ -1,8 +1,8 @@
-"""How late the event loop is: one loop does all of a process's work, so what keeps it busy keeps all else waiting.
+"""Measures the event loop's lag: one loop does all work of a process, so a task that blocks it delays all others.
 
-Leases are renewed, probes answered and pods judged between two awaits of something else. A lag above a quarter of
-a second is a fault of ours or of an embedded driver, whatever anybody asked for, unless the machine gave this
-process no processor: what the process computed itself meanwhile is counted apart.
+Leases are renewed, probes answered and pods reconciled between the awaits of other tasks. A lag above a quarter of
+a second is a bug of ours or of an embedded driver, unless the machine gave this process no CPU: so the CPU time of
+the process itself is measured separately.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import structlog
 log = structlog.get_logger(__name__)
 
 EVERY = 0.1
-"""Seconds between two looks."""
+"""Seconds between two measurements."""
 
 BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 """Seconds, for histograms of lags."""
@@ -25,11 +25,11 @@ WORTH_A_WARNING = 0.25
 _WARN_EVERY = 30.0
 
 Observe = Callable[[float, float], None]
-"""Takes a lag, and the part of it in which the process itself computed; both in seconds."""
+"""Receives a lag, and the part of it in which the process itself used the CPU; both in seconds."""
 
 
 class LoopLag:
-    """Looks every 100 ms how late it is to look: less than 10 µs of the processor's time for each look."""
+    """Measures every 100 ms how late a timer fires, with less than 10 µs of CPU time each."""
 
     def __init__(
         self, observe: Observe, clock: Callable[[], float], cpu: Callable[[], float] = time.thread_time
@@ -41,14 +41,14 @@ class LoopLag:
         self._late = 0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Measures until cancelled."""
         while True:
             due, used = self._clock() + EVERY, self._cpu()
             await asyncio.sleep(EVERY)
             self.saw(max(0.0, self._clock() - due), self._cpu() - used)
 
     def saw(self, lag: float, used: float) -> None:
-        """The loop was so many seconds late, its thread computed for so many; logged, at most once in 30 s."""
+        """Reports that the loop was late, and the CPU time used, in seconds; logs that at most once in 30 s."""
         blocked = min(lag, used)
         self._observe(lag, blocked)
         if lag <= WORTH_A_WARNING:
@@ -63,7 +63,7 @@ class LoopLag:
 
 @asynccontextmanager
 async def watched(observe: Observe) -> AsyncIterator[None]:
-    """The running loop's lag is measured within the block."""
+    """Measures the running loop's lag within the block."""
     measuring = asyncio.create_task(LoopLag(observe, asyncio.get_running_loop().time).run())
     try:
         yield

@@ -1,7 +1,7 @@
-"""Which proxy the environment names for a server. Pure but for reading the environment.
+"""Finds the proxy for a server in environment variables. Pure but for reading the environment.
 
-By the rules of client-go, which are not those of Python's library: that one knows no networks in NO_PROXY, so that
-the requests of a pod with HTTPS_PROXY and NO_PROXY=10.96.0.0/12 would leave the cluster to reach its API server.
+Follows the rules of client-go, not those of Python's library, which supports no networks in NO_PROXY: the requests
+of a pod with HTTPS_PROXY and NO_PROXY=10.96.0.0/12 would leave the cluster to reach its API server.
 Source: golang.org/x/net/http/httpproxy.
 """
 
@@ -13,7 +13,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def from_environment(server: str) -> str | None:
-    """The proxy's address; None where there is none, for this machine, and for what NO_PROXY names."""
+    """The proxy's address; None if there is none, for this machine, and for servers that NO_PROXY names."""
     url = urlsplit(server)
     proxy = _variable(f"{url.scheme}_proxy")
     host, address = url.hostname or "", _address(url.hostname or "")
@@ -37,7 +37,7 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def _names(entry: str, host: str, port: str, address: IPv4Address | IPv6Address | None) -> bool:
-    """Whether an entry of NO_PROXY names the server: `*`, a network, or a host, if need be with a port."""
+    """Whether an entry of NO_PROXY matches the server: `*`, a network, or a host, perhaps with a port."""
     if entry == "*":
         return True
     if "/" in entry:

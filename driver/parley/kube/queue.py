@@ -1,9 +1,9 @@
-"""A work queue: keys to reconcile, each once, by one worker at a time, requeued with a backoff after a failure.
+"""A work queue: keys to reconcile, each by one worker at a time, requeued with back-off after a failure.
 
 The queue holds keys, never events: a worker that takes a key reads the present state and does what is missing.
 A key added while a worker has it is handed out again once that worker is done (client-go's dirty and
-processing sets), so no change is missed and no two workers meet on one key. Delays go by the event loop's
-clock. What to do for a key, and what counts as a failure, is the handler's; nothing is kept over a restart.
+processing sets), so no change is missed and no two workers process the same key. Delays use the event loop's
+clock. The handler decides what to do for a key, and what counts as a failure; nothing survives a restart.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """What a queue holds: keys `ready` to be taken, `processing` now, `delayed` until later, and `failing`
+    """Numbers of keys in a queue: `ready` to be taken, `processing` now, `delayed` until later, and `failing`
     (retried since they last succeeded)."""
 
     ready: int
@@ -39,24 +39,24 @@ class QueueStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """What a handler returns to have its key again: after so many seconds, or, without them, with back-off."""
+    """A handler's result to requeue its key: after so many seconds, or with back-off (None)."""
 
     after: float | None = None
 
 
 SHORTEST_DELAY = 0.001
-"""Seconds."""
+"""The least delay of a key, in seconds."""
 
 
 OLDEST_EVERY = 4
-"""Of so many keys that are taken one is the oldest, whatever its rank: none waits for ever behind others."""
+"""One in so many keys that are taken is the oldest, whatever its rank: so no key is starved by others."""
 
 
 class _Ready(asyncio.Queue[K]):
-    """The keys to be taken, each once: the smallest rank first, then one of each flow in turn, then the oldest.
+    """The keys ready to be taken: the smallest rank first, then one of each flow in turn, then the oldest.
 
-    That is start-time fair queueing: within a rank a key's turn follows the one of its flow's last key, or the
-    present one.
+    This is start-time fair queueing: within a rank, a key's turn follows that of its flow's last key, or the
+    present turn.
     """
 
     def __init__(self, rank: Callable[[K], int], flow: Callable[[K], Hashable]) -> None:
@@ -69,7 +69,7 @@ class _Ready(asyncio.Queue[K]):
         self._taken = 0
         self._by_age: dict[K, int] = {}
         self._by_rank: list[tuple[int, int, int, K]] = []
-        """A heap. What was taken by its age is still in it."""
+        """A heap. Keys that were taken by age are still in it."""
         self._turns: dict[int, int] = {}
         """The present turn of each rank."""
         self._last_turns: dict[tuple[int, Hashable], int] = {}
@@ -94,7 +94,7 @@ class _Ready(asyncio.Queue[K]):
             self._forget_turns()
 
     def _forget_turns(self) -> None:
-        """Of flows without keys that are to be taken, and of ranks without flows."""
+        """Forgets the turns of flows without ready keys, and of ranks without flows."""
         last = self._last_turns.items()
         self._last_turns = {place: turn for place, turn in last if turn > self._turns.get(place[0], 0)}
         ranks = {rank for rank, _ in self._last_turns}
@@ -115,12 +115,12 @@ class _Ready(asyncio.Queue[K]):
 
 
 class WorkQueue(Generic[K]):
-    """Keys waiting for a worker, without duplicates: those of the smallest `rank` first, and of the same rank one
-    of each `flow` in turn, in the order in which they were first added; but one in `OLDEST_EVERY` by its age
-    alone. So nobody's thousand keys keep another one's first key waiting.
+    """Keys waiting for a worker, without duplicates: those of the smallest `rank` first, within a rank one of each
+    `flow` in turn, in the order in which they were first added; but one in `OLDEST_EVERY` by its age alone. So a
+    thousand keys of one flow don't delay the first key of another.
 
-    `rank` and `flow` are looked up when a key is added. `retries` is the delay of a key after failures in a row.
-    `fields` gives what a key stands for in a log entry: {"pod": "team/a"}.
+    `rank` and `flow` are called when a key is added. `retries` is the delay of a key after failures in a row.
+    `fields` returns the fields of a log entry about a key: {"pod": "team/a"}.
     """
 
     def __init__(
@@ -139,10 +139,10 @@ class WorkQueue(Generic[K]):
         self._delayed: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
         self.retried = 0
-        """How often any key was to be tried once more, since the start."""
+        """The number of retries of all keys since the start."""
 
     def add(self, key: K) -> None:
-        """Have the key worked on now, or once more when its worker is done."""
+        """Adds the key, to be processed now, or again after the worker that has it is done."""
         if key in self._dirty:
             return
         self._dirty.add(key)
@@ -150,10 +150,10 @@ class WorkQueue(Generic[K]):
             self._ready.put_nowait(key)
 
     def add_after(self, key: K, delay: float) -> None:
-        """Requeue the key after `delay` seconds. Of several delays of one key the one that ends first counts.
+        """Requeues the key after `delay` seconds. Of several delays of one key the one that ends first counts.
 
-        A delay is never shorter than a clock's resolution: what is left of a time is computed in floating point,
-        and a waiter that slept for less than the clock's resolution would find the same left again.
+        A delay is at least `SHORTEST_DELAY`: remaining times are computed in floating point, and a handler that is
+        called again within the clock's resolution would find the same time remaining.
         """
         if delay <= 0:
             self.add(key)
@@ -168,34 +168,34 @@ class WorkQueue(Generic[K]):
         self._delayed[key] = loop.call_later(delay, self._due, key)
 
     def retry(self, key: K) -> None:
-        """Requeue the key after a backoff that doubles with each retry until `forget`."""
+        """Requeues the key after a back-off that doubles with each retry until `forget`."""
         self._failures[key] = failures = self._failures.get(key, 0) + 1
         self.retried += 1
         self.add_after(key, self._retries.delay(failures))
 
     def forget(self, key: K) -> None:
-        """The key succeeded, or is gone: its next retry starts with the shortest delay."""
+        """Resets the back-off of a key that succeeded, or is gone."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """Retries of the key since it was last forgotten."""
+        """The number of retries of the key since `forget`."""
         return self._failures.get(key, 0)
 
     async def get(self) -> K:
-        """The next key, as soon as there is one. It is the caller's alone until `done`."""
+        """The next key, as soon as there is one. No other worker gets it until `done`."""
         key = await self._ready.get()
         self._dirty.discard(key)
         self._processing.add(key)
         return key
 
     def done(self, key: K) -> None:
-        """The work on the key ended, well or not. It is ready again if it was added meanwhile."""
+        """Ends the processing of the key, successful or not. It is ready again if it was added in the meantime."""
         self._processing.discard(key)
         if key in self._dirty:
             self._ready.put_nowait(key)
 
     def statistics(self) -> QueueStatistics:
-        """What is in the queue now."""
+        """The present numbers of keys."""
         return QueueStatistics(self._ready.qsize(), len(self._processing), len(self._delayed), len(self._failures))
 
     def _due(self, key: K) -> None:
@@ -204,12 +204,12 @@ class WorkQueue(Generic[K]):
 
 
 async def run_workers(queue: WorkQueue[K], handler: Callable[[K], Awaitable[Requeue | None]], count: int) -> None:
-    """Let `count` workers call the handler for each key, until cancelled.
+    """Runs `count` workers that call the handler for each key, until cancelled.
 
-    A handler that raises is logged and its key retried. Otherwise it returns when it wants the key again
-    (`Requeue`), or None if only a change is to bring it; unless it asked for back-off, by that or by `retry`, the
-    key's failures are forgotten. A lost lease is logged by the elector, once for all keys. What is no Exception
-    (a cancellation, an interrupt) ends all workers.
+    If a handler raises, that is logged and its key is retried. Otherwise it returns when to requeue the key
+    (`Requeue`), or None to wait for the next change; unless it asked for back-off, by `Requeue` or by `retry`, the
+    key's failures are forgotten. A lost lease is logged by the elector, once for all keys. A BaseException that is
+    no Exception (a cancellation, an interrupt) ends all workers.
     """
     async with asyncio.TaskGroup() as workers:
         for _ in range(count):
@@ -223,13 +223,13 @@ async def _work(queue: WorkQueue[K], handler: Callable[[K], Awaitable[Requeue | 
         try:
             requeue = await handler(key)
         except LeaseLost:
-            queue.retry(key)  # the elector has logged it, and is about to end the work
+            queue.retry(key)  # the elector has logged it, and is about to cancel the workers
         except Exception as error:
             queue.retry(key)
-            # A server's refusal is everyday life and needs no trace; anything else is our own mistake.
-            ours = not isinstance(error, ApiError | OutcomeUnknown)
-            named = {**queue.fields(key), "failures": queue.failures(key)}
-            log.warning("work failed", **named, error=str(error), exc_info=ours)
+            # A server's refusal is normal and needs no stack trace; anything else is a bug of ours.
+            is_bug = not isinstance(error, ApiError | OutcomeUnknown)
+            fields = {**queue.fields(key), "failures": queue.failures(key)}
+            log.warning("work failed", **fields, error=str(error), exc_info=is_bug)
         else:
             if requeue is not None and requeue.after is None:
                 queue.retry(key)
@@ -239,5 +239,5 @@ async def _work(queue: WorkQueue[K], handler: Callable[[K], Awaitable[Requeue | 
                 queue.add_after(key, requeue.after)
         finally:
             queue.done(key)
-        # A handler that was answered from memory never waits; without this it would keep others from running.
+        # A handler that answers from memory never awaits; without this it would keep other tasks from running.
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""Writes to many objects, each repeated while the API server fails over it, but not for ever.
+"""Writes many objects, and repeats failed writes for a limited time.
 
-A webhook of somebody else that does not answer fails every write of the objects that it is asked about (500) until
-its owner mends it: whoever waited for all of his writes would wait as long.
+A webhook that does not answer fails every write of the objects that it intercepts (500) until its owner repairs
+it: code that waited for all of its writes would wait as long.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 AT_ONCE = 32
-"""So many objects are written at the same time."""
+"""The most objects that are written concurrently."""
 
 PATIENCE_SECONDS = 60.0
-"""So long writes are repeated that fail. A request that the API server had before has ended by then, too: its
-`--request-timeout` is as long by default."""
+"""How long failed writes are repeated. Earlier requests have ended in the API server by then, too: that is its
+default `--request-timeout`."""
 
 log = structlog.get_logger(__name__)
 
@@ -29,11 +29,11 @@ log = structlog.get_logger(__name__)
 async def repeated(
     items: Iterable[T], write: Callable[[T], Awaitable[R]]
 ) -> tuple[list[R], Sequence[tuple[T, Exception]]]:
-    """The answers to the writes, and what could not be written in that time, with the last error. Each is tried at
-    least once. A pause is the same for all, and occupies no place of those that are written at the same time."""
+    """The results of the writes, and the items that could not be written in time, each with its last error. Each
+    is tried at least once. All failed items share a pause, during which they occupy no slot."""
     slots, answers = asyncio.Semaphore(AT_ONCE), list[R]()
 
-    async def tried(item: T) -> tuple[T, Exception] | None:
+    async def write_once(item: T) -> tuple[T, Exception] | None:
         async with slots:
             try:
                 answers.append(await write(item))
@@ -44,7 +44,7 @@ async def repeated(
     loop, failures, left = asyncio.get_running_loop(), 0, list(items)
     until = loop.time() + PATIENCE_SECONDS
     while True:
-        failed = [one for one in await asyncio.gather(*map(tried, left)) if one is not None]
+        failed = [pair for pair in await asyncio.gather(*map(write_once, left)) if pair is not None]
         if not failed or loop.time() >= until:
             return answers, failed
         failures += 1

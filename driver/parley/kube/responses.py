@@ -1,7 +1,7 @@
 """Decodes an API server's responses: pages of lists, Status objects (as errors), and the lines of a watch.
 
-Each object is decoded by itself, also where the decoder can't even separate one from the next: one that fails is a
-tombstone, and the others are as they are.
+Each object is decoded by itself, even if the decoder can't separate one from the next: one that fails becomes a
+tombstone, and does not affect the others.
 
 Source of the codes and reasons: the Status object of the Kubernetes API (meta/v1).
 """
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """An object that is there and can't be decoded: which one it is, in which state, and what is wrong with it."""
+    """Stands for an existing object that can't be decoded: its identity, resourceVersion, and what is wrong."""
 
     namespace: str
     name: str
@@ -48,7 +48,7 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
-    """One change. `object` is the last state for DELETED and None for BOOKMARK, and where there is a tombstone."""
+    """One event. `object` is the last state for DELETED, None for BOOKMARK, and None if there is a tombstone."""
 
     type: EventType
     object: T | None
@@ -58,7 +58,7 @@ class WatchEvent(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """A consistent list, and the resourceVersion to watch from. `tombstones` stand for what can't be decoded."""
+    """A consistent list, and the resourceVersion to watch from. `tombstones` stand for undecodable objects."""
 
     items: tuple[T, ...]
     resource_version: str
@@ -79,7 +79,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 
 _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
-"""What etcd, and the API server's client of etcd, say of an object that is larger than they take."""
+"""Parts of the messages of etcd, and of the API server's client of etcd, about an object that is too large."""
 
 
 _NO_PATH = b"404 page not found"
@@ -124,9 +124,9 @@ _frame = msgspec.json.Decoder(_Frame)
 
 
 def refusal(code: int, phrase: str, content: bytes, retry_after: str | None = None) -> ApiError:
-    """The error for an answer with that code; `phrase` and the content's start where it is no Status object.
+    """The error for an answer with that code; with `phrase` and the content's start if it is no Status object.
 
-    `retry_after` is the header of that name; a date in it is ignored, API servers send seconds.
+    `retry_after` is the header of that name; a date in it is ignored, as API servers send seconds.
     """
     status = _status_in(content)
     reason = status.reason or phrase
@@ -153,12 +153,12 @@ def _kind(code: int, reason: str, message: str) -> type[ApiError]:
 
 
 def leaves_write_open(error: ApiError, content: bytes) -> bool:
-    """Whether a write that was answered so may have happened, or may yet.
+    """Whether a write with this error may have happened, or may yet happen.
 
-    A gateway lost sight of it (502, 504; the API server's own time limit is a 504 too), etcd did not answer in
-    time, or the connection to it broke: the API server passes that on as an internal error with the message of
-    etcd or of gRPC. A failure that is no Status object is a gateway's as well (Envoy says 503 when a connection
-    breaks after the request was sent), or the API server broke down over the write. What is too large was not
+    True if a gateway lost track of it (502, 504; the API server's own time limit is a 504 too), or if etcd did not
+    answer in time, or the connection to etcd broke: the API server passes that on as an internal error with the
+    message of etcd or of gRPC. A failure that is no Status object comes from a gateway as well (Envoy sends 503
+    when a connection breaks after the request was sent), or from a crashed API server. A too large object was not
     written.
     """
     if isinstance(error, TooLarge):
@@ -170,20 +170,20 @@ def leaves_write_open(error: ApiError, content: bytes) -> bool:
 
 
 def unreadable(call: Call, error: Exception) -> OutcomeUnknown:
-    """What is raised where an answer does not fit the type that was asked for."""
+    """The error to raise for an answer that does not fit the requested type."""
     return Garbled(f"{call}: the answer cannot be read as {call.resource.kind}: {error}")
 
 
 def is_from_elsewhere(code: int, content: bytes) -> bool:
-    """Whether it is a 404 of a gateway or a web server: it does not say that the object is absent. Of a kind that
-    it does not serve an API server says so in the words of Go's library."""
+    """Whether the answer is a 404 of a gateway or a web server, which does not mean that the object is absent. For
+    a kind that it does not serve, an API server sends the 404 of Go's library."""
     return code == 404 and not content.startswith(_NO_PATH) and _status_in(content).kind != "Status"
 
 
 def page(resource: Resource[T], content: bytes) -> tuple[Listing[T], str]:
-    """A list answer, and with what to ask for the rest of the list, "" at its end.
+    """Decodes a page of a list; also returns the `continue` token for the next page, "" at the end.
 
-    Raises ValueError when it is none. An item that does not fit the type is a tombstone.
+    Raises ValueError if the content is no list. An item that does not fit the type becomes a tombstone.
     """
     about, contents = _opened(content)
     items: list[T] = []
@@ -198,7 +198,7 @@ def page(resource: Resource[T], content: bytes) -> tuple[Listing[T], str]:
 
 
 def _opened(content: bytes) -> tuple[_Metadata, Iterable[bytes]]:
-    """A list's metadata and items. The decoder looks into the items; where it fails they are only separated."""
+    """A list's metadata and items. The decoder looks into items; if that fails, they are only separated."""
     try:
         answer = _list.decode(content)
         return answer.metadata, (bytes(item) for item in answer.items or ())
@@ -210,7 +210,7 @@ def _opened(content: bytes) -> tuple[_Metadata, Iterable[bytes]]:
 
 
 def _tombstone(item: bytes, why: Exception) -> Tombstone:
-    """What stands for an object that could not be decoded. Raises ValueError if it has no name."""
+    """The tombstone for an object that could not be decoded. Raises ValueError if it has no name."""
     parts = {member.name: member for member in members(item)}
     about = parts.get(b"metadata")
     if about is None:
@@ -227,8 +227,8 @@ def _tombstone(item: bytes, why: Exception) -> Tombstone:
 
 
 def raw_event(line: bytes) -> RawEvent:
-    """A line of a watch. Raises what the server reported in an ERROR event (Expired and others), and ValueError
-    for a line that is no event."""
+    """Parses a line of a watch. Raises the error in an ERROR event (Expired and others), and ValueError for a
+    line that is no event."""
     type_, content = _unwrapped(line)
     if type_ == "ERROR":
         status = _status.decode(content)
@@ -237,7 +237,7 @@ def raw_event(line: bytes) -> RawEvent:
 
 
 def event(resource: Resource[T], raw: RawEvent) -> WatchEvent[T]:
-    """The event, decoded; an object that does not fit the type is a tombstone. Raises ValueError if it has no
+    """Decodes the event; an object that does not fit the type becomes a tombstone. Raises ValueError if it has no
     name."""
     kind, content = raw
     if kind is EventType.BOOKMARK:
@@ -250,7 +250,7 @@ def event(resource: Resource[T], raw: RawEvent) -> WatchEvent[T]:
 
 
 def _unwrapped(line: bytes) -> tuple[str, bytes]:
-    """A watch's event: its type and object."""
+    """The type and the object of a watch's event."""
     try:
         frame = _frame.decode(line)
         return frame.type, bytes(frame.object)
@@ -268,9 +268,9 @@ def _resource_version(item: Any) -> str:
 
 
 class LineSplitter:
-    """Cuts a stream of chunks into lines at newlines only, however long a line is.
+    """Splits a stream of chunks into lines at newlines only, however long a line is.
 
-    Text readers would also split at U+0085 and its like inside a value, and limit a line's length.
+    Text readers would also split at U+0085 and the like inside a value, and limit a line's length.
     """
 
     def __init__(self) -> None:

@@ -4,8 +4,8 @@
     Call        a request as a value: which verb, which object, what is sent
     RawEvent    one line of a watch
 
-Below it there are bytes, above it (`client`) typed objects. A `Client` is a transport around a transport:
-who times, refuses, delays or spoils requests is a subclass of it that overrides `request`, `stream` or both.
+A transport handles bytes, a client (`client`) typed objects. A `Client` is a transport around a transport:
+to measure, refuse, delay or corrupt requests, override `request`, `stream` or both in a subclass.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -23,7 +23,7 @@ _METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
 
 
 class EventType(Enum):
-    """What a watch reports."""
+    """The type of a watch's event."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -32,7 +32,7 @@ class EventType(Enum):
 
 
 class RawEvent(NamedTuple):
-    """One event of a watch, with the object as JSON. The server's ERROR events are raised instead."""
+    """One event of a watch, with the object as JSON. ERROR events are raised as exceptions instead."""
 
     type: EventType
     object: bytes
@@ -42,9 +42,9 @@ class RawEvent(NamedTuple):
 class Call:
     """A request to an API server.
 
-    `verb` is the one that RBAC knows: get, list, watch, create, patch or delete. `name` of an object to be created
-    is what it is to be called, its `generateName` if the server is to complete that. `query` holds what goes into
-    the URL, `body` what is sent as JSON of the media type `content_type`.
+    `verb` is that of RBAC: get, list, watch, create, patch or delete. For a new object, `name` is its future name,
+    or its `generateName` if the server is to complete that. `query` has the parameters in the URL, `body` is sent
+    as JSON of the media type `content_type`.
     """
 
     verb: str
@@ -63,20 +63,20 @@ class Call:
 
     @property
     def method(self) -> str:
-        """The method of HTTP."""
+        """The HTTP method."""
         return _METHODS.get(self.verb, "GET")
 
     @property
     def writes(self) -> bool:
-        """Whether it may change something."""
+        """Whether the request may change an object."""
         return self.verb in _METHODS
 
 
 class Transport(Protocol):
-    """The way to an API server. It raises ApiError or OutcomeUnknown, and repeats nothing by itself."""
+    """The connection to an API server. It raises ApiError or OutcomeUnknown, and retries nothing."""
 
     async def request(self, call: Call) -> bytes:
-        """Send the request; returns the content of the answer, for a list one page of it."""
+        """Sends the request; returns the content of the answer, for a list one page."""
         ...
 
     def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
@@ -84,5 +84,5 @@ class Transport(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release connections. Idempotent."""
+        """Releases connections. Idempotent."""
         ...

@@ -1,4 +1,4 @@
-"""Why a server gave no answer, in plain words instead of a library's. Pure."""
+"""Explains why a server gave no answer, in plain words instead of a library's. Pure."""
 
 import os
 import ssl
@@ -7,7 +7,7 @@ import aiohttp
 
 
 def words(error: BaseException, seconds: float) -> str:
-    """Of what was raised by a request that had so many seconds."""
+    """The explanation of an exception from a request with a time limit of so many seconds."""
     if isinstance(error, TimeoutError):
         return f"nothing came within {seconds:g} s"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
@@ -27,7 +27,7 @@ def words(error: BaseException, seconds: float) -> str:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What the library wrapped."""
+    """The exception that aiohttp wrapped."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return error.os_error
     if isinstance(error, aiohttp.ClientConnectorCertificateError):

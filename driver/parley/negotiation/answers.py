@@ -1,4 +1,4 @@
-"""What drivers say about candidate nodes, and what their answers mean together."""
+"""The drivers' answers about candidate nodes, and their combined meaning."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ class Answer:
 
     `viable` are those of the asked nodes where all claims of the request could be allocated now.
     `alternatives` are at most 32 other nodes worth asking about, or a selector of such nodes; None if the driver
-    does not know, and an empty tuple if it knows that there is no other. `reasons` has for a node that is not
+    does not know, and an empty tuple if it knows that there is no other. `reasons` says for each node that is not
     viable what is missing ("0 of 1 device of model a100 free").
     """
 
@@ -26,7 +26,7 @@ class Answer:
 
 
 Answers = Mapping[str, Answer]
-"""By the pod's claim entry."""
+"""Answers by the name of the pod's claim entry."""
 
 
 def viable_for_all(candidates: Sequence[str], answers: Answers) -> tuple[str, ...]:
@@ -37,19 +37,19 @@ def viable_for_all(candidates: Sequence[str], answers: Answers) -> tuple[str, ..
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What all drivers with an opinion propose: these nodes (None: any) that match each of the selectors."""
+    """The nodes that all drivers with an opinion propose: `nodes` (None: any) that match each of the selectors."""
 
     nodes: tuple[str, ...] | None
     selectors: tuple[NodeSelector, ...]
 
 
 def agreed_alternatives(answers: Answers) -> Proposal | None:
-    """What every driver with an opinion proposes, in the first list's order; None if none has one."""
+    """The alternatives on which all drivers with an opinion agree, in the first list's order; None without any."""
     opinions = [answer.alternatives for answer in answers.values() if answer.alternatives is not None]
     if not opinions:
         return None
     lists = [opinion for opinion in opinions if isinstance(opinion, tuple)]
-    others = [frozenset(listed) for listed in lists[1:]]
+    others = [frozenset(names) for names in lists[1:]]
     nodes = tuple(node for node in lists[0] if all(node in other for other in others)) if lists else None
     return Proposal(nodes, tuple(opinion for opinion in opinions if isinstance(opinion, NodeSelector)))
 
@@ -60,7 +60,7 @@ def nowhere_else(answers: Answers) -> bool:
 
 
 def without(answers: Answers, lost: Mapping[str, str]) -> Answers:
-    """The same, with nodes that are not viable after all, for these reasons."""
+    """The answers without nodes that are not viable after all; `lost` has the reason for each of them."""
     if not lost:
         return answers
     return {name: _without(answer, lost) for name, answer in answers.items()}

@@ -1,7 +1,7 @@
-"""Where something that is allocated can be used: on nodes by their names, by their labels, or on every node. Pure.
+"""The nodes where an allocation can be used: by their names, by their labels, or every node. Pure.
 
-What goes by labels is decided anew whenever it is asked: a node that comes to have them counts at once, and one
-that has them no more takes no new users.
+Labels are evaluated at each use: a node that gets them counts at once, and a node that loses them takes no new
+users.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
@@ -17,13 +17,13 @@ from parley.api.selectors import matches, named_by, node_selector
 
 @dataclass(frozen=True, slots=True)
 class NodeLabels:
-    """The nodes that have all of these labels, also those that come to have them later."""
+    """The nodes that have all of these labels, including those that get them later."""
 
     labels: Mapping[str, str]
 
     @property
     def selector(self) -> NodeSelector:
-        """As Kubernetes has it: one term, and a requirement for each label."""
+        """The labels as a Kubernetes node selector: one term, and a requirement for each label."""
         wanted = [
             NodeSelectorRequirement(key=key, operator="In", values=[value])
             for key, value in sorted(self.labels.items())
@@ -35,8 +35,8 @@ class NodeLabels:
 
 
 AvailableOn = tuple[str, ...] | NodeLabels | NodeSelector | None
-"""Nodes by their names, by labels, or, if a driver in another language says so, by any other selector; None is
-everywhere."""
+"""Nodes by their names, by labels, or, if a driver in another language reports one, by any other selector; None
+is every node."""
 
 
 class KnownNodes(Protocol):
@@ -47,7 +47,7 @@ class KnownNodes(Protocol):
 
 
 class NoNodes:
-    """No nodes are known."""
+    """A `KnownNodes` without nodes."""
 
     def node(self, _name: str, /) -> Node | None:
         return None
@@ -57,9 +57,9 @@ class NoNodes:
 
 
 class SelectedNodes(Set[str]):
-    """The names of the nodes that all of the selectors hold for now, of those in `named` if that is given.
+    """The names of the nodes that match all of the selectors now, restricted to `named` if that is given.
 
-    It changes with the nodes. Equal are those that select in the same way.
+    The content changes with the cluster's nodes. Two sets are equal if their selectors and names are.
     """
 
     def __init__(
@@ -97,18 +97,18 @@ class SelectedNodes(Set[str]):
     __rand__ = __and__
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SelectedNodes) and self._way == other._way
+        return isinstance(other, SelectedNodes) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash(self._way)
+        return hash(self._identity)
 
     @property
     def _distinct(self) -> Mapping[bytes, NodeSelector]:
-        """The selectors by what they say: encoded only to compare them, as membership is asked far more often."""
+        """The selectors by their encoding: computed only to compare sets, which is far rarer than membership."""
         return {msgspec.json.encode(selector): selector for selector in self._selectors}
 
     @property
-    def _way(self) -> tuple[frozenset[bytes], frozenset[str] | None]:
+    def _identity(self) -> tuple[frozenset[bytes], frozenset[str] | None]:
         return frozenset(self._distinct), self._named
 
     def __str__(self) -> str:
@@ -116,27 +116,27 @@ class SelectedNodes(Set[str]):
 
 
 Places = tuple[str, ...] | SelectedNodes | None
-"""Names of nodes; None is everywhere."""
+"""Names of nodes; None is every node."""
 
 
 def places(on: AvailableOn, known: KnownNodes) -> Places:
-    """The nodes, by their names."""
+    """The nodes where an allocation can be used, by their names."""
     if on is None or isinstance(on, tuple):
         return on
     return SelectedNodes(known, [on.selector if isinstance(on, NodeLabels) else on])
 
 
-def in_all(limits: Sequence[Set[str]]) -> Set[str]:
+def intersection(sets: Sequence[Set[str]]) -> Set[str]:
     """The nodes that are in each of the sets, of which there is at least one."""
-    return reduce(_both, limits)
+    return reduce(_intersect, sets)
 
 
-def _both(one: Set[str], other: Set[str]) -> Set[str]:
-    return other & one if isinstance(other, SelectedNodes) else one & other
+def _intersect(left: Set[str], right: Set[str]) -> Set[str]:
+    return right & left if isinstance(right, SelectedNodes) else left & right
 
 
 def selector_body(on: Sequence[str] | NodeLabels | NodeSelector) -> dict[str, Any]:
-    """As a node selector in an object of the API."""
+    """The nodes as a node selector in an object of the API."""
     if not isinstance(on, NodeLabels | NodeSelector):
         return node_selector(on)
     body: dict[str, Any] = msgspec.to_builtins(on.selector if isinstance(on, NodeLabels) else on)
@@ -144,13 +144,13 @@ def selector_body(on: Sequence[str] | NodeLabels | NodeSelector) -> dict[str, An
 
 
 def read_selector(selector: NodeSelector) -> tuple[str, ...] | NodeLabels | NodeSelector:
-    """What such a body says: names or labels if nothing else is in it."""
+    """The reverse of `selector_body`: names or labels if the selector has nothing else, otherwise the selector."""
     terms = selector.node_selector_terms
     if terms and all(map(_names_nodes, terms)):
         return named_by(selector)
-    wanted = terms[0].match_expressions if len(terms) == 1 and not terms[0].match_fields else []
-    labels = {one.key: one.values[0] for one in wanted if one.operator == "In" and len(one.values) == 1}
-    return NodeLabels(labels) if labels and len(labels) == len(wanted) else selector
+    required = terms[0].match_expressions if len(terms) == 1 and not terms[0].match_fields else []
+    labels = {each.key: each.values[0] for each in required if each.operator == "In" and len(each.values) == 1}
+    return NodeLabels(labels) if labels and len(labels) == len(required) else selector
 
 
 def _names_nodes(term: NodeSelectorTerm) -> bool:
@@ -160,6 +160,6 @@ def _names_nodes(term: NodeSelectorTerm) -> bool:
 
 
 def words(on: NodeLabels | NodeSelector) -> str:
-    """Which nodes, for messages: "nodes with topology.kubernetes.io/zone=a"."""
-    found = on if isinstance(on, NodeLabels) else read_selector(on)
-    return f"nodes with {found}" if isinstance(found, NodeLabels) else "the nodes that its status selects"
+    """The selected nodes in words, for messages: "nodes with topology.kubernetes.io/zone=a"."""
+    simple = on if isinstance(on, NodeLabels) else read_selector(on)
+    return f"nodes with {simple}" if isinstance(simple, NodeLabels) else "the nodes that its status selects"

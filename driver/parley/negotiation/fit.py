@@ -3,7 +3,7 @@
 Knows: unschedulable, taints, node selector, required node affinity, resources left, node name. Leaves to the
 real scheduler: pod affinity and anti-affinity, topology spread, ports, volumes, other drivers' claims. A node
 that passes here and is refused there costs one more attempt, never a wrong placement.
-What a pod asks for is compared with each node, so that there is a limit to how much that is.
+The size of a pod's constraints is limited, because they are compared with each node.
 Source of the rules: the scheduler's plugins NodeUnschedulable, TaintToleration, NodeAffinity and
 NodeResourcesFit in Kubernetes 1.37.
 """
@@ -27,17 +27,17 @@ from parley.api.selectors import NodeMatcher, matches
 from parley.negotiation.requests import MAX_RESOURCES, Amounts, few_resources, requested, stated
 
 MAX_VOLUMES = 256
-"""So many volumes with a PersistentVolumeClaim may tie one pod to nodes."""
+"""The most volumes with a PersistentVolumeClaim that a pod may have: each may tie it to nodes."""
 
 CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-"""Stands for `spec.unschedulable` of a node: who tolerates it may be scheduled there all the same."""
+"""Stands for `spec.unschedulable` of a node: a pod that tolerates this taint may be scheduled there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a pod requests of a node, apart from its claims. `excess` is why that is too much to evaluate, or "":
-    only the requests are read then. Of what is `delegated` a node needs nothing if it has none: a DRA driver
-    allocates it then."""
+    """What a pod requires of a node, apart from its claims. `excess` is why that is too much to evaluate, or "":
+    if it is set, only the requests were read. A node that has none of a `delegated` resource fits all the same: a
+    DRA driver allocates that resource there."""
 
     requests: tuple[tuple[str, int], ...]
     node_selector: tuple[tuple[str, str], ...]
@@ -47,11 +47,11 @@ class Needs:
     excess: str = ""
     delegated: frozenset[str] = frozenset()
     matcher: NodeMatcher | None = field(default=None, compare=False, repr=False)
-    """Of the affinity, which is compared with each node."""
+    """The affinity, compiled: it is compared with each node."""
 
 
 def needs_of(pod: Pod) -> Needs:
-    """Read from the pod's spec."""
+    """The needs of a pod, read from its spec."""
     requests = tuple(sorted(few_resources(requested(pod)).items()))
     if excess := excess_of(pod.spec):
         return Needs(requests, (), None, (), pod.spec.node_name, excess)
@@ -72,7 +72,7 @@ def _required(spec: PodSpec) -> NodeSelector | None:
 
 
 def excess_of(spec: PodSpec) -> str:
-    """Why what a pod asks of nodes is too much to evaluate, "" if it is not."""
+    """Why a pod's requirements for nodes are too large to evaluate, "" if they are not."""
     if isinstance(spec, ShortenedPodSpec) and spec.excess:
         return spec.excess
     selector = _required(spec)
@@ -101,13 +101,13 @@ def excess_of(spec: PodSpec) -> str:
 
 
 def _requests_too_many(spec: PodSpec) -> bool:
-    if sum(len(one.requests) + len(one.limits) for one in stated(spec)) <= MAX_RESOURCES:
+    if sum(len(resources.requests) + len(resources.limits) for resources in stated(spec)) <= MAX_RESOURCES:
         return False
     return len(requested(Pod(spec=spec))) > MAX_RESOURCES
 
 
 def _too_many_volumes(all_volumes: Iterable[Volume]) -> str:
-    volumes = sum(one.persistent_volume_claim is not None or one.ephemeral is not None for one in all_volumes)
+    volumes = sum(v.persistent_volume_claim is not None or v.ephemeral is not None for v in all_volumes)
     if volumes <= MAX_VOLUMES:
         return ""
     return (
@@ -147,7 +147,7 @@ def refusing(needs: Needs, node: Node) -> list[Taint]:
 
 
 def all_taints(node: Node) -> list[Taint]:
-    """The taints that keep pods away; a cordon is the first, as the taint that stands for it."""
+    """The node's taints that keep pods away; a cordon comes first, as the taint `CORDON`."""
     taints = [CORDON] if node.spec.unschedulable else []
     return taints + [taint for taint in node.spec.taints if taint.effect in ("NoSchedule", "NoExecute")]
 
@@ -182,7 +182,7 @@ def unsuitable(class_name: str, selector: NodeSelector, node: Node) -> str:
 
 
 def shortage(needs: Needs, allocatable: Amounts, used: Amounts, pods: int) -> str:
-    """What of the node's resources does not suffice, or ""."""
+    """The first of the node's resources of which too little is left for the pod, as a message, or ""."""
     if (pods + 1) * 1000 > allocatable.get("pods", 0):
         return "no pod slots left"
     for name, amount in needs.requests:

@@ -1,4 +1,4 @@
-"""How much of a node a pod counts for: its effective requests, also while it is resized. Pure.
+"""A pod's effective resource requests, also while it is resized. Pure.
 
 Source: k8s.io/component-helpers/resource of Kubernetes 1.37, as the scheduler calls it.
 """
@@ -11,24 +11,24 @@ from parley.api.builtin import Container, Pod, PodSpec, Quantity, ResourceRequir
 from parley.api.quantity import thousandths
 
 Amounts = Mapping[str, int]
-"""By resource name, in thousandths (so that 250m of a CPU is 250)."""
+"""Amounts by resource name, in thousandths (so that 250m of a CPU is 250)."""
 
 
 MAX_RESOURCES: Final = 256
-"""So many different resources may a pod request."""
+"""The most different resources that a pod may request."""
 
 
 def few_resources(requests: Amounts) -> Amounts:
-    """All of them if they are not too many; otherwise one more than may be, with cpu, memory and the like."""
+    """The requests; if there are too many, the first `MAX_RESOURCES` + 1, cpu, memory and the like among them."""
     if len(requests) <= MAX_RESOURCES:
         return requests
-    in_order = sorted(requests.items(), key=lambda one: ("/" in one[0] or one[0].startswith("hugepages-"), one[0]))
-    return dict(islice(in_order, MAX_RESOURCES + 1))
+    names = sorted(requests, key=lambda name: ("/" in name or name.startswith("hugepages-"), name))
+    return {name: requests[name] for name in islice(names, MAX_RESOURCES + 1)}
 
 
 def stated(spec: PodSpec) -> Iterator[ResourceRequirements]:
-    """Where a pod says what it requests: for each container, and for all of it."""
-    yield from (one.resources for one in (*spec.init_containers, *spec.containers))
+    """The `resources` fields of a pod: those of each container, and the pod-level one."""
+    yield from (container.resources for container in (*spec.init_containers, *spec.containers))
     if spec.resources is not None:
         yield spec.resources
 
@@ -42,26 +42,26 @@ def requested(pod: Pod) -> dict[str, int]:
     """The pod's effective requests, as k8s.io/component-helpers/resource.PodRequests computes them.
 
     The sum over containers and sidecars, or what the largest init container needs with the sidecars that
-    started before it; pod-level requests take precedence; overhead is added. While the pod is resized, the most of
-    what its spec says, what its node has allocated, and what its containers have. What comes to zero is left out.
+    started before it; pod-level requests take precedence; overhead is added. While the pod is resized, the maximum
+    of its spec, what its node has allocated, and what its containers have. Amounts of zero are left out.
     """
     total = _all_containers(pod, _requests)
     level = amounts(pod.spec.resources.requests) if pod.spec.resources is not None else {}
     if is_resized(pod):
         if _resize_is_infeasible(pod):
             total, level = {}, {}
-        for view in _in_statuses(pod):
-            _raise(total, _all_containers(pod, view))
+        for requests in _status_requests(pod):
+            _raise_to(total, _all_containers(pod, requests))
         if pod.spec.resources is not None:
-            _raise(level, amounts(pod.status.allocated_resources or {}))
-            _raise(level, amounts(pod.status.resources.requests if pod.status.resources else {}))
+            _raise_to(level, amounts(pod.status.allocated_resources or {}))
+            _raise_to(level, amounts(pod.status.resources.requests if pod.status.resources else {}))
     total.update(level)
     _add(total, amounts(pod.spec.overhead))
     return {name: amount for name, amount in total.items() if amount}
 
 
-def _in_statuses(pod: Pod) -> tuple[Callable[[Container], Amounts], Callable[[Container], Amounts]]:
-    """What a container was admitted with, and what it has."""
+def _status_requests(pod: Pod) -> tuple[Callable[[Container], Amounts], Callable[[Container], Amounts]]:
+    """Two functions of a container, read from the pod's status: what it was admitted with, and what it has."""
     statuses = {s.name: s for s in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
     infeasible = _resize_is_infeasible(pod)
 
@@ -81,7 +81,7 @@ def _in_statuses(pod: Pod) -> tuple[Callable[[Container], Amounts], Callable[[Co
 
 
 def is_resized(pod: Pod) -> bool:
-    """Whether its node has, or gave, other amounts than the pod's spec says."""
+    """Whether the node has allocated or actuated other amounts than the pod's spec requests."""
     spec = {c.name: c.resources.requests for c in (*pod.spec.init_containers, *pod.spec.containers)}
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     if any(_differ(spec.get(s.name, {}), s.allocated_resources, s.resources) for s in statuses):
@@ -109,12 +109,12 @@ def _all_containers(pod: Pod, requests: Callable[[Container], Amounts]) -> dict[
     sidecars: dict[str, int] = {}
     largest: dict[str, int] = {}
     for container in pod.spec.init_containers:
-        own = requests(container)  # what it does not name is no more now than all sidecars need in the end
-        _raise(largest, {name: amount + sidecars.get(name, 0) for name, amount in own.items()})
+        own = requests(container)  # resources that it does not name are covered by the sum over all sidecars
+        _raise_to(largest, {name: amount + sidecars.get(name, 0) for name, amount in own.items()})
         if container.restart_policy == "Always":
             _add(sidecars, own)
     _add(total, sidecars)
-    _raise(total, largest)
+    _raise_to(total, largest)
     return total
 
 
@@ -127,6 +127,6 @@ def _add(total: dict[str, int], more: Amounts) -> None:
         total[name] = total.get(name, 0) + amount
 
 
-def _raise(total: dict[str, int], least: Amounts) -> None:
-    for name, amount in least.items():
+def _raise_to(total: dict[str, int], minimum: Amounts) -> None:
+    for name, amount in minimum.items():
         total[name] = max(total.get(name, 0), amount)

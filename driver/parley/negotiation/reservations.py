@@ -1,11 +1,11 @@
-"""Room of a node that is reserved for the users of claims: how much of it is unused, and whom it keeps out. Pure.
+"""Room of a node that is reserved for the users of claims: how much is unused, and which pods it excludes. Pure.
 
-What the users of a claim request counts against its reservation first, so that a node has to have the larger of
+The requests of a claim's users count against its reservation first, so that a node has to have the larger of
 the two, never the sum. Amounts are in thousandths by resource name; `pods` are pod slots.
 
-A reservation may yield to pods that don't use its claim. They take what no user takes, and never more than is
-reserved; when they end, it is reserved again. What users that wait for the node request is left for these: so
-users come before further pods that the reservation yields to, and after those that have its room already.
+A reservation may yield to pods that don't use its claim (guests). They take what no user takes, and never more
+than is reserved; when they end, it is reserved again. The requests of users that wait for the node are left for
+these: so users come before further guests, and after guests that have the reserved room already.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from parley.negotiation.requests import Amounts
 PODS = "pods"
 
 A_POD: Amounts = {PODS: 1000}
-"""The slot that a pod takes on its node."""
+"""The pod slot that one pod takes on its node."""
 
 _GI = 1000 * 1024**3
 _MI = 1000 * 1024**2
@@ -28,10 +28,10 @@ _IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What a claim, by UID and as "namespace/name", has reserved on a node, and the UIDs of the pods that use it.
+    """The amounts that a claim, by UID and as "namespace/name", reserves on a node, and the UIDs of its users.
 
-    `yields_to` are UIDs of other pods that may take from it, `awaited` is what users that wait for the node
-    request. `new`: it is about to be made.
+    `yields_to` are UIDs of other pods that may take from it, `awaited` are the requests of users that wait for the
+    node. `new`: the reservation is about to be made.
     """
 
     uid: str
@@ -44,19 +44,18 @@ class Reservation:
 
     @property
     def namespace(self) -> str:
-        """The claim's."""
+        """The claim's namespace."""
         return self.claim.partition("/")[0]
 
 
 def unused(reservations: Sequence[Reservation], pods: Mapping[str, Amounts]) -> dict[str, dict[str, int]]:
-    """What of each reservation, by its claim's UID, no pod uses; `pods` has what each pod there uses, by UID.
+    """The unused amounts of each reservation, by its claim's UID; `pods` has what each pod there uses, by UID.
 
-    A pod that uses several claims takes from one after the other; pods that can take from few come first, and
-    those that reservations yield to after users. Nothing is taken twice, and when a pod goes, at most as much more
-    is left as it used.
+    A pod that uses several claims takes from one after the other; pods that can take from few claims come first,
+    and guests after users. No amount is taken twice, and when a pod ends, at most as much is freed as it used.
     """
-    left = {one.uid: dict(one.amounts) for one in reservations}
-    guests = frozenset[str]().union(*(one.yields_to for one in reservations))
+    left = {reservation.uid: dict(reservation.amounts) for reservation in reservations}
+    guests = frozenset[str]().union(*(reservation.yields_to for reservation in reservations))
     order = _in_order(reservations)
     claims = {pod: _sources(order, pod) for pod in pods}
     for pod in sorted(pods, key=lambda uid: (uid in guests, len(claims[uid]), uid)):
@@ -65,7 +64,7 @@ def unused(reservations: Sequence[Reservation], pods: Mapping[str, Amounts]) -> 
 
 
 def with_reserved(requested: Amounts, reserved: Iterable[Amounts]) -> dict[str, int]:
-    """What a pod and its claims' reservations take of a node together."""
+    """The amounts that a pod and its claims' reservations take of a node together."""
     total = Counter[str]()
     for amounts in reserved:
         total.update(amounts)
@@ -73,42 +72,42 @@ def with_reserved(requested: Amounts, reserved: Iterable[Amounts]) -> dict[str, 
 
 
 def _in_order(reservations: Iterable[Reservation]) -> Sequence[Reservation]:
-    return sorted(reservations, key=lambda one: one.uid)
+    return sorted(reservations, key=lambda reservation: reservation.uid)
 
 
 def _sources(order: Sequence[Reservation], pod: str) -> list[str]:
-    """The claims, by UID, from which the pod takes: first those that it uses, then those that yield to it."""
+    """The UIDs of the claims from which the pod takes: first those that it uses, then those that yield to it."""
     own = [one.uid for one in order if pod in one.users]
     return own + [one.uid for one in order if pod in one.yields_to and pod not in one.users]
 
 
-def _beside(
+def _unused_after(
     reservations: Sequence[Reservation], pods: Mapping[str, Amounts], asker: str
 ) -> Mapping[str, Mapping[str, int]]:
-    """What is unused when the one that asks, which is among the pods, has taken its part: as a guest after all
-    others, and nothing of what is awaited."""
+    """The unused amounts after the asking pod, which is among `pods`, has taken its part: a guest comes after all
+    others, and takes nothing that users wait for."""
     if not any(asker in one.yields_to for one in reservations):
         return unused(reservations, pods)
     left = unused(reservations, {uid: amounts for uid, amounts in pods.items() if uid != asker})
-    for_it = {
+    open_to_it = {
         one.uid: dict(left[one.uid]) if asker in one.users else _unawaited(left[one.uid], one)
         for one in reservations
     }
-    before = {uid: dict(amounts) for uid, amounts in for_it.items()}
-    _take(for_it, _sources(_in_order(reservations), asker), pods[asker])
+    before = {uid: dict(amounts) for uid, amounts in open_to_it.items()}
+    _take(open_to_it, _sources(_in_order(reservations), asker), pods[asker])
     return {
-        uid: {name: amount - before[uid][name] + for_it[uid][name] for name, amount in amounts.items()}
+        uid: {name: amount - before[uid][name] + open_to_it[uid][name] for name, amount in amounts.items()}
         for uid, amounts in left.items()
     }
 
 
 def _unawaited(left: Amounts, reservation: Reservation) -> dict[str, int]:
-    """What of that no user waits for."""
+    """The amounts left beyond those that users wait for."""
     return {name: max(amount - reservation.awaited.get(name, 0), 0) for name, amount in left.items()}
 
 
 def _take(left: Mapping[str, dict[str, int]], claims: Sequence[str], amounts: Amounts) -> dict[str, int]:
-    """Take the amounts from what is left of the claims, by UID, one after the other. What these don't have."""
+    """Takes the amounts from what is left of the claims, by UID, one after the other; returns what is lacking."""
     lacking: dict[str, int] = {}
     for name, amount in amounts.items():
         wanted = amount
@@ -124,8 +123,8 @@ def _take(left: Mapping[str, dict[str, int]], claims: Sequence[str], amounts: Am
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What is `left` of each reservation, by its claim's UID, when waiting pods have taken their part; and the
-    UIDs of those pods that are `served`: they find all that they request."""
+    """The amounts `left` of each reservation, by its claim's UID, after waiting pods have taken their part; and
+    the UIDs of the waiting pods that are `served`: they get all that they request."""
 
     left: Mapping[str, Amounts]
     served: Sequence[str]
@@ -134,12 +133,12 @@ class Handover:
 def hand_over(
     reservations: Sequence[Reservation], pods: Mapping[str, Amounts], waiting: Mapping[str, Amounts], free: Amounts
 ) -> Handover:
-    """Let pods that wait for the node take from the reservations beside `pods`, which are on it: first come, first
-    served, in the order of `waiting`. What their claims don't have they take from what is `free`, as far as nobody
-    has reserved it. One that isn't served takes nothing where a claim has yielded: what comes back is kept."""
+    """Lets pods that wait for the node take from the reservations beside `pods`, which are on it, in the order of
+    `waiting`. They take what their claims lack from what is `free` and not reserved. A waiting pod that isn't
+    served takes nothing from a claim that has yielded: amounts that guests give back stay reserved."""
     left = unused(reservations, pods)
     yielding = {one.uid for one in reservations if not one.yields_to.isdisjoint((*pods, *waiting))}
-    spare = {name: amount - sum(one.get(name, 0) for one in left.values()) for name, amount in free.items()}
+    spare = {name: amount - sum(each.get(name, 0) for each in left.values()) for name, amount in free.items()}
     served, order = [], _in_order(reservations)
     for pod, asked in waiting.items():
         sources = _sources(order, pod)
@@ -154,8 +153,8 @@ def hand_over(
 
 
 def is_ample(asked: Amounts, free: Amounts, reserved: Sequence[Amounts], new: Sequence[Amounts]) -> bool:
-    """Whether a node has what is asked for, and for `new` reservations, even if nobody used anything of what is
-    `reserved` there: then nobody is kept out, whoever uses it."""
+    """Whether a node has room for `asked` and for `new` reservations even if nothing of `reserved` were in use:
+    then reservations exclude no pod there, and nobody needs to compute what is unused."""
     total = Counter[str](asked)
     for amounts in (*reserved, *new):
         total.update(amounts)
@@ -170,13 +169,13 @@ def crowded(
     named: Callable[[Reservation], str],
     asker: str = "",
 ) -> str:
-    """Why a node does not have what is asked for beside what is reserved there, "" if it has.
+    """Why a node does not have what is asked for beside what is reserved there, "" if it has, and "" where
+    everything that is reserved is used.
 
-    `free` is what no pod uses, the one that asks left out; it is among `pods`, as in `unused`. `named` is how the
-    claim of a reservation is called. "" where everything that is reserved is used. `asker` is the UID of the one
-    that asks, if it is not bound yet.
+    `free` is what no pod uses, the asking pod left out; it is among `pods`, as in `unused`. `named` returns the
+    name of a reservation's claim for the message. `asker` is the UID of the asking pod, if it is not bound yet.
     """
-    left = _beside(reservations, pods, asker)
+    left = _unused_after(reservations, pods, asker)
     new = {name for one in reservations if one.new for name in one.amounts}
     for name in sorted({*asked, *new}):
         kept = {one.uid: left[one.uid].get(name, 0) for one in reservations}
@@ -199,7 +198,7 @@ def _message(name: str, kept: Sequence[tuple[Reservation, int]], named: Callable
 
 
 def amount_of(name: str, thousandths: int) -> str:
-    """As people write it: "2 cpu", "1.5Gi memory", "3 pod slots"."""
+    """An amount with its unit, for messages: "2 cpu", "1.5Gi memory", "3 pod slots"."""
     if name == PODS:
         return f"{-(-thousandths // 1000)} pod slot{'' if thousandths <= 1000 else 's'}"
     if name.startswith(_IN_BYTES):

@@ -1,7 +1,7 @@
-"""Where a pod's claims stand, and what to do about them next. Pure.
+"""The states of a pod's claims, and the next step that follows from them. Pure.
 
-A state is how what Parley holds in memory relates to what the API server shows. The step depends on nothing
-but the set of states and whether the pod is bound, so the order in which events arrive cannot matter.
+A claim's state compares the allocation in Parley's memory with the one that the API server shows. The step depends
+only on the set of states and on whether the pod is bound, so the order in which events arrive cannot matter.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class ClaimState(Enum):
-    """Where one claim of a pod stands: what the ledger holds, compared with what the API shows."""
+    """The state of one claim of a pod: the ledger's holding compared with what the API shows."""
 
     PENDING = "pending"
     """Nothing is allocated."""
@@ -24,10 +24,10 @@ class ClaimState(Enum):
     """Allocated and shareable; this pod does not use it yet."""
 
     UNWRITTEN = "unwritten"
-    """A driver allocated; the API does not show it, or not that the pod may use it."""
+    """Allocated by a driver, but the API does not show the allocation yet, or not the pod's reservation."""
 
     STALE = "stale"
-    """The cache is older than our last write: a newer state is on its way."""
+    """The informer's cache is older than our last write: its event is still to come."""
 
     ALLOCATED = "allocated"
     """Allocated, recorded, and reserved for the pod."""
@@ -37,11 +37,11 @@ class ClaimState(Enum):
 
     MISPLACED = "misplaced"
     """Allocated for another node than the one that the pod is bound to, or may be bound to; or the pod can never
-    use it: its mirror was deleted before the pod was let in."""
+    use the claim, because its mirror was deleted before the pod was added to its users."""
 
 
 class Step(Enum):
-    """The one thing to do next for a pod, by the states of its claims."""
+    """The next action for a pod, by the states of its claims."""
 
     NOTHING = "nothing"
     """Wait for the next event."""
@@ -53,13 +53,13 @@ class Step(Enum):
     """See whether the scheduler chose one of the nodes offered, and allocate there."""
 
     WRITE = "write"
-    """Record in the API what is allocated."""
+    """Record the allocations in the API."""
 
     ADOPT = "adopt"
     """Remember an allocation that the API shows: the pod is bound and may be using it."""
 
     RELEASE = "release"
-    """Release everything that the pod holds: it can't run where its claims are."""
+    """Release all claims that the pod holds: it can't run where they are allocated."""
 
 
 _UNUSABLE = {ClaimState.CLEARED, ClaimState.UNKNOWN}
@@ -67,10 +67,10 @@ _UNRECORDED = {ClaimState.UNWRITTEN, ClaimState.CLEARED}
 
 
 def next_step(states: Iterable[ClaimState], *, bound: bool) -> Step:
-    """The one step that comes first.
+    """The first step to take.
 
-    What a bound pod holds is put right, never freed: its containers may be using it. Before the pod is bound, a
-    cleared allocation means that the scheduler refused the node, and nothing is recorded until all is allocated.
+    A bound pod's claims are repaired, never released: its containers may be using them. Before the pod is bound, a
+    cleared allocation means that the scheduler refused the node, and no claim is recorded until all are allocated.
     """
     present = set(states)
     unallocated = bool(present & {ClaimState.PENDING, ClaimState.JOINABLE})

@@ -1,8 +1,8 @@
-"""Which pods would have to leave which node, so that what they hold there is enough for another pod. Pure.
+"""The victims of claim preemption: the pods to evict from a node so that their claims make room for a pod. Pure.
 
-Sought are pods of the lowest priority, then as few as possible, then those with the fewest claims: sets of the
-candidate victims are tried, the small ones first. There may be too many sets: after so many tries it is
-the set that is left when one pod after the other is spared that can be.
+Victims are pods of the lowest priority, then as few as possible, then those with the fewest claims: sets of the
+candidate victims are tried, the small ones first. There may be too many sets: after `TRIES` of them, all
+candidates are victims except those that can be spared, tried one after the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +14,12 @@ from typing import NamedTuple
 from parley.negotiation.preemption import NODES_COMPARED
 
 TRIES = 300
-"""So many sets of pods are tried for one decision, over all nodes, before the search gets less exact."""
+"""The most sets of pods that are tried for one decision, over all nodes, before the search gets less exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod, by its UID, that holds so many claims on a node."""
+    """A pod, by its UID, that holds claims on a node, and their number: a candidate victim."""
 
     uid: str
     priority: int
@@ -30,39 +30,39 @@ Holders = tuple[Holder, ...]
 
 
 class Cost(NamedTuple):
-    """What it costs that pods leave; the smaller one does less harm. `priority` is the highest of the pods'."""
+    """The cost of evicting pods; a smaller one does less harm. `priority` is the highest of the pods."""
 
     priority: int
     pods: int
     claims: int
 
 
-_NOBODY = Cost(-(2**31) - 1, 0, 0)
-"""Below any priority that Kubernetes has."""
+_NO_VICTIMS = Cost(-(2**31) - 1, 0, 0)
+"""Its priority is below any that Kubernetes has."""
 
 
 def cost(victims: Sequence[Holder]) -> Cost:
-    """Of these pods leaving."""
+    """The cost of evicting these pods."""
     if not victims:
-        return _NOBODY
+        return _NO_VICTIMS
     return Cost(max(one.priority for one in victims), len(victims), sum(one.claims for one in victims))
 
 
 class Choice(NamedTuple):
-    """The pods that are to leave the node; none if it will do without that."""
+    """The node and the pods to evict from it; none if the node does without evictions."""
 
     node: str
     victims: Holders
 
 
 Does = Callable[[str, Sequence[Holder]], bool]
-"""Whether the node will do once these pods left it; then it will also do once more of them did."""
+"""Whether the node has room for the pod once these pods are evicted; if so, also once more pods are."""
 
 
 def choose(holders: Mapping[str, Sequence[Holder]], does: Does) -> Choice | None:
-    """The node where it costs least, of equal ones the first; None if no node will do whoever of these leaves.
+    """The node with the lowest cost, the first of equal ones; None if no node does, even without all holders.
 
-    Of more than `NODES_COMPARED` nodes that will do the others are not looked at.
+    Compares the first `NODES_COMPARED` nodes that do, and ignores the others.
     """
     promising = islice((node for node, pods in holders.items() if does(node, pods)), NODES_COMPARED)
     lowest = {node: _lowest(node, holders[node], does) for node in promising}
@@ -71,16 +71,16 @@ def choose(holders: Mapping[str, Sequence[Holder]], does: Does) -> Choice | None
     level, tries = min(lowest.values()), _Tries(TRIES)
     choices = [
         Choice(node, _fewest([one for one in holders[node] if one.priority <= level], partial(does, node), tries))
-        for node, found in lowest.items()
-        if found == level
+        for node, own_level in lowest.items()
+        if own_level == level
     ]
     return min(choices, key=lambda choice: cost(choice.victims))
 
 
 def _lowest(node: str, pods: Sequence[Holder], does: Does) -> int:
-    """The lowest priority up to which it is enough that all pods leave; below all if nobody has to. It is enough
-    if all do."""
-    levels = [_NOBODY.priority, *sorted({one.priority for one in pods})]
+    """The lowest priority so that evicting all pods up to it is enough; `_NO_VICTIMS.priority` if no pod has to
+    go. Evicting all pods must be enough."""
+    levels = [_NO_VICTIMS.priority, *sorted({one.priority for one in pods})]
     enough = (up_to for up_to in levels[:-1] if does(node, [one for one in pods if one.priority <= up_to]))
     return next(enough, levels[-1])
 
@@ -91,29 +91,29 @@ class _Tries:
 
 
 def _fewest(pods: Sequence[Holder], does: Callable[[Sequence[Holder]], bool], tries: _Tries) -> Holders:
-    """Of pods that are enough together."""
+    """The smallest set of these pods that is enough, of equal ones the least harmful. All together are enough."""
     for size in range(len(pods) + 1):
-        found: list[Holders] = []
-        for some in combinations(pods, size):
+        enough: list[Holders] = []
+        for victims in combinations(pods, size):
             if not tries.left:
-                return min(found, key=_harm) if found else _spared(pods, does)
+                return min(enough, key=_harm) if enough else _without_spared(pods, does)
             tries.left -= 1
-            if does(some):
-                found.append(some)
-        if found:
-            return min(found, key=_harm)
+            if does(victims):
+                enough.append(victims)
+        if enough:
+            return min(enough, key=_harm)
     return tuple(pods)
 
 
 def _harm(victims: Holders) -> tuple[Cost, list[int]]:
-    """Of as many pods of the same highest priority those do less harm whose others are lower, too."""
+    """A sort key: of sets of equal cost, the one whose pods have lower priorities otherwise does less harm."""
     return cost(victims), sorted((one.priority for one in victims), reverse=True)
 
 
-def _spared(pods: Sequence[Holder], does: Callable[[Sequence[Holder]], bool]) -> Holders:
-    left = sorted(pods, key=lambda one: (-one.priority, one.claims))
-    for one in tuple(left):
-        rest = [other for other in left if other is not one]
+def _without_spared(pods: Sequence[Holder], does: Callable[[Sequence[Holder]], bool]) -> Holders:
+    victims = sorted(pods, key=lambda pod: (-pod.priority, pod.claims))
+    for pod in tuple(victims):
+        rest = [other for other in victims if other is not pod]
         if does(rest):
-            left = rest
-    return tuple(left)
+            victims = rest
+    return tuple(victims)

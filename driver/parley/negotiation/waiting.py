@@ -1,9 +1,9 @@
-"""Pods for which nothing can be done now, in lines of pods that want the same, by priority and then arrival. Pure.
+"""Waiting pods, in lines of pods with equal requests, ordered by priority and then arrival. Pure.
 
 A change wakes only the first pod of each line that the change may help. If that pod is served it leaves the
 line and the next one is woken; if not, the others of its line could not be served either. So one freed device
-costs one negotiation per line, however many pods wait; and where a line finds that a driver's change, or one on
-some nodes, is of no use to it, not even that.
+costs at most one negotiation per line, however many pods wait; and none where the line's `Helps` rules out that
+the change helps it.
 """
 
 from bisect import bisect_left, insort
@@ -19,26 +19,26 @@ Line = Hashable
 Topic = tuple[str, ...]
 """Something whose change wakes waiting pods: ("class", NAME), ("claim", NAMESPACE, NAME), ("driver", NAME), ..."""
 Helps = Callable[[Collection[str] | None], bool]
-"""Whether what changed on these nodes, and nowhere else, may help those who wait in a line; None: what a driver
-can allocate on whatever node."""
+"""Whether a change on these nodes, and nowhere else, may help the pods of a line; None: a change of what a driver
+can allocate, on any node."""
 
 UP_TO_DATE_SECONDS = 60.0
-"""Seconds: so old may be a waiting pod's message about nodes on which something changed that does not help it;
-older where very many pods wait in a large cluster."""
+"""The age, in seconds, that a waiting pod's message about nodes may reach after a change there that does not help
+the pod; it may be older where very many pods wait in a large cluster."""
 
 
 MOST_ASKED = 300
-"""So many lines of one flow are asked at a change whether it helps them: each may have much to compare, and
-everybody waits meanwhile. The lines after these, of worse places, are as those that it does not help."""
+"""The most lines of one flow whose `Helps` is called for one change: each call may compare much, and everything
+else waits meanwhile. The lines after these, of worse places, count as not helped by the change."""
 
 MOST_COMPARED = 2000
-"""So many reservations these compare at most, all together."""
+"""The most reservations that these calls compare, all together."""
 
 
 class Place(NamedTuple):
-    """Where a pod stands in any line, another place for each pod: ahead of all that have a larger one.
+    """A pod's position in any line, unique to the pod: it stands ahead of all pods with a larger one.
 
-    `rank` is the negated priority, `arrival` counts the pods as they came.
+    `rank` is the negated priority, `arrival` a counter in the order of the pods' arrival.
     """
 
     rank: int
@@ -50,7 +50,7 @@ _PLACE = itemgetter(0)
 
 @dataclass(eq=False, slots=True)
 class _Waiting(Generic[K]):
-    """A line: who waits in it, by place, until one of the topics changes. There is always somebody."""
+    """A line with its pods, by place, that wait until one of the topics changes. It is never empty."""
 
     line: Line
     topics: tuple[Topic, ...]
@@ -63,8 +63,8 @@ def _first(waiting: _Waiting[K]) -> Place:
 
 
 class WaitingLines(Generic[K]):
-    """Pods that nothing can be done for now, each in one line; a line hears of the topics that may change that.
-    `K` is a pod's key, `flow` whose pod that is."""
+    """Pods that can't be served now, each in one line; a change of a line's topics wakes its first pod. `K` is a
+    pod's key, `flow` returns the flow of a pod, such as its namespace, for fairness."""
 
     def __init__(self, flow: Callable[[K], Hashable] = lambda _: None) -> None:
         self._flow = flow
@@ -84,11 +84,11 @@ class WaitingLines(Generic[K]):
         place: Place | None = None,
         helps: Helps | None = None,
     ) -> K | None:
-        """The pod waits in the line until one of the topics changes; it keeps its place if it is in it already.
+        """Adds the pod to the line, to wait until one of the topics changes; it keeps its place if it is there.
 
-        Without `place` (then for none) all pods are of one priority, and arrive as they begin to wait. `helps`
-        decides whether a driver's change, or one on some nodes, may help the line; without it each may. Returns
-        the pod to wake because this one left the head of another line.
+        Pass `place` for all pods or for none: without it, all have one priority, and arrive when they begin to
+        wait. `helps` decides whether a driver's change, or one on some nodes, may help the line; without it each
+        may. Returns the pod to wake because this one left the head of another line.
         """
         if pod in self._place_of and (present := self._place_of[pod][0]).line == line:
             present.helps = helps
@@ -108,7 +108,7 @@ class WaitingLines(Generic[K]):
         return woken
 
     def part(self, pod: K, line: Line) -> K | None:
-        """The pod, if it waits, does so in that line from now on, for the same topics. Returns as `wait` does."""
+        """Moves the pod, if it waits, to another line, for the same topics. Returns the same as `wait`."""
         if pod not in self._place_of:
             return None
         waiting, place = self._place_of[pod]
@@ -119,16 +119,16 @@ class WaitingLines(Generic[K]):
         return self._place_of[pod][0].line if pod in self._place_of else None
 
     def members(self, line: Line) -> Iterator[K]:
-        """Who waits in the line, by place."""
+        """The pods of the line, by place."""
         return (pod for _, pod in self._lines[line].pods) if line in self._lines else iter(())
 
     def hears_of(self, pod: K, topics: Iterable[Topic]) -> bool:
-        """Whether the pod waits in a line that each of the topics wakes when it changes."""
+        """Whether the pod waits in a line that is woken by each of the topics."""
         place = self._place_of.get(pod)
         return place is not None and all(place[0] in self._by_topic.get(topic, ()) for topic in topics)
 
     def leave(self, pod: K) -> K | None:
-        """The pod waits no more. Returns the pod that is first now, if this one was first before."""
+        """Removes the pod from its line. Returns the pod that is first now, if this one was first before."""
         if pod not in self._place_of:
             return None
         waiting, place = self._place_of.pop(pod)
@@ -150,14 +150,14 @@ class WaitingLines(Generic[K]):
     def sort_out(
         self, topic: Topic, nodes: Collection[str] | None, above: int | None = None, compared: int = 0
     ) -> tuple[list[K], list[K]]:
-        """As `wake`: the pods that the change may help, and the others; with `above` those of smaller ranks only.
+        """The same pods as `wake`: those that the change may help, and others; with `above` only smaller ranks.
 
-        `nodes` are those on which anything changed; None is anywhere. Then lines know only of drivers whether it
-        helps them. Of one flow `MOST_ASKED` lines at most are asked, and fewer if each has many reservations to
-        look at: so many are `compared` by one.
+        `nodes` are those on which anything changed; None is any node: `Helps` is then called only for a driver's
+        topic. It is called for at most `MOST_ASKED` lines of one flow, and for fewer if each call compares many
+        reservations: `compared` is their number.
         """
         most = max(1, min(MOST_ASKED, MOST_COMPARED // max(compared, 1)))
-        found: tuple[list[K], list[K]] = [], []
+        helped_or_not: tuple[list[K], list[K]] = [], []
         asked: Counter[Hashable] = Counter()
         for waiting in self._waiting_for(topic):
             (place, pod), helps = waiting.pods[0], waiting.helps
@@ -167,13 +167,13 @@ class WaitingLines(Generic[K]):
             if helps is not None and (nodes is not None or topic[0] == "driver"):
                 asked[self._flow(pod)] += 1
                 in_vain = asked[self._flow(pod)] > most or not helps(nodes)
-            found[in_vain].append(pod)
-        return found
+            helped_or_not[in_vain].append(pod)
+        return helped_or_not
 
     def heads(self, *topics: Topic) -> list[tuple[Line, Place, K]]:
-        """The lines that wait for any of the topics, each with place and name of its first pod, by place."""
+        """The lines that wait for any of the topics, each with place and key of its first pod, by place."""
         return [(waiting.line, *waiting.pods[0]) for waiting in self._waiting_for(*topics)]
 
     def _waiting_for(self, *topics: Topic) -> list[_Waiting[K]]:
-        found = dict.fromkeys(waiting for topic in topics for waiting in self._by_topic.get(topic, ()))
-        return sorted(found, key=_first)
+        lines = dict.fromkeys(waiting for topic in topics for waiting in self._by_topic.get(topic, ()))
+        return sorted(lines, key=_first)

@@ -217,8 +217,8 @@ class StandaloneSessions:
     def _start_over(
         self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes
     ) -> bool:
-        """Ask about all nodes again, if a standalone driver has deallocated something since and its answer proposes
-        no nodes: its answer covers the nodes of the latest round only. With a back-off."""
+        """Ask about all nodes again, if a standalone driver has deallocated something since and its answer, which
+        covers the nodes of the latest round only, proposes no others. With a back-off."""
         given = [answers[claim.entry] for claim in demand.standalone if claim.entry in answers]
         proposes = all(answer.alternatives is not None for answer in given)
         released = self._released(demand)

@@ -1,6 +1,6 @@
-"""What the author of a driver imports.
+"""The public names of the driver SDK.
 
-A driver is a subclass of `Driver`. `parley.sdk.testing.check_driver` checks whether it keeps its promises. The
+A driver is a subclass of `Driver`. `parley.sdk.testing.check_driver` tests whether it fulfils its contract. The
 same class runs in the controller (`parley controller --driver module:Class`) and in a process of its own
 (`parley driver run module:Class`).
 

@@ -1,4 +1,4 @@
-"""What a driver allocated must be such that the API takes the record of it, and that it can be restored from that.
+"""Checks of a driver's allocations: the API must accept their records, and drivers must be able to restore them.
 
 The limits are those of `parley.sdk.checks`, and of the fields of a claim's status (`parley.api.models`).
 """
@@ -36,8 +36,8 @@ def check_allocations(
     leaves_data: bool = False,
 ) -> None:
     """Raises DriverFault unless every claim has an allocation that the API will accept, and that can be restored,
-    on that node if one is given. Where a driver `leaves_data` each node has to be known by its name: it is asked
-    to remove that."""
+    on that node if one is given. If the driver `leaves_data`, an allocation has to name its nodes: each of them is
+    asked to remove the data."""
     if not isinstance(allocations, Mapping):
         text = "it must be a mapping from the names of the request's claims to an Allocation each"
         raise DriverFault(f"driver {driver} allocated {shown(allocations)}; {text}")
@@ -55,10 +55,10 @@ def check_allocations(
 
 
 def as_recorded(request: Request[Any, Any], allocations: Mapping[str, Allocation]) -> dict[str, Allocation]:
-    """Checked allocations of the request's claims, with data of their own, as JSON has it: what is recorded later,
-    and compared with the record, is what was checked, whatever the driver does to its own."""
-    found = {claim.name: allocations[claim.name] for claim in request.claims}
-    return {name: replace(one, data=orjson.loads(orjson.dumps(dict(one.data)))) for name, one in found.items()}
+    """Copies of checked allocations, their data decoded from JSON as a later read of the record does: so the
+    record is what was checked, even if the driver changes its own data afterwards."""
+    checked = {claim.name: allocations[claim.name] for claim in request.claims}
+    return {name: replace(a, data=orjson.loads(orjson.dumps(dict(a.data)))) for name, a in checked.items()}
 
 
 def _allocation_fault(allocation: object, node: str) -> str:
@@ -121,12 +121,12 @@ def _name_fault(device: Device) -> str:
 
 
 def _data_fault(data: object) -> str:
-    """Why the record could not be written, or not be read again at a restart; "" if it can."""
+    """Why the data can't be recorded, or can't be read at a restart; "" if it can."""
     if not isinstance(data, Mapping):
         return f"data is {shown(data)}; it must be a mapping"
     try:
         text = orjson.dumps(dict(data))
-    except TypeError as error:  # of which orjson's own is one; it also ends where too many levels are nested
+    except TypeError as error:  # the base class of orjson's own error, also raised for too many nested levels
         return f"data can't be recorded as JSON: {error}"
     if (size := len(escaped(text))) > MAX_DATA_BYTES:
         return f"data of {size} bytes; at most {MAX_DATA_BYTES} are allowed"

@@ -1,7 +1,7 @@
-"""What a driver's answers and allocations must satisfy before Parley acts on them.
+"""Checks of a driver's answers and of claims' parameters, before Parley acts on them.
 
 The limits are those of Kubernetes' ResourceClaim validation (pkg/apis/resource/validation) and of Parley's
-API. A driver that breaks one is at fault, not the user: the error names the driver, what it gave, and the limit.
+API. A driver that breaks one is at fault, not the user: the error names the driver, its value, and the limit.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,22 +21,22 @@ from parley.negotiation.waiting import Topic
 from parley.sdk.values import Parameters, Request, Reserve
 
 MAX_CLAIMS = 128
-"""Of one driver in one pod, as many as a PodScheduling can hold. Kubernetes sets no limit to a pod's claims."""
+"""The most claims of one driver in one pod, as many as a PodScheduling can hold. Kubernetes sets no such limit."""
 
 MAX_ENTRIES = 256
-"""Claims in one pod, of whatever drivers."""
+"""The most claims in one pod, of all drivers."""
 
 ANSWER_SECONDS = 30.0
-"""So long a driver that does not answer at once may take: then its pods wait with DriverNotAnswering."""
+"""How long a driver that does not answer at once may take: after that its pods wait with DriverNotAnswering."""
 
 MAX_DEVICES = 32
 MAX_ALTERNATIVES = 32
 MAX_NODES = 128
 MAX_RESERVED = 16
-"""Resources of which one claim reserves some."""
+"""The most different resources that one claim reserves."""
 
 MAX_USED = 32
-"""Claims that one claim needs to be there."""
+"""The most other claims that one claim needs (`Driver.uses`)."""
 
 
 MOST_PODS = 10_000
@@ -47,7 +47,7 @@ _MAX_SHOWN = 100
 """Characters of a name or value that a message about bad parameters repeats."""
 
 _WITHOUT_VALUES = frozenset(get_args(ErrorType)) - {"value_error", "assertion_error"}
-"""Types of faults whose message is pydantic's own. A driver's may repeat the value."""
+"""Types of faults whose message is pydantic's own. That of a driver's own validator may repeat the value."""
 
 
 class DriverFault(Exception):
@@ -57,7 +57,7 @@ class DriverFault(Exception):
 class BadParameters(Exception):
     """Raised when parameters fail the driver's schema. The message names each field and its value.
 
-    `topic` is woken when the object that they are in was read again, if they are in one.
+    `topic` is the one that wakes waiting pods when the object with the parameters is read again; None if inline.
     """
 
     def __init__(self, message: str, topic: Topic | None = None) -> None:
@@ -66,14 +66,14 @@ class BadParameters(Exception):
 
 
 def fault_text(error: BaseException) -> str:
-    """What a driver raised by mistake, in one line; a KeyError by itself says no more than the key."""
+    """A driver's unexpected exception in one line, with its type: a KeyError's message is only the key."""
     kind, text = type(error).__name__, _text(error)
     return text if isinstance(error, DriverFault) and text else f"{kind}: {text}" if text else kind
 
 
 def _text(error: BaseException) -> str:
-    """Its message, as text that can be written: names of files and outputs of programs may hold other bytes.
-    A driver's own exception may fail to give one."""
+    """The exception's message as valid Unicode: names of files and outputs of programs may hold other bytes.
+    The `__str__` of a driver's own exception may fail."""
     try:
         text = str(error)
     except Exception as fault:
@@ -82,7 +82,7 @@ def _text(error: BaseException) -> str:
 
 
 def failure_text(error: Exception) -> str:
-    """Why a driver could not allocate, in one line: what it raised, if that is a sentence."""
+    """Why a driver could not allocate, in one line: the exception's message, if there is one."""
     text = _text(error)
     return text if text and not isinstance(error, KeyError) else fault_text(error)
 
@@ -90,34 +90,34 @@ def failure_text(error: Exception) -> str:
 def parse_parameters(
     schema: type[Parameters], raw: Mapping[str, Any] | None, whose: str, *, private: bool = False
 ) -> Any:
-    """The typed parameters. `whose` names them in the error: "claim team/a-gpu" or "class gpu".
+    """The typed parameters. `whose` names their owner in the error: "claim team/a-gpu" or "class gpu".
 
-    `private`: they come from an object that not everybody who reads the error may read: it has names, no values.
+    `private`: they come from an object that not every reader of the error may read, so it repeats no values.
     """
-    if raw is not None and not isinstance(raw, Mapping):  # of a mirror that somebody else made
+    if raw is not None and not isinstance(raw, Mapping):  # from a mirror that another client wrote
         raise BadParameters(f"parameters of {whose}: must be an object, not {type(raw).__name__}")
     if why := why_unreadable(raw):
         raise BadParameters(parameters_unreadable(whose, why))
     try:
         return schema.model_validate(dict(raw or {}))
     except ValidationError as error:
-        found = error.errors()
-        faults = "; ".join(_fault(detail, private=private) for detail in found[:_MAX_FAULTS])
-        if len(found) > _MAX_FAULTS:
-            faults += f"; and {len(found) - _MAX_FAULTS} more"
+        details = error.errors()
+        faults = "; ".join(_fault(detail, private=private) for detail in details[:_MAX_FAULTS])
+        if len(details) > _MAX_FAULTS:
+            faults += f"; and {len(details) - _MAX_FAULTS} more"
         known = ", ".join(sorted(str(f.alias or name) for name, f in schema.model_fields.items())) or "none"
         raise BadParameters(f"parameters of {whose}: {faults} (known parameters: {known})") from None
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterModels:
-    """What a driver takes as parameters: the model, or, if they have versions, those of all, the oldest first."""
+    """The models of a driver's parameters: one, or, if they have versions, one for each, the oldest first."""
 
     model: type[Parameters]
     versions: Mapping[str, type[Parameters]]
 
     def parse(self, raw: Mapping[str, Any] | None, whose: str, *, private: bool = False) -> Any:
-        """As `parse_parameters`, by the version that the parameters say, in the form of the newest."""
+        """`parse_parameters` with the model of the parameters' `apiVersion`, converted to the newest version."""
         if not self.versions or not isinstance(raw, Mapping | None):
             return parse_parameters(self.model, raw, whose, private=private)
         given = raw or {}
@@ -136,7 +136,7 @@ class ParameterModels:
 
 
 def check_count(driver: str, pod: str, claims: int) -> None:
-    """Raises BadParameters if the pod has more claims of the driver than are evaluated together."""
+    """Raises BadParameters if the pod has more than `MAX_CLAIMS` claims of the driver."""
     if claims > MAX_CLAIMS:
         raise BadParameters(
             f"pod {pod} has {claims} claims of driver {driver}, at most {MAX_CLAIMS} are allowed: {_FEWER_CLAIMS}"
@@ -144,7 +144,7 @@ def check_count(driver: str, pod: str, claims: int) -> None:
 
 
 def too_many_claims(pod: str, claims: int) -> str:
-    """The message about a pod with more claims than are evaluated."""
+    """The message about a pod with more than `MAX_ENTRIES` claims."""
     return f"pod {pod} has {claims} claims, at most {MAX_ENTRIES} are allowed: {_FEWER_CLAIMS}"
 
 
@@ -170,7 +170,7 @@ def _fault(detail: Any, *, private: bool) -> str:
 
 
 def shown(value: object) -> str:
-    """What a driver gave, for a message about it."""
+    """A value that a driver returned, shortened for a message."""
     return _shortened(repr(value))
 
 
@@ -181,7 +181,7 @@ def _shortened(text: str) -> str:
 def check_answers(
     driver: str, request: Request[Any, Any], nodes: Sequence[str], answers: Mapping[str, Answer]
 ) -> None:
-    """Raises DriverFault unless every claim is answered, for no other nodes than the asked ones."""
+    """Raises DriverFault unless every claim has a valid answer, and its viable nodes are among the asked ones."""
     if not isinstance(answers, Mapping):
         text = "it must be a mapping from the names of the request's claims to an Answer each"
         raise DriverFault(f"driver {driver} answered {shown(answers)}; {text}")
@@ -205,7 +205,7 @@ def check_answers(
 
 
 def _answer_fault(answer: object) -> str:
-    """What of it is of a wrong type; "" if nothing is."""
+    """Which part of the answer has a wrong type; "" if none has."""
     if not isinstance(answer, Answer):
         return f"answered is {shown(answer)}; it must be an Answer"
     if not isinstance(answer.viable, Collection) or isinstance(answer.viable, str):
@@ -227,19 +227,19 @@ def _are_alternatives(given: object) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    """Whether it is text without halves of surrogate pairs, which no JSON can hold."""
+    """Whether the value is a text without lone surrogates, which JSON can't represent."""
     return isinstance(value, str) and (value.isascii() or value.encode(errors="replace").decode() == value)
 
 
-def check_observed(driver: str, found: object) -> None:
-    """Raises DriverFault unless it is True, False, or names of nodes. A text is a collection of texts, too."""
-    if not isinstance(found, bool | Collection) or isinstance(found, str):
+def check_observed(driver: str, result: object) -> None:
+    """Raises DriverFault unless `observe` returned True, False, or a collection of nodes' names, not a text."""
+    if not isinstance(result, bool | Collection) or isinstance(result, str):
         text = "it must be True, False or the names of the nodes on which pods may now succeed"
-        raise DriverFault(f"driver {driver} returned {shown(found)} from observe; {text}")
+        raise DriverFault(f"driver {driver} returned {shown(result)} from observe; {text}")
 
 
 def check_scores(driver: str, scores: Mapping[str, float]) -> None:
-    """Raises DriverFault unless every preference is from 0 to 1."""
+    """Raises DriverFault unless every score is from 0 to 1."""
     _check_numbers(driver, "score", scores)
     for node, score in scores.items():
         if not 0 <= score <= 1:
@@ -247,27 +247,27 @@ def check_scores(driver: str, scores: Mapping[str, float]) -> None:
 
 
 def check_room(driver: str, left: Mapping[str, float]) -> None:
-    """Raises DriverFault unless all that is left are numbers, 0 or more."""
+    """Raises DriverFault unless the room left on each node is a number, 0 or more."""
     _check_numbers(driver, "room_left", left)
     for node, room in left.items():
         if not 0 <= room < inf:
             raise DriverFault(f"driver {driver} has {room} left on node {node!r}; it must be a number, 0 or more")
 
 
-def _check_numbers(driver: str, call: str, found: object) -> None:
-    if not isinstance(found, Mapping):
-        text = f"driver {driver} returned {shown(found)} from {call}"
+def _check_numbers(driver: str, call: str, result: object) -> None:
+    if not isinstance(result, Mapping):
+        text = f"driver {driver} returned {shown(result)} from {call}"
         raise DriverFault(f"{text}; it must be a mapping from nodes to numbers")
 
 
-def check_truth(driver: str, call: str, found: object) -> None:
-    """Raises DriverFault unless it is True or False: a mapping of answers counts as true whatever they are."""
-    if not isinstance(found, bool):
-        raise DriverFault(f"driver {driver} returned {shown(found)} from {call}; it must be True or False")
+def check_bool(driver: str, call: str, result: object) -> None:
+    """Raises DriverFault unless the call returned True or False: a mapping of refusals would count as true."""
+    if not isinstance(result, bool):
+        raise DriverFault(f"driver {driver} returned {shown(result)} from {call}; it must be True or False")
 
 
 def check_units(driver: str, claim: str, units: object) -> None:
-    """Raises DriverFault unless it is a number that limits can count."""
+    """Raises DriverFault unless the units are a whole number, 0 or more."""
     if not isinstance(units, int) or units < 0:
         raise DriverFault(
             f"driver {driver} counts {units!r} units for claim {claim!r}; it must be a whole number, 0 or more"
@@ -275,7 +275,7 @@ def check_units(driver: str, claim: str, units: object) -> None:
 
 
 def check_capacity(driver: str, capacity: object) -> None:
-    """Raises DriverFault unless it is None, or numbers of which no more are free than there are."""
+    """Raises DriverFault unless the capacity is None, or whole numbers with free <= total."""
     if capacity is None:
         return
     free, total = getattr(capacity, "free", None), getattr(capacity, "total", None)
@@ -286,7 +286,7 @@ def check_capacity(driver: str, capacity: object) -> None:
 
 
 def check_stranded(driver: str, stranded: object) -> None:
-    """Raises DriverFault unless it is one of the ways, after a number of seconds that a deadline may have."""
+    """Raises DriverFault unless it is a `Stranded` with one of the ways and a number of seconds within bounds."""
     way, after = getattr(stranded, "way", None), getattr(stranded, "after_seconds", None)
     in_time = isinstance(after, int | float) and 0 <= after <= MAX_DEADLINE
     if way not in ("Wait", "Fail", "Recreate") or not in_time:
@@ -295,7 +295,7 @@ def check_stranded(driver: str, stranded: object) -> None:
 
 
 def check_reserve(driver: str, claim: str, reserve: object) -> None:
-    """Raises DriverFault unless it is None, or amounts that can be counted, and recorded."""
+    """Raises DriverFault unless it is None, or a `Reserve` that can be counted and recorded."""
     if reserve is None:
         return
     fault = "it must be None or a Reserve" if not isinstance(reserve, Reserve) else _reserve_fault(reserve)
@@ -323,7 +323,7 @@ def _is_class_name(name: object) -> bool:
 
 
 def check_uses(driver: str, uses: object) -> None:
-    """Raises DriverFault unless they are UIDs, and not too many."""
-    found = uses if isinstance(uses, Sequence) and not isinstance(uses, str) else [None]
-    if len(found) > MAX_USED or not all(isinstance(uid, str) and uid for uid in found):
+    """Raises DriverFault unless `uses` returned at most `MAX_USED` UIDs."""
+    uids = uses if isinstance(uses, Sequence) and not isinstance(uses, str) else [None]
+    if len(uids) > MAX_USED or not all(isinstance(uid, str) and uid for uid in uids):
         raise DriverFault(f"driver {driver} says that a claim uses {uses!r}; it must be at most {MAX_USED} UIDs")

@@ -6,9 +6,9 @@
                  deallocation, no node may still have it prepared, it is not being deleted), and its node takes
                  pods, and did not keep them away for too long. Whether a pod uses it already does not count.
 
-Whoever writes what they follow from writes them in the same write: the controller, and a standalone driver for
-what it allocates. What a driver in another language leaves out the controller adds with its next write of the
-claim. A claim that stands for one that Kubernetes generated is never judged by itself: it counts as accepted.
+The writer of the status writes them in the same request: the controller, or a standalone driver that allocates.
+The controller adds those that a driver in another language leaves out, with its next write of the claim. A
+stand-in (for a claim that Kubernetes generated) is never checked by itself: it counts as accepted.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,16 +23,16 @@ from parley.negotiation.availability import NodeLabels, read_selector, words
 from parley.negotiation.nowhere import where
 
 Status = Mapping[str, Any]
-"""A merge patch of a claim's status: what it does not have stays as it is."""
+"""A merge patch of a claim's status: fields that it does not have stay as they are."""
 
 
 def with_conditions(
     claim: ResourceClaim, status: Status, now: str, *updates: ConditionUpdate, without: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The patch together with the conditions that the claim has after it, if any of them changes.
+    """The patch, with the claim's resulting conditions added if any of them changes.
 
-    `updates` are conditions that do not follow from the status, and why nothing is allocated; `without` has the
-    types of conditions that go. `now` is RFC 3339.
+    `updates` are conditions that do not follow from the status, and a reason why nothing is allocated; `without`
+    has the types of conditions to remove. `now` is RFC 3339.
     """
     known = [condition for condition in claim.status.conditions if condition.type not in without]
     held = {c.type: ConditionUpdate(c.type, c.status == "True", c.reason, c.message) for c in known}
@@ -47,7 +47,7 @@ def with_conditions(
 
 
 def _allocated(claim: ResourceClaim, status: Status, why: ConditionUpdate | None) -> ConditionUpdate:
-    """`why` is the condition as it is, or as somebody wants it: it counts only where nothing is allocated."""
+    """The condition `Allocated`. `why` is the present one, or the caller's: used only if nothing is allocated."""
     allocation = claim.status.allocation
     if "allocation" in status:
         written = status["allocation"]

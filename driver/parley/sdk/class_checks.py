@@ -1,4 +1,4 @@
-"""What is wrong with a driver's class before it is made: its name, missing models or methods, or async ones."""
+"""Checks a driver's class before it is instantiated: its name, missing models or methods, async methods."""
 
 import inspect
 from typing import Any
@@ -11,12 +11,12 @@ from parley.sdk.values import Parameters
 
 _IN_CONTROLLER = ("see", "users_changed", "units", "viable_without", "reserves", "uses", "stranded")
 _REQUIRED = ("parameters", "class_parameters")
-_WRITTEN = ("viable", "allocate", "deallocate", "restore", "forget")
+_ABSTRACT = ("viable", "allocate", "deallocate", "restore", "forget")
 """Methods without a default."""
 
 
 def class_fault(kind: type[Driver[Any, Any]]) -> str:
-    """Why the class is no driver, and what to change; "" if it may be one."""
+    """Why the class is not a valid driver, and what to change; "" if it is."""
     given = getattr(kind, "name", "")
     if unlike_a_name(given):
         return f"name={given!r} must be a DNS subdomain of at most 63 characters, such as disks.example.com"
@@ -25,31 +25,31 @@ def class_fault(kind: type[Driver[Any, Any]]) -> str:
         if not (isinstance(model, type) and issubclass(model, Parameters)):
             given = "is missing" if model is None else f"is {model!r}"
             return f"{name} {given}: set it to a class that derives from parley.sdk.Parameters, or NoParameters"
-    coroutines = [name for name in _AT_ONCE if _is_coroutine(getattr(kind, name))]
+    coroutines = [name for name in _SYNCHRONOUS if _is_coroutine(getattr(kind, name))]
     if coroutines:
         return (
             f"{' and '.join(coroutines)} must not be async: Parley calls it without await, and nothing of it runs"
         )
-    if missing := [name for name in _WRITTEN if _is_default(kind, name)]:
+    if missing := [name for name in _ABSTRACT if _is_default(kind, name)]:
         are, them = ("is", "it") if len(missing) == 1 else ("are", "them")
         return f"{' and '.join(missing)} {are} missing: every driver has to write {them}"
     return ""
 
 
 def only_in_controller(kind: type[Driver[Any, Any]]) -> list[str]:
-    """What the class has and a standalone driver has not: its claims are one unit each, reserve nothing, leave
-    nothing on nodes, and so on."""
+    """The members that the class overrides, and that have no effect for a standalone driver: its claims are one
+    unit each, reserve nothing, leave no data on nodes, and so on."""
     flags = [name for name in ("sees_pods", "leaves_data") if getattr(kind, name)]
     return [*flags, *(name for name in _IN_CONTROLLER if getattr(kind, name) is not getattr(Driver, name))]
 
 
 def _is_default(kind: type[Driver[Any, Any]], name: str) -> bool:
-    asked_otherwise = name == "viable" and kind.asynchronous and kind.consider is not Driver.consider
-    return getattr(kind, name) is getattr(Driver, name) and not asked_otherwise
+    replaced_by_consider = name == "viable" and kind.asynchronous and kind.consider is not Driver.consider
+    return getattr(kind, name) is getattr(Driver, name) and not replaced_by_consider
 
 
 def unlike_a_name(given: object) -> bool:
-    """Whether it can't be the name of a driver."""
+    """Whether the value is not a valid driver name."""
     try:
         TypeAdapter(DriverName).validate_python(given)
     except ValidationError:
@@ -61,7 +61,7 @@ def _is_coroutine(method: object) -> bool:
     return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
 
 
-_AT_ONCE = tuple(
+_SYNCHRONOUS = tuple(
     name for name, method in vars(Driver).items() if inspect.isfunction(method) and not _is_coroutine(method)
 )
-"""Methods that return at once."""
+"""Methods that must not be async."""

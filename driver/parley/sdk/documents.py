@@ -1,7 +1,7 @@
 """Parses a YAML or JSON mapping that a user wrote into a string field, within bounds of size and depth. Pure.
 
-What JSON can hold, as YAML 1.2 has it: `yes`, `on` and dates are texts. No anchors, aliases or tags: a short text
-could stand for a huge value.
+Accepts only values that JSON can represent, with the rules of YAML 1.2: `yes`, `on` and dates are texts. Refuses
+anchors, aliases and tags: a short text could expand to a huge value.
 """
 
 import math
@@ -14,19 +14,20 @@ import yaml
 from parley.api.opaque import MAX_DEPTH
 
 MAX_VALUES = 1000
-"""In a document, names and brackets included: a value costs far more time than its characters."""
+"""The most YAML events in a document, one for each name, value and bracket: parsing one takes far more time than
+reading its characters."""
 
 
 _YAML_BREAKS = re.compile("[\x85\u2028\u2029]")
-"""YAML folds these as it does line breaks; in JSON they are characters as others."""
+"""YAML folds these like line breaks; in JSON they are ordinary characters."""
 
 
 class BadDocument(Exception):
-    """Raised when a text is no such mapping. The message names the line and the problem, no value."""
+    """Raised when a text is not an acceptable mapping. The message names the line and the problem, no value."""
 
 
 def read_mapping(text: str) -> Mapping[str, Any]:
-    """The mapping. Raises BadDocument. The caller bounds the length of the text."""
+    """Parses the mapping. Raises BadDocument. The caller bounds the length of the text."""
     try:
         _check(text)
         value = yaml.load(text, _Loader)
@@ -43,12 +44,11 @@ def read_mapping(text: str) -> Mapping[str, Any]:
 
 
 def _check(text: str) -> None:
-    """Raises BadDocument before anything is made of what could be more than it looks, or reads in two ways."""
-    if found := _YAML_BREAKS.search(text):
-        line = text.count("\n", 0, found.start()) + 1
-        raise BadDocument(
-            f'has the character U+{ord(found[0]):04X} in line {line}: write "\\u{ord(found[0]):04x}"'
-        )
+    """Raises BadDocument, before values are built, for a text that could expand or that JSON reads differently."""
+    if match := _YAML_BREAKS.search(text):
+        line = text.count("\n", 0, match.start()) + 1
+        code = ord(match[0])
+        raise BadDocument(f'has the character U+{code:04X} in line {line}: write "\\u{code:04x}"')
     depth = 0
     events: Iterator[Any] = yaml.parse(text, _Loader)
     for number, event in enumerate(events):
@@ -71,23 +71,23 @@ _TEXT = "tag:yaml.org,2002:str"
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Ten times faster where PyYAML was built with libyaml."""
+    """A loader with JSON's types only; ten times faster where PyYAML was built with libyaml."""
 
     yaml_implicit_resolvers: Mapping[str, Any] = {}
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Raises MarkedYAMLError for a name that is no text, or stands there twice."""
-        seen: set[str] = set()
+        """Raises MarkedYAMLError for a name that is not a string, or is given twice."""
+        names: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag != _TEXT:
                 raise yaml.MarkedYAMLError(problem="a name is not a string", problem_mark=key.start_mark)
-            if key.value in seen:
+            if key.value in names:
                 raise yaml.MarkedYAMLError(problem="a name is given twice", problem_mark=key.start_mark)
-            seen.add(key.value)
+            names.add(key.value)
         return dict(super().construct_mapping(node, deep))
 
     def construct_finite(self, node: yaml.ScalarNode) -> float:
-        """Raises OverflowError for what is no number any more."""
+        """Raises OverflowError for a number beyond the range of floats, which becomes infinite."""
         if not math.isfinite(value := float(node.value)):
             raise OverflowError
         return value
@@ -97,7 +97,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_finite)
 
 
 def _resolve(kind: str, pattern: str, beginnings: str) -> None:
-    """Plain words of that pattern, which begin with one of these characters or are empty, are of the kind."""
+    """Registers the type of plain scalars that match the pattern; each begins with one of `beginnings`."""
     first = [*beginnings] if kind != "null" else [*beginnings, ""]
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(f"^(?:{pattern})$"), first)
 

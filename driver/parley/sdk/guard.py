@@ -1,4 +1,4 @@
-"""Keeps what a driver raises from whom it does not concern: it is a DriverFault, and is reported."""
+"""Contains the exceptions of a driver: each call that fails raises a DriverFault, and is reported."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,47 +10,47 @@ from parley.sdk.checks import BadParameters, DriverFault, fault_text, shown
 from parley.sdk.referenced import NotRead
 
 RAISED = (Exception, asyncio.CancelledError)
-"""What a method of a driver may raise that is called without await: nobody cancels it, so that is its own, too."""
+"""The exceptions of a driver's synchronous method: a CancelledError is its own, as nobody can cancel the call."""
 
 
 class Guard:
-    """Around the calls of the driver of that name. `failed` hears of each failure, with the call's name."""
+    """Wraps calls of the driver of that name. `on_failure` is called for each failure, with the method's name."""
 
-    def __init__(self, driver: str, failed: Callable[[str, BaseException], None]) -> None:
+    def __init__(self, driver: str, on_failure: Callable[[str, BaseException], None]) -> None:
         self._driver = driver
-        self._failed = failed
+        self._on_failure = on_failure
 
     @contextmanager
     def contained(self, call: str) -> Iterator[None]:
-        """What the block raises is a DriverFault; what concerns parameters passes as it is."""
+        """Turns exceptions of the block into DriverFault; BadParameters and NotRead pass unchanged."""
         try:
             with self.uncancelled():
                 yield
         except (BadParameters, NotRead):
             raise
         except DriverFault as fault:
-            self._failed(call, fault)
+            self._on_failure(call, fault)
             raise
         except Exception as error:
-            self._failed(call, error)
+            self._on_failure(call, error)
             raise DriverFault(f"driver {self._driver} failed in {call}: {fault_text(error)}") from error
 
     @contextmanager
     def uncancelled(self) -> Iterator[None]:
-        """What the driver cancels itself is its failure, like any other, and a DriverFault."""
+        """Raises DriverFault if the driver cancels its own call: that is a failure like any other."""
         try:
             with uncancelled(self._driver):
                 yield
         except CancelledItself as error:
             raise DriverFault(str(error)) from error
 
-    async def awaited(self, call: str, begun: object) -> Any:
-        """What the method returns. Raises DriverFault if it is not async."""
-        self.check_async(call, begun)
-        return await cast(Awaitable[Any], begun)
+    async def awaited(self, call: str, result: object) -> Any:
+        """Awaits the result of the method. Raises DriverFault if the method is not async."""
+        self.check_async(call, result)
+        return await cast(Awaitable[Any], result)
 
     def check_async(self, call: str, result: object) -> None:
-        """A method without async has done its work when it returns what nobody can await. Raises DriverFault."""
+        """Raises DriverFault if the result of the method can't be awaited: it lacks `async`."""
         if not isinstance(result, Awaitable):
             text = f"driver {self._driver} returned {shown(result)} from {call}"
             raise DriverFault(f"{text}, which cannot be awaited: {call} must be async def")

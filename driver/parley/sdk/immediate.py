@@ -1,7 +1,7 @@
 """The rules for claims with allocationMode Immediate, which are allocated without a pod.
 
-The controller follows them for drivers in its own process (`parley.control.immediate`), a standalone driver for
-its own claims (`parley.sdk.standalone.immediate`). No driver is asked here, and nothing is allocated.
+The controller applies them for drivers in its own process (`parley.control.immediate`), a standalone driver for
+its own claims (`parley.sdk.standalone.immediate`). Pure: no driver is asked here, and nothing is allocated.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
 
 
 def is_pending(claim: ResourceClaim) -> bool:
-    """Whether the claim is to be allocated without a pod, and is not yet."""
+    """Whether the claim still has to be allocated without a pod."""
     return (
         claim.spec.allocation_mode == "Immediate"
         and not claim.metadata.deletion_timestamp
@@ -34,29 +34,29 @@ def awaits_acceptance(claim: ResourceClaim, class_: ResourceClass) -> bool:
 
 
 def no_pod(namespace: str) -> PodReference:
-    """Whom a request is for that no pod asks: without name and UID."""
+    """The pod reference of a request without a pod: name and UID are empty."""
     return PodReference(namespace, "", "")
 
 
 def unknown_holdings(classes: Iterable[ResourceClass]) -> str:
-    """Why a standalone driver, whose classes these are, may not know of all that claims hold; "" if it does.
+    """Why a standalone driver, whose classes these are, may not know all of its allocations; "" if it does.
 
-    What it allocated in the controller is not in its records. The condition `Ready` of its classes says whether it
-    ran there until now, and then whether pods still use what it allocated (`parley.control.moved`). One of a class
-    that the controller has not looked at says nothing: what another class's claims hold may be the same devices.
-    Whose claims that are, in whatever namespaces, is not repeated in a claim.
+    Its records lack what it allocated while it ran in the controller. The condition `Ready` of its classes says
+    whether it ran there until now, and then whether pods still use such allocations (`parley.control.moved`). All
+    classes count, as their claims may hold the same devices; a class that the controller has not looked at yet
+    says nothing. The message does not name the claims: its readers may not see their namespaces.
     """
     return next(filter(None, map(_unknown_holdings, classes)), "")
 
 
 def _unknown_holdings(class_: ResourceClass) -> str:
-    found = next((c for c in class_.status.conditions if c.type == reasons.READY), None)
-    if found is not None and found.reason == reasons.DRIVER_MOVED:
+    ready = next((c for c in class_.status.conditions if c.type == reasons.READY), None)
+    if ready is not None and ready.reason == reasons.DRIVER_MOVED:
         return (
             f"by the status of class {class_.metadata.name}, pods still use what driver {class_.driver_name}"
             " allocated inside the controller, and it does not know of that: wait until they have ended"
         )
-    if found is None or found.reason != reasons.IN_CONTROLLER:
+    if ready is None or ready.reason != reasons.IN_CONTROLLER:
         return ""
     return (
         f"by the status of class {class_.metadata.name}, driver {class_.driver_name} still runs in the controller,"
@@ -66,10 +66,10 @@ def _unknown_holdings(class_: ResourceClass) -> str:
 
 
 class NodeRule:
-    """Where a claim of the class may be allocated without a pod: on the class's `suitableNodes`, as far as
-    Kubernetes sends ordinary pods there.
+    """The nodes where a claim of the class may be allocated without a pod: the class's `suitableNodes`, without
+    nodes that are cordoned or have a taint that keeps pods away.
 
-    How much room is left for pods does not count: the claim may outlive those that take it now.
+    The room left for pods does not count: the claim may outlive the pods that take it now.
     """
 
     def __init__(self, class_: ResourceClass) -> None:
@@ -88,10 +88,10 @@ class NodeRule:
 
 @dataclass(frozen=True, slots=True)
 class FailedNodes:
-    """Where allocating one claim failed: in this process, while claim and class are as they were.
+    """The nodes where allocating one claim failed in this process; reset when the claim or its class changes.
 
-    `failed` are nodes to try after all others, `excluded` those where the driver never will
-    (PermanentError), with its message.
+    `failed` are nodes to try after all others, `excluded` those where the driver raised PermanentError, with
+    its message.
     """
 
     uid: str
@@ -101,16 +101,16 @@ class FailedNodes:
 
     @classmethod
     def none(cls, claim: ResourceClaim, class_: ResourceClass | None) -> "FailedNodes":
-        """Nothing failed yet. `class_` is None if there is none of that name now."""
+        """The value before any failure. `class_` is None if the class does not exist now."""
         return cls(claim.metadata.uid, class_.revision if class_ is not None else None)
 
     def are_about(self, claim: ResourceClaim, class_: ResourceClass | None) -> bool:
-        """Whether they still count: another claim of that name, or a change of the class, starts over."""
+        """Whether the failures still count: another claim of that name, or a change of the class, resets them."""
         now = FailedNodes.none(claim, class_)
         return (self.uid, self.class_revision) == (now.uid, now.class_revision)
 
     def add(self, node: str, message: str, *, permanent: bool) -> None:
-        """The driver could not allocate there."""
+        """Records that the driver could not allocate on the node."""
         self.failed.add(node)
         if permanent:
             self.excluded[node] = message

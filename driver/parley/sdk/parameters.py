@@ -1,4 +1,4 @@
-"""The parameters of claims and classes, typed as their driver wants them: inline, or in objects that they name."""
+"""Parses the parameters of claims and classes, inline or in referenced objects, with their driver's models."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from parley.sdk.values import ClaimRequest
 
 @dataclass(frozen=True, slots=True)
 class RawClaim:
-    """A pending claim before its parameters are typed. `subject` is what messages name, if it is not the claim.
+    """A pending claim before its parameters are parsed. `subject` is its name in messages, if not the claim's own.
 
-    A `reference` names the object that has the claim's parameters, `class_reference` that of its class; `prefer`
-    is what the class states about nodes, None if it leaves that to what the driver can tell.
+    `reference` names the object that has the claim's parameters, `class_reference` that of its class; `prefer` is
+    the class's field, None if unset: then the default depends on whether the driver reports the room left.
     """
 
     name: str
@@ -35,24 +35,24 @@ class RawClaim:
 
 
 class ParameterReader:
-    """Reads the parameters of one driver's claims and classes. Objects that hold some count as they were at a time
-    `since` (the event loop's clock) or later."""
+    """Parses the parameters of one driver's claims and classes. Objects that have some must have been read at the
+    time `since` (the event loop's clock) or later."""
 
     def __init__(self, driver: Driver[Any, Any], references: References) -> None:
         self._references = references
         self._kinds = driver.parameter_kinds
-        self._of_claim = ParameterModels(driver.parameters, driver.parameter_versions)
-        self._of_class = ParameterModels(driver.class_parameters, driver.class_parameter_versions)
+        self._claim_models = ParameterModels(driver.parameters, driver.parameter_versions)
+        self._class_models = ParameterModels(driver.class_parameters, driver.class_parameter_versions)
 
     def claim(self, raw: RawClaim, since: float) -> ClaimRequest[Any, Any]:
         """The claim with typed parameters. Raises BadParameters, with claim or class, field and value; NotRead."""
-        of_class = self.class_(raw.class_name, raw.class_parameters, raw.class_reference, since)
+        for_class = self.class_(raw.class_name, raw.class_parameters, raw.class_reference, since)
         subject = raw.subject or f"claim {raw.namespace}/{raw.claim}"
         if raw.reference is None:
-            of_claim = self._of_claim.parse(raw.parameters, subject)
+            parameters = self._claim_models.parse(raw.parameters, subject)
         else:
-            of_claim = self._referenced(self._of_claim, raw.reference, raw.namespace, subject, since)
-        return ClaimRequest(raw.name, raw.uid, raw.claim, raw.class_name, of_claim, of_class, raw.generated)
+            parameters = self._referenced(self._claim_models, raw.reference, raw.namespace, subject, since)
+        return ClaimRequest(raw.name, raw.uid, raw.claim, raw.class_name, parameters, for_class, raw.generated)
 
     def class_(
         self,
@@ -63,13 +63,13 @@ class ParameterReader:
     ) -> Any:
         """The typed parameters of a class. Raises BadParameters and NotRead."""
         if reference is None:
-            return self._of_class.parse(parameters, f"class {class_name}")
-        return self._referenced(self._of_class, reference, "", f"class {class_name}", since)
+            return self._class_models.parse(parameters, f"class {class_name}")
+        return self._referenced(self._class_models, reference, "", f"class {class_name}", since)
 
     def _referenced(
         self, models: ParameterModels, reference: ParametersReference, payer: str, whose: str, since: float
     ) -> Any:
-        """The typed parameters in the object that a class, or a claim of namespace `payer`, names."""
+        """The typed parameters in the object that a class, or a claim in the namespace `payer`, refers to."""
         try:
             wanted = object_of(reference, payer, self._kinds)
         except Unfit as error:

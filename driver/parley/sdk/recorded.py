@@ -1,7 +1,7 @@
-"""The record of an allocation in a ResourceClaim's status: what is written, what it means, and when it has to go.
+"""The record of an allocation in a ResourceClaim's status: writes it, reads it, and decides when it has to end.
 
-The rules of the controller and of standalone drivers alike. Pure. That a record is well-formed was checked by the
-API server.
+The controller and standalone drivers share these rules. The API server has checked that records are well-formed.
+Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,11 +19,11 @@ NOTHING_ALLOCATED: Mapping[str, Any] = {
     "allocation": None,
     "deallocationRequested": None,
 }
-"""What a merge patch of the status has to hold when the driver has deallocated: all of it in one write."""
+"""A merge patch of the status for a claim that its driver has deallocated: clears all of it in one write."""
 
 
 def allocation_record(driver: str, allocation: Allocation, node: str, *, shareable: bool) -> dict[str, Any]:
-    """`status.allocation` for what a driver allocated on the node."""
+    """The field `status.allocation` for a driver's allocation on the node."""
     handle = {
         "driverName": driver,
         "devices": [{"pool": device.pool, "device": device.device} for device in allocation.devices],
@@ -40,14 +40,14 @@ def allocation_record(driver: str, allocation: Allocation, node: str, *, shareab
 
 
 def _with_first(node: str, on: AvailableOn) -> tuple[str, ...] | NodeLabels | NodeSelector:
-    """Names begin with that of the node which it was allocated for: whoever restores it reads that one."""
+    """The nodes with the one that the claim was allocated for first: a restored allocation is counted there."""
     if not on:
         return (node,)
     return (node, *(name for name in on if name != node)) if isinstance(on, tuple) and node in on else on
 
 
 def driver_of_record(claim: ResourceClaim) -> str:
-    """The driver that allocated the claim by its own record, "" if nobody did."""
+    """The driver that allocated the claim, by the claim's record; "" if it is not allocated."""
     allocation = claim.status.allocation
     if allocation is None:
         return ""
@@ -55,22 +55,22 @@ def driver_of_record(claim: ResourceClaim) -> str:
 
 
 def must_be_deallocated(claim: ResourceClaim) -> bool:
-    """Whether the driver has to deallocate what the claim holds: it is asked to, or the claim is deleted. One that
-    is deleted while pods use it stays until they are gone."""
+    """Whether the driver has to deallocate the claim: it was asked to, or the claim is being deleted and no pod
+    uses it any more."""
     deleted = bool(claim.metadata.deletion_timestamp) and not claim.status.reserved_for
     return claim.status.deallocation_requested or deleted
 
 
 def recorded(claim: ResourceClaim, nodes: Iterable[Node]) -> tuple[str, Allocation] | None:
-    """What was allocated by the claim's record, and where: see `read_allocation`."""
+    """The node and the allocation in the claim's record, None if there is none: see `read_allocation`."""
     return read_allocation(claim.status.allocation, nodes) if claim.status.allocation is not None else None
 
 
 def read_allocation(allocation: models.Allocation, nodes: Iterable[Node]) -> tuple[str, Allocation]:
-    """What was allocated, and the node that it was allocated for, which is named first ("" if it can be used
-    everywhere, or on one of several nodes that have some labels).
+    """The node that the claim was allocated for, and the allocation. The node is the first one named; "" if the
+    allocation can be used on every node, or on several nodes with some labels.
 
-    `nodes` are those of the cluster, for a record that selects them by labels.
+    `nodes` are those of the cluster, for a record that selects nodes by labels.
     """
     handle = allocation.handles[0] if allocation.handles else None
     devices = tuple(Device(d.pool, d.device) for d in handle.devices) if handle is not None else ()
@@ -87,7 +87,7 @@ def read_allocation(allocation: models.Allocation, nodes: Iterable[Node]) -> tup
 
 
 def _reserve(recorded: models.Reserve | None) -> Reserve | None:
-    """What is reserved by the record; nothing if somebody else wrote it, in another form."""
+    """The reserve in the record; None if another client wrote one that is empty or can't be parsed."""
     if recorded is None:
         return None
     reserve = Reserve(recorded.amounts, recorded.pods, recorded.hold, recorded.yields_to)
@@ -98,5 +98,5 @@ def _reserve(recorded: models.Reserve | None) -> Reserve | None:
 
 
 def held_as_recorded(uid: str, node: str, allocation: Allocation) -> Held:
-    """What a driver restores of an allocation that is recorded; `node` is "" if the record names none."""
+    """A recorded allocation as a driver's `restore` gets it; `node` is "" if the record names none."""
     return Held(uid, node or None, allocation.devices, allocation.data)

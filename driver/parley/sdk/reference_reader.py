@@ -1,13 +1,13 @@
-"""Reads the objects that `parametersRef` names, one GET each, when somebody negotiates with what they hold.
+"""Reads the objects that `parametersRef` names, one GET each, when their parameters are needed.
 
-Nothing is watched or listed. `get` answers from memory; what is missing there, or older than the one who asks, is
-read, and its topic is woken afterwards. What can't be read, or used, is read again after pauses that double, as
-long as somebody asks. Who names many objects waits for them alone: each namespace has its own share of requests
-and of memory, and so have the classes.
+Nothing is watched or listed. `get` answers from memory; an object that is missing there, or was read before the
+requested time, is read, and its topic is woken afterwards. Objects that can't be read or used are read again after
+pauses that double, as long as they are requested. A namespace that refers to many objects delays only itself: each
+has its own share of requests and of memory, and so have the classes.
 
-    due --read--> known --asked by somebody newer, or MAX_AGE_SECONDS old--> due
+    due --read--> known --requested since a later time, or MAX_AGE_SECONDS old--> due
                   failed or doubted --pause over, or as above--> due
-                  not asked for KEEP_SECONDS, and nobody waits for a read --> forgotten
+                  not requested for KEEP_SECONDS, and nobody waits for a read --> forgotten
 """
 
 import asyncio
@@ -27,19 +27,19 @@ from parley.negotiation.waiting import Topic
 from parley.sdk.referenced import NotRead, ParametersObject, Unfit, parameters_in, room_topic, version_in
 
 READERS = 8
-"""Requests at a time, each for another namespace."""
+"""Concurrent requests, each for another namespace."""
 
 INTERVAL_SECONDS = 0.1
-"""At the least, between two requests for one namespace's claims."""
+"""The least time between two requests for one namespace's claims."""
 
 MAX_OBJECTS = 256
-"""Of one namespace's claims, in memory at a time."""
+"""The most objects of one namespace's claims in memory."""
 
 MAX_AGE_SECONDS = 60.0
-"""Older than that, what is known is read again before it is used."""
+"""The age from which an object is read again before it is used."""
 
 KEEP_SECONDS = 120.0
-"""So long what nobody asks for is remembered."""
+"""How long an object stays in memory without being requested."""
 
 RETRIES = Backoff(first=1.0, longest=60.0)
 
@@ -48,7 +48,7 @@ _ACCOUNT = re.compile(r'User "([^"]+)"')
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why it is not known what the object holds."""
+    """Why the content of an object is not known: a reason code and a message."""
 
     code: str
     message: str
@@ -56,9 +56,10 @@ class _Failure:
 
 @dataclass(slots=True)
 class _Entry:
-    """One object. It is to be read when it is `due`; `reading` is when the read under way began, `again` whether
-    somebody newer asked since. `known_at` is when the last read that ended began, with `content` (JSON) or a
-    `failure`. `awaited`: somebody asks again only after the next read. Times are on the event loop's clock."""
+    """The cache entry of one object. `due` is the time of its next read, `asked` that of the last request for it;
+    `reading` is when the read under way began, `again` whether it is too old for a request that came since.
+    `known_at` is when the last finished read began, with `content` (JSON) or a `failure`. `awaited`: pods or
+    claims wait for the next read, and ask again only after it. Times are on the event loop's clock."""
 
     due: float
     asked: float
@@ -74,14 +75,14 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Share:
-    """What is remembered for one payer's claims, and when the next request for them may begin."""
+    """The cache entries of one payer's objects, and when the next request for one of them may begin."""
 
     entries: dict[ParametersObject, _Entry] = field(default_factory=dict)
     next_at: float = 0.0
 
 
 class ReferenceReader:
-    """What referenced objects hold; implements `References`."""
+    """Reads and caches referenced objects; implements `References`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -93,15 +94,15 @@ class ReferenceReader:
         return sum(len(share.entries) for share in self._shares.values())
 
     def subscribe(self, listener: Callable[[Topic], None]) -> None:
-        """Call the listener with an object's topic after each read of it."""
+        """Calls the listener with an object's topic after each read of the object."""
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Read until cancelled."""
+        """Reads due objects until cancelled."""
         await run_workers(self._queue, self._sync, READERS)
 
     def get(self, wanted: ParametersObject, since: float) -> Mapping[str, Any]:
-        """What the object held at that time or later, and not longer ago than MAX_AGE_SECONDS. Raises NotRead."""
+        """The object's parameters, read at that time or later, and at most MAX_AGE_SECONDS ago. Raises NotRead."""
         now = _now()
         entry = self._entry(wanted, now)
         entry.asked = now
@@ -122,7 +123,7 @@ class ReferenceReader:
         return content
 
     def doubt(self, wanted: ParametersObject) -> None:
-        """The driver does not understand what the object holds: read it again after a pause."""
+        """Has the object read again after a pause: the driver does not understand its parameters."""
         share = self._shares.get(wanted.payer)
         entry = share.entries.get(wanted) if share is not None else None
         if entry is not None:
@@ -147,7 +148,7 @@ class ReferenceReader:
         return share.entries[wanted]
 
     async def _sync(self, payer: str) -> Requeue | None:
-        """Read what is due first of the payer's objects, or forget those that nobody asks for."""
+        """Reads the payer's object that is due first, if its time has come, and forgets those not requested."""
         share, now = self._shares.get(payer), _now()
         if share is None:
             return None
@@ -157,21 +158,19 @@ class ReferenceReader:
                 del self._shares[payer]
                 return None
             return Requeue(share.next_at - now)
-        wanted, entry = min(share.entries.items(), key=lambda one: one[1].due)
+        wanted, entry = min(share.entries.items(), key=lambda item: item[1].due)
         begin = max(entry.due, share.next_at)
         if begin <= now:
             share.next_at = begin = now + INTERVAL_SECONDS
             await self._read(wanted, entry, now)
-        idle = (one.asked + KEEP_SECONDS for one in share.entries.values() if not one.awaited)
-        return Requeue(max(min((begin, *idle)) - _now(), 0.0))
+        forget = (entry.asked + KEEP_SECONDS for entry in share.entries.values() if not entry.awaited)
+        return Requeue(max(min((begin, *forget)) - _now(), 0.0))
 
     def _forget_idle(self, payer: str, share: _Share, now: float) -> None:
         full = len(share.entries) >= MAX_OBJECTS
-        idle = [
-            wanted for wanted, one in share.entries.items() if one.asked + KEEP_SECONDS <= now and not one.awaited
-        ]
-        for wanted in idle:
-            del share.entries[wanted]
+        for wanted, entry in [*share.entries.items()]:
+            if entry.asked + KEEP_SECONDS <= now and not entry.awaited:
+                del share.entries[wanted]
         if full and len(share.entries) < MAX_OBJECTS:
             self._wake(room_topic(payer))
 
@@ -219,7 +218,7 @@ def _now() -> float:
 
 
 def why_not_read(wanted: ParametersObject, error: ApiError | OutcomeUnknown) -> tuple[str, str]:
-    """The reason code and the message for the API server's answer: what to do, for whoever named the object."""
+    """The reason code and message for a failed read; the message tells the owner of the reference what to do."""
     resource = wanted.resource
     if isinstance(error, NotFound) and "could not find the requested resource" in error.message:
         message = f"the API server knows no {resource.plural} of {resource.api_version}: install its CRD"

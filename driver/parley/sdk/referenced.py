@@ -1,4 +1,4 @@
-"""Objects that hold parameters, as `parametersRef` of a class or claim names them: which it is, and what it has.
+"""The object that `parametersRef` of a class or claim refers to, and the parameters in it.
 
 A ConfigMap has them under its data key `parameters`, as a YAML or JSON mapping; an object of any other kind in its
 `spec`. Users wrote both, so both are bounded before they are read. Pure.
@@ -20,19 +20,19 @@ from parley.negotiation.waiting import Topic
 from parley.sdk.documents import BadDocument, read_mapping
 
 MAX_BYTES = 10 * 1024
-"""Of the text in a ConfigMap, and of the parameters as JSON."""
+"""The most bytes of the text in a ConfigMap, and of the parameters as JSON."""
 
 _MOST_SPEC_BYTES = 4 * MAX_BYTES
-"""As the API server sends it: a character may take several bytes more than it needs."""
+"""The most bytes of a `spec` as the API server sends it: it may escape characters to several bytes."""
 
 KEY = "parameters"
-"""Data key of a ConfigMap."""
+"""The data key of a ConfigMap that has the parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParametersObject:
-    """An object that holds parameters. `payer` is the namespace of the claims that name it, "" for classes: whose
-    share of requests it takes to read it."""
+    """An object that holds parameters. `payer` is the namespace of the claims that refer to it, "" for classes: a
+    read counts against that namespace's share of requests."""
 
     resource: Resource[Any]
     namespace: str
@@ -44,12 +44,12 @@ class ParametersObject:
 
     @property
     def topic(self) -> Topic:
-        """What wakes those who wait until it is read."""
+        """The topic that is woken after the object is read."""
         return ("parameters", self.payer, self.resource.group, self.resource.kind, self.namespace, self.name)
 
 
 class NotRead(Exception):
-    """Raised when what an object holds is not known. `transient`: it is just being read."""
+    """Raised when the content of a referenced object is not known. `transient`: a read is under way."""
 
     def __init__(self, code: str, message: str, topic: Topic, *, transient: bool = False) -> None:
         super().__init__(message)
@@ -58,25 +58,25 @@ class NotRead(Exception):
         self.transient = transient
 
     def about(self, whose: str) -> "NotRead":
-        """The same, for the claim or class that names the object."""
+        """The same error, with the claim or class that refers to the object in its message."""
         return NotRead(self.code, f"parametersRef of {whose}: {self}", self.topic, transient=self.transient)
 
 
 class Unfit(Exception):
-    """Raised when an object can't be what parameters come from; the message goes on after the name of claim or
-    class, or of the object."""
+    """Raised when an object can't hold parameters; the message continues a sentence that begins with the name of
+    the claim or class, or of the object."""
 
 
 class References(Protocol):
-    """What such objects hold, from memory."""
+    """The parameters in referenced objects, cached in memory."""
 
     def get(self, wanted: ParametersObject, since: float) -> Mapping[str, Any]:
-        """What was read at that time (the event loop's clock) or later. Raises NotRead; then it is being read, and
-        its topic is woken afterwards."""
+        """The object's parameters, read at that time (the event loop's clock) or later. Raises NotRead; then a
+        read is under way, and the object's topic is woken after it."""
         ...
 
     def doubt(self, wanted: ParametersObject) -> None:
-        """The driver does not understand what the object holds: read it again after a pause."""
+        """Has the object read again after a pause: the driver does not understand its parameters."""
         ...
 
 
@@ -87,39 +87,39 @@ class _Nothing:
         raise NotRead(reasons.PARAMETERS_NOT_READ, f"{wanted} is not read here", wanted.topic)
 
     def doubt(self, wanted: ParametersObject) -> None:
-        """It was not read."""
+        """Does nothing: there is nothing to read again."""
 
 
 NOTHING_READ: References = _Nothing()
 
 
 def object_of(reference: ParametersReference, payer: str, kinds: Sequence[Resource[Any]]) -> ParametersObject:
-    """The object that a class, or a claim of namespace `payer`, names. `kinds` are those that the driver accepts
-    besides ConfigMaps. Raises Unfit if it is none of them."""
+    """The object that a class, or a claim in the namespace `payer`, refers to. `kinds` are those that the driver
+    accepts besides ConfigMaps. Raises Unfit if its kind is none of them."""
     accepted = (CONFIG_MAPS, *kinds)
-    asked = (reference.api_group, reference.kind)
-    resource = next((one for one in accepted if (one.group, one.kind) == asked), None)
+    wanted = (reference.api_group, reference.kind)
+    resource = next((kind for kind in accepted if (kind.group, kind.kind) == wanted), None)
     if resource is None:
-        names = " or a ".join(_title(one.group, one.kind) for one in accepted)
-        raise Unfit(f"the driver takes no parameters from a {_title(*asked)}: name a {names}")
+        names = " or a ".join(_title(kind.group, kind.kind) for kind in accepted)
+        raise Unfit(f"the driver takes no parameters from a {_title(*wanted)}: name a {names}")
     if not isinstance(reference, ClassParametersReference):
         if not resource.namespaced:
-            raise Unfit(f"{_title(*asked)} is in no namespace: only a ResourceClass can name one")
+            raise Unfit(f"{_title(*wanted)} is in no namespace: only a ResourceClass can name one")
         return ParametersObject(resource, payer, reference.name, payer)
     if resource.namespaced != bool(reference.namespace):
         remedy = "name its namespace" if resource.namespaced else "leave namespace out"
-        raise Unfit(f"{_title(*asked)} is in {'a' if resource.namespaced else 'no'} namespace: {remedy}")
+        raise Unfit(f"{_title(*wanted)} is in {'a' if resource.namespaced else 'no'} namespace: {remedy}")
     return ParametersObject(resource, reference.namespace, reference.name, "")
 
 
 def topic_of(reference: ParametersReference, payer: str) -> Topic:
-    """What is woken when the object that a class, or a claim of namespace `payer`, names was read."""
+    """The topic that is woken after a read of the object that a class, or a claim of namespace `payer`, names."""
     namespace = reference.namespace if isinstance(reference, ClassParametersReference) else payer
     return ("parameters", payer, reference.api_group, reference.kind, namespace, reference.name)
 
 
 def room_topic(payer: str) -> Topic:
-    """What is woken when one more of a payer's objects can be read than before."""
+    """The topic that is woken when the number of a payer's objects drops below its limit."""
     return ("parameters", payer)
 
 
@@ -148,7 +148,7 @@ _versioned = msgspec.json.Decoder(_Versioned).decode
 
 
 def version_in(answer: bytes) -> str:
-    """The resourceVersion of the object, as the API server sent it; "" if it has none that can be read."""
+    """The resourceVersion in the API server's answer; "" if there is none that can be read."""
     try:
         return _versioned(answer).metadata.resource_version
     except (msgspec.DecodeError, RecursionError):
@@ -156,7 +156,7 @@ def version_in(answer: bytes) -> str:
 
 
 def parameters_in(wanted: ParametersObject, answer: bytes) -> bytes:
-    """The parameters in the object, as the API server sent it: compact JSON of a mapping. Raises Unfit."""
+    """The parameters in the API server's answer for the object, as compact JSON of a mapping. Raises Unfit."""
     try:
         value = _in_config_map(answer) if wanted.resource == CONFIG_MAPS else _in_spec(answer)
         packed = orjson.dumps(value)

@@ -1,4 +1,4 @@
-"""What a driver in the controller sees beside its own claims: the pod that asks, and the cluster's nodes.
+"""Views for a driver in the controller: the pod that a request is for, and the cluster's nodes.
 
 Amounts are in thousandths by resource name: 500 of `cpu` is half a core, 1000 of `memory` is a byte.
 """
@@ -15,7 +15,7 @@ Amounts: TypeAlias = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class PodController:
-    """The object that made a pod and looks after it: a ReplicaSet, a Job, a workflow."""
+    """The controller of a pod, by its owner reference: a ReplicaSet, a Job, a workflow."""
 
     api_version: str
     kind: str
@@ -25,8 +25,8 @@ class PodController:
 
 @dataclass(frozen=True, slots=True)
 class SeenPod:
-    """A waiting pod. `requests` are what a node needs for it, `images` those of its containers, init
-    containers first. The pod's user writes labels and images: let them decide where the pod goes, never what
+    """A waiting pod. `requests` are its effective resource requests, `images` those of its containers, init
+    containers first. The pod's user writes labels and images: let them influence where the pod goes, never what
     it may have."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -37,10 +37,10 @@ class SeenPod:
 
 
 class SeenCluster(Protocol):
-    """The nodes as the controller knows them now. An unknown node has no labels and nothing else."""
+    """The nodes as the controller knows them now. For an unknown node, labels and amounts are empty."""
 
     def nodes(self) -> Sequence[str]:
-        """All names."""
+        """The names of all nodes."""
         ...
 
     def labels(self, node: str) -> Mapping[str, str]:
@@ -48,17 +48,17 @@ class SeenCluster(Protocol):
         ...
 
     def allocatable(self, node: str) -> Amounts:
-        """What pods may request there in all."""
+        """The amounts that all pods on the node together may request."""
         ...
 
     def used(self, node: str) -> Amounts:
-        """What bound pods request there, and those that are about to be bound."""
+        """The summed requests of the pods bound to the node, and of those about to be bound."""
         ...
 
     def reserved(self, node: str) -> Amounts:
-        """What is reserved there for the users of claims, whether they use it or not."""
+        """The amounts reserved there for the users of claims, whether they use them or not."""
         ...
 
     def users(self, claim_uid: str) -> "Sequence[PodReference]":
-        """The pods that use a claim which is allocated."""
+        """The pods that use an allocated claim."""
         ...

@@ -1,14 +1,15 @@
-"""Checks that any driver's tests can call: does it keep the promises of `parley.sdk.Driver`?
+"""Checks for a driver's own tests: does the driver fulfil the contract of `parley.sdk.Driver`?
 
     async def test_my_driver_keeps_its_promises() -> None:
         await check_driver(Scenario(make=stocked_driver, nodes=("a", "b"), requests=(one, two)))
 
-Each check starts with a fresh driver from `make` and raises AssertionError with the promise that was broken.
+Each check starts with a new driver from `make` and raises AssertionError with the rule that was broken.
 `request` builds requests without a controller.
 
-Whatever `allocate` raises counts as a refusal. If that makes viable() and allocate() disagree, the AssertionError
-says what it was, and has it as its cause. The checks call `viable`, never `consider`: an asynchronous driver
-without `viable` is checked by `parley driver conformance`. That a method blocks the event loop they can't see.
+Any exception from `allocate` counts as a refusal. If that makes viable() and allocate() disagree, the
+AssertionError names the exception and has it as its cause. The checks call `viable`, never `consider`: an
+asynchronous driver without `viable` is checked by `parley driver conformance`. They can't detect a method that
+blocks the event loop.
 """
 
 import asyncio
@@ -41,19 +42,19 @@ from parley.sdk.recorded import allocation_record, held_as_recorded, read_alloca
 from parley.sdk.together import together
 from parley.sdk.values import Allocation, ClaimRequest, ClassOnNodes, Held, PodReference, Request
 
-UNKNOWN_NODE = "a-node-that-nobody-told-of"
-_UNKNOWN_CLAIM = "uid-of-a-claim-that-holds-nothing"
+UNKNOWN_NODE = "unknown-node"
+_UNKNOWN_CLAIM = "uid-of-unallocated-claim"
 _TIMES = 4
-"""So many times what fits one after the other fits together in no case, however well it is packed."""
+"""This many times the claims that fit one after the other can't fit together, however well they are packed."""
 
 Done = tuple[Request[Any, Any], str, Mapping[str, Allocation]]
-"""What was allocated for a request, and where."""
+"""A request, the node where it was allocated, and its allocations."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What the checks use. `make` returns a new driver that knows its resources and holds nothing. `nodes`
-    are names of nodes that it is asked about. Each of the `requests` fits on at least one of them, and fewer
+    """The input of the checks. `make` returns a new driver that knows its resources and has no allocations.
+    `nodes` are the names of the nodes to ask about. Each of the `requests` fits on at least one of them, and fewer
     than a thousand of its copies fit on all."""
 
     make: Callable[[], Driver[Any, Any]]
@@ -70,8 +71,8 @@ def request(
     """A pod's request with one claim for each set of parameters, as users write them (camelCase); claims are
     named claim-0, claim-1, ...
 
-    All are of one class, which is called `tested` and has the `class_parameters`. Raises pydantic's
-    ValidationError if the driver's models refuse them.
+    All claims are of one class, named `tested`, with the `class_parameters`. Raises pydantic's ValidationError if
+    the driver's models refuse the parameters.
     """
     claims = tuple(
         ClaimRequest(
@@ -88,7 +89,7 @@ def request(
 
 
 async def check_driver(scenario: Scenario) -> None:
-    """All checks, for each request of the scenario."""
+    """Runs all checks, for each request of the scenario."""
     if fault := class_fault(type(scenario.make())):
         raise AssertionError(fault)
     for wanted in scenario.requests:
@@ -134,7 +135,7 @@ def check_viable_has_no_effect(scenario: Scenario, wanted: Request[Any, Any]) ->
 
 
 def check_unknown_node_is_answered(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """viable() answers about nodes that nobody told the driver of: nodes come at any time."""
+    """viable() answers about nodes that the driver does not know: nodes are added at any time."""
     driver = scenario.make()
     try:
         _answers(driver, replace(scenario, nodes=(*scenario.nodes, UNKNOWN_NODE)), wanted)
@@ -163,8 +164,8 @@ def _disagreement(node: str, refusal: Exception | None) -> AssertionError:
 
 
 def check_viable_means_room(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """has_room() never denies a node that is viable, nor has_room_anywhere() that there is one: who waits for it
-    would not be looked at."""
+    """has_room() is true for viable nodes, and has_room_anywhere() if there is one: otherwise Parley would not
+    wake pods that could succeed."""
     driver = scenario.make()
     assert driver.has_room_anywhere(wanted), "viable() and has_room_anywhere() disagree"
     for node in _viable(driver, scenario, wanted):
@@ -172,8 +173,7 @@ def check_viable_means_room(scenario: Scenario, wanted: Request[Any, Any]) -> No
 
 
 def check_room_is_told_of_viable_nodes(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """A driver with room_left() tells it of every viable node, and fullest() leaves none of them out, if it
-    has an order."""
+    """room_left() has every viable node that it was asked about, and so has fullest(), if the driver has these."""
     driver = scenario.make()
     if type(driver).room_left is Driver.room_left:
         return
@@ -187,8 +187,8 @@ def check_room_is_told_of_viable_nodes(scenario: Scenario, wanted: Request[Any, 
 
 
 def check_what_is_counted(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """What the driver tells besides its answers is such that Parley can count it: preferences, units, what is
-    reserved, capacity, what becomes of stranded claims. Requests that are equal wait in one line."""
+    """The driver's other methods return valid values: scores, units, reserves, capacity, the treatment of stranded
+    claims. alike() returns equal keys for the same request."""
     driver = scenario.make()
     called, viable = EmbeddedDriver(driver), _viable(driver, scenario, wanted)
     with _contract():
@@ -209,9 +209,9 @@ def check_what_is_counted(scenario: Scenario, wanted: Request[Any, Any]) -> None
 
 
 async def _refusal(driver: Driver[Any, Any], wanted: Request[Any, Any], node: str) -> Exception | None:
-    begun: object = driver.allocate(wanted, node)
+    call: object = driver.allocate(wanted, node)
     try:
-        allocations = await _awaitable("allocate", begun)
+        allocations = await _awaitable("allocate", call)
     except AssertionError:
         raise
     except Exception as error:
@@ -221,11 +221,11 @@ async def _refusal(driver: Driver[Any, Any], wanted: Request[Any, Any], node: st
     return None
 
 
-def _awaitable(call: str, begun: object) -> Awaitable[Any]:
-    assert isinstance(begun, Awaitable), (
-        f"{call}() returned {shown(begun)}, which cannot be awaited: {call} must be async def"
+def _awaitable(call: str, result: object) -> Awaitable[Any]:
+    assert isinstance(result, Awaitable), (
+        f"{call}() returned {shown(result)}, which cannot be awaited: {call} must be async def"
     )
-    return begun
+    return result
 
 
 async def _deallocate(driver: Driver[Any, Any], *of: Request[Any, Any]) -> None:
@@ -235,7 +235,7 @@ async def _deallocate(driver: Driver[Any, Any], *of: Request[Any, Any]) -> None:
 
 
 async def _exhaust(driver: Driver[Any, Any], scenario: Scenario, wanted: Request[Any, Any]) -> list[Done]:
-    """Allocate copies of the request until no node is viable any more."""
+    """Allocates copies of the request until no node is viable any more."""
     done: list[Done] = []
     for number in range(1000):
         copy = _copy(wanted, number)
@@ -258,7 +258,7 @@ def _copy(wanted: Request[Any, Any], number: int) -> Request[Any, Any]:
 
 
 async def check_claims_are_judged_together(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """No node is viable for a pod with many times the claims that fit there one after the other."""
+    """No node is viable for a pod with `_TIMES` as many claims as fit there one after the other."""
     for node in scenario.nodes:
         alone = replace(scenario, nodes=(node,))
         fit = len(await _exhaust(scenario.make(), alone, wanted))
@@ -283,7 +283,7 @@ async def check_refusal_holds_nothing(scenario: Scenario, wanted: Request[Any, A
 
 
 async def check_held_before_waiting(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """What is enough for one request is not allocated for two at once."""
+    """Two concurrent calls of allocate() do not both succeed where there is enough for one."""
     driver = scenario.make()
     last, node, _ = (await _exhaust(driver, scenario, wanted))[-1]
     await _deallocate(driver, last)
@@ -296,7 +296,7 @@ async def check_held_before_waiting(scenario: Scenario, wanted: Request[Any, Any
 
 
 async def check_deallocation_restores(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """After deallocate(), also when called twice, everything is as before; for a claim that holds nothing it does
+    """deallocate() restores the answers of before, also when called twice, and does nothing for a claim that holds
     nothing."""
     driver = scenario.make()
     before = _answers(driver, scenario, wanted)
@@ -313,8 +313,8 @@ async def check_deallocation_restores(scenario: Scenario, wanted: Request[Any, A
 
 
 async def check_local_release(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """What is local (is_local(), node_local) makes no other node viable when it is released: nobody would look at
-    that one again."""
+    """Releasing a local allocation (is_local(), node_local) makes no other node viable: Parley would not ask about
+    that node again."""
     driver = scenario.make()
     last, node, allocations = (await _exhaust(driver, scenario, wanted))[-1]
     held = [_recorded(driver.name, claim.uid, allocations[claim.name], node) for claim in last.claims]
@@ -328,10 +328,10 @@ async def check_local_release(scenario: Scenario, wanted: Request[Any, Any]) -> 
 
 
 async def check_restore_equals_allocate(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """A new driver that restores what is allocated answers like the one that allocated it, and can release it.
+    """A new driver that restores the allocations answers like the one that made them, and can release them.
 
-    It gets what it would after a restart, read from the record: `data` as JSON has it, and no node if the claim
-    can be used everywhere.
+    It gets the same values as after a restart, read from the record: `data` decoded from JSON, and no node if the
+    claim can be used on every node.
     """
     driver, successor = scenario.make(), scenario.make()
     empty = _answers(successor, scenario, wanted)
@@ -356,7 +356,7 @@ async def check_restore_equals_allocate(scenario: Scenario, wanted: Request[Any,
 
 
 async def check_forget_ends_what_others_hold(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """After forget(), also when called twice, devices that ordinary DRA held, and restore() counted, are free."""
+    """After forget(), also when called twice, devices that ordinary DRA held and restore() counted are free."""
     driver, other = scenario.make(), scenario.make()
     before = _answers(driver, scenario, wanted)
     for copy, _, allocations in await _exhaust(other, scenario, wanted):

@@ -1,7 +1,7 @@
-"""Asks a driver about several pods at once: whether all of them would find enough.
+"""Merges the requests of several pods into one, to ask a driver whether there is enough for all of them.
 
-A driver evaluates all claims of a request together. So nothing about a driver need be known to ask it about a pod
-beside others: their claims join the pod's request.
+A driver evaluates all claims of a request together. So it can be asked about a pod beside others without knowing
+anything about it: the others' claims are added to the pod's request.
 """
 
 from collections.abc import Iterable
@@ -11,13 +11,12 @@ from typing import Any
 from parley.sdk.values import Request
 
 MOST_CLAIMS = 64
-"""So many claims are evaluated together at most; a node for which there would be more is left to the others for
-the moment."""
+"""The most claims that are evaluated together; a node for which there would be more is left to the other pods."""
 
 
 def together(request: Request[Any, Any], others: Iterable[Request[Any, Any]]) -> Request[Any, Any]:
-    """The request with the claims of the others, too, under names that do not clash; itself if they have none."""
-    theirs = tuple(
+    """The request with the others' claims added, under names that do not clash; itself if they have none."""
+    added = tuple(
         replace(claim, name=f"{other.pod.uid}/{claim.name}") for other in others for claim in other.claims
     )
-    return replace(request, claims=(*request.claims, *theirs)) if theirs else request
+    return replace(request, claims=(*request.claims, *added)) if added else request

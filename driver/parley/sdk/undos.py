@@ -1,7 +1,7 @@
-"""What a driver allocated of which nothing came, until the driver has given it back.
+"""Undoes allocations of a driver that were abandoned before they were recorded: deallocates until that succeeds.
 
-The driver is asked at once. What it refuses then is done after growing pauses, or before the claim is allocated
-again; never while the claim is allocated anew.
+The driver is called at once. A failed call is repeated with back-off, or before the claim is allocated again;
+never while the claim is being allocated again.
 """
 
 import asyncio
@@ -10,44 +10,44 @@ from weakref import WeakValueDictionary
 
 from parley.kube.backoff import Backoff
 
-_AGAIN = Backoff(first=1.0, longest=300.0)
+_BACKOFF = Backoff(first=1.0, longest=300.0)
 
 
 class Undos:
-    """By the claim's UID. `give_back` is the driver's call; `failed` hears what it raises."""
+    """Abandoned allocations, by the claim's UID. `deallocate` calls the driver; `failed` gets its exceptions."""
 
-    def __init__(self, give_back: Callable[[str], Awaitable[None]], failed: Callable[[Exception], None]) -> None:
-        self._give_back = give_back
-        self._failed = failed
+    def __init__(self, deallocate: Callable[[str], Awaitable[None]], failed: Callable[[Exception], None]) -> None:
+        self._deallocate = deallocate
+        self._on_failure = failed
         self._due: set[str] = set()
-        self._refused = asyncio.Event()
+        self._retry = asyncio.Event()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def undo(self, uids: Iterable[str]) -> None:
-        """Nothing came of what was allocated for these claims, and it is recorded nowhere."""
+        """Deallocates these claims, whose allocations are recorded nowhere."""
         uids = list(uids)
         self._due.update(uids)
         for uid in uids:
             await self._try(uid)
 
     async def finish(self, uid: str) -> None:
-        """The claim is to be allocated again. Raises what the driver does."""
+        """Deallocates the claim now if that is still due. Raises the driver's exceptions."""
         async with self._locks.setdefault(uid, asyncio.Lock()):
             if uid in self._due:
-                await self._give_back(uid)
+                await self._deallocate(uid)
                 self._due.discard(uid)
 
     def forget(self, uid: str) -> None:
-        """The claim holds nothing any more."""
+        """Removes the claim: it was deallocated by another call."""
         self._due.discard(uid)
 
     async def run(self, changed: Callable[[], None]) -> None:
-        """Do what was refused, until cancelled. `changed` is called when something may have come free."""
+        """Repeats failed deallocations until cancelled. `changed` is called when something may be free again."""
         failures = 0
-        while await self._refused.wait():
+        while await self._retry.wait():
             failures += 1
-            await asyncio.sleep(_AGAIN.delay(failures))
-            self._refused.clear()
+            await asyncio.sleep(_BACKOFF.delay(failures))
+            self._retry.clear()
             for uid in [*self._due]:
                 await self._try(uid)
             failures = failures if self._due else 0
@@ -57,5 +57,5 @@ class Undos:
         try:
             await self.finish(uid)
         except Exception as error:
-            self._failed(error)
-            self._refused.set()
+            self._on_failure(error)
+            self._retry.set()

@@ -214,7 +214,7 @@ BROKEN: list[tuple[type[Driver[Any, Any]], str]] = [
     (NothingStranded, "returned None of a claim whose node takes no pods"),
     (
         KnownNodes,
-        "viable() raised KeyError: 'a-node-that-nobody-told-of', asked about a node that it does not know",
+        "viable() raised KeyError: 'unknown-node', asked about a node that it does not know",
     ),
     (
         Apart,
@@ -225,7 +225,7 @@ BROKEN: list[tuple[type[Driver[Any, Any]], str]] = [
     (Shared, "releasing what was allocated on node a made node b viable: it is not local to its node"),
     (Stuck, "deallocate() did not release everything that restore() counted, each claim twice"),
     (Unforgetting, "forget() left something of what restore() counted"),
-    (Strict, "deallocate() raised KeyError: 'uid-of-a-claim-that-holds-nothing' for a claim that holds nothing"),
+    (Strict, "deallocate() raised KeyError: 'uid-of-unallocated-claim' for a claim that holds nothing"),
     (Plain, "deallocate() returned None, which cannot be awaited: deallocate must be async def"),
     (PlainAllocate, "allocate() returned None, which cannot be awaited: allocate must be async def"),
     (Nothing, "answered None; it must be a mapping from the names of the request's claims to an Answer each"),

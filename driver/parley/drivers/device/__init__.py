@@ -1,7 +1,7 @@
 """`device.parley.dev`: devices that nodes publish as ResourceSlices, by count, model, memory or share.
 
-`inventory` knows what exists and what is held, `packing` finds devices for several claims at once, `driver`
-is the Driver over both.
+`inventory` has the devices and their holders, `packing` finds devices for several claims at once, and `driver`
+is the Driver that uses both.
 """
 
 from parley.drivers.device.driver import DeviceDriver, DeviceParameters

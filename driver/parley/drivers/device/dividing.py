@@ -1,9 +1,9 @@
-"""Decides how many devices of each group are given out whole, and how many by share. Pure.
+"""Decides how many devices of each group are allocated whole, and how many by share. Pure.
 
-If the devices that are given out whole without regard to the shares leave enough for these, that is it.
-Otherwise it is a search over how many of each group go whole: groups that suit the same wants are one, what no
-share could use goes first, and what leaves too little for the others is cut off. That search can be long: it
-has so many steps, no more.
+If whole devices, chosen without regard to the shares, leave enough for these, that is the result. Otherwise a
+search tries how many devices of each group are allocated whole: groups that suit the same wants are merged, groups
+that suit no share come first, and branches that leave too little for the other wants are cut off. The search can
+be long, so its steps are limited.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from parley.drivers.device.flow import Flow, Room, Steps, Want, fill
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """Devices that are alike: so many, each with `free` shares; only `untouched` ones can be given out whole."""
+    """A number of equal devices, each with `free` shares; only `untouched` ones can be allocated whole."""
 
     devices: int
     free: int
@@ -24,20 +24,20 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """What each want gets of which supply: whole devices, and shares of the others."""
+    """The units of each supply that each want gets: whole devices, and shares of other devices."""
 
     whole: Flow
     shared: Flow
 
     def given(self, supplies: int) -> list[int]:
-        """How many devices of each supply go whole."""
+        """The number of devices of each supply that are allocated whole."""
         return _sums(self.whole, supplies)
 
 
 def divide(
     wholes: Sequence[Want], shares: Sequence[Want], supplies: Sequence[Supply], steps: Steps
 ) -> Division | None:
-    """Something for every want, or None if there is no way. Raises OutOfSteps."""
+    """A division that serves all wants, or None if there is none. Raises OutOfSteps."""
     whole = fill(wholes, _whole_rooms(supplies), steps)
     if whole is None or fill(shares, _shared_rooms(supplies), steps) is None:
         return None
@@ -72,7 +72,7 @@ def _sums(flow: Flow, supplies: int) -> list[int]:
 
 
 class _Search:
-    """Looks for how many of each supply go whole. Supplies that serve the same wants are a class."""
+    """Searches how many devices of each supply go whole. Supplies that suit the same wants form a class."""
 
     def __init__(
         self, wholes: Sequence[Want], shares: Sequence[Want], supplies: Sequence[Supply], steps: Steps
@@ -89,13 +89,13 @@ class _Search:
         self._order = sorted(wanted, key=lambda number: (number in self._useful, number))
 
     def run(self) -> list[int] | None:
-        """Devices of each supply that go whole. Raises OutOfSteps."""
+        """The number of devices of each supply to allocate whole; None if there is no way. Raises OutOfSteps."""
         most = [room.devices if n in self._order else 0 for n, room in enumerate(_whole_rooms(self._merged))]
         found = next(self._ways(most, [0] * len(most), 0), None)
         return None if found is None else self._by_supply(found)
 
     def _ways(self, most: list[int], given: list[int], position: int) -> Iterator[list[int]]:
-        """Ways to give out whole what is wanted so, with what is decided about the first classes in order."""
+        """All ways to serve the wants for whole devices, given the counts for the classes before `position`."""
         if position == len(self._order):
             yield given
             return
@@ -103,17 +103,17 @@ class _Search:
         for count in range(most[number], -1, -1):
             limits, taken = _with(most, number, count), _with(given, number, count)
             if fill(self._wholes, [Room(limit, 1) for limit in limits], self._steps) is None:
-                return  # with even fewer it fails as well
+                return  # it fails with smaller counts as well
             if self._too_few(taken, self._order[position + 1 :]) or not self._all_wanted(taken):
                 continue
             if not self._shares_fit(taken):
                 continue
             yield from self._ways(limits, taken, position + 1)
             if number not in self._useful:
-                return  # what no share can use: as many as possible, or else more of the others would have to go
+                return  # no share can use this class: smaller counts would only take more of other classes
 
     def _too_few(self, taken: Sequence[int], undecided: Sequence[int]) -> bool:
-        """Whether fewer shares are left in all than are wanted, even if the smallest devices go whole."""
+        """Whether too few shares are left in all, even if the devices with the fewest go whole."""
         self._steps.take(len(taken))
         left = sum((s.devices - n) * s.free for s, n in zip(self._merged, taken, strict=True))
         missing = sum(want.amount for want in self._wholes) - sum(taken)
@@ -126,7 +126,7 @@ class _Search:
         return fill(self._shares, _shared_rooms(self._merged, taken), self._steps) is not None
 
     def _all_wanted(self, taken: Sequence[int]) -> bool:
-        """Whether there are wants for all devices that go whole: none is given to a want that has enough."""
+        """Whether the wants can use all devices that are taken whole."""
         wanted_by = [tuple(w for w, want in enumerate(self._wholes) if n in want.suited) for n in self._order]
         offers = [Want(taken[number], 1, wants) for number, wants in zip(self._order, wanted_by, strict=True)]
         return fill(offers, [Room(want.amount, 1) for want in self._wholes], self._steps) is not None

@@ -1,4 +1,4 @@
-"""The device driver: which nodes have the devices that a pod's claims ask for, and which devices those get."""
+"""The device driver: finds nodes with the devices that a pod's claims request, and allocates devices."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -30,11 +30,10 @@ from parley.sdk import (
 from parley.sdk.checks import MAX_ALTERNATIVES, MAX_DEVICES
 
 _QUICK = 500
-"""Steps for each node that might be proposed instead of those that were asked about: that comes later."""
+"""The most search steps for each possible alternative node: it is searched fully when it is a candidate."""
 
 _STEPS_FOR_REASONS = 20_000
-"""Steps for the reason of each claim on each node, in one call; beyond that reasons are about all claims
-together."""
+"""The most steps of one call for reasons by claim and node; beyond that, reasons are about all claims together."""
 
 _TOO_MANY = (
     "too many combinations to search: have the pod request less at once, with fewer claims (`count` takes several "
@@ -64,12 +63,12 @@ class DeviceParameters(Parameters):
 
     @cached_property
     def demand(self) -> ClaimDemand:
-        """What is compared with devices."""
+        """The parameters as a demand, for comparison with devices."""
         return ClaimDemand(self.count, self.model, exact(parse(self.memory)), self.shared)
 
 
 class NotEnough(Exception):
-    """Raised when the devices that were free at the question are not free any more."""
+    """Raised when the devices that were free when the driver was asked are not free any more."""
 
 
 DeviceRequest = Request[DeviceParameters, NoParameters]
@@ -96,7 +95,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         self._findings = Findings(self._inventory.stock)
 
     def observe(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool | Collection[str]:
-        """Learn of devices; pods that wait may succeed on the nodes whose devices changed."""
+        """Takes over published devices; waiting pods may succeed on the nodes whose devices changed."""
         touched = self._inventory.publish(old, new)
         for node in touched:
             if not self._inventory.kinds(node):
@@ -104,26 +103,26 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         return touched
 
     def restore(self, held: Held) -> None:
-        """Count a claim's devices; a foreign allocation takes whole devices."""
+        """Counts a claim's devices; an allocation of ordinary DRA takes whole devices."""
         shared = bool((held.data or {}).get("shared", False))
         self._inventory.hold(held.uid, held.devices, shared=shared)
 
     def forget(self, uid: str) -> None:
-        """A foreign claim's devices are free."""
+        """Frees the devices of a claim that ordinary DRA had allocated."""
         self._inventory.release(uid)
 
     def units(self, claim: ClaimRequest[DeviceParameters, NoParameters]) -> int:
-        """The limits of a class are numbers of devices; a share of one counts as one."""
+        """The number of devices: the limits of a class count these; a share of a device counts as one."""
         return claim.parameters.count
 
     def viable(self, request: DeviceRequest, nodes: Sequence[str]) -> Mapping[str, Answer]:
         """A node is viable if it has devices for all claims of the request together.
 
-        One for which that takes too long to find out is not, and its reason is that.
+        A node whose search takes too long is not viable, and the reason says so.
         """
         demands, steps = _demands(request), Steps(STEPS_PER_CALL)
         found = dict(self._findings.each(demands, nodes, steps, STEPS_PER_CALL // max(1, len(nodes))))
-        open_ = [node for node in nodes if found[node] is None]  # the hard ones, with what the others have left
+        open_ = [node for node in nodes if found[node] is None]  # hard to search: they get the steps that are left
         found.update(self._findings.each(demands, open_, steps, STEPS_PER_NODE))
         viable = tuple(node for node in nodes if found[node] is NodeFinding.ROOM)
         alternatives = None if viable else self._alternatives(demands, frozenset(nodes), steps)
@@ -140,7 +139,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         return {claim.name: answers[demand] for claim, demand in zip(request.claims, demands, strict=True)}
 
     def capacity(self, of: ClassOnNodes[NoParameters]) -> Capacity:
-        """The devices of the nodes; one of which a share is held is not free."""
+        """The devices of the nodes; a device with a held share is not free."""
         free = 0
         for node in of.nodes:
             stock = self._inventory.stock(node)
@@ -148,23 +147,23 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         return Capacity(sum(len(self._inventory.kinds(node)) for node in of.nodes), free)
 
     def has_room(self, request: DeviceRequest, node: str) -> bool:
-        """Whether the node has devices for all claims of the request, as far as that is found out at once."""
+        """Whether the node may have devices for all claims of the request, after a short search."""
         return self._findings.has_room(_demands(request), node, _QUICK)
 
     def viable_without(self, request: DeviceRequest, node: str, uids: Collection[str]) -> bool:
-        """Whether the node would have devices for all claims of the request if those held none."""
+        """Whether the node would have devices for all claims if the claims with these UIDs held none."""
         return self._findings.would_fit(_demands(request), self._inventory.stock_without(node, frozenset(uids)))
 
     def room_left(self, request: DeviceRequest, nodes: Sequence[str]) -> Mapping[str, float]:
-        """How many whole devices are left that the request could use."""
+        """The number of whole devices left that the request could use."""
         return self._inventory.fullness.room_left(_demands(request), nodes)
 
     def fullest(self, request: DeviceRequest) -> Iterable[str]:
-        """The nodes with devices of use, those with the fewest first."""
+        """The nodes with suitable devices, those with the fewest first."""
         return self._inventory.fullness.fullest(_demands(request))
 
     async def allocate(self, request: DeviceRequest, node: str) -> Mapping[str, Allocation]:
-        """Hold the devices. Raises NotEnough if another request was faster."""
+        """Holds the devices. Raises NotEnough if another request was faster."""
         try:
             packed = self._findings.pack(_demands(request), node)
         except OutOfSteps:
@@ -179,7 +178,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         }
 
     async def deallocate(self, uid: str) -> None:
-        """The claim's devices are free at once."""
+        """Frees the claim's devices at once."""
         self._inventory.release(uid)
 
     def _hold(self, uid: str, names: tuple[str, ...], *, shared: bool) -> Allocation:
@@ -191,7 +190,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
     def _alternatives(
         self, demands: tuple[ClaimDemand, ...], asked: frozenset[str], steps: Steps
     ) -> tuple[str, ...] | None:
-        """Other nodes that have room; None if that was not found out for all in time."""
+        """Other nodes that have room; None if none was found and not all nodes were searched."""
         of_use = self._inventory.fullness.nodes_of_use(demands)
         if not of_use:
             return None if of_use is None else ()

@@ -1,8 +1,8 @@
-"""Which nodes have devices for some demands, as far as that was found out. In memory.
+"""A cache of search results: which nodes have devices for a pod's demands. In memory.
 
-What one claim asks for is counted. For several together a way has to be searched. Many pods ask for the same of
-nodes of which few have changed, and many nodes are alike: each is searched once. What was found is kept with the
-stock that it was found in, which the inventory replaces whenever it changes.
+For one claim, devices are counted; for several together, an assignment has to be searched. Many pods have equal
+demands, few nodes change in between, and many nodes are alike: so each result is computed once. It is cached with
+the stock that was searched, which the inventory replaces whenever it changes.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,30 +13,30 @@ from parley.drivers.device.flow import OutOfSteps, Steps
 from parley.drivers.device.packing import ClaimDemand, Group, Packing, Stock, pack
 
 STEPS_PER_NODE = 20_000
-"""So long the search for devices of one node may be: about 10 ms. Far more than pods of real life need."""
+"""The most steps to search one node: about 10 ms, far more than real pods need."""
 
 STEPS_PER_CALL = 60_000
-"""And the searches of one call together: the event loop does nothing else meanwhile."""
+"""The most steps of all searches in one call: the event loop is blocked meanwhile."""
 
 STEPS_FORESEEING = 1_000
-"""And the search of one node as it might be: there may be hundreds for one decision."""
+"""The most steps to search one node in a hypothetical state: there may be hundreds for one decision."""
 
 COUNTED = 4
-"""Of several demands that were not searched for yet, so many are counted one by one: often that tells already."""
+"""The most demands that are counted one by one before a search: often one of them fails already."""
 
 DEMANDS = 256
-"""So many different demands are remembered."""
+"""The most different demands that are cached."""
 
 SHAPES = 1024
-"""So many different stocks are remembered for each."""
+"""The most different stocks that are cached for each."""
 
 Demands = tuple[ClaimDemand, ...]
 Shape = frozenset[tuple[Group, int]]
-"""All that decides about a stock: how many devices of which group."""
+"""The properties of a stock that determine the result: the number of devices in each group."""
 
 
 class NodeFinding(Enum):
-    """What is known of a node."""
+    """The search result for a node."""
 
     ROOM = "has devices for all demands"
     NO_ROOM = "has not"
@@ -44,36 +44,36 @@ class NodeFinding(Enum):
 
 
 class _Known:
-    """What is known for some demands."""
+    """The cached results for some demands."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[Stock, NodeFinding]] = {}
         self._shapes: dict[Shape, NodeFinding] = {}
 
     def find(self, node: str, stock: Stock, search: Callable[[], NodeFinding | None]) -> NodeFinding | None:
-        """What is known of the node; if nothing is, what the search finds."""
+        """The cached result for the node; if there is none, that of the search."""
         known = self.nodes.get(node)
         if known is not None and known[0] is stock:
             return known[1]
         shape = frozenset((group, len(names)) for group, names in stock.items())
-        found = self._shapes.get(shape) or search()
-        if found is not None:
+        finding = self._shapes.get(shape) or search()
+        if finding is not None:
             if len(self._shapes) >= SHAPES:
                 self._shapes.clear()
-            self._shapes[shape] = found
-            self.nodes[node] = stock, found
-        return found
+            self._shapes[shape] = finding
+            self.nodes[node] = stock, finding
+        return finding
 
 
 class Findings:
-    """What is known for all demands. `stock` gives what a node has free."""
+    """The cached results for all demands. `stock` returns the free devices of a node."""
 
     def __init__(self, stock: Callable[[str], Stock]) -> None:
         self._stock = stock
         self._known: dict[Demands, _Known] = {}
 
     def forget(self, node: str) -> None:
-        """The node is gone."""
+        """Drops the results for a node that is gone."""
         for known in self._known.values():
             known.nodes.pop(node, None)
 
@@ -82,15 +82,15 @@ class Findings:
         return pack(demands, self._stock(node), Steps(STEPS_PER_NODE))
 
     def would_fit(self, demands: Demands, stock: Stock) -> bool:
-        """Whether there are devices for the demands in what a node might have free, if that is found out soon."""
+        """Whether a hypothetical stock has devices for the demands; False if a short search does not find any."""
         return _searched(demands, stock, Steps(STEPS_FORESEEING), STEPS_FORESEEING) is NodeFinding.ROOM
 
     def each(
         self, demands: Demands, nodes: Iterable[str], steps: Steps, at_most: int
     ) -> Iterator[tuple[str, NodeFinding | None]]:
-        """What can be found out about the nodes, one after the other, with the steps that are left.
+        """The results for the nodes, one after the other, within the steps that are left.
 
-        A node gets `at_most` so many. None where that was not enough: asked again, it is tried again.
+        A node gets `at_most` so many steps. None if that was not enough: the next call searches again.
         """
         if len(demands) == 1:
             yield from ((node, _counted(demands[0], self._stock(node), steps, at_most)) for node in nodes)
@@ -102,7 +102,7 @@ class Findings:
             yield node, known.find(node, stock, search) if stock else NodeFinding.NO_ROOM
 
     def has_room(self, demands: Demands, node: str, steps: int) -> bool:
-        """Whether the node has devices for the demands, as far as that is found out with so many steps."""
+        """Whether the node may have devices for the demands, after a search with so many steps."""
         stock = self._stock(node)
         if any(demand.supply(stock) < demand.count for demand in demands[:COUNTED]):
             return False
@@ -114,20 +114,20 @@ class Findings:
     def _of(self, demands: Demands) -> _Known:
         known = self._known.pop(demands, None) or _Known()
         if len(self._known) >= DEMANDS:
-            del self._known[next(iter(self._known))]  # the one that was not asked for the longest
+            del self._known[next(iter(self._known))]  # the least recently used
         self._known[demands] = known
         return known
 
 
 def _counted(demand: ClaimDemand, stock: Stock, steps: Steps, at_most: int) -> NodeFinding | None:
-    """A step for each group. None if there were not so many left."""
+    """The result by counting, with a step for each group. None if fewer steps are left."""
     if len(stock) > at_most or not steps.try_take(len(stock)):
         return None
     return NodeFinding.ROOM if demand.supply(stock) >= demand.count else NodeFinding.NO_ROOM
 
 
 def _searched(demands: Demands, stock: Stock, steps: Steps, at_most: int) -> NodeFinding | None:
-    """None if the search ended before it was known."""
+    """The result of a search. None if it ran out of steps."""
     allowed = Steps(min(at_most, STEPS_PER_NODE, steps.left))
     before = allowed.left
     try:

@@ -1,10 +1,10 @@
-"""Divides what is wanted over groups of what there is, by a flow in a network of two layers. Pure.
+"""Distributes devices of groups over wants, by a maximum flow in a bipartite network. Pure.
 
-Wants on one side, groups on the other; a want may take from each group that suits it so many times as often as
-the group has devices. Filled greedily in order, then put right along augmenting paths (Ford and Fulkerson,
-shortest path first as in Edmonds and Karp), so a way is found exactly if there is one.
+Wants are on one side, groups on the other; the edge from a want to a group that suits it has the capacity `times`
+the number of the group's devices. The flow is filled greedily in order, then completed along augmenting paths
+(Ford and Fulkerson, shortest path first as in Edmonds and Karp): it finds a distribution exactly if there is one.
 
-The effort is counted in steps, of a want, a group or an edge between them each: deterministic, unlike time.
+The effort is counted in steps, one for each want, group or edge that is visited: deterministic, unlike time.
 """
 
 from collections import deque
@@ -13,23 +13,23 @@ from dataclasses import dataclass
 
 
 class OutOfSteps(Exception):
-    """Raised when a search would take more steps than it may."""
+    """Raised when a search would take more steps than its limit."""
 
 
 @dataclass(slots=True)
 class Steps:
-    """How many steps are left. A step takes up to a microsecond."""
+    """The steps that a search has left. A step takes up to a microsecond."""
 
     left: int
 
     def take(self, count: int) -> None:
-        """Raises OutOfSteps if there are not so many left."""
+        """Takes so many steps. Raises OutOfSteps if fewer are left."""
         if not self.try_take(count):
             self.left = -1
             raise OutOfSteps
 
     def try_take(self, count: int) -> bool:
-        """Whether there were so many left."""
+        """Takes so many steps, if they are left; returns whether."""
         if self.left < count:
             return False
         self.left -= count
@@ -38,7 +38,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`amount` units out of the groups in `suited` (by number, the best first), at most `times` of a device."""
+    """`amount` units of the groups in `suited` (by number, the best first), at most `times` of one device."""
 
     amount: int
     times: int
@@ -47,18 +47,18 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a group has to give: `each` units of so many devices."""
+    """The supply of a group: a number of devices with `each` units."""
 
     devices: int
     each: int
 
 
 Flow = list[dict[int, int]]
-"""For each want how many units it gets of which group."""
+"""For each want, the number of units that it gets of each group."""
 
 
 def fill(wants: Sequence[Want], rooms: Sequence[Room], steps: Steps) -> Flow | None:
-    """What each want gets, or None if there is not enough for all. Raises OutOfSteps."""
+    """A flow that serves all wants, or None if there is none. Raises OutOfSteps."""
     return _Filling(wants, rooms, steps).run()
 
 
@@ -75,7 +75,7 @@ class _Filling:
         self._steps.take(len(self._wants) + len(self._rooms))
         if sum(want.amount for want in self._wants) > sum(self._left):
             return None
-        missing = [self._take_what_is_free(number) for number in range(len(self._wants))]
+        missing = [self._take_free_units(number) for number in range(len(self._wants))]
         for number, units in enumerate(missing):
             while units:
                 moved = self._augment(number, units)
@@ -84,8 +84,8 @@ class _Filling:
                 units -= moved
         return self._flow
 
-    def _take_what_is_free(self, number: int) -> int:
-        """Returns how many units are missing then."""
+    def _take_free_units(self, number: int) -> int:
+        """Gives the want free units; returns how many are still missing."""
         want = self._wants[number]
         missing = want.amount
         self._steps.take(len(want.suited))
@@ -99,7 +99,7 @@ class _Filling:
         return missing
 
     def _open(self, number: int, group: int) -> int:
-        """How many more units the want may take of the group, whatever others have."""
+        """How many more units the want may take of the group, ignoring the other wants."""
         return self._wants[number].times * self._rooms[group].devices - self._flow[number].get(group, 0)
 
     def _move(self, number: int, group: int, units: int) -> None:
@@ -111,10 +111,10 @@ class _Filling:
             self._users[group].discard(number)
 
     def _augment(self, start: int, most: int) -> int:
-        """Let others make room for the want where they have other ways. Returns the units it got, 0 if none."""
+        """Moves other wants to other groups, to free units for this one. Returns the units that it got."""
         gave_way: dict[int, int] = {}
         reached: dict[int, int] = {}
-        queue, seen = deque([start]), {start}
+        queue, queued = deque([start]), {start}
         while queue:
             number = queue.popleft()
             self._steps.take(len(self._wants[number].suited))
@@ -125,14 +125,14 @@ class _Filling:
                 if self._left[group]:
                     return self._shift(start, group, most, reached, gave_way)
                 self._steps.take(len(self._users[group]))
-                others = [other for other in sorted(self._users[group]) if other not in seen]
+                others = [other for other in sorted(self._users[group]) if other not in queued]
                 gave_way.update(dict.fromkeys(others, group))
-                seen.update(others)
+                queued.update(others)
                 queue.extend(others)
         return 0
 
     def _shift(self, start: int, end: int, most: int, reached: dict[int, int], gave_way: dict[int, int]) -> int:
-        """Move as many units as possible along the path that was found, from its end to its start."""
+        """Moves as many units as possible along the augmenting path, from its end to its start."""
         path = [(reached[end], end)]
         while path[-1][0] != start:
             group = gave_way[path[-1][0]]

@@ -1,7 +1,7 @@
-"""The nodes in the order of how full they are: by how many devices, or shares, of each kind are free there.
+"""An index of nodes by how full they are: by how many devices, or shares, of each kind are free there.
 
-Kept up to date node by node, as devices are held and released, so that finding the fullest node that will do costs
-no more in a large cluster than in a small one.
+It is updated node by node, as devices are held and released, so that finding the fullest suitable node costs no
+more in a large cluster than in a small one.
 """
 
 from collections import defaultdict
@@ -12,22 +12,22 @@ from typing import NamedTuple
 from parley.drivers.device.packing import ClaimDemand, DeviceKind, Stock
 
 AT_A_LEVEL = 1000
-"""Of nodes with equally many devices free, so many are handed out: the others are as good, and may be asked about
+"""The most nodes with equally many free devices that are returned: the others are as good, and may be asked about
 in any order."""
 
 KINDS = 256
-"""Of more different kinds the first are looked at."""
+"""The most different kinds of devices that a search uses."""
 
 PENDING = 64
-"""When so many nodes have changed they are put in order again, without a question. Otherwise the first question
+"""The number of changed nodes from which the index is updated before the next search. Otherwise the first search
 after a start would do it for all nodes at once."""
 
 DEMANDS = 8
-"""Of a pod that asks for more in different ways every device counts."""
+"""The most different demands that are compared with kinds: with more, every device counts as suitable."""
 
 
 class Level(NamedTuple):
-    """What a node has free of a kind: `whole` devices, or else shares of devices that are partly used."""
+    """The number of free devices of a kind on a node (`whole`), or of free shares of partly used ones."""
 
     kind: DeviceKind
     whole: bool
@@ -35,12 +35,12 @@ class Level(NamedTuple):
 
 
 def suits_any(demands: Sequence[ClaimDemand], kind: DeviceKind) -> bool:
-    """Whether devices of the kind are of use for one of the demands."""
+    """Whether devices of the kind are suitable for one of the demands."""
     return len(demands) > DEMANDS or any(demand.suits(kind) for demand in demands)
 
 
 def free_levels(stock: Stock) -> list[Level]:
-    """What there is of each kind."""
+    """The levels of a node with that stock."""
     free: defaultdict[tuple[DeviceKind, bool], int] = defaultdict(int)
     for (kind, shares), names in stock.items():
         whole = shares == kind.slices
@@ -49,7 +49,7 @@ def free_levels(stock: Stock) -> list[Level]:
 
 
 class Fullness:
-    """All nodes, by what they have free. `stock` gives that of one node."""
+    """All nodes by their levels. `stock` returns the free devices of a node."""
 
     def __init__(self, stock: Callable[[str], Stock]) -> None:
         self._stock = stock
@@ -59,15 +59,15 @@ class Fullness:
         self._changed: dict[str, None] = {}
 
     def changed(self, node: str) -> None:
-        """The node has more, less or other devices free."""
+        """Notes that the node's free devices changed."""
         self._changed[node] = None
         if len(self._changed) >= PENDING:
             self._catch_up()
 
     def fullest(self, demands: Sequence[ClaimDemand]) -> Iterator[str]:
-        """The nodes that have something of use free, in this order: those where shares of partly used devices will
-        do, those that have enough devices of one kind, and those that have fewer. Of each the fullest first, and a
-        node more than once if it has several kinds."""
+        """The nodes with suitable free devices, in this order: those where shares of partly used devices are
+        enough, those with enough devices of one kind, and those with fewer. In each group the fullest come first;
+        a node may appear several times if it has several kinds."""
         levels = [level for kind in islice(self._kinds_of_use(demands), KINDS) for level in self._of_kind[kind]]
         devices, shares = _wanted(demands)
         begun = [] if devices else [level for level in levels if not level.whole]
@@ -76,8 +76,7 @@ class Fullness:
             yield from tuple(islice(self._nodes.get(level, ()), AT_A_LEVEL))
 
     def nodes_of_use(self, demands: Sequence[ClaimDemand]) -> Set[str] | None:
-        """The nodes that have something of use free, in no order; None if they are of more kinds than are looked
-        at."""
+        """The nodes with suitable free devices, in no order; None if more than `KINDS` kinds are suitable."""
         kinds = list(islice(self._kinds_of_use(demands), KINDS + 1))
         if len(kinds) > KINDS:
             return None
@@ -89,10 +88,10 @@ class Fullness:
         return (kind for kind in sorted(self._of_kind) if suits_any(different, kind))
 
     def room_left(self, demands: Sequence[ClaimDemand], nodes: Iterable[str]) -> dict[str, float]:
-        """How many whole devices of use are left on each of the nodes, once the demands are met there.
+        """How many suitable whole devices are left on each of the nodes, once the demands are met there.
 
-        Shares are taken from devices that are partly used, if those have enough: then no device is broken into,
-        and what is left is a part of one, below 1. Where one is broken into, one more counts as left than is.
+        Shares are taken from partly used devices, if those have enough: then no whole device is split, and the
+        result is below 1. If one has to be split, the result is one more than the whole devices there.
         """
         self._catch_up()
         different = list(dict.fromkeys(demands))
@@ -133,18 +132,18 @@ class Fullness:
 
 
 def _wanted(demands: Sequence[ClaimDemand]) -> tuple[int, int]:
-    """How many whole devices, and how many shares."""
+    """The numbers of whole devices and of shares in the demands."""
     whole = sum(demand.count for demand in demands if not demand.shared)
     return whole, sum(demand.count for demand in demands) - whole
 
 
 def _left(whole: int, begun: int, devices: int, shares: int) -> float:
-    """Of so many whole devices, and shares of partly used ones."""
+    """The room left of so many whole devices and `begun` shares (those of partly used devices)."""
     if devices or not shares:
         return max(whole - devices, 0)
     return (begun - shares) / (begun - shares + 1) if begun >= shares else 1 + whole
 
 
 def _in_order(levels: Iterable[Level], wanted: int) -> list[Level]:
-    """Those with enough, the least first; then those with too little, the most first."""
+    """The levels with enough, the smallest first; then those with too little, the largest first."""
     return sorted(levels, key=lambda level: (level.free < wanted, abs(level.free - wanted), level.kind))

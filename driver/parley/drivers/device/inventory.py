@@ -1,14 +1,12 @@
-"""What devices exist on each node, and who holds them. In memory, no decisions.
+"""The devices of each node, and the claims that hold them. In memory, no decisions.
 
-Devices come from ResourceSlices: one pool per node, of the node's name, attribute `model` (string), capacity
+Devices come from ResourceSlices: one pool per node, with the node's name, attribute `model` (string), capacity
 `memory` (quantity) and `slices` (how many shares a device can be split into; 1 if absent). Only the newest
-generation of a pool counts, as in Kubernetes. What a claim holds stays counted when its device is no longer
-published.
+generation of a pool counts, as in Kubernetes. A held device stays counted as held when it is no longer published.
 
-A node may publish what it has itself, and nothing about others: a slice of another pool than its node's is
-ignored, and logged. So a device's pool is the node where it is. Of a node that publishes more than `MOST_DEVICES`
-the first count, by the slices' names: each change costs what the node has, and Kubernetes limits only how many a
-slice has.
+A node may publish only its own devices: a slice whose pool is not that of its node is ignored, and logged. So a
+device's pool is its node. If a node publishes more than `MOST_DEVICES`, only the first count, by the slices'
+names: each change costs time for all devices of the node, and Kubernetes limits only the devices of one slice.
 """
 
 from collections import defaultdict
@@ -27,11 +25,11 @@ from parley.sdk import Device
 log = structlog.get_logger(__name__)
 
 MOST_DEVICES: Final = 4096
-"""Of one node: 32 slices of the largest size."""
+"""The most devices of one node: 32 slices of the largest size."""
 
 
 class _Published(NamedTuple):
-    """What one slice says."""
+    """The devices that one slice publishes, and its pool's generation."""
 
     generation: int
     kinds: Mapping[Device, DeviceKind]
@@ -39,18 +37,18 @@ class _Published(NamedTuple):
 
 @dataclass(slots=True)
 class _Node:
-    """One node's slices by name, its devices once they are asked for, and a cache of what is free."""
+    """One node's slices by name, with caches of its devices and of its free devices."""
 
     name: str
     slices: dict[str, _Published] = field(default_factory=dict)
     known: Mapping[Device, DeviceKind] | None = None
     stock: Stock | None = None
     too_many: bool = False
-    """Whether there are more than count."""
+    """Whether the node publishes more than `MOST_DEVICES`."""
 
     @property
     def kinds(self) -> Mapping[Device, DeviceKind]:
-        """The devices, those of the newest generation alone."""
+        """The node's devices: only those of the newest generation."""
         if self.known is None:
             self.known = self._merged()
         return self.known
@@ -58,19 +56,19 @@ class _Node:
     def _merged(self) -> dict[Device, DeviceKind]:
         newest = max((slice_.generation for slice_ in self.slices.values()), default=0)
         current = (name for name, slice_ in self.slices.items() if slice_.generation == newest)
-        found: dict[Device, DeviceKind] = {}
-        told, self.too_many = self.too_many, False
+        devices: dict[Device, DeviceKind] = {}
+        logged, self.too_many = self.too_many, False
         for name in sorted(current):
             more = self.slices[name].kinds
-            if len(found) + len(more) > MOST_DEVICES:
+            if len(devices) + len(more) > MOST_DEVICES:
                 self.too_many = True
                 break
-            found.update(more)
-        if self.too_many and not told:
+            devices.update(more)
+        if self.too_many and not logged:
             log.warning(
                 "a node publishes too many devices: only the first count", node=self.name, most=MOST_DEVICES
             )
-        return found
+        return devices
 
 
 class Inventory:
@@ -80,13 +78,14 @@ class Inventory:
         self._driver = driver
         self._nodes: dict[str, _Node] = {}
         self._node_of: dict[str, str] = {}
-        """By the name of a ResourceSlice."""
+        """The node of each ResourceSlice, by the slice's name."""
         self._held: dict[str, tuple[tuple[Device, ...], bool]] = {}
         self._holders: defaultdict[Device, dict[str, bool]] = defaultdict(dict)
         self.fullness = Fullness(self.stock)
 
     def publish(self, old: ResourceSlice | None, new: ResourceSlice | None) -> tuple[str, ...]:
-        """Take over a ResourceSlice that came, changed or went; returns whose devices may be others now."""
+        """Takes over a ResourceSlice that appeared, changed or vanished; returns the nodes whose devices may have
+        changed."""
         touched: dict[str, None] = {}
         for slice_ in (old, new):
             if slice_ is not None and (node := self._node_of.pop(slice_.metadata.name, None)) is not None:
@@ -123,36 +122,36 @@ class Inventory:
         if not node.slices:
             del self._nodes[name]
 
-    def _spoil(self, name: str) -> None:
+    def _invalidate(self, name: str) -> None:
         if node := self._nodes.get(name):
             node.stock = None
             self.fullness.changed(name)
 
     def hold(self, uid: str, devices: tuple[Device, ...], *, shared: bool) -> None:
-        """Count the devices, or one share of each, as held by the claim. Replaces what it held before."""
+        """Counts the devices, or one share of each, as held by the claim. Replaces an earlier holding of it."""
         self.release(uid)
         self._held[uid] = (devices, shared)
         for device in devices:
             self._holders[device][uid] = shared
-            self._spoil(device.pool)
+            self._invalidate(device.pool)
 
     def release(self, uid: str) -> None:
-        """The claim holds nothing any more. Idempotent."""
+        """Releases the claim's devices. Idempotent."""
         devices, _ = self._held.pop(uid, ((), False))
         for device in devices:
             holders = self._holders[device]
             holders.pop(uid, None)
             if not holders:
                 del self._holders[device]
-            self._spoil(device.pool)
+            self._invalidate(device.pool)
 
     def held(self, uid: str) -> tuple[Device, ...] | None:
-        """What the claim holds, or None."""
+        """The devices that the claim holds, None if it holds none."""
         holding = self._held.get(uid)
         return holding[0] if holding else None
 
     def nodes(self) -> tuple[str, ...]:
-        """Nodes that publish devices."""
+        """The nodes that publish devices."""
         return tuple(self._nodes)
 
     def kinds(self, node: str) -> Mapping[Device, DeviceKind]:
@@ -169,7 +168,7 @@ class Inventory:
         return entry.stock
 
     def stock_without(self, node: str, uids: Set[str]) -> Stock:
-        """What the node would have free if the claims with these UIDs held nothing."""
+        """The node's free devices if the claims with these UIDs held nothing."""
         entry = self._nodes.get(node)
         return self._count(entry, uids) if entry is not None else {}
 

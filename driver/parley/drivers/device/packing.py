@@ -1,10 +1,10 @@
 """Finds devices on one node for several claims at once. Pure.
 
-Devices that are alike (same properties, same number of free shares) are interchangeable, and so are claims that
-ask for the same: how many of which group go to which of them is decided in `dividing`, and given names here.
-Small devices and partly used ones are taken first, so that large and untouched ones stay whole.
+Devices that are alike (same properties, same number of free shares) are interchangeable, and so are claims with
+equal demands: `dividing` decides how many devices of each group they get, and this file selects the devices by
+name. Small devices and partly used ones are taken first, so that large and untouched ones stay whole.
 
-It is exact: if the claims fit together in any way, a way is found, unless that takes more steps than it may.
+The search is exact: if the claims fit together in any way, one is found, unless that exceeds the limit of steps.
 """
 
 from collections import defaultdict
@@ -17,17 +17,17 @@ from parley.drivers.device.dividing import Division, Supply, divide
 from parley.drivers.device.flow import Steps, Want
 
 Bytes = int | Fraction
-"""Exact; whole numbers as such, since they are compared all the time."""
+"""An exact amount of memory; whole numbers are ints, because they are compared very often."""
 
 
 def exact(amount: Fraction) -> Bytes:
-    """The same amount of memory."""
+    """The amount of memory as `Bytes`."""
     return amount.numerator if amount.denominator == 1 else amount
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class DeviceKind:
-    """What makes devices different for a claim: memory in bytes, and the number of shares it is split into."""
+    """The properties of a device that matter to claims: memory in bytes, number of shares, and model."""
 
     memory: Bytes
     slices: int
@@ -36,7 +36,7 @@ class DeviceKind:
 
 @dataclass(frozen=True, slots=True)
 class ClaimDemand:
-    """What one claim asks for: `count` different devices, whole or one share of each.
+    """The devices that one claim requests: `count` different ones, whole or one share of each.
 
     `memory` is the least memory in bytes of each device, or of each share: a share has an equal part of the
     device's memory.
@@ -48,17 +48,17 @@ class ClaimDemand:
     shared: bool
 
     def suits(self, kind: DeviceKind) -> bool:
-        """Whether a free device of that kind would do."""
+        """Whether a free device of that kind is suitable."""
         if self.model is not None and self.model != kind.model:
             return False
         return kind.memory >= (self.memory * kind.slices if self.shared else self.memory)
 
     def supply(self, stock: "Stock") -> int:
-        """How many of the free devices would do: one claim alone needs `count`."""
+        """The number of suitable free devices: one claim alone needs `count`."""
         return sum(len(names) for group, names in stock.items() if self.suits_group(group))
 
     def suits_group(self, group: "Group") -> bool:
-        """Whether devices of the kind with that many free shares would do."""
+        """Whether devices of that kind with that many free shares are suitable."""
         kind, free = group
         return (self.shared or free == kind.slices) and self.suits(kind)
 
@@ -74,13 +74,13 @@ Packing = tuple[tuple[str, ...], ...]
 
 
 _SORTING = 8
-"""Steps for each group, to put it in its place among the others."""
+"""The steps that sorting takes for each group."""
 
 
 def pack(demands: tuple[ClaimDemand, ...], stock: Stock, steps: Steps) -> Packing | None:
     """Devices for each demand, in the order of the demands, or None if they do not fit together.
 
-    Raises OutOfSteps if that is not found out with the steps that are left.
+    Raises OutOfSteps if the search exceeds the steps that are left.
     """
     steps.take(_SORTING * len(stock))
     groups = sorted(group for group, names in stock.items() if names)
@@ -101,7 +101,7 @@ def pack(demands: tuple[ClaimDemand, ...], stock: Stock, steps: Steps) -> Packin
 
 
 def _alike(demands: Sequence[ClaimDemand], *, shared: bool) -> list[list[int]]:
-    """The places of the demands that ask for the same, of whole devices however many; the pickiest first."""
+    """The positions of demands that are equal (for whole devices, but for the count), the most selective first."""
     alike: defaultdict[object, list[int]] = defaultdict(list)
     for place, demand in enumerate(demands):
         if demand.shared is shared:
@@ -122,7 +122,7 @@ def _whole_names(
     division: Division,
     names: Sequence[Sequence[str]],
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The devices that go whole, the first of each group, by the demands' places."""
+    """The whole devices for each demand, by the demand's position: the first ones of each group."""
     left = [iter(of_group) for of_group in names]
     for who, flow in zip(wholes, division.whole, strict=True):
         taken = (name for group, units in sorted(flow.items()) for name in islice(left[group], units))
@@ -136,8 +136,8 @@ def _shared_names(
     names: Sequence[Sequence[str]],
     free: Sequence[int],
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Of which devices each demand gets a share, by the demands' places."""
-    dealt = [one for who, flow in zip(shares, division.shared, strict=True) for one in _dealt(who, flow)]
+    """The devices of which each demand gets a share, by the demand's position."""
+    dealt = [part for who, flow in zip(shares, division.shared, strict=True) for part in _dealt(who, flow)]
     turns = [_Turns(of_group, each) for of_group, each in zip(names, free, strict=True)]
     for _, flow in dealt:
         for group, units in flow.items():
@@ -147,8 +147,8 @@ def _shared_names(
 
 
 def _dealt(who: Sequence[int], flow: Mapping[int, int]) -> list[tuple[int, dict[int, int]]]:
-    """What of the flow each of the demands gets, by place: dealt round, so that none gets of a group more than its
-    part, which is as many as the group has devices at most."""
+    """The part of the flow for each of the demands, by position: units are dealt in turn, so that no demand gets
+    more of a group than the group has devices."""
     each: list[defaultdict[int, int]] = [defaultdict(int) for _ in who]
     units = (group for group, count in sorted(flow.items()) for _ in range(count))
     for number, group in enumerate(units):
@@ -157,7 +157,7 @@ def _dealt(who: Sequence[int], flow: Mapping[int, int]) -> list[tuple[int, dict[
 
 
 class _Turns:
-    """Hands out shares of a group's devices in turn, of as few devices as will do; none twice to one demand."""
+    """Hands out shares of a group's devices in turn, of as few as possible; no device twice to one demand."""
 
     def __init__(self, names: Sequence[str], each: int) -> None:
         self._names = names
@@ -167,7 +167,7 @@ class _Turns:
         self._next = 0
 
     def expect(self, units: int) -> None:
-        """So many will be asked for together. To be called for all before the first."""
+        """Announces a call of `next`. Announce all calls before the first one."""
         self._total += units
         self._most = max(self._most, units)
 

@@ -4,8 +4,8 @@
                     |          |
                     +----------+--(stopped, failed, too late)--> driver releases, nothing held
 
-A write whose outcome is unknown is settled first: what is recorded is held, whoever asked to stop. What a
-lost lease or a bug raises is passed on with nothing undone: the next leader finds the finalizers and goes on.
+A write whose outcome is unknown is settled first: a recorded allocation stays, even after a request to stop. After
+a lost lease or a bug nothing is undone, and the exception propagates: the next leader continues by the finalizers.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from parley.sdk.checks import DriverFault, failure_text
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import allocation_record
 from parley.sdk.standalone.holdings import AllocationStage, Holdings, StandaloneHolding
-from parley.sdk.standalone.operations import RETRIES, ClaimRef, Operation, cancel, stopped
+from parley.sdk.standalone.operations import RETRIES, ClaimRef, Operation, cancel, wait_stopped
 from parley.sdk.standalone.progress import Progress
 from parley.sdk.standalone.records import Gone, StandaloneRecords
 from parley.sdk.standalone.restoring import held
@@ -32,14 +32,14 @@ from parley.sdk.values import Allocation, PermanentError, Request
 T = TypeVar("T")
 
 _REFUSED_SECONDS = (0.5, 2.0)
-"""Pauses before a write that was refused is tried again: a policy may take a moment to see another class."""
+"""Pauses before a refused write is tried again: an admission policy may see a changed class with a delay."""
 
 log = structlog.get_logger(__name__)
 
 
 class Failed(Exception):
-    """Raised when a request could not be allocated; nothing is held for its claims then. `permanent`: this node
-    will never do."""
+    """Raised when a request could not be allocated; its claims hold nothing then. `permanent`: it can never be
+    allocated on this node."""
 
     def __init__(self, message: str, *, permanent: bool = False) -> None:
         super().__init__(message)
@@ -47,17 +47,17 @@ class Failed(Exception):
 
 
 class MayNotBegin(Failed):
-    """Raised when the API server does not let the driver begin, on whatever node."""
+    """Raised when the API server refuses the driver's finalizer, so that it can't begin on any node."""
 
 
 class Stopped(Exception):
-    """Raised when an allocation is not wanted any more."""
+    """Raised when the operation was asked to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What to allocate: `refs` in the order of the request's claims, in at most `seconds`; `shareable` has the
-    UIDs of claims that several pods may use."""
+    """A request to allocate: `refs` are its claims in the same order, `seconds` the time limit; `shareable` has
+    the UIDs of claims that several pods may use."""
 
     request: Request[Any, Any]
     refs: Sequence[ClaimRef]
@@ -66,24 +66,23 @@ class Assignment:
 
 
 class StandaloneAllocator:
-    """Has one driver allocate, and records it."""
+    """Calls one driver to allocate, and records the allocations."""
 
     def __init__(self, driver: EmbeddedDriver, holdings: Holdings, records: StandaloneRecords) -> None:
         self._driver = driver
         self._holdings = holdings
         self._records = records
         self._unsettled: dict[str, Mapping[str, Any]] = {}
-        """Allocations by the claim's UID whose write may have happened or may yet happen."""
+        """Allocations whose write has an unknown outcome, by the claim's UID: it may still succeed."""
 
     def is_first(self, operation: Operation) -> bool:
-        """Whether the claims were created to be allocated at once, and nothing was begun for them before."""
-        return all(
-            self._holdings.get(ref.uid) is None and self._records.is_known_marked(ref) for ref in operation.refs
-        )
+        """Whether the claims were created with the driver's finalizer, and no allocation was begun before."""
+        held = any(self._holdings.get(ref.uid) is not None for ref in operation.refs)
+        return not held and all(map(self._records.is_cached_unstarted, operation.refs))
 
     async def allocate(self, operation: Operation, work: Assignment) -> None:
-        """Returns when all is recorded, or when the operation was stopped or a claim is gone. Raises Failed."""
-        if not await self._is_prepared(operation, work) or operation.stop.is_set():
+        """Returns when all claims are recorded, the operation is stopped, or a claim is gone. Raises Failed."""
+        if not await self._prepared(operation, work) or operation.stop.is_set():
             return
         for ref in work.refs:
             self._holdings.put(ref.uid, StandaloneHolding(ref.key, operation.node, AllocationStage.OPEN))
@@ -108,8 +107,8 @@ class StandaloneAllocator:
             exc_info=failure.__cause__ if isinstance(failure.__cause__, DriverFault) else None,
         )
 
-    async def _is_prepared(self, operation: Operation, work: Assignment) -> bool:
-        """Whether the driver may begin now; not if a claim is gone. Raises MayNotBegin."""
+    async def _prepared(self, operation: Operation, work: Assignment) -> bool:
+        """Prepares the claims, with retries; False if stopped or if a claim is gone. Raises MayNotBegin."""
         for pause in (*_REFUSED_SECONDS, None):
             try:
                 await self._prepare(operation, work)
@@ -120,7 +119,7 @@ class StandaloneAllocator:
                     refused = MayNotBegin(f"the API server refused the finalizer of the claim: {error.message}")
                     self._log(operation, refused)
                     raise refused from error
-                await stopped(operation, pause)
+                await wait_stopped(operation, pause)
             else:
                 return True
             if operation.stop.is_set():
@@ -128,7 +127,7 @@ class StandaloneAllocator:
         raise AssertionError("unreachable")
 
     async def _prepare(self, operation: Operation, work: Assignment) -> None:
-        """Nothing is held from before but on this node; then every claim has the finalizer."""
+        """Releases earlier holdings, except those to continue on this node; then adds finalizers."""
         for ref in work.refs:
             before = self._holdings.get(ref.uid)
             if before is not None and not (
@@ -139,7 +138,7 @@ class StandaloneAllocator:
             await self._records.add_finalizer(ref, operation.node, resumes=self._driver.driver.asynchronous)
 
     async def _allocations(self, operation: Operation, work: Assignment) -> Mapping[str, Allocation]:
-        """What the driver allocated. Raises Failed or Stopped; then it may hold something."""
+        """Calls the driver. Raises Failed or Stopped; then the driver may hold something."""
         progress = Progress(self._records, work.refs)
         request = replace(work.request, progress=from_any_thread(progress.report))
         reporting = asyncio.ensure_future(progress.run())
@@ -169,7 +168,7 @@ class StandaloneAllocator:
                 raise Failed(message) from error
 
     async def _record_one(self, operation: Operation, ref: ClaimRef, body: Mapping[str, Any]) -> None:
-        """Try until it is written, refused or not wanted any more."""
+        """Tries until the allocation is written or refused, or the operation is stopped."""
         failures = 0
         while not operation.stop.is_set():
             try:
@@ -185,25 +184,25 @@ class StandaloneAllocator:
                 self._recorded(ref, claim, body, operation.node)
                 return
             log.warning("allocation not recorded yet", claim="/".join(ref.key), failures=failures, error=why)
-            await stopped(operation, RETRIES.delay(failures))
+            await wait_stopped(operation, RETRIES.delay(failures))
         raise Stopped
 
     def _recorded(self, ref: ClaimRef, claim: ResourceClaim, body: Mapping[str, Any], node: str) -> None:
         if claim.status.allocation != Record.model_validate(body):
-            self._driver.restore(held(claim, ()))  # a late write of an earlier process: what is recorded, counts
+            self._driver.restore(held(claim, ()))  # a late write of an earlier process: the record counts
         self._unsettled.pop(ref.uid, None)
         self._holdings.put(ref.uid, StandaloneHolding(ref.key, node, AllocationStage.RECORDED))
         log.info("allocated", driver=self._driver.name, claim="/".join(ref.key), node=node)
 
     async def _undo(self, operation: Operation, refs: Sequence[ClaimRef], why: str) -> None:
-        """Nothing is held for these claims, but for what turns out to be recorded."""
+        """Releases these claims, except those whose allocation turns out to be recorded."""
         for ref in refs:
             if not await self._recorded_after_all(ref, operation.node):
                 await persist(ref, self._release)
                 await self._end_progress(ref, why)
 
     async def _recorded_after_all(self, ref: ClaimRef, node: str) -> bool:
-        """Whether a write of unknown outcome happened. If not, it can't any more."""
+        """Whether a write of unknown outcome succeeded. If it did not, it can't succeed later."""
         body = self._unsettled.get(ref.uid)
         if body is None:
             return False
@@ -232,7 +231,7 @@ class StandaloneAllocator:
 async def _within(
     operation: Operation, seconds: float, allocating: Coroutine[Any, Any, Mapping[str, Allocation]]
 ) -> Mapping[str, Allocation]:
-    """The driver's result. It is cancelled, and has ended, when this raises Stopped or Failed."""
+    """The driver's result. When this raises Stopped or Failed, the call was cancelled and has ended."""
     working, stopping = asyncio.ensure_future(allocating), asyncio.ensure_future(operation.stop.wait())
     try:
         await asyncio.wait((working, stopping), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -247,7 +246,7 @@ async def _within(
 
 
 async def persist(ref: ClaimRef, work: Callable[[ClaimRef], Awaitable[T]]) -> T:
-    """Repeat it until it succeeds: going on without it would be wrong. Raises Gone."""
+    """Repeats the work until it succeeds, because continuing without it would be wrong. Raises Gone."""
     failures = 0
     while True:
         try:

@@ -1,7 +1,7 @@
 """Answers pods that have no selected node yet, and keeps the answers up to date.
 
-The driver is asked when a pod's question is new and when its turn comes among those that wait (`waiting`);
-whatever else happens to the pod is answered from memory. What the PodScheduling has already is not written again.
+The driver is asked when a pod's question is new, and when the pod's turn comes among those that wait (`waiting`);
+after any other change, the answer comes from memory. Entries that a PodScheduling has already are not rewritten.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Superseded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
-    """The entries that answer a question in that state."""
+    """The entries that answer a question, and the question's state when it was answered."""
 
     state: Hashable
     entries: Entries
@@ -55,7 +55,7 @@ class Responder:
         self._stale: set[Key] = set()
         self._considering: dict[Key, tuple[Hashable, asyncio.Task[tuple[Entries, Outlook]]]] = {}
         self._unread: defaultdict[Topic, set[Key]] = defaultdict(set)
-        """Pods whose answer depends on an object that is to be read, by its topic."""
+        """Pods whose answer depends on an object that is being read, by the object's topic."""
         self.waiting = WaitingPods(self._requeue)
 
     def _requeue(self, key: Key) -> None:
@@ -63,27 +63,27 @@ class Responder:
         self._queue.add(key)
 
     def changed(self) -> None:
-        """Pods that wait for the driver may now succeed."""
+        """Requeues waiting pods, each in its turn: they may now succeed."""
         self.waiting.changed()
 
     def await_parameters(self, key: Key, topic: Topic) -> None:
-        """What the pod's claims ask for is known only when the object of that topic was read: requeue it then."""
+        """Requeues the pod when the object of that topic, which has parameters of its claims, has been read."""
         self._unread[topic].add(key)
 
     def parameters_read(self, topic: Topic) -> None:
-        """An object that holds parameters was read."""
+        """Requeues pods that wait for the object that was read."""
         for key in self._unread.pop(topic, ()):
             self._requeue(key)
 
     def forget(self, key: Key) -> None:
-        """The pod's claims are allocated, or it asks for none."""
+        """Forgets the pod: its claims are allocated, or it has none of this driver."""
         self._answered.pop(key, None)
         self._stale.discard(key)
         self._evaluator.forget(key)
         self.waiting.leave(key)
 
     def selected(self, key: Key) -> None:
-        """A node is selected for the pod. Should it be cleared, the driver is asked again."""
+        """Forgets the pod's answer: a node is selected. If it is cleared, the driver is asked again."""
         self._answered.pop(key, None)
 
     def waits(self, key: Key) -> bool:
@@ -91,17 +91,17 @@ class Responder:
         return self.waiting.has(key)
 
     def close(self) -> None:
-        """No pod is requeued any more."""
+        """Stops requeueing pods."""
         self.waiting.close()
 
     def round_changed(self, key: Key, round_: int | None) -> None:
-        """The pod's question has this round now, None if there is none: an answer to another is of no use."""
+        """Cancels a call of the driver for another round than the pod's present one (None: no question)."""
         considering = self._considering.get(key)
         if considering is not None and considering[0] != round_:
             considering[1].cancel()
 
     async def answer(self, key: Key, scheduling: PodScheduling, question: PodQuestion) -> None:
-        """Reconcile the driver's entries with its answer. Raises DriverFault, and what a client raises."""
+        """Reconciles the driver's entries with its answer. Raises DriverFault, and the client's exceptions."""
         answered = self._answered.get(key)
         if answered is None or answered.state != question.state or key in self._stale:
             try:
@@ -109,7 +109,7 @@ class Responder:
             except Superseded:
                 return  # the new question is in the queue
             except NotRead:
-                return  # there is no answer before it is read
+                return  # the pod is requeued once the object is read
             except DriverFault as fault:
                 await self.apply(scheduling, entries.refused(self._informers.driver, question, str(fault)))
                 raise
@@ -121,16 +121,16 @@ class Responder:
             raise DriverFault(text) from error
 
     async def _evaluated(self, key: Key, question: PodQuestion) -> _Answered:
-        seen = self.waiting.changes
+        changes = self.waiting.changes
         self._answered.pop(key, None)
-        self._stale.discard(key)  # now: what is read from here on makes the answer old before it is given
-        found, outlook_ = await self._considered(key, question)
-        answered = self._answered[key] = _Answered(question.state, found)
-        self.waiting.evaluated(key, question.signature, outlook_, seen, question.priority)
+        self._stale.discard(key)  # before the driver is asked: a change from here on makes the answer stale
+        answer, outlook_ = await self._considered(key, question)
+        answered = self._answered[key] = _Answered(question.state, answer)
+        self.waiting.evaluated(key, question.signature, outlook_, changes, question.priority)
         return answered
 
     async def _considered(self, key: Key, question: PodQuestion) -> tuple[Entries, Outlook]:
-        """The driver's answer. Raises Superseded if the question is replaced meanwhile."""
+        """The driver's answer. Raises Superseded if the question is replaced in the meantime."""
         task = asyncio.ensure_future(self._consider(key, question))
         self._considering[key] = question.round, task
         try:
@@ -143,11 +143,11 @@ class Responder:
         return task.result()
 
     async def _consider(self, key: Key, question: PodQuestion) -> tuple[Entries, Outlook]:
-        """Raises NotRead while an object that holds parameters is being read."""
+        """Asks the driver. Raises NotRead while an object that holds parameters is being read."""
         try:
             answers = await self._evaluator.answers(question)
             scores = self._evaluator.scores(question, answers)
-            waits = self.waiting.has(key)  # then others may wait for the same, who come first
+            waits = self.waiting.has(key)  # then pods ahead of it may wait for the same
             capacity = {} if waits else self._evaluator.capacity(question, answers, scores)
         except (BadParameters, NotRead) as error:
             if error.topic is not None:
@@ -155,11 +155,11 @@ class Responder:
             if isinstance(error, NotRead) and error.transient:
                 raise
             return entries.refused(self._informers.driver, question, str(error)), Outlook.NOWHERE
-        found = entries.answered(self._informers.driver, question, answers, scores, capacity)
-        return found, outlook(question, answers)
+        answer = entries.answered(self._informers.driver, question, answers, scores, capacity)
+        return answer, outlook(question, answers)
 
     async def apply(self, scheduling: PodScheduling, wanted: Entries) -> None:
-        """Write the driver's entries by server-side apply, unless they are there."""
+        """Writes the driver's entries by server-side apply, unless the PodScheduling has them already."""
         if entries.are_written(self._informers.driver, scheduling, wanted):
             return
         meta = scheduling.metadata
@@ -173,14 +173,14 @@ class Responder:
                 force=True,
             )
         except (NotFound, Conflict):
-            return  # the PodScheduling is gone, or another one of that name: the watch brings it
+            return  # the PodScheduling was deleted or replaced: the watch will tell
         self._informers.wrote(written)
         pod = f"{meta.namespace}/{meta.name}"
         log.debug("answered", driver=self._informers.driver, pod=pod, round=scheduling.spec.round)
 
 
 def _invalid(error: Invalid | ValidationError) -> str:
-    """Which field, and why."""
+    """The invalid field and the reason, for a message."""
     if isinstance(error, Invalid):
         return error.message
     first = error.errors()[0]

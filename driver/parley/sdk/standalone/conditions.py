@@ -10,11 +10,11 @@ from parley.api.names import CONDITION_ALLOCATING
 IN_PROGRESS: Final = "InProgress"
 DONE: Final = "Done"
 ENDED: Final = "Ended"
-"""Nothing was allocated, and nothing is under way."""
+"""The reason when nothing was allocated, and nothing is under way."""
 
 
 def allocating(conditions: Sequence[Condition]) -> Condition | None:
-    """The condition as it is."""
+    """The present condition, None if there is none."""
     return next((condition for condition in conditions if condition.type == CONDITION_ALLOCATING), None)
 
 

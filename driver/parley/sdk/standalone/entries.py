@@ -1,6 +1,6 @@
 """A driver's entries in `status.claims` of a PodScheduling: its answers and failures. Pure.
 
-Always all entries of one pod together: an applied configuration that leaves one out removes it.
+The entries of one pod are always built together: an applied configuration that leaves one out removes it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,26 +26,26 @@ def answered(
     scores: Mapping[str, float],
     capacity: Mapping[str, int],
 ) -> Entries:
-    """The entries for these answers. `scores` are from 0 to 1, by viable node, as is the `capacity` for pods that
-    ask for the same."""
-    more = {"capacity": dict(capacity)} if capacity else {}
-    return tuple({**_entry(driver, question, e.name, answers[e.name], scores), **more} for e in question.entries)
+    """The entries for these answers. `scores` are from 0 to 1, by viable node; `capacity` is the number of pods
+    with equal requests that fit, by node."""
+    extra = {"capacity": dict(capacity)} if capacity else {}
+    return tuple({**_entry(driver, question, e.name, answers[e.name], scores), **extra} for e in question.entries)
 
 
 def refused(driver: str, question: PodQuestion, reason: str) -> Entries:
-    """The question can't be understood: no node will do, and the reason says what to change."""
+    """The entries for a question that can't be answered: no node is viable, and the reason says what to change."""
     nowhere = {"viableNodes": [], "alternatives": {"nodes": []}, "reason": reason[:MAX_REASON]}
-    return tuple({**_begun(driver, question.round, e.name), **nowhere} for e in question.entries)
+    return tuple({**_empty_entry(driver, question.round, e.name), **nowhere} for e in question.entries)
 
 
-def _begun(driver: str, round_: int, name: str) -> dict[str, Any]:
+def _empty_entry(driver: str, round_: int, name: str) -> dict[str, Any]:
     return {"name": name, "driverName": driver, "round": round_}
 
 
 def _entry(
     driver: str, question: PodQuestion, name: str, answer: Answer, scores: Mapping[str, float]
 ) -> dict[str, Any]:
-    entry = {**_begun(driver, question.round, name), "viableNodes": list(answer.viable)}
+    entry = {**_empty_entry(driver, question.round, name), "viableNodes": list(answer.viable)}
     if answer.alternatives is not None:
         entry["alternatives"] = (
             {"nodes": list(answer.alternatives)}
@@ -74,15 +74,15 @@ def are_written(driver: str, scheduling: PodScheduling, entries: Iterable[Mappin
 def failed(
     driver: str, scheduling: PodScheduling, names: Sequence[str], failure: AllocationFailure | None
 ) -> Entries:
-    """The entries for claims of that name as they are, but with this failure, or without any.
+    """The present entries of the claims with these names, with this failure set, or removed (None).
 
-    Without an answer to the present round there is an entry all the same, so that the failure can be reported.
+    A claim without an answer to the present round gets an entry, too, so that the failure can be reported.
     """
     round_ = scheduling.spec.round
     known = {entry.name: entry for entry in of_driver(driver, scheduling) if entry.round == round_}
     wanted: list[dict[str, Any]] = []
     for name in names:
-        entry: dict[str, Any] = known[name].wire() if name in known else _begun(driver, round_, name)
+        entry: dict[str, Any] = known[name].wire() if name in known else _empty_entry(driver, round_, name)
         entry.pop("failure", None)
         if failure is not None:
             entry["failure"] = failure.wire()
@@ -91,14 +91,14 @@ def failed(
 
 
 def reported_failure(driver: str, scheduling: PodScheduling) -> AllocationFailure | None:
-    """The failure on the selected node that the driver reported in this round, if it did."""
+    """The failure that the driver reported for the selected node in this round, None if it reported none."""
     current = (scheduling.spec.round, scheduling.spec.selected_node)
     reported = ((entry.round, entry.failure) for entry in of_driver(driver, scheduling))
     return next((f for round_, f in reported if f is not None and (round_, f.node_name) == current), None)
 
 
 def body(scheduling: PodScheduling, entries: Entries) -> dict[str, Any]:
-    """The configuration to apply. Its UID keeps an apply that comes late from making the object anew."""
+    """The configuration to apply. It has the UID, so that a late apply can't create a deleted object again."""
     meta = scheduling.metadata
     return {
         "apiVersion": API_VERSION,

@@ -1,7 +1,7 @@
 """Asks the driver which nodes are viable for a pod's claims. Writes nothing.
 
-A driver that answers from memory and knows no alternatives is asked about all other nodes as well, when none of
-the candidates is viable: it costs microseconds a node, and one good node among thousands is found in the next
+A driver that answers from memory and gives no alternatives is asked about all other nodes as well, when none of
+the candidates is viable: it costs microseconds per node, and finds one viable node among thousands for the next
 round.
 """
 
@@ -25,21 +25,21 @@ from parley.sdk.values import Request
 
 CAPACITY_NODES = 16
 CAPACITY_PODS = 16
-"""On so many nodes it is counted for how many pods there is enough, up to so many on each: an answer stays small,
-and a burst of a thousand pods needs a few of them."""
+"""The most nodes with a capacity in one answer, and the largest capacity of one node: an answer stays small, and a
+burst of a thousand pods needs a few of them."""
 
 SHARED_PODS = 32
-"""The same where nodes may share what the driver has."""
+"""The largest capacity of all nodes together, if they may share the driver's resources."""
 
 CAPACITY_SECONDS = 0.02
-"""So long it may be counted, by the event loop's clock: some drivers compare many combinations."""
+"""The most seconds for counting a capacity, by the event loop's clock: some drivers compare many combinations."""
 
 CHUNK = 256
-"""So many nodes a driver in memory is asked about before others get their turn."""
+"""The most nodes that a driver in memory is asked about before other tasks may run."""
 
 
 class Evaluator:
-    """Asks one driver. `holds` tells whether the claim of that UID holds something."""
+    """Asks one driver. `holds` returns whether the claim with that UID holds anything."""
 
     def __init__(self, driver: EmbeddedDriver, informers: Informers, holds: Callable[[str], bool]) -> None:
         self._driver = driver
@@ -47,18 +47,18 @@ class Evaluator:
         self._expected = ExpectedPods(driver, holds)
 
     def forget(self, key: Key) -> None:
-        """The pod has what it asked for, or is gone."""
+        """Forgets a pod that is served or gone."""
         self._expected.forget(key)
 
     async def answers(self, question: PodQuestion) -> Answers:
-        """For all claims of the question. Raises BadParameters, DriverFault, and what the driver raises."""
-        found = self._allocated(question)
+        """The answers for all claims of the question. Raises BadParameters, NotRead and DriverFault."""
+        answers = self._allocated(question)
         if question.pending:
-            found.update(await self._pending(question))
-        return found
+            answers.update(await self._pending(question))
+        return answers
 
     async def ask(self, request: Request[Any, Any], nodes: Sequence[str]) -> Answers:
-        """Checked answers about these nodes."""
+        """The driver's checked answers about these nodes."""
         driver = self._driver.driver
         if not driver.asynchronous:
             return self._driver.viable(request, nodes)
@@ -81,9 +81,9 @@ class Evaluator:
         return self._driver.score(request, viable)
 
     def capacity(self, question: PodQuestion, answers: Answers, scores: Mapping[str, float]) -> Mapping[str, int]:
-        """For how many pods like this one there is enough on the best of the viable nodes together, if that is
-        known without asking anybody. One on each if the pods are to be spread. If nodes may share it, they are no
-        more than the best one has enough for."""
+        """For how many pods like this one there is enough on each of the best viable nodes; {} if the driver is
+        asynchronous. 1 on each if the pods are to be spread. If nodes may share resources, all capacities together
+        are at most that of the best node."""
         viable = viable_for_all(question.candidates, answers)
         if self._driver.driver.asynchronous or len(question.pending) < len(question.entries) or not viable:
             return {}
@@ -100,7 +100,7 @@ class Evaluator:
         return {node: self._count(request, node, CAPACITY_PODS, until) for node in best[:CAPACITY_NODES]}
 
     def _count(self, request: Request[Any, Any], node: str, most: int, until: float) -> int:
-        """How many of these requests could be allocated on the node, which is viable for one: at least so many."""
+        """How many of these requests fit on the node, which is viable for one: a lower bound, at most `most`."""
         count = 1
         while 2 * count <= most and 2 * count * len(request.claims) <= MOST_CLAIMS:
             if asyncio.get_running_loop().time() >= until or not viable_for_all(
@@ -114,14 +114,14 @@ class Evaluator:
         """At most 32 other nodes where all pending claims could be allocated now."""
         request, known = question.request(self._driver), frozenset(asked)
         others = [node for node in in_own_order(question, self._informers) if node not in known]
-        found: list[str] = []
+        viable: list[str] = []
         for start in range(0, len(others), CHUNK):
             chunk = others[start : start + CHUNK]
-            found += viable_for_all(chunk, self._driver.viable(request, chunk))
-            if len(found) >= MAX_ALTERNATIVES:
+            viable += viable_for_all(chunk, self._driver.viable(request, chunk))
+            if len(viable) >= MAX_ALTERNATIVES:
                 break
             await asyncio.sleep(0)
-        return tuple(islice(found, MAX_ALTERNATIVES))
+        return tuple(islice(viable, MAX_ALTERNATIVES))
 
     async def _pending(self, question: PodQuestion) -> dict[str, Answer]:
         answers = dict(await self.ask(question.request(self._driver), question.candidates))
@@ -137,19 +137,20 @@ class Evaluator:
         }
 
     def _allocated(self, question: PodQuestion) -> dict[str, Answer]:
-        """Claims that are allocated already can be used where they are."""
-        found: dict[str, Answer] = {}
+        """Answers about the claims that are allocated already: viable are the nodes where they can be used."""
+        answers: dict[str, Answer] = {}
         for entry in question.entries:
             if entry.claim.status.allocation is not None:
-                nodes = question.candidates
-                viable = tuple(node for node in nodes if available(entry, node, self._informers.node(node)))
-                others = [node for node in nodes if node not in viable]
-                found[entry.name] = Answer(viable, None, dict.fromkeys(others, "the claim is allocated elsewhere"))
-        return found
+                asked = question.candidates
+                viable = tuple(node for node in asked if available(entry, node, self._informers.node(node)))
+                others = (node for node in asked if node not in viable)
+                reasons = dict.fromkeys(others, "the claim is allocated elsewhere")
+                answers[entry.name] = Answer(viable, None, reasons)
+        return answers
 
 
 def _times(request: Request[Any, Any], count: int) -> Request[Any, Any]:
-    """The claims of so many pods that all ask for the same."""
+    """The request with its claims repeated, for `count` pods with equal requests."""
     copies = (
         replace(claim, name=f"{number}/{claim.name}", uid=f"{claim.uid}/{number}")
         for number in range(1, count)
@@ -159,12 +160,12 @@ def _times(request: Request[Any, Any], count: int) -> Request[Any, Any]:
 
 
 def in_own_order(question: PodQuestion, informers: Informers) -> list[str]:
-    """The suitable nodes, from a place that differs from pod to pod, so that not all are sent to the same ones."""
+    """The suitable nodes, rotated differently for each pod, so that not all pods are sent to the same nodes."""
     return list(spread(question.suitable(informers.nodes()), question.uid))
 
 
 def outlook(question: PodQuestion, answers: Answers) -> Outlook:
-    """What the answers come to for the pod, as far as this driver is concerned."""
+    """The outlook of the pod with these answers, as far as this driver is concerned."""
     if viable_for_all(question.candidates, answers):
         return Outlook.VIABLE
     if any(answer.alternatives == () for answer in answers.values()):
@@ -173,5 +174,5 @@ def outlook(question: PodQuestion, answers: Answers) -> Outlook:
 
 
 def chunks(nodes: Sequence[str]) -> list[Sequence[str]]:
-    """As many nodes at a time as a question may have."""
+    """The nodes in chunks of at most `MAX_NODES`, as many as a question may have."""
     return [nodes[start : start + MAX_NODES] for start in range(0, len(nodes), MAX_NODES)]

@@ -1,8 +1,8 @@
-"""Scores for pods of a burst, by what a driver has left: as if those that were answered before had been served.
+"""Scores for pods of a burst, by the room that a driver has left: counts pods that were answered before as served.
 
-An answer reserves nothing, and in a burst many pods are answered before the first one's node is selected. Were all
-of them sent to the fullest node, most would fail there. So each pod that was answered is expected on the node with
-its best score until it holds something, is answered anew or goes; and the next one's scores count it.
+An answer reserves nothing, and in a burst many pods are answered before the first one's node is selected. If all
+of them were sent to the fullest node, most would fail there. So each answered pod is expected on the node with its
+best score until it holds something, is answered again, or is gone; and the scores of later pods count it.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from typing import Any
 
 from parley.kube.cache import Key
 from parley.negotiation.answers import viable_for_all
-from parley.negotiation.preference import by_room
+from parley.negotiation.preference import scores_by_room
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.together import MOST_CLAIMS, together
 from parley.sdk.values import ClaimRequest, Request
@@ -20,14 +20,14 @@ from parley.sdk.values import ClaimRequest, Request
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """A pod with an answer, and the node that it probably goes to."""
+    """The request of an answered pod, and the node that it will probably get."""
 
     request: Request[Any, Any]
     node: str
 
 
 class ExpectedPods:
-    """Pods that have an answer and hold nothing. `holds` tells whether the claim of that UID holds something."""
+    """Pods that have an answer and hold nothing. `holds` returns whether the claim with a UID holds anything."""
 
     def __init__(self, driver: EmbeddedDriver, holds: Callable[[str], bool]) -> None:
         self._driver = driver
@@ -39,7 +39,7 @@ class ExpectedPods:
         return len(self._by_key)
 
     def forget(self, key: Key) -> None:
-        """The pod has what it asked for, or is gone. Idempotent."""
+        """Forgets a pod that is served or gone. Idempotent."""
         expected = self._by_key.pop(key, None)
         if expected is not None:
             of_node = self._by_node[expected.node]
@@ -48,10 +48,10 @@ class ExpectedPods:
                 del self._by_node[expected.node]
 
     def scores(self, key: Key, request: Request[Any, Any], viable: Sequence[str]) -> Mapping[str, float]:
-        """The pod's scores on these nodes; it is expected on the best one from now on. Nodes that are left to
-        others are not named. Raises DriverFault."""
+        """The pod's scores on these nodes; it is expected on the best one from now on. Leaves out nodes without
+        room beside the pods expected there. Raises DriverFault."""
         self.forget(key)
-        scores = by_room(request.prefer, self._room_left(request, viable))
+        scores = scores_by_room(request.prefer, self._room_left(request, viable))
         if scores:
             node = max(scores, key=scores.__getitem__)
             self._by_key[key] = _Expected(request, node)
@@ -70,7 +70,7 @@ class ExpectedPods:
         return {**self._driver.room_left(request, alone), **left}
 
     def _together(self, request: Request[Any, Any], node: str) -> Request[Any, Any]:
-        """With the claims of the pods that are expected on the node."""
+        """The request with the claims of the pods that are expected on the node added."""
         expected = self._by_node.get(node, {}).values()
         return together(request, (replace(other, claims=self._pending(other)) for other in expected))
 

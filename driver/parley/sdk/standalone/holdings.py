@@ -1,6 +1,6 @@
-"""What the driver holds, or may hold, by claim. In memory; rebuilt from the claims at start.
+"""The claims for which the driver holds, or may hold, resources. In memory; rebuilt from the claims at start.
 
-A claim enters before the driver is asked to allocate, and leaves when the driver has deallocated.
+A claim is added before the driver is called to allocate, and removed when the driver has deallocated.
 """
 
 from collections.abc import Callable
@@ -16,21 +16,21 @@ log = structlog.get_logger(__name__)
 
 
 class AllocationStage(Enum):
-    """How far an allocation is."""
+    """The stage of an allocation."""
 
     CARRIED = "carried"
-    """Begun before this process started: it may hold something, and the driver can go on from there."""
+    """Begun by an earlier process: the claim may hold something, and the driver can continue."""
 
     OPEN = "open"
-    """Begun in this process, not recorded."""
+    """Begun in this process, and not recorded yet."""
 
     RECORDED = "recorded"
-    """The claim's status shows it."""
+    """Recorded in the claim's status."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandaloneHolding:
-    """What one claim holds. `node` is where it was allocated, None if that is not known."""
+    """One claim's allocation. `node` is where it was allocated, None if that is not known."""
 
     key: Key
     node: str | None
@@ -38,7 +38,7 @@ class StandaloneHolding:
 
 
 class Holdings:
-    """All of one driver's. `freed` is called when something came free."""
+    """All holdings of one driver, by claim UID. `freed` is called after each release."""
 
     def __init__(self, driver: EmbeddedDriver, freed: Callable[[], None]) -> None:
         self._driver = driver
@@ -50,20 +50,20 @@ class Holdings:
         return len(self._by_uid)
 
     def get(self, uid: str) -> StandaloneHolding | None:
-        """What the claim of that UID holds."""
+        """The holding of the claim with that UID, None if there is none."""
         return self._by_uid.get(uid)
 
     def put(self, uid: str, holding: StandaloneHolding) -> None:
-        """From now on it holds this."""
+        """Adds or replaces the claim's holding."""
         self._by_uid[uid] = holding
         self._by_key.setdefault(holding.key, {})[uid] = None
 
     def orphans(self, key: Key, uid: str | None) -> list[str]:
-        """UIDs under that namespace and name other than the one of the claim that is there now."""
+        """UIDs of earlier claims with that namespace and name: all but the UID of the present one."""
         return [held for held in self._by_key.get(key, ()) if held != uid]
 
     async def release(self, uid: str) -> None:
-        """The driver releases what the claim may hold; if it raises, the claim may hold it still."""
+        """Has the driver deallocate the claim; if that raises, the holding stays."""
         holding = self._by_uid.get(uid)
         if holding is None:
             return

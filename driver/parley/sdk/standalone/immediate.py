@@ -1,9 +1,9 @@
-"""Allocates one driver's claims with allocationMode Immediate: at once, without a pod, on a node of its choice.
+"""Allocates one driver's claims with allocationMode Immediate: at once, without a pod, on a node that it selects.
 
-Which nodes are eligible, and where it is not tried again, goes by `parley.sdk.immediate`. Where no node is viable
-the claim's condition says why, and it waits in line with those that ask for the same: a change requeues the first
-of them, and when that is allocated, or was tried for some seconds, the next. What fails on every viable node is
-tried again after a pause.
+The rules for eligible and failed nodes are in `parley.sdk.immediate`. If no node is viable, the claim's condition
+says why, and the claim waits in line with claims of equal requests: a change requeues the first of them, and when
+that one is allocated, or was tried for `TURN_SECONDS`, the next. A claim that fails on every viable node is tried
+again after a back-off.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from parley.sdk.standalone.evaluation import Evaluator, chunks
 from parley.sdk.standalone.holdings import AllocationStage, Holdings
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.operations import ClaimRef, Operation, Operations, Retry
-from parley.sdk.standalone.pod_allocations import assigned
+from parley.sdk.standalone.pod_allocations import assignment_for
 from parley.sdk.standalone.questions import PodQuestion, about_claim
 from parley.sdk.standalone.records import Gone, StandaloneRecords
 from parley.sdk.standalone.waiting import TURN_SECONDS
@@ -38,12 +38,12 @@ from parley.sdk.standalone.waiting import TURN_SECONDS
 _CHANGE: Topic = ("change",)
 
 _MOVED = (reasons.DRIVER_MOVED,)
-"""The line of those that wait until what the driver allocated in the controller has ended, of all namespaces."""
+"""The line of all claims that wait until the driver's allocations in the controller have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImmediateDependencies:
-    """What this works with; the other parts of the runner share it."""
+    """The dependencies of `ImmediateAllocations`, shared with the other parts of the runner."""
 
     informers: Informers
     driver: EmbeddedDriver
@@ -62,22 +62,22 @@ class ImmediateAllocations:
         self._queue = queue
         self._lines: WaitingLines[Key] = WaitingLines()
         self._waiting: set[Key] = set()
-        """Those in line that nothing is done for before their turn comes."""
+        """Claims in line whose turn has not come: they are not evaluated before."""
         self._changes = 0
         self._uids: dict[Key, str] = {}
-        """Of the claims that all this is about: another one may have the name by the next look."""
+        """The UIDs of the known claims, to notice when another claim has the name."""
         self._failed: dict[Key, FailedNodes] = {}
         self._begun: dict[Key, float] = {}
         """When each claim was first tried, by the event loop's clock."""
 
     def changed(self) -> None:
-        """Claims that wait may now succeed: requeue the first of each line."""
+        """Requeues the first claim of each line: waiting claims may now succeed."""
         self._changes += 1
         for key in self._lines.wake(_CHANGE):
             self._requeue(key)
 
     def parameters_read(self, topic: Topic) -> None:
-        """An object that holds parameters was read: requeue the first of each line that waits for it."""
+        """Requeues the first claim of each line that waits for the parameters object that was read."""
         for key in self._lines.wake(topic):
             self._requeue(key)
 
@@ -86,12 +86,12 @@ class ImmediateAllocations:
         self._queue.add(key)
 
     def serves(self, claim: ResourceClaim) -> bool:
-        """Whether the claim is to be allocated without a pod, by this driver."""
+        """Whether the claim is to be allocated without a pod, and by this driver."""
         class_ = self._deps.informers.class_of(claim)
         return is_pending(claim) and class_ is not None and class_.driver_name == self._deps.driver.name
 
     def forget(self, key: Key) -> None:
-        """The claim is not to be allocated (any more): forget it."""
+        """Forgets a claim that is not to be allocated here (any more)."""
         self._uids.pop(key, None)
         self._failed.pop(key, None)
         self._begun.pop(key, None)
@@ -103,28 +103,28 @@ class ImmediateAllocations:
             self._requeue(following)
 
     async def sync(self, key: Key, claim: ResourceClaim) -> None:
-        """Begin to allocate the claim, unless it waits for a change. No operation about it is under way. Returns
-        when a driver in memory has been asked: only so many claims are judged at a time as there are workers, and
-        those of each namespace in turn."""
+        """Starts to allocate the claim, unless it waits for a change; no operation may be under way for it.
+        Returns when a synchronous driver was asked, so that at most as many claims are evaluated at a time as
+        there are workers, and the namespaces take turns."""
         if self._uids.get(key) != claim.metadata.uid:
             self.forget(key)
             self._uids[key] = claim.metadata.uid
         class_ = self._deps.informers.class_of(claim)
         if class_ is None or awaits_acceptance(claim, class_):
-            self._leave_line(key)  # a change of claim or class comes here again
+            self._leave_line(key)  # a change of claim or class requeues it
         elif key not in self._waiting:
-            judged, operation = asyncio.Event(), Operation([ClaimRef(key, claim.metadata.uid)])
-            self._deps.operations.start(operation, partial(self._allocate, judged))
+            evaluated, operation = asyncio.Event(), Operation([ClaimRef(key, claim.metadata.uid)])
+            self._deps.operations.start(operation, partial(self._allocate, evaluated))
             if not self._deps.driver.driver.asynchronous:
-                await judged.wait()
+                await evaluated.wait()
 
-    async def _allocate(self, judged: asyncio.Event, operation: Operation) -> None:
+    async def _allocate(self, evaluated: asyncio.Event, operation: Operation) -> None:
         try:
-            await self._judge(judged, operation)
+            await self._evaluate_and_try(evaluated, operation)
         finally:
-            judged.set()
+            evaluated.set()
 
-    async def _judge(self, judged: asyncio.Event, operation: Operation) -> None:
+    async def _evaluate_and_try(self, evaluated: asyncio.Event, operation: Operation) -> None:
         (ref,), changes = operation.refs, self._changes
         claim = self._deps.informers.claim(ref.key)
         class_ = self._deps.informers.class_of(claim) if claim is not None else None
@@ -134,7 +134,7 @@ class ImmediateAllocations:
             await self._wait(ref, _MOVED, changes, reasons.DRIVER_MOVED, message)
             return
         if self._lines.line_of(ref.key) == _MOVED:
-            self._pass_on(ref)  # they have nothing else in common
+            self._pass_on(ref)  # the claims of this line have no equal requests
         since = self._begun.setdefault(ref.key, asyncio.get_running_loop().time())
         question, failed = about_claim(claim, class_, since), self._failed_nodes(ref.key, claim, class_)
         rule = NodeRule(class_)
@@ -143,7 +143,7 @@ class ImmediateAllocations:
                 begun_on = await self._begun_on(ref, question, rule)
                 viable, (code, message) = await self._viable(question, rule, failed)
             finally:
-                judged.set()
+                evaluated.set()
         except BadParameters as error:
             why = (reasons.PARAMETERS_INVALID, str(error))
             await self._wait(ref, (question.signature, error.topic), changes, *why, topic=error.topic)
@@ -153,7 +153,7 @@ class ImmediateAllocations:
             await self._wait(ref, (ref.uid, error.topic), changes, *why, topic=error.topic)
             return
         except DriverFault as fault:
-            await self._again(ref, reasons.DRIVER_FAILED, str(fault))
+            await self._retry(ref, reasons.DRIVER_FAILED, str(fault))
         nodes = [*begun_on, *(node for node in viable if node not in begun_on)]
         if nodes:
             await self._try(operation, question, nodes, failed)
@@ -168,8 +168,8 @@ class ImmediateAllocations:
         return failed
 
     async def _begun_on(self, ref: ClaimRef, question: PodQuestion, rule: NodeRule) -> list[str]:
-        """Where the allocation was begun before a restart, to go on there if it could begin there now; anything
-        else is released. Class and node may have changed, and the annotation may not be the driver's own."""
+        """The node where an allocation was begun before a restart, to continue there, if the node is still viable;
+        otherwise releases the holding. Class and node may have changed, and others can write the annotation."""
         before = self._deps.holdings.get(ref.uid)
         node = before.node if before is not None and before.stage is AllocationStage.CARRIED else None
         if node and await self._is_viable(question, rule, node):
@@ -190,7 +190,7 @@ class ImmediateAllocations:
     async def _viable(
         self, question: PodQuestion, rule: NodeRule, failed: FailedNodes
     ) -> tuple[Sequence[str], tuple[str, str]]:
-        """Viable nodes, best first; a reason code and why the others are not."""
+        """The viable nodes, best first; and a reason code and message why the others are not."""
         driver, informers = self._deps.driver, self._deps.informers
         request = question.request(driver)
         nodes = {node.metadata.name: rule.misfit(node) for node in informers.nodes()}
@@ -201,7 +201,7 @@ class ImmediateAllocations:
         refused = {node: f"could not allocate: {why}" for node, why in excluded.items()}
         viable: list[str] = []
         for chunk in chunks([node for node in eligible if node not in excluded]):
-            await asyncio.sleep(0)  # others have their turn
+            await asyncio.sleep(0)  # lets other tasks run
             answers = await self._deps.evaluator.ask(request, chunk)
             viable += viable_for_all(chunk, answers)
             refused.update(refusals(answers))
@@ -214,8 +214,8 @@ class ImmediateAllocations:
     async def _try(
         self, operation: Operation, question: PodQuestion, nodes: Sequence[str], failed: FailedNodes
     ) -> None:
-        """Allocate on the first node where the driver does. Raises Retry if there is none. Others need not wait
-        until it has ended if it takes long, and in any case not longer."""
+        """Allocates on the first node where the driver succeeds. Raises Retry if there is none. The turn passes to
+        the next claim of the line when this ends, or takes longer than `TURN_SECONDS`."""
         (ref,) = operation.refs
         passing_on = asyncio.get_running_loop().call_later(TURN_SECONDS, self._pass_on, ref)
         try:
@@ -227,17 +227,17 @@ class ImmediateAllocations:
     async def _try_each(
         self, operation: Operation, question: PodQuestion, nodes: Sequence[str], failed: FailedNodes
     ) -> None:
-        """An attempt may take minutes: nodes, and the class, may be others after it."""
+        """Tries the nodes in order. Nodes and class are checked again, as each attempt may take minutes."""
         (entry,), failures = question.entries, dict[str, str]()
         for node in nodes:
             class_ = self._deps.informers.class_of(entry.claim)
             if class_ is None or class_.revision != entry.class_.revision:
-                return  # the claim is looked at anew
+                return  # the change of the class requeues the claim
             if failures and not self._fits(NodeRule(class_), node):
                 continue
             operation.node = node
             try:
-                await self._deps.allocator.allocate(operation, assigned(question, self._deps.driver))
+                await self._deps.allocator.allocate(operation, assignment_for(question, self._deps.driver))
                 return
             except Failed as failure:
                 failures[node] = str(failure)
@@ -247,10 +247,10 @@ class ImmediateAllocations:
             if operation.stop.is_set():
                 return
         (ref,) = operation.refs
-        await self._again(ref, reasons.ALLOCATION_FAILED, by_reason(failures))
+        await self._retry(ref, reasons.ALLOCATION_FAILED, by_reason(failures))
 
-    async def _again(self, ref: ClaimRef, code: str, message: str) -> NoReturn:
-        """It failed, and is tried again after a pause; others need not wait for that."""
+    async def _retry(self, ref: ClaimRef, code: str, message: str) -> NoReturn:
+        """Reports a failure, and raises Retry; the turn passes to the next claim of the line."""
         self._pass_on(ref)
         await self._set_refusal(ref, code, message)
         raise Retry(message)
@@ -258,7 +258,7 @@ class ImmediateAllocations:
     async def _wait(
         self, ref: ClaimRef, line: Hashable, changes: int, code: str, message: str, topic: Topic | None = None
     ) -> None:
-        """Until something changed, or the object of that topic was read. Without a code nobody need know."""
+        """Puts the claim in the line until a change, or a read of the topic's object; reports the code, if any."""
         if not self._is_current(ref):
             return
         following = self._lines.wait(ref.key, line, [_CHANGE] if topic is None else [_CHANGE, topic])
@@ -271,16 +271,16 @@ class ImmediateAllocations:
             await self._set_refusal(ref, code, message)
 
     def _pass_on(self, ref: ClaimRef) -> None:
-        """The claim stands in no line any more, and the turn is the next one's."""
+        """Removes the claim from its line; the turn passes to the next claim."""
         if self._is_current(ref):
             self._leave_line(ref.key)
 
     def _is_current(self, ref: ClaimRef) -> bool:
-        """Whether no other claim has the name by now."""
+        """Whether the claim still exists under its name."""
         return self._uids.get(ref.key) == ref.uid
 
     async def _set_refusal(self, ref: ClaimRef, code: str, message: str) -> None:
         try:
             await self._deps.records.set_refusal(ref, code, message)
         except Gone:
-            pass  # as is its condition
+            pass  # there is no condition to set

@@ -1,6 +1,6 @@
-"""A standalone driver's informers, with its own writes laid over the caches. Decides nothing.
+"""A standalone driver's informers, with its own writes overlaid on the caches. Decides nothing.
 
-A write shows here at once, before the watch brings it back: whoever reads right after a write sees it.
+A write shows here at once, before the watch delivers it, so that code reads its own writes.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ _BY_CLASS = "class"
 
 
 class ChangeListener(Protocol):
-    """Is called with each change, once the caches have it. None stands for "not there"."""
+    """Event handlers, called with each change once the caches have it. None means that the object is absent."""
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None: ...
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None: ...
@@ -32,7 +32,7 @@ class ChangeListener(Protocol):
 
 
 class Informers:
-    """The caches. Run them `all`; nothing may be decided before each is `synced`."""
+    """The caches. Run `all` of them; make no decision before each is `synced`."""
 
     def __init__(self, client: Client, driver: str, listener: ChangeListener) -> None:
         self.driver = driver
@@ -53,37 +53,37 @@ class Informers:
 
     @property
     def all(self) -> Sequence[Informer[Any]]:
-        """One for each kind, to be run."""
+        """The informers of all kinds, to be run."""
         return (self._classes, self._nodes, self._claims, self._schedulings)
 
     def claims_of(self, scheduling: PodScheduling) -> tuple[ScheduledClaim, ...]:
-        """The claims in the question that are this driver's."""
+        """The claims of this driver in the PodScheduling's question."""
         return tuple(claim for claim in scheduling.spec.claims if claim.driver_name == self.driver)
 
     def claim_keys(self, scheduling: PodScheduling) -> list[Key]:
-        """Namespaces and names of this driver's claims in the question."""
+        """Namespaces and names of this driver's claims in the PodScheduling's question."""
         namespace = scheduling.metadata.namespace
         return [(namespace, claim.resource_claim_name) for claim in self.claims_of(scheduling)]
 
     def scheduling(self, key: Key) -> PodScheduling | None:
-        found = self._newest(self._schedulings.get(*key))
-        return None if found is None or found.metadata.uid in self._lost else found
+        newest = self._newest(self._schedulings.get(*key))
+        return None if newest is None or newest.metadata.uid in self._lost else newest
 
     def schedulings(self) -> list[PodScheduling]:
-        """Those with questions for standalone drivers, other drivers' included."""
+        """All PodSchedulings with questions for standalone drivers, including other drivers."""
         return list(self._schedulings.values())
 
     def schedulings_of(self, claim: Key) -> list[PodScheduling]:
-        """Those that ask this driver for the claim."""
-        return [self._newest(found) for found in self._schedulings.by_index(_BY_CLAIM, claim)]
+        """The PodSchedulings that ask this driver about the claim."""
+        return [self._newest(cached) for cached in self._schedulings.by_index(_BY_CLAIM, claim)]
 
     def claim(self, key: Key) -> ResourceClaim | None:
-        found = self._newest(self._claims.get(*key))
-        return None if found is None or found.metadata.uid in self._lost else found
+        newest = self._newest(self._claims.get(*key))
+        return None if newest is None or newest.metadata.uid in self._lost else newest
 
     def claims(self) -> list[ResourceClaim]:
-        """All of them, also those that the watch is yet to tell are gone."""
-        return [self._newest(found) for found in self._claims.values()]
+        """All claims, including those whose deletion the watch has not delivered yet."""
+        return [self._newest(cached) for cached in self._claims.values()]
 
     def claims_of_class(self, name: str) -> Sequence[ResourceClaim]:
         return self._claims.by_index(_BY_CLASS, name)
@@ -92,7 +92,7 @@ class Informers:
         return self._classes.get("", claim.spec.resource_class_name)
 
     def own_classes(self) -> list[ResourceClass]:
-        """Those that are this driver's."""
+        """The classes of this driver."""
         return [class_ for class_ in self._classes.values() if class_.driver_name == self.driver]
 
     def node(self, name: str) -> Node | None:
@@ -103,7 +103,7 @@ class Informers:
         return list(self._nodes.values())
 
     def wrote(self, item: PodScheduling | ResourceClaim) -> None:
-        """The object as the API server answered a write of ours, or a live read."""
+        """Overlays the object that the API server returned for a write of this process, or for a live read."""
         place = (type(item), identity(item).key)
         if place in self._written and not _newer(item, self._written[place]):
             return
@@ -112,13 +112,13 @@ class Informers:
             self._written[place] = item
 
     def lost(self, kind: Resource[Any], key: Key, uid: str) -> None:
-        """The server has no object of that UID any more; the watch may not have brought that yet."""
+        """Hides an object that the API server does not have any more; the watch may be behind."""
         cached = self._cache(kind.type).get(*key)
         if cached is not None and cached.metadata.uid == uid:
             self._lost.add(uid)
 
     def _follow(self, notify: Callable[[T | None, T | None], None]) -> OnChange[Any]:
-        """The watch brought a change: forget an own write that is not newer, and what was known to be lost."""
+        """An event handler that drops the overlay of an object once the watch has caught up, then notifies."""
 
         def changed(old: Any | None, new: Any | None) -> None:
             item: Any = new if new is not None else old
@@ -148,5 +148,5 @@ def _newer(written: Any, cached: Any) -> bool:
 
 
 def _without_status(node: Node) -> Node:
-    """Kubelets write there all the time, and nobody here reads it."""
+    """The node without its status, which kubelets write all the time and nothing here reads."""
     return msgspec.structs.replace(node, status=NodeStatus())

@@ -1,7 +1,7 @@
 """Allocations and deallocations under way, each in a task of its own, since a driver may take minutes.
 
-A claim has at most one operation at a time. One that raises is logged, and its claims are left alone for a while
-that grows with each failure in a row.
+A claim has at most one operation at a time. An operation that raises is logged, and its claims get no other one
+until a back-off is over.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ log = structlog.get_logger(__name__)
 
 
 class Retry(Exception):
-    """Raised by an operation that failed, has shown why in the API, and is to be tried again."""
+    """Raised by an operation that failed, has reported the reason in the API, and is to be retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """A claim that an operation is about."""
+    """A claim by namespace, name and UID."""
 
     key: Key
     uid: str
@@ -48,8 +48,8 @@ Work = Callable[[Operation], Awaitable[None]]
 
 
 class Operations:
-    """One driver's operations. `ended` is called when the claims of one are to be reconciled again: after it, or
-    after the pause that follows a failure."""
+    """One driver's operations. `ended` is called when an operation's claims are to be reconciled again: after it
+    succeeded, or after the back-off that follows a failure."""
 
     def __init__(self, ended: Callable[[Operation], None], backoff: Backoff = RETRIES) -> None:
         self._ended = ended
@@ -59,19 +59,19 @@ class Operations:
         self._tasks: asyncio.TaskGroup | None = None
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Operations are tasks of this group from now on."""
+        """Sets the task group in which operations run."""
         self._tasks = tasks
 
     def of(self, uid: str) -> Operation | None:
-        """The operation about the claim that is under way."""
+        """The operation under way for the claim, if there is one."""
         return self._by_uid.get(uid)
 
     def free(self, *uids: str) -> bool:
-        """Whether an operation about these claims may start now."""
+        """Whether no operation is under way for any of these claims."""
         return not any(uid in self._by_uid for uid in uids)
 
     def start(self, operation: Operation, work: Work) -> None:
-        """Begin an operation; there must be none about its claims."""
+        """Starts an operation; its claims must be free."""
         assert self._tasks is not None, "operations have not begun"
         assert self.free(*(ref.uid for ref in operation.refs)), "there is an operation about one of the claims"
         running = self._run(operation, work)
@@ -84,19 +84,19 @@ class Operations:
             self._by_uid[ref.uid] = operation
 
     def stop(self, uid: str) -> None:
-        """The operation about the claim, if there is one, is to end."""
+        """Asks the operation under way for the claim, if there is one, to end."""
         if (operation := self._by_uid.get(uid)) is not None:
             operation.stop.set()
 
     def forget(self, uid: str) -> None:
-        """The claim is gone: its failures don't matter any more."""
+        """Forgets the failures of a claim that is gone, or whose operation succeeded."""
         self._failures.pop(uid, None)
 
     async def _run(self, operation: Operation, work: Work) -> None:
         try:
             await work(operation)
         except Exception as error:
-            await stopped(operation, self._failed(operation, error))  # its claims are left alone as long
+            await wait_stopped(operation, self._failed(operation, error))  # its claims stay occupied meanwhile
         else:
             for ref in operation.refs:
                 self.forget(ref.uid)
@@ -106,7 +106,7 @@ class Operations:
         self._ended(operation)
 
     def _failed(self, operation: Operation, error: Exception) -> float:
-        """Seconds until the next attempt."""
+        """Counts and logs a failure. Returns the seconds until the next attempt."""
         failures = 1 + max(self._failures.get(ref.uid, 0) for ref in operation.refs)
         for ref in operation.refs:
             self._failures[ref.uid] = failures
@@ -121,7 +121,7 @@ class Operations:
 
 
 async def cancel(task: asyncio.Future[Any]) -> None:
-    """Cancel what runs, and wait until it has ended; how it ended does not matter."""
+    """Cancels the task and waits until it has ended; ignores its result or exception."""
     if not task.done():
         task.cancel()
         await asyncio.wait((task,))
@@ -129,10 +129,10 @@ async def cancel(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
-async def stopped(operation: Operation, seconds: float) -> None:
-    """Wait until the operation is stopped, but no longer than that."""
+async def wait_stopped(operation: Operation, seconds: float) -> None:
+    """Waits until the operation is asked to stop, for at most so many seconds."""
     try:
         async with asyncio.timeout(seconds):
             await operation.stop.wait()
     except TimeoutError:
-        pass  # it goes on
+        pass  # not stopped

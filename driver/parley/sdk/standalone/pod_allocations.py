@@ -1,8 +1,8 @@
 """Allocates the claims of pods whose node is selected, on that node, and reports failures in the PodScheduling.
 
-A failure stays in the driver's entries until the controller asks anew or selects another node, and as long as it
-stands nothing is tried again. It is remembered here, not read from the entries: a node that was cleared and
-selected again is a new attempt, however quickly the one followed the other.
+A failure stays in the driver's entries until the controller starts another round or selects another node; until
+then nothing is tried again. Failures are remembered here, not read from the entries: a selection that was cleared
+and made again is a new attempt, however quickly one followed the other.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from parley.sdk.standalone.questions import PodQuestion
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A failure, and the selection that it is about: PodScheduling, round and node."""
+    """A failure, and its selection: PodScheduling, round and node."""
 
     selection: tuple[str, int, str]
     reported: AllocationFailure
@@ -54,17 +54,17 @@ class PodAllocations:
         self._queue = queue
         self._failures: dict[Key, _Failure] = {}
         self._allocating: dict[Key, tuple[Operation, str]] = {}
-        """The latest operation for each PodScheduling, with its UID. It may pause after a failure, or be over."""
+        """The latest operation for each PodScheduling, with the latter's UID. It may be in back-off, or over."""
 
     def restore(self) -> None:
-        """At start: what failed by the entries is not tried again."""
+        """At start, reads the reported failures from the entries: those attempts are not repeated."""
         for scheduling in self._informers.schedulings():
             if (failure := entries.reported_failure(self._informers.driver, scheduling)) is not None:
                 meta = scheduling.metadata
                 self._failures[meta.namespace, meta.name] = _Failure(_selection(scheduling), failure)
 
     def changed(self, key: Key, new: PodScheduling | None) -> None:
-        """The PodScheduling of that name changed or went: end what it does not want any more."""
+        """Event handler: stops the operation if the changed or deleted PodScheduling does not want it any more."""
         failure = self._failures.get(key)
         if failure is not None and (new is None or _selection(new) != failure.selection):
             del self._failures[key]
@@ -79,11 +79,11 @@ class PodAllocations:
         return scheduling.spec.selected_node == operation.node and all(ref.key in asked for ref in operation.refs)
 
     async def sync(self, key: Key, scheduling: PodScheduling, question: PodQuestion | None) -> None:
-        """Reconcile a pod whose node is selected."""
+        """Reconciles a pod whose node is selected."""
         known = self._failures.get(key)
         failure = known.reported if known is not None else None
         if failure is not None or self._has_failure(scheduling):
-            # The next attempt begins when the entries show no failure any more: that change calls again.
+            # The next attempt begins when the entries show no failure any more: that change requeues the pod.
             names = [claim.name for claim in self._informers.claims_of(scheduling)]
             wanted = entries.failed(self._informers.driver, scheduling, names, failure)
             await self._answering.apply(scheduling, wanted)
@@ -100,7 +100,7 @@ class PodAllocations:
         if not self._operations.free(*(ref.uid for ref in refs)):
             return
         try:
-            assignment = assigned(question, self._driver)
+            assignment = assignment_for(question, self._driver)
         except (BadParameters, NotRead) as error:
             if isinstance(error, NotRead) and error.transient:
                 self._answering.await_parameters(key, error.topic)
@@ -121,8 +121,8 @@ class PodAllocations:
                 self._fail(key, scheduling, failure)
 
     async def _still_selected(self, key: Key, operation: Operation) -> bool:
-        """Watches of claims and PodSchedulings are not in step: that a claim was deallocated may be known before
-        it is known that its node was given up. So the PodScheduling is read once more before it is acted upon."""
+        """Whether a live read of the PodScheduling still selects the node. The watches are not in step: the
+        deallocation of a claim may show before the cleared selection of its node."""
         known = self._informers.scheduling(key)
         if known is None:
             return False
@@ -148,8 +148,8 @@ def _selection(scheduling: PodScheduling) -> tuple[str, int, str]:
     return scheduling.metadata.uid, scheduling.spec.round, scheduling.spec.selected_node
 
 
-def assigned(question: PodQuestion, driver: EmbeddedDriver) -> Assignment:
-    """The pending claims as one allocation. Raises BadParameters, and NotRead."""
+def assignment_for(question: PodQuestion, driver: EmbeddedDriver) -> Assignment:
+    """The assignment for the pending claims. Raises BadParameters and NotRead."""
     return Assignment(
         request=question.request(driver),
         refs=[entry.ref for entry in question.pending],

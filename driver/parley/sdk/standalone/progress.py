@@ -1,4 +1,4 @@
-"""How far an allocation is, as the driver reports it: written into the claims' conditions every few seconds."""
+"""Writes the progress of an allocation, as the driver reports it, into the claims' conditions."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from parley.sdk.standalone.operations import ClaimRef
 from parley.sdk.standalone.records import Gone, StandaloneRecords
 
 SECONDS = 5.0
-"""Between two writes of the same claim."""
+"""The least time between two writes of the same claim."""
 
 log = structlog.get_logger(__name__)
 
 
 class Progress:
-    """Of one allocation. `report` is the driver's `Request.progress`."""
+    """The progress of one allocation. `report` is the driver's `Request.progress`."""
 
     def __init__(self, records: StandaloneRecords, refs: Sequence[ClaimRef]) -> None:
         self._records = records
@@ -25,12 +25,12 @@ class Progress:
         self._changed = asyncio.Event()
 
     def report(self, text: str) -> None:
-        """What the condition is to say. Of several texts within a short time the last one is written."""
+        """Sets the text to write into the condition. Of several within a short time, the last one is written."""
         self._text = text
         self._changed.set()
 
     async def run(self) -> None:
-        """Write what is reported until cancelled. A write that fails is tried again with the next one."""
+        """Writes reported texts until cancelled. A failed write is tried again after `SECONDS`."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -42,7 +42,7 @@ class Progress:
         try:
             await self._records.set_progress(ref, text)
         except Gone:
-            pass  # whoever allocates finds out as well
+            pass  # the allocation's own writes find this out, too
         except (ApiError, OutcomeUnknown) as error:
             log.info("progress not written", claim="/".join(ref.key), error=str(error))
             self._changed.set()

@@ -1,4 +1,4 @@
-"""What one PodScheduling asks of the driver: its claims with their classes, as a typed request. Pure."""
+"""Reads a PodScheduling's question: the claims of one driver with their classes, as a typed request. Pure."""
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from parley.sdk.values import PodReference, Request
 
 @dataclass(frozen=True, slots=True)
 class ClaimEntry:
-    """One of the pod's claims that is this driver's; `name` is the pod's entry for it."""
+    """One of the pod's claims of this driver; `name` is the pod's entry for it."""
 
     name: str
     claim: ResourceClaim
@@ -28,7 +28,7 @@ class ClaimEntry:
 
     @property
     def ref(self) -> ClaimRef:
-        """The claim as operations know it."""
+        """The reference by which operations identify the claim."""
         meta = self.claim.metadata
         return ClaimRef((meta.namespace, meta.name), meta.uid)
 
@@ -38,7 +38,7 @@ class ClaimEntry:
         return bool(self.claim.metadata.deletion_timestamp) or self.claim.status.deallocation_requested
 
     def raw(self) -> RawClaim:
-        """Before the parameters are typed."""
+        """The claim before its parameters are parsed."""
         meta, class_ = self.claim.metadata, self.class_
         return RawClaim(
             name=self.name,
@@ -57,8 +57,8 @@ class ClaimEntry:
 
 @dataclass(frozen=True, slots=True)
 class PodQuestion:
-    """All of a pod's claims that are this driver's. Objects that hold parameters count as they were at the time
-    `since` (the event loop's clock), when they were first asked about, or later."""
+    """All of a pod's claims of this driver. Objects that hold parameters must have been read at the time `since`
+    (the event loop's clock), when the claims were first seen, or later."""
 
     pod: PodReference
     entries: tuple[ClaimEntry, ...]
@@ -69,54 +69,54 @@ class PodQuestion:
 
     @property
     def uid(self) -> str:
-        """Of the pod; of the claim, where no pod asks."""
+        """The UID of the pod; that of the claim, if it is allocated without a pod."""
         return self.pod.uid or self.entries[0].claim.metadata.uid
 
     @property
     def pending(self) -> tuple[ClaimEntry, ...]:
-        """Those that hold nothing yet: they are evaluated and allocated together."""
+        """The claims that are not allocated yet: they are evaluated and allocated together."""
         return tuple(entry for entry in self.entries if entry.claim.status.allocation is None)
 
     def request(self, driver: EmbeddedDriver) -> Request[Any, Any]:
-        """The pending claims with typed parameters. Raises BadParameters, and NotRead."""
+        """The pending claims with typed parameters. Raises BadParameters and NotRead."""
         return driver.request(self.pod, [entry.raw() for entry in self.pending], self.since)
 
     @property
     def seconds(self) -> int:
-        """How long allocating the pending claims may take: as the strictest of their classes says."""
+        """How long allocating the pending claims may take: the smallest limit of their classes."""
         return min(entry.class_.allocation_timeout_seconds for entry in self.pending)
 
     @property
     def signature(self) -> Hashable:
-        """Equal for pods that want the same of the driver: where one can't be served, the other can't either.
+        """Equal for pods with equal requests to the driver: where one can't be served, the other can't either.
 
-        Candidate nodes do not count, though answers are about them: a driver that has something elsewhere answers
-        so with its alternatives, and a pod that can't go there is passed over after a while (see `waiting`). With
-        the candidates, nearly every pod of a large cluster would stand in a line of its own. The namespace counts
-        because a driver may look at it.
+        Does not include the candidate nodes, though answers are about them: a driver with resources elsewhere
+        answers with alternatives, and a pod that can't go there is passed over after a while (see `waiting`). With
+        the candidates, nearly every pod of a large cluster would wait in a line of its own. Includes the
+        namespace, because the driver's answer may depend on it.
         """
         wanted = sorted(
             (e.class_.metadata.name, _json(e.claim.spec.parameters), repr(e.claim.spec.parameters_ref))
             for e in self.pending
         )
-        settled = sorted(e.claim.metadata.uid for e in self.entries if e.claim.status.allocation is not None)
-        return (self.pod.namespace, tuple(wanted), tuple(settled))
+        allocated = sorted(e.claim.metadata.uid for e in self.entries if e.claim.status.allocation is not None)
+        return (self.pod.namespace, tuple(wanted), tuple(allocated))
 
     @property
     def state(self) -> Hashable:
-        """Changes when the question does, or what it is about."""
+        """Changes when the question, its claims or their classes change."""
         claims = tuple((e.name, e.claim.metadata.uid, e.claim.status.allocation is None) for e in self.entries)
         classes = tuple(e.class_.revision for e in self.entries)
         return (self.pod, self.round, self.candidates, claims, classes)
 
     def suitable(self, nodes: Iterable[Node]) -> list[str]:
-        """Names of the nodes where the classes and the claims that are allocated already let the pod go."""
+        """Names of the nodes that suit the pending claims' classes, and where the allocated claims can be used."""
         selectors = [selector for entry in self.entries if (selector := _limits(entry))]
         return [node.metadata.name for node in nodes if all(matches(selector, node) for selector in selectors)]
 
 
 def question(informers: Informers, scheduling: PodScheduling, since: float = 0.0) -> PodQuestion | None:
-    """What the PodScheduling asks; None as long as one of the claims or classes is not there."""
+    """The question of the PodScheduling; None as long as one of its claims or classes does not exist."""
     entries: list[ClaimEntry] = []
     namespace = scheduling.metadata.namespace
     for asked in informers.claims_of(scheduling):
@@ -130,7 +130,7 @@ def question(informers: Informers, scheduling: PodScheduling, since: float = 0.0
 
 
 def about_claim(claim: ResourceClaim, class_: ResourceClass, since: float = 0.0) -> PodQuestion:
-    """A claim that is to be allocated without a pod; it is its own entry."""
+    """The question about a claim that is to be allocated without a pod; its name is that of its entry."""
     meta = claim.metadata
     return PodQuestion(no_pod(meta.namespace), (ClaimEntry(meta.name, claim, class_),), since=since)
 
@@ -146,7 +146,7 @@ def _json(parameters: Any) -> bytes:
 
 
 def _limits(entry: ClaimEntry) -> NodeSelector | None:
-    """Where the claim is, if it is allocated; else where its class lets it be. None is everywhere."""
+    """The nodes where an allocated claim can be used; for others, the class's suitable nodes. None: all nodes."""
     allocation = entry.claim.status.allocation
     if allocation is None:
         return suitable_nodes(entry.class_)

@@ -1,7 +1,7 @@
 """Writes of a standalone driver into claims: finalizer, allocation, conditions.
 
-Every write carries the claim's resourceVersion: it never undoes what others wrote, and one that was lost on the
-way can't happen any more once a later one did.
+Every write carries the claim's resourceVersion: it never undoes the writes of others, and a delayed write
+conflicts once a later one has succeeded.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,12 +30,11 @@ log = structlog.get_logger(__name__)
 
 
 class Gone(Exception):
-    """Raised when the claim is not there any more, about to go, or allocated by another driver."""
+    """Raised when the claim does not exist any more, is being deleted, or is allocated by another driver."""
 
 
 class StandaloneRecords:
-    """One driver's writes of claims. All raise what a client raises, and Conflict only if others write all the
-    time."""
+    """One driver's writes of claims. All raise the client's exceptions; Conflict only after repeated conflicts."""
 
     def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
         self._client = client
@@ -45,32 +44,32 @@ class StandaloneRecords:
         self._annotation = driver_annotation(informers.driver)
 
     def has_finalizer(self, claim: ResourceClaim) -> bool:
-        """Whether the claim carries the driver's finalizer."""
+        """Whether the claim has the driver's finalizer."""
         return self._finalizer in claim.metadata.finalizers
 
-    def is_anothers(self, claim: ResourceClaim) -> bool:
-        """Whether another driver has allocated the claim, by its record: its class was this driver's before."""
+    def is_of_another_driver(self, claim: ResourceClaim) -> bool:
+        """Whether another driver has allocated the claim: its class belonged to this driver before."""
         return driver_of_record(claim) not in ("", self._informers.driver)
 
     def begun_on(self, claim: ResourceClaim) -> str | None:
-        """The node where an allocation was begun."""
+        """The node where an allocation was begun, None if none was."""
         return claim.metadata.annotations.get(self._annotation)
 
-    def is_marked(self, claim: ResourceClaim) -> bool:
+    def is_unstarted(self, claim: ResourceClaim) -> bool:
         """Whether the controller created the claim with the driver's finalizer, and nothing was begun for it."""
         return self.has_finalizer(claim) and self.begun_on(claim) is None
 
-    def is_known_marked(self, ref: ClaimRef) -> bool:
-        """The same of the claim as the cache has it."""
+    def is_cached_unstarted(self, ref: ClaimRef) -> bool:
+        """`is_unstarted` for the claim in the cache."""
         claim = self._informers.claim(ref.key)
-        return claim is not None and claim.metadata.uid == ref.uid and self.is_marked(claim)
+        return claim is not None and claim.metadata.uid == ref.uid and self.is_unstarted(claim)
 
     async def add_finalizer(self, ref: ClaimRef, node: str, *, resumes: bool) -> None:
-        """Finalizer and node, before anything is held there. Raises Gone. `resumes`: the driver could go on there
-        after a restart; otherwise a finalizer will do, and it begins anew."""
+        """Writes finalizer and node before anything is allocated there. Raises Gone. `resumes`: the driver can
+        continue there after a restart; otherwise the finalizer alone is enough, and it starts over."""
 
         def change(claim: ResourceClaim) -> Body | None:
-            if claim.metadata.deletion_timestamp or self.is_anothers(claim):
+            if claim.metadata.deletion_timestamp or self.is_of_another_driver(claim):
                 raise Gone
             if self.has_finalizer(claim) and self.begun_on(claim) in ((node,) if resumes else (node, None)):
                 return None
@@ -81,7 +80,7 @@ class StandaloneRecords:
         await self._write(ref, change)
 
     async def remove_finalizer(self, ref: ClaimRef) -> None:
-        """The driver holds nothing for the claim: it may go."""
+        """Removes the driver's finalizer and annotation: the driver holds nothing for the claim."""
 
         def change(claim: ResourceClaim) -> Body | None:
             if not self.has_finalizer(claim) and self.begun_on(claim) is None:
@@ -92,16 +91,16 @@ class StandaloneRecords:
         try:
             await self._write(ref, change)
         except Gone:
-            pass  # which is as good
+            pass  # nothing to remove
 
     async def allocated(self, ref: ClaimRef, allocation: Mapping[str, Any], *, live: bool) -> ResourceClaim:
-        """Record the allocation, unless there is one; returns the claim as it is then. Raises Gone.
+        """Records the allocation, unless there is one; returns the resulting claim. Raises Gone.
 
-        `live`: an earlier attempt may have succeeded, so look first.
+        `live`: an earlier attempt may have succeeded, so read the claim first.
         """
 
         def change(claim: ResourceClaim) -> Body | None:
-            if self.is_anothers(claim):
+            if self.is_of_another_driver(claim):
                 raise Gone
             if claim.status.allocation is not None:
                 return None
@@ -114,10 +113,10 @@ class StandaloneRecords:
         return await self._write(ref, change, live=live, subresource="status")
 
     async def settle(self, ref: ClaimRef) -> ResourceClaim:
-        """Change the claim, so that no lost write of an allocation arrives any more; returns it. Raises Gone."""
+        """Changes the claim so that a delayed write of an allocation conflicts; returns it. Raises Gone."""
 
         def change(claim: ResourceClaim) -> Body | None:
-            if self.is_anothers(claim):
+            if self.is_of_another_driver(claim):
                 raise Gone
             if claim.status.allocation is not None:
                 return None
@@ -127,8 +126,8 @@ class StandaloneRecords:
         return await self._write(ref, change, live=True)
 
     async def take_over(self, ref: ClaimRef) -> ResourceClaim:
-        """Change a claim that an earlier copy of the driver began with, unless there is an allocation: no write of
-        that copy arrives any more. Returns it. Raises Gone."""
+        """Changes a claim that an earlier copy of the driver began to allocate, unless it is allocated, so that
+        delayed writes of that copy conflict. Returns it. Raises Gone."""
         since = f"another copy of the driver has continued it since {rfc3339(self._clock())}"
 
         def change(claim: ResourceClaim) -> Body | None:
@@ -140,11 +139,12 @@ class StandaloneRecords:
         return await self._write(ref, change, subresource="status")
 
     async def cleared(self, ref: ClaimRef) -> None:
-        """No allocation, no request to deallocate, nothing in progress; what another driver allocated stays.
-        Raises Gone. Where nothing is allocated, it need not succeed: the class may be another driver's by now."""
+        """Clears the allocation, the request to deallocate, and the progress, unless another driver has allocated
+        the claim. Raises Gone. If nothing is allocated, a refused write is ignored: the class may be another
+        driver's by now."""
 
         def change(claim: ResourceClaim) -> Body | None:
-            if self.is_anothers(claim):
+            if self.is_of_another_driver(claim):
                 return None
             before, status = claim.status, dict[str, Any]()
             if before.allocation is not None or before.deallocation_requested:
@@ -160,11 +160,11 @@ class StandaloneRecords:
             log.info("status not cleared", claim="/".join(ref.key), error=error.message)
 
     async def set_progress(self, ref: ClaimRef, message: str) -> None:
-        """Set the condition Allocating, while there is no allocation. Raises Gone."""
+        """Sets the condition Allocating, unless the claim is allocated. Raises Gone."""
         await self._set_conditions(ref, _allocating(conditions.IN_PROGRESS, message, in_progress=True))
 
     async def set_refusal(self, ref: ClaimRef, reason: str, message: str) -> None:
-        """Why nothing is allocated for a claim that waits without a pod. Raises Gone."""
+        """Reports why a claim that is to be allocated without a pod is not allocated. Raises Gone."""
         why = ConditionUpdate(reasons.ALLOCATED, False, reason, message)
         await self._set_conditions(ref, _allocating(reason, message), why)
 
@@ -178,7 +178,7 @@ class StandaloneRecords:
         await self._write(ref, change, subresource="status")
 
     async def end_progress(self, ref: ClaimRef, message: str) -> None:
-        """Nothing is in progress any more, if the condition says that something is. Raises Gone."""
+        """Ends the condition Allocating, if it says that an allocation is in progress. Raises Gone."""
         claim = self._known(ref)
         if conditions.in_progress(claim.status.conditions):
             await self._set_conditions(ref, _allocating(conditions.ENDED, message))
@@ -194,7 +194,7 @@ class StandaloneRecords:
         live: bool = False,
         subresource: str = "",
     ) -> ResourceClaim:
-        """Write what `change` makes of the claim, again if that was not its newest state."""
+        """Writes the patch that `change` returns for the claim (None: no write); repeats it after a conflict."""
         for last in range(_TRIES - 1, -1, -1):
             claim = await self._live(ref) if live else self._known(ref)
             body = change(claim)
@@ -213,7 +213,7 @@ class StandaloneRecords:
                 live = True
                 continue
             if written.metadata.deletion_timestamp and not written.metadata.finalizers:
-                self._lost(ref)  # with its last finalizer it went
+                self._lost(ref)  # removing the last finalizer deleted it
             self._informers.wrote(written)
             return written
         raise AssertionError("unreachable")

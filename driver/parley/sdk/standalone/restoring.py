@@ -1,4 +1,4 @@
-"""Restores a driver from the claims' own records: at start, and when an unknown allocation turns up later."""
+"""Restores a driver from the claims' records: at start, and when the API shows an unknown allocation later."""
 
 from collections.abc import Iterable
 
@@ -14,8 +14,8 @@ from parley.sdk.values import Allocation, Held
 
 
 def held(claim: ResourceClaim, nodes: Iterable[Node]) -> Held:
-    """What an allocated claim holds. Its node is the first where it can be used by the record, None if that is
-    everywhere. `nodes` are the cluster's, for a record that selects them by labels."""
+    """The allocation of an allocated claim. Its node is the first one in the record, None if the claim can be used
+    on every node. `nodes` are the cluster's, for a record that selects nodes by labels."""
     return held_as_recorded(claim.metadata.uid, *_recorded(claim, nodes))
 
 
@@ -26,15 +26,15 @@ def _recorded(claim: ResourceClaim, nodes: Iterable[Node]) -> tuple[str, Allocat
 
 
 def restore_one(driver: EmbeddedDriver, holdings: Holdings, claim: ResourceClaim, nodes: Iterable[Node]) -> None:
-    """The driver counts what the claim's record has."""
+    """Restores the allocation in the claim's record."""
     (node, allocation), meta = _recorded(claim, nodes), claim.metadata
-    found = held_as_recorded(meta.uid, node, allocation)
-    driver.restore(found, f"{meta.namespace}/{meta.name}", local=allocation.available_on == ())
-    holdings.put(meta.uid, StandaloneHolding((meta.namespace, meta.name), found.node, AllocationStage.RECORDED))
+    record = held_as_recorded(meta.uid, node, allocation)
+    driver.restore(record, f"{meta.namespace}/{meta.name}", local=allocation.available_on == ())
+    holdings.put(meta.uid, StandaloneHolding((meta.namespace, meta.name), record.node, AllocationStage.RECORDED))
 
 
 def restore(driver: EmbeddedDriver, informers: Informers, holdings: Holdings, records: StandaloneRecords) -> None:
-    """At start: what is recorded is held, and what has only the finalizer may be."""
+    """At start, restores all recorded allocations; claims with only the finalizer may hold something, too."""
     for claim in informers.claims():
         meta = claim.metadata
         if driver_of_record(claim) == driver.name:

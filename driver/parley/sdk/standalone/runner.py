@@ -1,7 +1,7 @@
-"""A standalone driver: informers, work queues and what reconciles their keys, wired together. Decides nothing.
+"""A standalone driver: wires informers, work queues and reconcilers together. Decides nothing.
 
-At start nothing is answered before every kind was listed and the driver knows what it holds. From then on every
-change is turned into the keys of what may be affected, which workers reconcile.
+At start no pod is answered before all kinds are listed and the driver has restored its allocations. From then on
+every change adds the keys of the objects that it may affect to a work queue, and workers reconcile them.
 """
 
 import asyncio
@@ -35,20 +35,20 @@ from parley.sdk.standalone.pod_allocations import PodAllocations
 from parley.sdk.standalone.questions import question
 from parley.sdk.standalone.records import StandaloneRecords
 from parley.sdk.standalone.restoring import restore, restore_one
-from parley.sdk.standalone.takeover import shut_out_earlier_copies
+from parley.sdk.standalone.takeover import fence_earlier_copies
 
 WORKERS = 16
-"""So many pods are answered at a time, and as many for an asynchronous driver as it can be asked at a time."""
-
+"""The most pods that are answered at a time, and claims that are reconciled at a time."""
 ASYNCHRONOUS_WORKERS = 128
+"""The most pods that are answered at a time by an asynchronous driver."""
 
 _LIMITS = 'docs/limits.md, "Standalone drivers"'
 
 log = structlog.get_logger(__name__)
 
 
-class _Alone(EmbeddedDriver):
-    """The driver outside of the controller, where nobody reserves room for its claims' pods."""
+class _WithoutReserves(EmbeddedDriver):
+    """The driver outside of the controller, where no room is reserved for the users of claims."""
 
     @property
     def may_reserve(self) -> bool:
@@ -56,21 +56,21 @@ class _Alone(EmbeddedDriver):
 
 
 class StandaloneDriver:
-    """Runs one driver against the API. One at a time: see `parley.kube.lease`."""
+    """Runs one driver against the API. Only one copy may run at a time: see `parley.kube.lease`."""
 
     def __init__(self, client: Client, driver: Driver[Any, Any], clock: Clock = utc) -> None:
         self.driver = driver
         self.ready = asyncio.Event()
-        """Set when the first answer may be given."""
+        """Set when the driver is restored and may answer."""
         self._running = False
         self._pods: WorkQueue[Key] = WorkQueue(rank=self._rank, flow=lambda key: key[0])
         self._claims: WorkQueue[Key] = WorkQueue(flow=lambda key: key[0])
         self._informers = Informers(client, driver.name, self)
         self._watched = [self._watch(client, resource) for resource in driver.watches]
         self._references = ReferenceReader(client)
-        self._embedded = embedded = _Alone(driver, self._references)
+        self._embedded = embedded = _WithoutReserves(driver, self._references)
         self._first_seen: dict[Key, tuple[str, float]] = {}
-        """UID of each PodScheduling with claims of this driver's, and when it was first seen."""
+        """UID of each PodScheduling with claims of this driver, and when it was first seen."""
         self._holdings = Holdings(embedded, self._changed)
         self._records = StandaloneRecords(client, self._informers, clock)
         self._operations = Operations(self._operation_ended)
@@ -94,7 +94,7 @@ class StandaloneDriver:
         return self._holdings.get(uid) is not None
 
     def _rank(self, key: Key) -> int:
-        """Pods of a high priority are answered first."""
+        """The work queue's rank of a PodScheduling: pods of a high priority are answered first."""
         scheduling = self._informers.scheduling(key)
         return -scheduling.spec.priority if scheduling is not None else 0
 
@@ -107,16 +107,16 @@ class StandaloneDriver:
 
     @property
     def embedded(self) -> EmbeddedDriver:
-        """The driver as this process calls it."""
+        """The wrapper through which this process calls the driver."""
         return self._embedded
 
     @property
     def caches(self) -> Sequence[Informer[Any]]:
-        """One for each kind, those that the driver watches included."""
+        """The informers of all kinds, including those that the driver watches."""
         return [*self._informers.all, *self._watched]
 
     async def run(self) -> None:
-        """Work until cancelled. Nothing of the driver runs any more when this has ended."""
+        """Runs until cancelled. All tasks of the driver have ended when this returns."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._operations.begin(tasks)
@@ -124,7 +124,7 @@ class StandaloneDriver:
                     tasks.create_task(informer.run())
                 for informer in self.caches:
                     await informer.synced.wait()
-                await shut_out_earlier_copies(self._informers, self._records)
+                await fence_earlier_copies(self._informers, self._records)
                 self._begin()
                 workers = ASYNCHRONOUS_WORKERS if self.driver.asynchronous else WORKERS
                 tasks.create_task(run_workers(self._pods, self._sync_pod, workers))
@@ -136,7 +136,7 @@ class StandaloneDriver:
             self._answering.close()
 
     def _begin(self) -> None:
-        """Restore the driver, then queue every object once. No await: a change in between would be lost."""
+        """Restores the driver, then queues every object once. No await: a change in between would be lost."""
         restore(self._embedded, self._informers, self._holdings, self._records)
         self._pod_allocations.restore()
         self._running = True
@@ -148,23 +148,23 @@ class StandaloneDriver:
             queue.add(identity(item).key)
 
     async def _sync_pod(self, key: Key) -> None:
-        """Reconcile the PodScheduling of that name."""
+        """Reconciles the PodScheduling of that name."""
         scheduling = self._informers.scheduling(key)
         if scheduling is None or not self._informers.claims_of(scheduling):
             self._answering.forget(key)
             self._first_seen.pop(key, None)
             return
-        found = question(self._informers, scheduling, self._since(key, scheduling))
-        if found is not None and not found.pending and scheduling.spec.selected_node:
+        asked = question(self._informers, scheduling, self._since(key, scheduling))
+        if asked is not None and not asked.pending and scheduling.spec.selected_node:
             self._answering.forget(key)
         elif scheduling.spec.selected_node:
             self._answering.selected(key)
-            await self._pod_allocations.sync(key, scheduling, found)
-        elif found is not None and scheduling.spec.candidate_nodes:
-            await self._answering.answer(key, scheduling, found)
+            await self._pod_allocations.sync(key, scheduling, asked)
+        elif asked is not None and scheduling.spec.candidate_nodes:
+            await self._answering.answer(key, scheduling, asked)
 
     def _since(self, key: Key, scheduling: PodScheduling) -> float:
-        """When the pod's claims were first asked about. Of an earlier pod of that name nothing counts any more."""
+        """When this PodScheduling was first seen. Forgets an earlier one of the same name."""
         uid, known = scheduling.metadata.uid, self._first_seen.get(key)
         if known is None or known[0] != uid:
             self._answering.forget(key)
@@ -172,7 +172,7 @@ class StandaloneDriver:
         return known[1]
 
     def _changed(self) -> None:
-        """Pods and claims that wait for the driver may now succeed: requeue them in their turn."""
+        """Requeues pods and claims that wait for the driver, each in its turn: they may now succeed."""
         if self._running:
             self._answering.changed()
             self._immediate.changed()
@@ -184,7 +184,7 @@ class StandaloneDriver:
                 self._pods.add(identity(scheduling).key)
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:
-        """A PodScheduling with questions for standalone drivers changed."""
+        """Event handler: a PodScheduling with questions for standalone drivers changed."""
         if not self._running or (scheduling := new or old) is None:
             return
         key = identity(scheduling).key
@@ -197,24 +197,24 @@ class StandaloneDriver:
                 self._claims.add(claim)
 
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        """Any claim changed."""
+        """Event handler: any ResourceClaim changed."""
         if not self._running or (claim := new or old) is None:
             return
         uid, key = claim.metadata.uid, identity(claim).key
         newest = self._informers.claim(key)  # the watch may be behind our own writes
-        if new is None or new.metadata.deletion_timestamp or self._records.is_anothers(new):
+        if new is None or new.metadata.deletion_timestamp or self._records.is_of_another_driver(new):
             self._operations.stop(uid)
         if new is None:
             self._operations.forget(uid)
         elif newest is not None and driver_of_record(newest) == self.driver.name:
-            self._recorded(newest)
+            self._restore_unknown(newest)
         self._claims.add(key)
         for scheduling in self._informers.schedulings_of(key):
             self._pods.add(identity(scheduling).key)
 
-    def _recorded(self, claim: ResourceClaim) -> None:
-        """The API shows an allocation. If unknown here, an earlier process wrote it late, unless it was released
-        here and is yet to be cleared: another claim may have it by now."""
+    def _restore_unknown(self, claim: ResourceClaim) -> None:
+        """Restores an allocation in the API that is unknown here: an earlier process wrote it late. Not if it was
+        released here and its record is yet to be cleared: another claim may have the resource by now."""
         uid = claim.metadata.uid
         holding = self._holdings.get(uid)
         known = holding is not None and holding.stage is AllocationStage.RECORDED
@@ -222,8 +222,8 @@ class StandaloneDriver:
             restore_one(self._embedded, self._holdings, claim, self._informers.nodes())
 
     def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
-        """Parameters or suitable nodes may be others, or a class may be there at last. By its conditions, what the
-        driver allocated in the controller may have ended."""
+        """Event handler: a class appeared, or changed its parameters, suitable nodes, or the conditions that tell
+        whether allocations that the driver made in the controller have ended."""
         if not self._running or (class_ := new or old) is None:
             return
         if old is not None and new is not None and _is_alike(old, new):
@@ -237,7 +237,7 @@ class StandaloneDriver:
         self._changed()
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A node that is new, or other than before, may do; heartbeats do not count."""
+        """Event handler: a node that is new, or whose labels or spec changed, may be viable now."""
         if new is not None and (old is None or (old.metadata.labels, old.spec) != (new.metadata.labels, new.spec)):
             self._changed()
 

@@ -1,9 +1,9 @@
-"""What a standalone driver does before it is restored: it makes late writes of an earlier copy conflict.
+"""Takes over from an earlier copy of a standalone driver, before restoring: makes its late writes conflict.
 
-One that lost its lease may have sent an allocation which the network delivers when this copy leads. Each write
-names the resourceVersion that it was decided on, and none allocates without the driver's finalizer on the claim.
-So every claim that has it, and no allocation, is changed: what comes later is refused by the API server. One that
-can't be changed, as a webhook refuses that or does not answer, is left after a while.
+A copy that lost its lease may have sent an allocation that the network delivers after this copy became the leader.
+Each write carries the resourceVersion that it was based on, and none allocates without the driver's finalizer on
+the claim. So every claim with the finalizer and without an allocation is changed: the API server then refuses late
+writes. A claim that can't be changed, because a webhook refuses it or does not answer, is skipped after a while.
 """
 
 import structlog
@@ -20,15 +20,15 @@ from parley.sdk.standalone.records import Gone, StandaloneRecords
 log = structlog.get_logger(__name__)
 
 
-async def shut_out_earlier_copies(informers: Informers, records: StandaloneRecords) -> None:
-    """Return when no write of an earlier copy can allocate anything any more. What it wrote until then is in the
-    informers' caches."""
+async def fence_earlier_copies(informers: Informers, records: StandaloneRecords) -> None:
+    """Returns when no write of an earlier copy can allocate any more. The informers' caches then have all that it
+    wrote."""
 
     async def take_over(claim: ResourceClaim) -> None:
         try:
             await records.take_over(ClaimRef(identity(claim).key, claim.metadata.uid))
         except Gone:
-            pass  # with what could have been written to it
+            pass  # no late write can succeed either
         except REFUSALS as error:
             if is_right_lacking(error):
                 raise

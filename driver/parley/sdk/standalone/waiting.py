@@ -1,13 +1,13 @@
-"""Which of the pods that wait for a driver is requeued when something changed there.
+"""Decides which of the pods that wait for a driver are requeued after a change of its resources.
 
-Pods that want the same wait in one line, by priority and then arrival. A change requeues the first of each line,
-and no other. When that pod is served, the next is requeued. When it isn't within some seconds (the node may be
-none for this pod), it is passed over and the next is requeued, until the driver was asked about each since the
-change, or answers that nothing is left anywhere. So a thousand waiting pods cost one evaluation per change, and
-none waits for ever behind a pod that can't go on.
+Pods with equal requests wait in one line, by priority and then arrival. A change requeues the first pod of each
+line, and no other. When that pod is served, the next is requeued. If it isn't within `TURN_SECONDS` (perhaps the
+pod can't use the node), it is passed over and the next is requeued, until the driver was asked about each pod
+since the change, or answers that nothing is left on any node. So a thousand waiting pods cost one evaluation per
+change, and no pod is blocked for ever by one that can't proceed.
 
-Pods whose answer has viable nodes and that are not selected all the same (they wait for something else) stand in
-lines of their own: their answers may get old, and are kept up to date in the same way, but nobody waits for them.
+Pods with viable nodes, but no selected node yet (they wait for something else), stand in lines of their own: their
+answers get old, and are kept up to date in the same way, but they don't hold up other pods.
 """
 
 import asyncio
@@ -20,25 +20,25 @@ from parley.kube.cache import Key
 from parley.negotiation.waiting import Place, Topic, WaitingLines
 
 TURN_SECONDS = 10.0
-"""So long the pod whose turn it is has to be served, before the next one is requeued."""
+"""How long a pod's turn lasts: if it is not served by then, the next pod is requeued."""
 
 _CHANGE: Topic = ("change",)
 
 
 class Outlook(Enum):
-    """What an answer comes to."""
+    """The result of an answer for the whole pod."""
 
     VIABLE = "viable"
     ELSEWHERE = "elsewhere"
-    """No asked node is viable; another one may be."""
+    """No candidate node is viable; another node may be."""
 
     NOWHERE = "nowhere"
-    """No node is viable, and the driver knows it."""
+    """The driver knows that no node is viable."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Pods that want the same; `hopeful` if they have viable nodes and wait for something else."""
+    """Pods with equal requests; `hopeful` if they have viable nodes and wait for something else."""
 
     signature: Hashable
     hopeful: bool
@@ -46,8 +46,8 @@ class _Line:
 
 @dataclass(slots=True)
 class _Waiting:
-    """The line that a pod waits in, its place there, and after how many changes the driver was last asked, or was
-    to be."""
+    """The line that a pod waits in, its place there, and the value of `WaitingPods.changes` when the driver was
+    last asked about it, or its turn began."""
 
     line: _Line
     place: Place
@@ -56,17 +56,17 @@ class _Waiting:
 
 @dataclass(slots=True)
 class WaitingPods:
-    """All pods that wait for one driver. `requeue` has the driver asked again about a pod."""
+    """All pods that wait for one driver. `requeue` makes a worker ask the driver about the pod again."""
 
     requeue: Callable[[Key], None]
     changes: int = 0
-    """How many there were so far: note it before the driver is asked."""
+    """The number of changes so far: note it before the driver is asked."""
 
     _numbers: Iterator[int] = field(default_factory=count)
     _lines: WaitingLines[Key] = field(default_factory=WaitingLines[Key])
     _pods: dict[Key, _Waiting] = field(default_factory=dict)
     _turns: dict[_Line, Key] = field(default_factory=dict)
-    """Whose turn it is, or was last, since the latest change."""
+    """The pod of each line whose turn it is, or was last."""
 
     _timers: dict[_Line, asyncio.TimerHandle] = field(default_factory=dict)
 
@@ -75,17 +75,17 @@ class WaitingPods:
         return key in self._pods
 
     def changed(self) -> None:
-        """The driver may serve waiting pods now: the first of each line has its turn."""
+        """Gives the first pod of each line its turn: the driver may serve waiting pods now."""
         self.changes += 1
         for key in self._lines.wake(_CHANGE):
             self._give_turn(key)
 
     def evaluated(self, key: Key, signature: Hashable, outlook: Outlook, seen: int, priority: int = 0) -> None:
-        """The pod waits, with that answer, found when `changes` was `seen`."""
+        """Puts the pod in line after an answer with that outlook. `seen`: the value of `changes` before it."""
         line = _Line(signature, outlook is Outlook.VIABLE)
         waiting = self._pods.get(key)
         if waiting is not None and waiting.line == _Line(signature, hopeful=False):
-            line = waiting.line  # it had its turn and was not served: it keeps its line
+            line = waiting.line  # its turn came and it was not served: it keeps its line
         elif waiting is not None and waiting.line != line:
             self.leave(key)
         place = waiting.place if waiting is not None else Place(-priority, next(self._numbers))
@@ -99,7 +99,7 @@ class WaitingPods:
             self._give_turn(key)
 
     def leave(self, key: Key) -> None:
-        """The pod is served, or gone."""
+        """Removes a pod that is served or gone."""
         waiting = self._pods.pop(key, None)
         if waiting is None:
             return
@@ -116,7 +116,7 @@ class WaitingPods:
             self._give_turn(following)
 
     def _give_turn(self, key: Key) -> None:
-        """It is this pod's turn."""
+        """Begins this pod's turn."""
         waiting = self._pods[key]
         waiting.changes = self.changes
         self._turns[waiting.line] = key
@@ -139,8 +139,8 @@ class WaitingPods:
             timer.cancel()
 
     def _pass_on(self, line: _Line) -> None:
-        """Whose turn it was had its time. The next is who was not asked about for longest: with a change in each
-        turn, those first in line that can't go on would have all of them."""
+        """Ends the turn of the line's pod, whose time is over. The next turn is that of the outdated pod that was
+        evaluated longest ago: otherwise, with frequent changes, the first pods in line would have all turns."""
         self._timers.pop(line, None)
         outdated = filter(self._outdated, self._lines.members(line))
         following = min(outdated, key=lambda key: self._pods[key].changes, default=None)
@@ -148,6 +148,6 @@ class WaitingPods:
             self._give_turn(following)
 
     def close(self) -> None:
-        """No pod is to be requeued any more."""
+        """Stops all timers, so that no pod is requeued any more."""
         for line in list(self._timers):
             self._stop(line)

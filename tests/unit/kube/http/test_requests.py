@@ -114,7 +114,7 @@ async def test_a_server_that_asks_to_slow_down_says_for_how_long(
 async def test_a_404_of_another_server_does_not_say_that_the_object_is_absent(answer: bytes, serve: Serve) -> None:
     """It may be a gateway's, or a web server's at the kubeconfig's address. No deletion counts as done by it."""
     client = await serve(answering(answer, 404))
-    with pytest.raises(Garbled, match=r"^DELETE pods default/a: the answer 404 is none of an API server$"):
+    with pytest.raises(Garbled, match=r"^DELETE pods default/a: the answer 404 does not come from an API server$"):
         await client.delete(PODS, "a", "default")
 
 

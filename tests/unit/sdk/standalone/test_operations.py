@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from parley.kube.backoff import Backoff
-from parley.sdk.standalone.operations import ClaimRef, Operation, Operations, Retry, cancel, stopped
+from parley.sdk.standalone.operations import ClaimRef, Operation, Operations, Retry, cancel, wait_stopped
 from parley.simulate.virtual_time import run
 
 A, B = ClaimRef(("team", "a"), "uid-a"), ClaimRef(("team", "b"), "uid-b")
@@ -108,10 +108,10 @@ def test_waiting_for_a_stop_ends_after_that_time_or_at_once() -> None:
     async def scenario() -> None:
         now, operation = asyncio.get_running_loop().time, Operation([A])
         begun = now()
-        await stopped(operation, 5)
+        await wait_stopped(operation, 5)
         assert now() - begun == 5
         operation.stop.set()
-        await stopped(operation, 5)
+        await wait_stopped(operation, 5)
         assert now() - begun == 5
 
     run(scenario())

@@ -97,7 +97,7 @@ def test_what_another_driver_allocated_is_neither_taken_for_the_drivers_own_nor_
         others = allocation_record("other.example.com", Allocation(data={}), "b", shareable=False)
         status = {"driverName": "other.example.com", "allocation": others}
         await world.client.patch(CLAIMS, "disk", {"status": status}, NAMESPACE, subresource="status")
-        assert records.is_anothers(await world.claim("disk"))
+        assert records.is_of_another_driver(await world.claim("disk"))
         for write in (
             records.allocated(ref, ON_A, live=False),
             records.settle(ref),
