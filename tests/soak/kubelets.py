@@ -5,10 +5,10 @@ As a real one they ask nobody about a claim that is prepared already: the next p
 whatever the claim has by now (pkg/kubelet/cm/dra/manager.go, 1.37)."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tests.soak.invariants import Invariants
-from tests.soak.mirrors import FAR, far
+from tests.soak.mirrors import FAR, Device, far
 from tests.soak.priorities import ENDS_AFTER
 
 from parley.api.builtin import BuiltinClaim, Pod
@@ -41,7 +41,7 @@ class DeviceKubelets(Kubelets):
         """When the pod's devices are prepared, by its UID."""
         self._runs: dict[str, float] = {}
         """When it runs, once they are."""
-        self._given: dict[tuple[str, str], Sequence[object]] = {}
+        self._given: dict[tuple[str, str], tuple[Device, ...]] = {}
         """Devices by node and UID of the claim for which they were prepared."""
         self._exits: dict[str, float] = {}
         """When the containers of pods that are being deleted end, by the pod's UID."""

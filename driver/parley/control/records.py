@@ -240,8 +240,8 @@ class Records:
         return claim is not None and claim.status.allocation is not None
 
     def shows_unrequested_allocation(self, holding: Holding) -> bool:
-        """Whether the claim's record shows an allocation that its driver is not asked to deallocate. False while the
-        cache lacks our latest write."""
+        """Whether the claim's record shows an allocation that its driver is not asked to deallocate. False while
+        the cache lacks our latest write."""
         claim = self._cluster.claim((holding.namespace, holding.claim))
         if claim is None or claim.status.allocation is None or claim.metadata.deletion_timestamp:
             return False
