@@ -156,8 +156,11 @@ class Actions:
             self._actions.append((5, self._taint))
         self._priorities: Priorities | None = None
         if world.plan.preemption is not Preemption.NONE:
-            self._priorities = Priorities(world.server, world.chance, world.plan.preemption)
+            self._priorities = Priorities(
+                world.server, world.chance, world.plan.preemption, crowded=world.plan.crowded
+            )
             self._pod_kinds.update(KEPT_POD_KINDS)
+            self._pod_kinds.update(kinds.CROWDING_POD_KINDS if world.plan.crowded else {})
             self._actions += [*self._priorities.actions(), (MORE_PODS, self._add_pod), (2, self._kill_preempting)]
         self._tenant = Tenant(world.server, world.chance)
         if world.plan.tenant:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.soak.binding_faults import LOST_BINDINGS, BindingClient
 from tests.soak.collector import PodCollector
-from tests.soak.counted import CountedDriver
+from tests.soak.counted import CountedDriver, TardyDriver
 from tests.soak.evictions import Evictions, WatchedEvictions
 from tests.soak.invariants import Invariants, Use
 from tests.soak.kubelets import DeviceKubelets
@@ -192,6 +192,7 @@ def driver_kind(plan: "Plan") -> type[CountedDriver]:
         NominatingDriver: plan.reserving == "Nominated",
         ViewingDriver: plan.viewing,
         SettlingDriver: plan.settling,
+        TardyDriver: plan.crowded,
     }
     wanted = [kind for kind, is_wanted in kinds.items() if is_wanted]
     return type("PlannedDriver", (*wanted, CountedDriver), {})
@@ -216,7 +217,8 @@ class Plan:
     fail or start over whose node takes no pods, whether pods and claims are deleted in the foreground or
     without what they own, and the garbage collector takes its time, whether the informers of Kubernetes' own
     parts are behind now and then, whether a standalone driver serves some classes, and
-    takes its time and has what it holds outside of its process, and whether nodes get NoExecute taints."""
+    takes its time and has what it holds outside of its process, whether nodes get NoExecute taints, and whether
+    pods with priorities fill their nodes and are bound slowly."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -246,6 +248,7 @@ class Plan:
     standalone: bool = False
     outside: bool = False
     tainting: bool = False
+    crowded: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -288,7 +291,7 @@ class Plan:
 
     def with_later(self, chance: random.Random) -> "Plan":
         """The same, in some worlds with what the soak has learned since. `chance` is one of its own again."""
-        return replace(self, tainting=chance.random() < 0.25)
+        return replace(self, tainting=chance.random() < 0.25, crowded=chance.random() < 0.3)
 
     def together(self, chance: random.Random) -> "Plan":
         """The same, with all that is in worlds of its own otherwise, each at random."""

@@ -3,9 +3,10 @@
 Only nodes are looked at that were refused for what might change if pods went. As upstream an extender may strike
 nodes off; of what is left the node is chosen whose most important victim matters least, then the one with the
 fewest victims. If none is left, the pod stays nominated as it is. A pod evicts others once more, also elsewhere,
-while what it had evicted is on its way out, if its nominated node is refused for another reason by then. What it
-leaves out: disruption budgets, groups of pods, that nominated pods keep their place, and that a pod which is being
-bound is not evicted, but its binding given up.
+while what it had evicted is on its way out, if its nominated node is refused for another reason by then. Less
+important pods lose their nomination for the node. A pod that is being bound by the same scheduler is not deleted,
+but its binding given up. What it leaves out: disruption budgets, groups of pods, and that nominated pods keep
+their place.
 Source: framework/preemption and plugins/defaultpreemption of Kubernetes 1.37.
 """
 
@@ -15,6 +16,7 @@ from parley.api.resources import PODS
 from parley.kube.client import Client, NotFound
 from parley.negotiation.fit import needs_of
 from parley.simulate.anti_affinity import Pod
+from parley.simulate.binding_cycle import Binder
 from parley.simulate.extender_calls import ExtenderCalls, ExtenderFailed
 from parley.simulate.node_table import NodeTable, Occupied
 from parley.simulate.placement import in_tree_misfit, keeping_apart
@@ -24,14 +26,12 @@ DISRUPTION = "DisruptionTarget"
 BY_SCHEDULER = "PreemptionByScheduler"
 
 
-async def preempt(
-    client: Client, calls: ExtenderCalls | None, pod: Pod, table: NodeTable, nodes: Iterable[str]
-) -> str | None:
+async def preempt(binder: Binder, calls: ExtenderCalls | None, pod: Pod, nodes: Iterable[str]) -> str | None:
     """Evict others for the pod on one of the nodes.
 
     Returns the node to nominate, "" for none, None to leave the nomination as it is.
     """
-    nodes = list(nodes)
+    table, nodes = binder.cache.nodes(), list(nodes)
     if pod.spec.preemption_policy == "Never" or _waits_for_victims(pod, table, nodes):
         return None
     candidates = {node: victims for node in nodes if (victims := victims_on(pod, table[node]))}
@@ -43,8 +43,12 @@ async def preempt(
     except ExtenderFailed:
         return None  # upstream logs it
     chosen, victims = _choice({node: _named(candidates[node], uids) for node, uids in left.items()})
+    if victims := [victim for victim in victims if not victim.metadata.deletion_timestamp]:
+        for other in table.nominated_below(chosen, _priority(pod)):
+            await patch_pod_named_so(binder.client, other, {"nominatedNodeName": None})
     for victim in victims:
-        await _evict(client, victim)
+        if not binder.in_prebind.cancel(victim):
+            await _evict(binder.client, victim)
     return chosen or None
 
 
@@ -95,8 +99,6 @@ def _named(victims: Sequence[Pod], uids: Iterable[str]) -> Sequence[Pod]:
 
 async def _evict(client: Client, victim: Pod) -> None:
     """Whatever pod has that name by now."""
-    if victim.metadata.deletion_timestamp:
-        return
     entry = condition(DISRUPTION, "True", BY_SCHEDULER, "preempting to accommodate a higher priority pod", "")
     await patch_pod_named_so(client, victim, {"conditions": [entry]})
     try:
