@@ -61,9 +61,10 @@ def _enough(state: State, uid: str, least: int, node: str, demand: Demand, alloc
 
 
 def beside(state: State, uid: str, priority: int, node: str) -> list[Nomination]:
-    """What is kept on the node for others of at least that priority, and not allocated for them yet."""
+    """What is kept on the node for others of at least that priority, and not allocated for them yet. While that is
+    released again they do not count for the node any more, and want what they request of it."""
     others = (_unallocated(state, one) for one in state.nominations.beside(uid, priority, node))
-    return [one for one in others if one.requests]
+    return [one for one in others if one.requests or state.cluster.usage.node_of(one.pod.uid) is None]
 
 
 def _unallocated(state: State, one: Nomination) -> Nomination:
