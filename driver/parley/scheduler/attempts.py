@@ -48,6 +48,9 @@ LEAVING_SECONDS = 300.0
 CHOICE_SECONDS = 15.0
 """So long the scheduler may keep an offer reserved without naming a node."""
 
+DECLINED_SECONDS = 30.0
+"""So long it may leave one where it is that a driver declined: longer than a scheduler pauses after an error."""
+
 
 @dataclass(frozen=True, slots=True)
 class SelectedNode:
@@ -154,7 +157,8 @@ class Attempt:
     with its message, as long as the classes `excluded_by` are as they were; `left` those that the pod had to
     leave, to be avoided. `offered` are the nodes that the scheduler may choose from now, `made_room` the one that
     it was offered again because it evicted pods there for this one, or the one that the pod was nominated for
-    without that; since `reserved_since` it has reserved them and names none. `evicting` is the node that was
+    without that; since `reserved_since` it has reserved them and names none, since `unchosen_since` it has not.
+    `evicting` is the node that was
     selected last, if it has to evict others there, and `taken_back_at` when it took the allocation there back.
     Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the pod has all its
     claims; `unplaced` is how often they were taken back because it was not bound, `gave_way` how often it gave way
@@ -183,6 +187,7 @@ class Attempt:
     taken_back_at: float = -inf
     exact: bool = False
     reserved_since: float | None = None
+    unchosen_since: float | None = None
     complete_since: float | None = None
     unplaced: int = 0
     gave_way: int = 0
@@ -254,7 +259,7 @@ class Attempt:
     def offer(self, nodes: Sequence[str]) -> None:
         """The scheduler may choose from these nodes."""
         self.offered = tuple(nodes)
-        self.reserved_since = None
+        self.reserved_since = self.unchosen_since = None
 
     def offer_ended(self) -> None:
         """The scheduler took the offer back, if there was one, without choosing any of its nodes."""
@@ -267,6 +272,13 @@ class Attempt:
         if self.reserved_since is None:
             self.reserved_since = now
         return self.reserved_since + CHOICE_SECONDS - now
+
+    def until_taken_back(self, now: float, *, ended: bool) -> float:
+        """The offer is not reserved, and may have `ended`: how many seconds the scheduler has left for it."""
+        if self.unchosen_since is None:
+            self.unchosen_since = now
+        longest = PATIENCE.delay(self.unplaced + 1)
+        return self.unchosen_since + (min(DECLINED_SECONDS, longest) if ended else longest) - now
 
     def patience(self, now: float) -> float:
         """The pod has all its claims and no node: how many seconds its scheduler has left to bind it."""
@@ -287,7 +299,7 @@ class Attempt:
 
     def give_up_waiting(self) -> None:
         """The scheduler did not bind the pod in time."""
-        self.complete_since = None
+        self.complete_since = self.unchosen_since = None
         self.unplaced += 1
 
     def gives_way(self, now: float) -> None:

@@ -1,7 +1,7 @@
 """Puts a decision into effect: allocates on the selected node or offers nodes, records, and releases."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -138,13 +138,13 @@ class Placement:
         await self._client.patch(PODS, meta.name, body, meta.namespace, subresource="status")
         return None
 
-    async def have_retried(self, pod: Pod, holdings: Sequence[Holding]) -> None:
-        """What the pod had is released, as its scheduler did not bind it. That looks at claims no more if its own
-        filters rejected the pod everywhere: what the pod gets next it would not see for minutes."""
-        nodes = sorted(node for holding in holdings for node in holding.nodes or ())
-        if nodes and not pod.status.nominated_node_name:
-            self._pods.attempt(pod).nominated_by_us(nodes[0])
-            await nominate_briefly(self._client, reference(pod), nodes[0])
+    async def have_retried(self, pod: Pod, nodes: Iterable[str]) -> None:
+        """What the pod had on these nodes is released, as its scheduler did not bind it. That looks at no claim if
+        its own filters rejected the pod everywhere: what the pod gets next it would not see for minutes."""
+        node = min(nodes, default="")
+        if node and not pod.status.nominated_node_name:
+            self._pods.attempt(pod).nominated_by_us(node)
+            await nominate_briefly(self._client, reference(pod), node)
 
     async def write(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         """Record the holdings. What the API will never accept is released, and reported to the user."""

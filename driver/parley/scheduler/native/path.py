@@ -120,7 +120,7 @@ class NativePath:
                 self._pods.attempt(pod).offer_ended()
                 return await self._release(pod, claims)
             case Step.FOLLOW_OFFER:
-                return await self._placement.follow_offer(key, pod, claims)
+                return await self._placement.follow_offer(key, pod, claims) or await self._unchosen(pod, claims)
             case Step.WRITE if not pod.spec.node_name and are_apart(claims):
                 return await self._release(pod, claims)
             case Step.WRITE:
@@ -226,7 +226,25 @@ class NativePath:
         result = await self._release(pod, claims, unplaced)
         attempt.give_up_waiting()
         self._state.nominations.end(pod.metadata.uid)
-        await self._placement.have_retried(pod, unplaced)
+        await self._placement.have_retried(pod, (node for one in unplaced for node in one.nodes or ()))
+        return result
+
+    async def _unchosen(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
+        """The scheduler has not reserved the offer. It takes back what it does not want, but not where its other
+        filters reject the pod everywhere, for as long as they do: what a driver declined stays, too. After a while
+        the pod is offered other nodes, also such where others have to be evicted."""
+        attempt = self._pods.attempt(pod)
+        if any(claim.is_reserved(pod) for claim in claims):
+            attempt.unchosen_since = None
+            return None
+        ended = any(claim.offer_ended for claim in claims)
+        if (left := attempt.until_taken_back(now(), ended=ended)) > 0:
+            return Requeue(left)
+        nodes = {node for claim in claims for node in claim.offered_nodes}
+        result = await self._release(pod, claims)
+        attempt.refuse(*nodes)
+        attempt.give_up_waiting()
+        await self._placement.have_retried(pod, nodes)
         return result
 
     def _adopt(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
