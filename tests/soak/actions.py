@@ -28,10 +28,11 @@ from tests.soak.pods import (
 from tests.soak.priorities import Preemption, Priorities
 from tests.soak.processes import acting_as
 from tests.soak.reservations import HOME
+from tests.soak.taints import TOLERATIONS, some_taint
 from tests.soak.tenant import Tenant
 from tests.soak.world import CLAIM_CONTROLLER, SECOND_SCHEDULER, World
 
-from parley.api.names import GENERATED_LABEL
+from parley.api.names import GENERATED_LABEL, UNREACHABLE_TAINT
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     BUILTIN_TEMPLATES,
@@ -151,10 +152,15 @@ class Actions:
         if world.plan.standalone:
             self._actions += [(4, self._publish_far), (3, self._kill_driver)]
             self._actions += [(3, self._change_far_class)] if world.plan.meddling else []
+        if world.plan.tainting:
+            self._actions.append((5, self._taint))
         self._priorities: Priorities | None = None
         if world.plan.preemption is not Preemption.NONE:
-            self._priorities = Priorities(world.server, world.chance, world.plan.preemption)
+            self._priorities = Priorities(
+                world.server, world.chance, world.plan.preemption, crowded=world.plan.crowded
+            )
             self._pod_kinds.update(KEPT_POD_KINDS)
+            self._pod_kinds.update(kinds.CROWDING_POD_KINDS if world.plan.crowded else {})
             self._actions += [*self._priorities.actions(), (MORE_PODS, self._add_pod), (2, self._kill_preempting)]
         self._tenant = Tenant(world.server, world.chance)
         if world.plan.tenant:
@@ -202,7 +208,7 @@ class Actions:
         for name in NODE_KINDS:
             self._ensure(NODES, kinds.node(name))
             self._world.kubelets.machine_there(name)
-            self._patch(NODES, name, {"spec": {"unschedulable": None}})
+            self._patch(NODES, name, {"spec": {"unschedulable": None, "taints": None}})
             self._patch(NODES, name, {"metadata": {"labels": {kinds.ZONE: NODE_KINDS[name][0]}}})
             self._missing[name] = self._missing_far[name] = frozenset()
             self._set_slice(name)
@@ -260,7 +266,11 @@ class Actions:
         self._create(PODS, kinds.pod(name, kind, node=node, seconds=seconds, scheduler=scheduler, wishes=wishes))
 
     def _wishes(self) -> Json | None:
-        return self._priorities.wishes() if self._priorities is not None else None
+        wishes = self._priorities.wishes() if self._priorities is not None else {}
+        if self._world.plan.tainting:
+            tolerations = list(self._chance.choice(TOLERATIONS))
+            wishes = {**wishes, "spec": {**wishes.get("spec", {}), "tolerations": tolerations}}
+        return wishes
 
     def _delete_pod(self) -> None:
         if (found := self._some(PODS)) is not None:
@@ -297,6 +307,18 @@ class Actions:
     def _cordon(self) -> None:
         cordoned = self._chance.random() < 0.5
         self._patch(NODES, self._some_node(), {"spec": {"unschedulable": cordoned or None}})
+
+    def _taint(self) -> None:
+        """The node gets a NoExecute taint, or loses it. The kubelet of one that is unreachable does nothing."""
+        name = self._some_node()
+        if (node := self._found(NODES, name)) is None:
+            return
+        taints = [] if (node.body.get("spec") or {}).get("taints") else [some_taint(self._chance)]
+        if any(taint["key"] == UNREACHABLE_TAINT for taint in taints):
+            self._world.kubelets.stop(name)
+        else:
+            self._world.kubelets.machine_there(name)
+        self._patch(NODES, name, {"spec": {"taints": taints or None}})
 
     def _remove_node(self, name: str = "") -> None:
         """The node, its devices, and its pods are gone, as after the removal of a machine; or the pods' objects
@@ -584,8 +606,12 @@ class Actions:
         found = self._all(resource)
         return self._chance.choice(found) if found else None
 
+    def _found(self, resource: Resource[Any], name: str) -> Stored | None:
+        key = (NAMESPACE if resource.namespaced else "", name)
+        return self._server.store.collection(resource).objects.get(key)
+
     def _there(self, resource: Resource[Any], name: str) -> bool:
-        return (NAMESPACE if resource.namespaced else "", name) in self._server.store.collection(resource).objects
+        return self._found(resource, name) is not None
 
     def _ensure(self, resource: Resource[Any], body: Json) -> None:
         if not self._there(resource, body["metadata"]["name"]):

@@ -30,3 +30,11 @@ class CountedDriver(DeviceDriver):
     def held(self) -> Mapping[str, tuple[Device, ...]]:
         """Devices by the claim's UID."""
         return {uid: devices for uid, (devices, _) in self._inventory._held.items()}
+
+
+class TardyDriver(CountedDriver):
+    """It takes its time, in which a scheduler that has chosen a node waits."""
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        await asyncio.sleep(self._chance.choice((0, 8, 25)))
+        return await super().allocate(request, node)

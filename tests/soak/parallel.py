@@ -71,6 +71,7 @@ def caught(bug: str, seed: int, most: int, first: int = 0) -> str:
             tokens=broken.tokens,
             unruly=broken.unruly,
             standalone=broken.standalone,
+            tainting=broken.tainting,
         )
         for number in sorted(range(most), key=lambda number: number != first):
             try:

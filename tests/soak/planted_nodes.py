@@ -1,19 +1,22 @@
-"""Bugs on purpose by which a pod ends up with, or on, what its claim has no more: see `planted`."""
+"""Bugs on purpose by which a pod ends up with, or on, what its claim has no more, or waits for a node that takes
+pods again: see `planted`."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from msgspec.structs import replace
 from tests.soak.bug import Bug
 
-from parley.api.builtin import Pod
+from parley.api.builtin import Node, Pod
 from parley.control.claims.podclaims import PodClaim
 from parley.control.holding import Holding, Phase
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator
 from parley.drivers.device.inventory import Inventory
-from parley.scheduler import placement
+from parley.scheduler import changes, placement
+from parley.scheduler.differences import node_differs
 from parley.scheduler.negotiator import Negotiator
 from parley.sdk import Device
 
@@ -65,6 +68,11 @@ def _another(pod: Pod, offered: Sequence[PodClaim]) -> str:
     return others[0] if chosen and others and not pod.spec.node_name else chosen
 
 
+def _differs_but_for_taints(old: Node, new: Node) -> bool:
+    return _NODE_DIFFERS(old, replace(new, spec=replace(new.spec, taints=old.spec.taints)))
+
+
+_NODE_DIFFERS = node_differs
 _INVENTORY = Inventory.__init__
 _LEFT: WeakKeyDictionary[asyncio.AbstractEventLoop, list[tuple[float, str, tuple[Device, ...], bool]]]
 _LEFT = WeakKeyDictionary()
@@ -82,6 +90,11 @@ OF_NODES: Mapping[str, Bug] = {
         ((Records, "decline", _take_back), (Negotiator, "_offers", _offers_once)),
         ("bound elsewhere",),
         unruly=True,
+    ),
+    "nobody is woken when a node loses a taint": Bug(
+        ((changes, "node_differs", _differs_but_for_taints),),
+        ("waits in vain", "conditions disagree"),
+        tainting=True,
     ),
     "another node is taken than the scheduler chose": Bug(
         ((placement, "chosen_node", _another),), ("bound elsewhere",)

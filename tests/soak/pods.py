@@ -157,6 +157,13 @@ KEPT_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
 }
 """What else there is in worlds with priorities: a class of which nothing is taken, and more pods that take."""
 
+CROWDING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
+    "heavy": (60, ("one",), (), {"containers": requesting(cpu="5")}),
+    "heavy-pair": (30, ("offered", "one"), (), {"containers": requesting(cpu="5")}),
+    "heavy-plain": (120, (), (), {"containers": requesting(cpu="5")}),
+}
+"""What else there is where pods fill nodes, so that their scheduler preempts those that it is binding."""
+
 LASTING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
     "cache": (10, (), ("cache",), {}),
     "cache-one": (5, ("one",), ("cache",), {}),
@@ -243,6 +250,7 @@ YIELDING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]]
 ALL_POD_KINDS = {
     **POD_KINDS,
     **KEPT_POD_KINDS,
+    **CROWDING_POD_KINDS,
     **LASTING_POD_KINDS,
     **STANDING_POD_KINDS,
     **ON_DEMAND_POD_KINDS,

@@ -18,6 +18,9 @@ Json = dict[str, Any]
 LEVELS = (0, 0, 0, 0, 1, 1, 5, 5, 10)
 """What priorities are drawn from."""
 
+CROWDED_LEVELS = (0, 0, 1, 2, 5, 10, 20)
+"""The same where pods fill their nodes."""
+
 GRACE_SECONDS = 40
 ENDS_AFTER = "soak.parley.dev/ends-after"
 """Annotation of a pod: so many seconds its containers take to end once it is deleted; without it none."""
@@ -65,9 +68,12 @@ class Preemption(Enum):
 class Priorities:
     """Draws what pods say, and changes what classes and budgets do."""
 
-    def __init__(self, server: MemoryServer, chance: random.Random, preemption: Preemption) -> None:
+    def __init__(
+        self, server: MemoryServer, chance: random.Random, preemption: Preemption, *, crowded: bool
+    ) -> None:
         self._server = server
         self._chance = chance
+        self._levels = CROWDED_LEVELS if crowded else LEVELS
         self.preemption = preemption
 
     def begin(self) -> None:
@@ -86,7 +92,7 @@ class Priorities:
     def wishes(self) -> Json:
         """A pod's, see `pods.pod`."""
         chance, spec, annotations = self._chance, dict[str, Any](), dict[str, str]()
-        if level := chance.choice(LEVELS):
+        if level := chance.choice(self._levels):
             spec["priority"] = level
         if chance.random() < 0.15:
             spec["preemptionPolicy"] = "Never"

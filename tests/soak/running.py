@@ -64,6 +64,7 @@ def play(
     loop.set_exception_handler(lambda _, __: None)
     try:
         drawn = Plan.drawn(chance, number).with_standalone(random.Random(f"{seed}/{number}/standalone"))
+        drawn = drawn.with_later(random.Random(f"{seed}/{number}/later"))
         chosen = plan or replace(drawn, **but)
         return loop.run_until_complete(_play(seed, number, chance, steps, remembered, chosen))
     except Spinning:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.soak.binding_faults import LOST_BINDINGS, BindingClient
 from tests.soak.collector import PodCollector
-from tests.soak.counted import CountedDriver
+from tests.soak.counted import CountedDriver, TardyDriver
 from tests.soak.evictions import Evictions, WatchedEvictions
 from tests.soak.invariants import Invariants, Use
 from tests.soak.kubelets import DeviceKubelets
@@ -28,6 +28,7 @@ from tests.soak.pods import GUEST, ZONAL, ZONE
 from tests.soak.priorities import Preemption
 from tests.soak.processes import ProcessLoop, acting_as
 from tests.soak.reservations import Reservations, reserve
+from tests.soak.taints import TaintEviction
 from tests.soak.turns import Turns
 from tests.soak.unruly import Broke, UnrulyDriver
 from tests.soak.views import SOURCE, VIEW, Views
@@ -191,6 +192,7 @@ def driver_kind(plan: "Plan") -> type[CountedDriver]:
         NominatingDriver: plan.reserving == "Nominated",
         ViewingDriver: plan.viewing,
         SettlingDriver: plan.settling,
+        TardyDriver: plan.crowded,
     }
     wanted = [kind for kind, is_wanted in kinds.items() if is_wanted]
     return type("PlannedDriver", (*wanted, CountedDriver), {})
@@ -214,8 +216,9 @@ class Plan:
     kubelets are slow to start pods, whether pods of nodes that are gone stay for a while, whether claims
     fail or start over whose node takes no pods, whether pods and claims are deleted in the foreground or
     without what they own, and the garbage collector takes its time, whether the informers of Kubernetes' own
-    parts are behind now and then, and whether a standalone driver serves some classes, and
-    takes its time and has what it holds outside of its process."""
+    parts are behind now and then, whether a standalone driver serves some classes, and
+    takes its time and has what it holds outside of its process, whether nodes get NoExecute taints, and whether
+    pods with priorities fill their nodes and are bound slowly."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -244,6 +247,8 @@ class Plan:
     behind: bool = False
     standalone: bool = False
     outside: bool = False
+    tainting: bool = False
+    crowded: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -283,6 +288,10 @@ class Plan:
         another one than decides the rest, which is as it would be without."""
         share = 0.6 if self.preemption is Preemption.NONE else 0.3
         return replace(self, standalone=chance.random() < share, outside=chance.random() < 0.5)
+
+    def with_later(self, chance: random.Random) -> "Plan":
+        """The same, in some worlds with what the soak has learned since. `chance` is one of its own again."""
+        return replace(self, tainting=chance.random() < 0.25, crowded=chance.random() < 0.3)
 
     def together(self, chance: random.Random) -> "Plan":
         """The same, with all that is in worlds of its own otherwise, each at random."""
@@ -477,6 +486,8 @@ class World:
         }
         if self.plan.lingering:
             self._makers["pod-collector"] = PodCollector(client("pod-collector")).run
+        if self.plan.tainting:
+            self._makers["taint-eviction"] = TaintEviction(client("taint-eviction")).run
         if self.plan.extender:
             self._makers["second scheduler"] = self._second_scheduler
         for name in self._makers:

@@ -48,6 +48,9 @@ LEAVING_SECONDS = 300.0
 CHOICE_SECONDS = 15.0
 """How long the scheduler may keep an offer reserved without naming a node."""
 
+DECLINED_SECONDS = 30.0
+"""So long it may leave one where it is that a driver declined: longer than a scheduler pauses after an error."""
+
 
 @dataclass(frozen=True, slots=True)
 class SelectedNode:
@@ -158,9 +161,10 @@ class Attempt:
     Nodes: `refused` were refused by the scheduler lately. On `excluded` ones a driver will never allocate, for the
     reason given, until one of the classes `excluded_by` changes. `avoided` are those that the pod had to leave.
     `offered` are those from which the scheduler may choose; since `reserved_since` it has reserved them without
-    naming one. `made_room` was offered again because the scheduler evicted pods there, or Parley nominated the pod
-    for it. `evicting` was selected last and needs evictions by the scheduler, which cleared the allocation there
-    at `cleared_at`. `exact`: the scheduler has refused a node, and chooses wherever it can from then on.
+    naming one, since `unchosen_since` it has not reserved them. `made_room` was offered again because the
+    scheduler evicted pods there, or Parley nominated the pod for it. `evicting` was selected last and needs
+    evictions by the scheduler, which cleared the allocation there at `cleared_at`. `exact`: the scheduler has
+    refused a node, and chooses wherever it can from then on.
     Claims: the pod has had all of them since `complete_since`; `unplaced` is how often they were released because
     it was not bound. Until `kept` what others gave up for the pod on a node is kept for it. It pauses after
     `refusals` of everything offered, `failures` to allocate (or two pods could wake each other for ever by what
@@ -184,6 +188,7 @@ class Attempt:
     cleared_at: float = -inf
     exact: bool = False
     reserved_since: float | None = None
+    unchosen_since: float | None = None
     complete_since: float | None = None
     unplaced: int = 0
     gave_way: int = 0
@@ -255,7 +260,7 @@ class Attempt:
     def offer(self, nodes: Sequence[str]) -> None:
         """Note that the scheduler may choose from these nodes."""
         self.offered = tuple(nodes)
-        self.reserved_since = None
+        self.reserved_since = self.unchosen_since = None
 
     def offer_ended(self) -> None:
         """Note that the scheduler cleared the offer, if there was one, without choosing any of its nodes."""
@@ -268,6 +273,13 @@ class Attempt:
         if self.reserved_since is None:
             self.reserved_since = now
         return self.reserved_since + CHOICE_SECONDS - now
+
+    def offer_seconds_left(self, now: float, *, ended: bool) -> float:
+        """How many seconds the scheduler has left to reserve the offer, or to clear it if a driver `ended` it."""
+        if self.unchosen_since is None:
+            self.unchosen_since = now
+        longest = PATIENCE.delay(self.unplaced + 1)
+        return self.unchosen_since + (min(DECLINED_SECONDS, longest) if ended else longest) - now
 
     def binding_seconds_left(self, now: float) -> float:
         """How many seconds the scheduler has left to bind the pod before all its claims are released."""
@@ -288,7 +300,7 @@ class Attempt:
 
     def not_bound_in_time(self) -> None:
         """Note that the scheduler did not bind the pod in time."""
-        self.complete_since = None
+        self.complete_since = self.unchosen_since = None
         self.unplaced += 1
 
     def note_yield(self, now: float) -> None:

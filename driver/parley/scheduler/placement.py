@@ -1,7 +1,7 @@
 """Carries out decisions: allocates on the selected node or offers nodes, records the result, and releases."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -138,13 +138,13 @@ class Placement:
         await self._client.patch(PODS, meta.name, body, meta.namespace, subresource="status")
         return None
 
-    async def nominate_briefly(self, pod: Pod, holdings: Sequence[Holding]) -> None:
-        """Make the scheduler try the pod again, whose `holdings` were released because it did not bind it. If its
-        own filters rejected the pod everywhere, it would not notice a new allocation for minutes."""
-        nodes = sorted(node for holding in holdings for node in holding.nodes or ())
-        if nodes and not pod.status.nominated_node_name:
-            self._pods.attempt(pod).nominated_by_us(nodes[0])
-            await nominate_briefly(self._client, reference(pod), nodes[0])
+    async def nominate_briefly(self, pod: Pod, nodes: Iterable[str]) -> None:
+        """Make the scheduler try the pod again, whose claims on these nodes were released because it did not bind
+        it. If its own filters rejected the pod everywhere, it would not notice a new allocation for minutes."""
+        node = min(nodes, default="")
+        if node and not pod.status.nominated_node_name:
+            self._pods.attempt(pod).nominated_by_us(node)
+            await nominate_briefly(self._client, reference(pod), node)
 
     async def write(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         """Record the holdings in the API. If it refuses them, release them and report that to the user."""

@@ -5,13 +5,18 @@ is allocated. A claim that is reserved already is not read again, unless one of 
 conditions: then all are checked every five seconds, and a claim that has lost its allocation is not ready. After
 any error the scheduler undoes everything that it knows it has done, even if it is unknown whether the pod was
 bound: the claims of a bound pod may then be reserved for nobody, until Parley or the claim controller reserves
-them again. A reservation whose write was not answered stays. Source: plugins/dynamicresources (PreBind, bindClaim,
-isPodReadyForBinding, Unreserve) and schedule_one.go of 1.37.
+them again. A reservation whose write was not answered stays. The same happens if a pod of higher priority preempts
+one that is in its binding cycle and not being bound yet: the cycle is cancelled, and the pod stays.
+Source: plugins/dynamicresources (PreBind, bindClaim, isPodReadyForBinding, Unreserve), schedule_one.go and
+framework/runtime/pods_in_prebind_map.go of 1.37.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, PODS
@@ -39,31 +44,80 @@ _AFTER_CONFLICT = 0.01
 
 
 class Unbindable(Exception):
-    """Raised if a claim's driver declined, or a claim was deleted or deallocated before it was reserved."""
+    """Raised if a claim's driver declined, a claim was deleted or deallocated before it was reserved, or the pod
+    was preempted."""
 
 
-async def bind(
-    client: Client, cache: SchedulerCache, clock: Clock, pod: Pod, claims: Sequence[BuiltinClaim], node: str
-) -> str:
+class PodsInPreBind:
+    """The binding cycles that can still be cancelled, by the pod's UID."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self._cancelled: set[str] = set()
+
+    @contextmanager
+    def within(self, pod: Pod) -> Iterator[None]:
+        """The block is the part of the pod's cycle before the binding. Raises Unbindable if it is cancelled."""
+        uid, task = pod.metadata.uid, asyncio.current_task()
+        assert task is not None
+        self._tasks[uid] = task
+        try:
+            yield
+        except asyncio.CancelledError:
+            if uid not in self._cancelled or task.uncancel():
+                raise
+            raise Unbindable("preempted by a pod of higher priority") from None
+        finally:
+            self._tasks.pop(uid, None)
+            self._cancelled.discard(uid)
+
+    def cancel(self, pod: Pod) -> bool:
+        """Cancel the pod's cycle. Returns whether it is in one, and not being bound yet."""
+        uid = pod.metadata.uid
+        if uid not in self._tasks:
+            return False
+        if uid not in self._cancelled:
+            self._cancelled.add(uid)
+            self._tasks[uid].cancel()
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Binder:
+    """What the binding cycles of one scheduler share."""
+
+    client: Client
+    cache: SchedulerCache
+    clock: Clock
+    in_prebind: PodsInPreBind = field(default_factory=PodsInPreBind)
+
+
+async def bind(binder: Binder, pod: Pod, claims: Sequence[BuiltinClaim], node: str) -> str:
     """Bind the pod; returns why it failed, or "". After a failure reservations and nomination are undone.
 
     `pod` and `claims` are as the scheduling cycle read them. As upstream, no nomination is written that the cached
     pod already has, even if its removal is under way.
     """
-    known = list(claims)
+    client, known = binder.client, list(claims)
     try:
         if claims and pod.status.nominated_node_name != node:
             await patch_pod_by_name(client, pod, {"nominatedNodeName": node})
-        for index, claim in enumerate(claims):
-            if not is_reserved(claim, pod):
-                known[index] = await _reserve(client, pod, claim)
-        if any(map(has_binding_conditions, known)):
-            await _wait_until_bindable(cache, clock, known)
+        if claims:
+            with binder.in_prebind.within(pod):
+                await _prebind(binder, pod, known)
         await _post(client, pod, node)
     except (ApiError, OutcomeUnknown, Unbindable) as error:
         await _undo(client, known, pod)
         return str(error)
     return ""
+
+
+async def _prebind(binder: Binder, pod: Pod, known: list[BuiltinClaim]) -> None:
+    for index, claim in enumerate(known):
+        if not is_reserved(claim, pod):
+            known[index] = await _reserve(binder.client, pod, claim)
+    if any(map(has_binding_conditions, known)):
+        await _wait_until_bindable(binder.cache, binder.clock, known)
 
 
 async def _reserve(client: Client, pod: Pod, claim: BuiltinClaim) -> BuiltinClaim:

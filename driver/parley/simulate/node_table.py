@@ -116,6 +116,11 @@ class NodeTable(dict[str, NodeInfo]):
         ]
         return NodeInfo(node_info.node, [*node_info.pods, *counting]) if counting else node_info
 
+    def nominated_below(self, name: str, level: int) -> list[Pod]:
+        """The pods of lower priority that are nominated for the node and not being bound."""
+        nominated = self._nominated.get(name, {}).items()
+        return [one for uid, one in nominated if uid not in self._placed and priority(one) < level]
+
     def _rank(self, name: str) -> None:
         heapq.heappush(self._order, (len(self[name].pods), name))
 

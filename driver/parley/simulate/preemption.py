@@ -3,10 +3,10 @@
 Only nodes that were rejected for resolvable reasons are considered. As upstream, an extender may remove candidate
 nodes; of the others the node is chosen whose most important victim has the lowest priority, then the one with the
 fewest victims. If none is left, the pod's nomination stays as it is. While its victims are terminating, a pod
-evicts others again, also on other nodes, if its nominated node is rejected for another reason by then. Left out:
-disruption budgets, groups of pods, that nominated pods keep their place, and that the binding of a pod that is
-being bound is given up instead of evicting it. Source: framework/preemption and plugins/defaultpreemption of
-Kubernetes 1.37.
+evicts others again, also on other nodes, if its nominated node is rejected for another reason by then. Less
+important pods lose their nomination for the node. A pod that is being bound by the same scheduler is not evicted:
+its binding is cancelled. Left out: disruption budgets, groups of pods, and that nominated pods keep their place.
+Source: framework/preemption and plugins/defaultpreemption of Kubernetes 1.37.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,6 +15,7 @@ from parley.api.resources import PODS
 from parley.kube.client import Client, NotFound
 from parley.negotiation.fit import needs_of
 from parley.simulate.anti_affinity import Pod
+from parley.simulate.binding_cycle import Binder
 from parley.simulate.extender_calls import ExtenderCalls, ExtenderFailed
 from parley.simulate.node_table import NodeInfo, NodeTable
 from parley.simulate.placement import anti_affinity_labels, in_tree_misfit
@@ -24,14 +25,12 @@ DISRUPTION = "DisruptionTarget"
 BY_SCHEDULER = "PreemptionByScheduler"
 
 
-async def preempt(
-    client: Client, calls: ExtenderCalls | None, pod: Pod, table: NodeTable, nodes: Iterable[str]
-) -> str | None:
+async def preempt(binder: Binder, calls: ExtenderCalls | None, pod: Pod, nodes: Iterable[str]) -> str | None:
     """Evict others for the pod on one of the nodes.
 
     Returns the node to nominate, "" for none, None to leave the nomination as it is.
     """
-    nodes = list(nodes)
+    table, nodes = binder.cache.nodes(), list(nodes)
     if pod.spec.preemption_policy == "Never" or _waits_for_victims(pod, table, nodes):
         return None
     candidates = {node: victims for node in nodes if (victims := victims_on(pod, table[node]))}
@@ -43,8 +42,12 @@ async def preempt(
     except ExtenderFailed:
         return None  # upstream logs the error
     chosen, victims = _choice({node: _named(candidates[node], uids) for node, uids in left.items()})
+    if victims := [victim for victim in victims if not victim.metadata.deletion_timestamp]:
+        for other in table.nominated_below(chosen, _priority(pod)):
+            await patch_pod_by_name(binder.client, other, {"nominatedNodeName": None})
     for victim in victims:
-        await _evict(client, victim)
+        if not binder.in_prebind.cancel(victim):
+            await _evict(binder.client, victim)
     return chosen or None
 
 
@@ -95,8 +98,6 @@ def _named(victims: Sequence[Pod], uids: Iterable[str]) -> Sequence[Pod]:
 
 async def _evict(client: Client, victim: Pod) -> None:
     """Evict the pod by name, without a precondition on its UID."""
-    if victim.metadata.deletion_timestamp:
-        return
     entry = condition(DISRUPTION, "True", BY_SCHEDULER, "preempting to accommodate a higher priority pod", "")
     await patch_pod_by_name(client, victim, {"conditions": [entry]})
     try:

@@ -4,11 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.control.builders import user
+from tests.unit.control.builders import World, a_holding, played, user
 
+from parley.control.decision.kept import beside
 from parley.control.nominations import LEAST, Nomination, Nominations
+from parley.control.objects.pod import reference
 from parley.drivers.tokens import TokensDriver
-from parley.sdk import PodReference, Request
+from parley.sdk import ClaimRequest, Parameters, PodReference, Request
 
 DRIVER = TokensDriver.name
 
@@ -53,6 +55,22 @@ def test_pods_that_are_nominated_for_a_node_leave_each_other_room_there() -> Non
     beside = nominations.beside(user("second").uid, 5, "a")
     assert [one.pod for one in beside] == [user("first")]
     assert nominations.beside(user("second").uid, 6, "a") == []
+
+
+def test_a_pod_whose_claims_are_released_again_keeps_the_room_that_it_counts_for_no_more() -> None:
+    async def story(world: World) -> None:
+        first = await world.pod("first")
+        wanted = ClaimRequest("c", "uid-c", "c", "licence", Parameters(), Parameters())
+        requests: dict[str, Any] = {DRIVER: Request(reference(first), (wanted,))}
+        world.state.nominations.make(replace(nomination("first"), pod=reference(first), requests=requests))
+        world.ledger.add(a_holding("c", node="a", pods={first.metadata.uid: reference(first)}))
+
+        assert [other.pod for other in beside(world.state, "another", 5, "a")] == [reference(first)]
+
+        world.cluster.usage.assume(first, "a")
+        assert beside(world.state, "another", 5, "a") == []
+
+    played(story)
 
 
 def test_a_higher_one_takes_the_node_from_lower_ones() -> None:

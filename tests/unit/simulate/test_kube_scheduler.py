@@ -106,6 +106,41 @@ def test_an_offer_is_bound_once_its_condition_holds(alone: Any) -> None:
     alone(KubeScheduler, story)
 
 
+def test_a_binding_that_waits_is_given_up_for_a_pod_of_higher_priority(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1", cpu="1")
+        await world.claim("c")
+        await world.allocate("c", "n1", conditions=True)
+        low = await world.pod("low", ["c"])
+        await world.settle()
+        assert (await world.the_pod("low")).status.nominated_node_name == "n1"
+
+        await world.pod("high", priority=5)
+        await world.settle()
+
+        pod, claim = await world.the_pod("low"), await world.the_claim("c")
+        assert (await world.the_pod("high")).spec.node_name == "n1"
+        assert (pod.metadata.uid, pod.metadata.deletion_timestamp) == (low.metadata.uid, None)
+        assert (pod.status.nominated_node_name, users(claim)) == ("", [])
+
+    alone(KubeScheduler, story)
+
+
+def test_a_pod_that_preempts_takes_the_nomination_of_less_important_ones(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1", cpu="1")
+        await world.pod("running", nodeName="n1")
+        await world.pod("gated", schedulingGates=[{"name": "example.com/later"}])
+        await world.pod_status("gated", {"nominatedNodeName": "n1"})
+        await world.pod("high", priority=5)
+        await world.settle()
+
+        assert (await world.the_pod("gated")).status.nominated_node_name == ""
+        assert (await world.the_pod("high")).status.nominated_node_name == "n1"
+
+    alone(KubeScheduler, story)
+
+
 def test_a_declined_offer_is_taken_back_and_the_nomination_with_it(alone: Any) -> None:
     async def story(world: Any) -> None:
         await world.node("n1")

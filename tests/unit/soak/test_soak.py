@@ -69,6 +69,7 @@ FOUND_BY = {
     "the driver takes back what is kept": 1,
     "data stays where it was when its claim ends": 9,
     "two claims reserve the same room": 1,
+    "nobody is woken when a node loses a taint": 2,
 }
 """Where another world than 0 shows the bug, or shows it sooner, that one, to be played before the others.
 Worlds change with the code: another one may have to be found, which takes longer and is no failure."""

@@ -120,7 +120,7 @@ class NativePath:
                 self._pods.attempt(pod).offer_ended()
                 return await self._release(pod, claims)
             case Step.FOLLOW_OFFER:
-                return await self._placement.follow_offer(key, pod, claims)
+                return await self._placement.follow_offer(key, pod, claims) or await self._unchosen(pod, claims)
             case Step.WRITE if not pod.spec.node_name and are_apart(claims):
                 return await self._release(pod, claims)
             case Step.WRITE:
@@ -226,7 +226,25 @@ class NativePath:
         result = await self._release(pod, claims, unplaced)
         attempt.not_bound_in_time()
         self._state.nominations.end(pod.metadata.uid)
-        await self._placement.nominate_briefly(pod, unplaced)
+        await self._placement.nominate_briefly(pod, (node for one in unplaced for node in one.nodes or ()))
+        return result
+
+    async def _unchosen(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
+        """Withdraw an offer that the scheduler neither reserves nor clears in time. It does neither while its other
+        filters reject the pod on every node, also if a driver has declined. Then the pod is offered other nodes,
+        including such where others have to be evicted."""
+        attempt = self._pods.attempt(pod)
+        if any(claim.is_reserved(pod) for claim in claims):
+            attempt.unchosen_since = None
+            return None
+        ended = any(claim.offer_ended for claim in claims)
+        if (left := attempt.offer_seconds_left(now(), ended=ended)) > 0:
+            return Requeue(left)
+        nodes = {node for claim in claims for node in claim.offered_nodes}
+        result = await self._release(pod, claims)
+        attempt.refuse(*nodes)
+        attempt.not_bound_in_time()
+        await self._placement.nominate_briefly(pod, nodes)
         return result
 
     def _adopt(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
