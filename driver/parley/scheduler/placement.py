@@ -304,10 +304,10 @@ class Placement:
 
 
 def _units(claims: Sequence[PodClaim], demand: Demand) -> dict[str, int]:
-    """What has to be recorded with an offer, by entry: parameters in objects may be gone or others later. Raises
-    DriverFault."""
-    counts = demand.units() if any(claim.refers for claim in claims) else {}
-    return {claim.entry: counts[claim.entry] for claim in claims if claim.refers}
+    """What has to be recorded with an offer, by entry. Raises DriverFault."""
+    recorded = [claim.entry for claim in claims if demand.records_units(claim)]
+    counts = demand.units() if recorded else {}
+    return {entry: counts[entry] for entry in recorded}
 
 
 def chosen_node(pod: Pod, offered: Sequence[PodClaim]) -> str:
