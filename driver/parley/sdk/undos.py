@@ -24,11 +24,11 @@ class Undos:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def undo(self, uids: Iterable[str]) -> None:
-        """Nothing came of what was allocated for these claims, and it is recorded nowhere."""
+        """Nothing came of what was allocated for these claims, and it is recorded nowhere. All are given back at
+        once: whoever waits for the end does so no longer for many than for one."""
         uids = list(uids)
         self._due.update(uids)
-        for uid in uids:
-            await self._try(uid)
+        await asyncio.gather(*map(self._try, uids))
 
     async def finish(self, uid: str) -> None:
         """The claim is to be allocated again. Raises what the driver does."""
