@@ -12,7 +12,7 @@ from typing import Any
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.claims.podclaims import PodClaim
-from parley.control.decision.demand import Demand, Requests, Reserving
+from parley.control.decision.demand import Demand, Requests, Reserving, counts_by_class
 from parley.control.decision.kept import kept_from
 from parley.control.holding import Holding
 from parley.control.limited_driver import CALL_SECONDS
@@ -92,8 +92,9 @@ class Allocator:
             def holdings(allocated: _Allocated) -> list[Holding]:
                 user, known = reference(pod), self._state.cluster
                 made = [_holding(user, claim, node, *allocated[claim.entry], known) for claim in claims]
-                for holding in made:
-                    holding.units, holding.offered = counts[holding.entry], offered
+                for claim, holding in zip(claims, made, strict=True):
+                    holding.units, holding.offered = counts[claim.entry], offered
+                    holding.records_units = demand.records_units(claim)
                 return made
 
             why_no_room = partial(self._why_no_room, pod, demand, node)
@@ -114,7 +115,7 @@ class Allocator:
         """
         meta, driver = claim.metadata, class_.driver_name
         (asked,) = demand.requests[driver].claims
-        units = self._drivers[driver].units(asked)
+        units, by_class = self._drivers[driver].units(asked), counts_by_class(self._drivers[driver])
         self._ledger.limits.count(meta.uid, class_.metadata.name, meta.namespace, units)
 
         def holdings(allocated: _Allocated) -> list[Holding]:
@@ -131,7 +132,7 @@ class Allocator:
                     pods={},
                     class_name=class_.metadata.name,
                     units=units,
-                    records_units=(claim.spec.parameters_ref or class_.parameters_ref) is not None,
+                    records_units=by_class or (claim.spec.parameters_ref or class_.parameters_ref) is not None,
                     immediate=True,
                     node_part=class_.node_part == "Required",
                     known_nodes=self._state.cluster,
@@ -338,7 +339,6 @@ def _holding(
         allocation=allocation,
         pods={user.uid: user},
         class_name=claim.class_.metadata.name if claim.class_ is not None else "",
-        records_units=claim.refers,
         node_part=claim.class_ is None or claim.class_.node_part == "Required",
         known_nodes=known_nodes,
     )

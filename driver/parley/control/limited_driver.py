@@ -5,7 +5,7 @@ after `CALL_SECONDS`, and their number is limited so that other drivers' pods st
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,7 +30,7 @@ class LimitedDriver(EmbeddedDriver):
     def __init__(self, driver: Driver[Any, Any], references: References = NOTHING_READ) -> None:
         super().__init__(driver, references)
         self._begun: dict[object, float] = {}
-        """When each call that is under way began, on the event loop's clock."""
+        """When the call that a task waits for began, on the event loop's clock."""
 
     @property
     def is_saturated(self) -> bool:
@@ -48,14 +48,22 @@ class LimitedDriver(EmbeddedDriver):
         with self._counted():
             await super().deallocate(uid)
 
+    async def undo(self, uids: Sequence[str]) -> None:
+        with self._counted():
+            await super().undo(uids)
+
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        call = object()
-        self._begun[call] = asyncio.get_running_loop().time()
+        """A call within another one, which gives back what that one allocated, is a part of it."""
+        task = asyncio.current_task()
+        if task in self._begun:
+            yield
+            return
+        self._begun[task] = asyncio.get_running_loop().time()
         try:
             yield
         finally:
-            del self._begun[call]
+            del self._begun[task]
 
     async def _give_back(self, uid: str) -> None:
         scope = asyncio.timeout(CALL_SECONDS)

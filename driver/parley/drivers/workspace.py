@@ -311,10 +311,10 @@ class _Search:
             return "has no disk for workspaces: its node plugin publishes none"
         if self.enforcing is not None and node not in self.enforcing:
             return "can't keep workspaces to their sizes (enforce=Image): its node plugin has no loop devices"
-        free = self.disks.free(node) + self.freed.get(node, 0)
+        free = max(self.disks.free(node) + self.freed.get(node, 0), 0)
         if self.wanted <= free:
             return ""
-        left, size = bytes_text(max(free, 0)), bytes_text(self.disks.size(node))
+        left, size = bytes_text(free), bytes_text(self.disks.size(node))
         return f"{left} of {size} free for workspaces, {bytes_text(self.wanted)} wanted"
 
 

@@ -304,10 +304,10 @@ class Placement:
 
 
 def _units(claims: Sequence[PodClaim], demand: Demand) -> dict[str, int]:
-    """The units to record with an offer, by entry: parameters in objects may be deleted or changed later. Raises
-    DriverFault."""
-    counts = demand.units() if any(claim.refers for claim in claims) else {}
-    return {claim.entry: counts[claim.entry] for claim in claims if claim.refers}
+    """The units to record with an offer, by entry. Raises DriverFault."""
+    recorded = [claim.entry for claim in claims if demand.records_units(claim)]
+    counts = demand.units() if recorded else {}
+    return {entry: counts[entry] for entry in recorded}
 
 
 def chosen_node(pod: Pod, offered: Sequence[PodClaim]) -> str:

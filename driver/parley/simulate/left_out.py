@@ -12,6 +12,9 @@ from parley.scheduler.candidates import CandidateNodes, common_nodes
 
 ENOUGH = "enough other nodes are viable"
 
+NOWHERE = "no other node is viable either"
+"""By what the drivers answered: in a round before, or all at once."""
+
 
 def left_out(state: State, pod: Pod, scheduling: PodScheduling) -> Mapping[str, str]:
     """The nodes that are not among the PodScheduling's candidates, each with the reason. The pod is evaluated as
@@ -24,4 +27,5 @@ def left_out(state: State, pod: Pod, scheduling: PodScheduling) -> Mapping[str, 
     only = common_nodes([claim for claim in claims if claim not in negotiated])
     nodes = CandidateNodes(state, pending, classes, only)
     others = (name for name in state.cluster.node_names() if name not in scheduling.spec.candidate_nodes)
-    return {name: nodes.misfit(name) or ENOUGH for name in others}
+    fitting = ENOUGH if scheduling.status.viable or pod.spec.node_name else NOWHERE
+    return {name: nodes.misfit(name) or fitting for name in others}

@@ -21,7 +21,7 @@ from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import demand_of
 from parley.control.holding import Written
-from parley.control.limited_driver import CALL_SECONDS
+from parley.control.limited_driver import CALL_SECONDS, LimitedDriver
 from parley.control.objects.mirror import MAX_USERS
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.sdk import Allocation, PermanentError, Request
@@ -138,6 +138,23 @@ def test_a_driver_that_takes_too_long_is_told_to_be_asynchronous_and_holds_nothi
         assert free(world, Second.name, "other") == 4
 
     played(story, Second(seconds=CALL_SECONDS + 1))
+
+
+class Hanging(Second):
+    """What is behind it does not answer when something is released."""
+
+    async def deallocate(self, uid: str) -> None:
+        await asyncio.sleep(10 * CALL_SECONDS)
+
+
+def test_giving_back_takes_no_longer_for_many_claims_than_for_one_if_a_driver_hangs() -> None:
+    """What other drivers allocated for the same pod is given back after it."""
+
+    async def story(_: World) -> None:
+        await LimitedDriver(Hanging()).undo([f"uid-{number}" for number in range(4)])
+        assert asyncio.get_running_loop().time() == pytest.approx(CALL_SECONDS, abs=1)
+
+    played(story)
 
 
 def test_what_a_driver_allocates_for_a_pod_that_ended_is_given_back() -> None:

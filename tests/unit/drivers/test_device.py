@@ -233,6 +233,17 @@ def test_nodes_that_take_long_leave_time_for_the_others() -> None:
     assert set(answer.reasons.values()) == {TOO_MANY}
 
 
+@pytest.mark.parametrize(
+    ("nodes", "devices", "claims"), [(1000, 8, 2), (5000, 8, 8), (128, 24, 8), (40, 32, 24)], ids=str
+)
+def test_many_nodes_are_found_out_about_as_few_are(nodes: int, devices: int, claims: int) -> None:
+    driver, names = DeviceDriver(), [f"n{number}" for number in range(nodes)]
+    for node in names:
+        driver.observe(None, slice_of(node, *(device(f"gpu-{i}", memory=f"{40 + i}Gi") for i in range(devices))))
+    wanted = request(driver, "p", *({"memory": f"{40 + i}Gi"} for i in range(claims)))
+    assert driver.viable(wanted, names)["claim-0"].viable == tuple(names)
+
+
 def test_it_does_not_say_that_no_other_node_will_do_before_it_has_looked_at_all() -> None:
     driver, nodes = with_hard_nodes(device("small"), hard=100)
     assert driver.viable(request(driver, "p", *HARD_CLAIMS), nodes[:1])["claim-0"].alternatives is None

@@ -1,13 +1,22 @@
 """What is remembered of nodes: in steps that are counted, and never more of it than is of use."""
 
+from weakref import ref
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.drivers.varied import Gi, many_demands, many_kinds
 
-from parley.drivers.device.findings import DEMANDS, STEPS_PER_CALL, STEPS_PER_NODE, Findings, NodeFinding
+from parley.drivers.device.findings import (
+    DEMANDS,
+    RECENT,
+    STEPS_PER_CALL,
+    STEPS_PER_NODE,
+    Findings,
+    NodeFinding,
+)
 from parley.drivers.device.flow import Steps
-from parley.drivers.device.packing import ClaimDemand, DeviceKind, Stock
+from parley.drivers.device.packing import ClaimDemand, DeviceKind, Group, Stock
 
 
 class Nodes:
@@ -88,6 +97,22 @@ def test_the_demands_that_were_asked_for_last_are_remembered() -> None:
     assert steps.left == left
     list(findings.each(many(1), ["a"], steps, STEPS_PER_NODE))
     assert steps.left < left
+
+
+class Weighed(dict[Group, tuple[str, ...]]):
+    """A stock of which a test sees whether it is still there."""
+
+
+def test_what_nodes_had_is_forgotten_with_all_but_the_demands_that_were_asked_for_last() -> None:
+    nodes, kept = Nodes({}), list[ref[Weighed]]()
+    findings = Findings(nodes.stock)
+    for count in range(1, 5 * RECENT):
+        for node in "ab":
+            had = nodes.stocks[node] = Weighed({(PAIR[0], 1): (f"{node}{count}",)})
+            kept.append(ref(had))
+            del had
+        list(findings.each((ClaimDemand(count, "z", 0, False), *ONE), "ab", Steps(10**9), STEPS_PER_NODE))
+    assert sum(one() is not None for one in kept) == 2 * RECENT
 
 
 @given(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.unit.drivers.test_workspace import GI, stocked
+from tests.unit.drivers.test_workspace import GI, disk, stocked
 
 from parley.drivers import views
 from parley.drivers.workspace import WorkspaceDriver
@@ -48,6 +48,15 @@ async def test_a_view_is_where_its_workspace_is_and_takes_no_room() -> None:
     await allocated(driver, a_view("view", "work"))
     assert refusals(driver, a_claim("other", size="1Mi")) == {"b": "0Mi of 4Gi free for workspaces, 1Mi wanted"}
     assert driver.units(a_view("view", "work")) == 0
+
+
+async def test_a_view_needs_no_room_where_the_disk_has_become_smaller_than_what_is_promised_of_it() -> None:
+    driver = stocked()
+    await allocated(driver, a_claim("work", size="4Gi"))
+    assert driver.observe(disk("b", "4Gi"), disk("b", "3Gi"))
+    assert refusals(driver, a_view("view", "work")) == {"a": "claim work is on node b"}
+    await allocated(driver, a_view("view", "work"))
+    assert refusals(driver, a_claim("more", size="1Mi")) == {"b": "0Mi of 3Gi free for workspaces, 1Mi wanted"}
 
 
 async def test_its_handle_leads_to_the_other_ones_directory_and_lets_nobody_write() -> None:

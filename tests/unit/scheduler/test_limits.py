@@ -1,13 +1,13 @@
-"""Limits of a class: what a namespace may hold of it, judged in the negotiation, in words, and over restarts."""
+"""Limits of a class: what a namespace may hold of it, judged in the negotiation, and in words."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart, slow
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
-from parley.api.resources import BUILTIN_CLAIMS, CLASSES, CONFIG_MAPS, NAMESPACES, PODS, TEMPLATES
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES, NAMESPACES, PODS, TEMPLATES
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -212,98 +212,6 @@ def test_a_pod_that_waits_for_the_limit_goes_on_when_the_allocation_before_it_fa
         await world.delete_pod("first")
         await world.settle()
         assert await running(world) == ["second"]
-
-    play(scenario)
-
-
-@pytest.mark.parametrize("kind", ["generated", "named"])
-def test_what_was_held_before_a_restart_counts_with_class_and_units(play: Any, kind: str) -> None:
-    async def scenario(world: World) -> None:
-        behaviour = await begin(world, [{"units": 5}])
-        await world.add_template("four", "shelf", count=4)
-        await world.add_claim("four", "shelf", count=4)
-        await world.add_pod(
-            "p", *(["four"] if kind == "generated" else []), claims=["four"][kind == "generated" :]
-        )
-        await world.settle()
-        assert await running(world) == ["p"]
-        await restart(world, [ShelfDriver(behaviour)])
-        await world.add_template("two", "shelf", count=2)
-        await world.add_pod("q", "two")
-        await world.settle()
-        assert (await waiting_for(world, "q"))[1].startswith(
-            "namespace default holds 4 of 5 units that class shelf allows it, 2 more wanted: "
-        )
-        await world.delete_pod("p")
-        await world.settle()
-        assert await running(world) == ["q"]
-
-    play(scenario)
-
-
-async def begin_with_four_of_five(world: World) -> Behaviour:
-    """A pod holds four of the five units that its namespace may have."""
-    behaviour = await begin(world, [{"units": 5}])
-    await world.add_template("four", "shelf", count=4)
-    await world.add_pod("p", "four")
-    await world.settle()
-    return behaviour
-
-
-def test_units_count_also_if_the_class_was_away_during_the_restart(play: Any) -> None:
-    async def scenario(world: World) -> None:
-        behaviour = await begin_with_four_of_five(world)
-        await world.client.delete(CLASSES, "shelf")
-        await restart(world, [ShelfDriver(behaviour)])
-        await world.settle()
-        await world.add_class("shelf", driverName=ShelfDriver.name, limits=[{"units": 5}])
-        await world.add_template("two", "shelf", count=2)
-        await world.add_pod("q", "two")
-        await world.settle()
-        assert (await waiting_for(world, "q"))[0] == "LimitReached"
-
-    play(scenario)
-
-
-@pytest.mark.parametrize("kind", ["generated", "named"])
-def test_units_count_also_if_the_class_got_its_parameters_from_an_object_before_the_restart(
-    play: Any, kind: str
-) -> None:
-    async def scenario(world: World) -> None:
-        behaviour = await begin(world, [{"units": 5}])
-        await world.add_template("four", "shelf", count=4)
-        await world.add_claim("four", "shelf", count=4)
-        await world.add_pod(
-            "p", *(["four"] if kind == "generated" else []), claims=["four"][kind == "generated" :]
-        )
-        await world.settle()
-        await world.client.create(
-            CONFIG_MAPS, {"metadata": {"name": "m"}, "data": {"parameters": "{}"}}, "default"
-        )
-        reference = {"kind": "ConfigMap", "namespace": "default", "name": "m"}
-        await world.client.patch(CLASSES, "shelf", {"parameters": None, "parametersRef": reference})
-        await restart(world, [ShelfDriver(behaviour)])
-        await world.add_template("two", "shelf", count=2)
-        await world.add_pod("q", "two")
-        await world.settle(70)
-        assert (await waiting_for(world, "q"))[1].startswith(
-            "namespace default holds 4 of 5 units that class shelf allows it, 2 more wanted: "
-        )
-
-    play(scenario)
-
-
-def test_units_count_also_if_the_class_was_not_understood_during_the_restart(play: Any) -> None:
-    async def scenario(world: World) -> None:
-        behaviour = await begin_with_four_of_five(world)
-        await world.client.patch(CLASSES, "shelf", {"parameters": {"odd": 1}})
-        await restart(world, [ShelfDriver(behaviour)])
-        await world.settle()
-        await world.client.patch(CLASSES, "shelf", {"parameters": {"odd": None}})
-        await world.add_template("two", "shelf", count=2)
-        await world.add_pod("q", "two")
-        await world.settle(70)
-        assert (await waiting_for(world, "q"))[0] == "LimitReached"
 
     play(scenario)
 

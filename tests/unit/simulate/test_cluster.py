@@ -143,6 +143,16 @@ def test_each_node_that_was_no_candidate_has_its_own_reason(play: Play) -> None:
     assert (trainer.node, trainer.left_out) == ("n2", {"n3": "no pod slots left", "n4": "cordoned"})
 
 
+def test_nodes_that_no_driver_would_have_are_not_left_out_because_others_are_viable(play: Play) -> None:
+    nodes = [each for i in range(10) for each in (node(f"n{i}"), devices(f"n{i}", "gpu-0"))]
+    waiting = play(*nodes, class_(), template(count=2), pod("p", "one"))["p"]
+
+    assert waiting.round is not None
+    others = {f"n{i}" for i in range(10)}.difference(waiting.round.spec.candidate_nodes)
+    assert len(others) == 2
+    assert waiting.left_out == dict.fromkeys(others, "no other node is viable either")
+
+
 def test_a_pod_is_asked_about_where_its_other_claim_is(play: Play) -> None:
     async def add(cluster: SimulatedCluster) -> None:
         await cluster.client.create(PODS, pod("later", "one", claims=["ours"]), "default")

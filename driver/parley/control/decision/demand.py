@@ -11,7 +11,7 @@ from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.requests import Amounts
 from parley.negotiation.rounds import Ask
 from parley.negotiation.waiting import Topic
-from parley.sdk import PodReference, Request, SeenPod
+from parley.sdk import Driver, NoParameters, PodReference, Request, SeenPod
 from parley.sdk.checks import check_count
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.parameters import RawClaim
@@ -136,6 +136,12 @@ class Demand:
             for claim in request.claims
         }
 
+    def records_units(self, claim: PodClaim) -> bool:
+        """Whether what the claim counts for is recorded with its allocation: what that goes by, an object or the
+        class, may be gone or another at the next restart."""
+        driver = self.drivers[claim.entry]
+        return claim.refers or (driver in self.requests and counts_by_class(self.embedded[driver]))
+
     def scores(self, nodes: Sequence[str], standalone: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         """The drivers' preferences (0 to 1) added up by node, each times its driver's weight.
 
@@ -147,6 +153,12 @@ class Demand:
             for node, score in preferences.items():
                 total[node] += self.weights[name] * score
         return dict(total)
+
+
+def counts_by_class(embedded: EmbeddedDriver) -> bool:
+    """Whether what a claim of the driver counts for may depend on the parameters of its class."""
+    driver = embedded.driver
+    return type(driver).units is not Driver.units and driver.class_parameters is not NoParameters
 
 
 def demand_of(

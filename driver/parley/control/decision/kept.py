@@ -60,8 +60,8 @@ def _enough(state: State, uid: str, least: int, node: str, demand: Demand, alloc
 
 
 def beside(state: State, uid: str, priority: int, node: str) -> list[Nomination]:
-    """The nominations of others of at least that priority on the node, as far as they are not allocated yet. While an
-    allocation is released again the pod does not count in the node's usage, so that its requests count here."""
+    """The nominations of others of at least that priority on the node, as far as they are not allocated yet. A pod
+    whose allocation is being released does not count in the node's usage, so that its requests count here."""
     others = (_unallocated(state, one) for one in state.nominations.beside(uid, priority, node))
     return [one for one in others if one.requests or state.cluster.usage.node_of(one.pod.uid) is None]
 

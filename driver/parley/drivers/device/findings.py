@@ -8,6 +8,7 @@ the stock that was searched, which the inventory replaces whenever it changes.
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
+from itertools import islice
 
 from parley.drivers.device.flow import OutOfSteps, Steps
 from parley.drivers.device.packing import ClaimDemand, Group, Packing, Stock, pack
@@ -29,6 +30,9 @@ DEMANDS = 256
 
 SHAPES = 1024
 """The most different stocks that are cached for each."""
+
+RECENT = 16
+"""For so many of them, those that were asked for last, also the nodes: what each node had then is kept with it."""
 
 Demands = tuple[ClaimDemand, ...]
 Shape = frozenset[tuple[Group, int]]
@@ -116,6 +120,8 @@ class Findings:
         if len(self._known) >= DEMANDS:
             del self._known[next(iter(self._known))]  # the least recently used
         self._known[demands] = known
+        if (earlier := next(islice(reversed(self._known.values()), RECENT, None), None)) is not None:
+            earlier.nodes.clear()
         return known
 
 

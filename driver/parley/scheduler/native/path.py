@@ -230,9 +230,9 @@ class NativePath:
         return result
 
     async def _unchosen(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
-        """Withdraw an offer that the scheduler neither reserves nor clears in time. It does neither while its other
-        filters reject the pod on every node, also if a driver has declined. Then the pod is offered other nodes,
-        including such where others have to be evicted."""
+        """Withdraw an offer that the scheduler neither reserves nor clears in time. It does neither while its
+        other filters reject the pod on every node, also if a driver has declined. Then the pod is offered other
+        nodes, including such where others have to be evicted."""
         attempt = self._pods.attempt(pod)
         if any(claim.is_reserved(pod) for claim in claims):
             attempt.unchosen_since = None
