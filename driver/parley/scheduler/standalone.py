@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
-from parley.control.claims.podclaims import NODES, ROOM, PodClaim
+from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import EligibleNodes
 from parley.control.objects.pod import reference
@@ -24,21 +24,14 @@ from parley.control.records import Records
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.queue import Requeue
-from parley.negotiation.answers import (
-    Answer,
-    Answers,
-    Proposal,
-    agreed_alternatives,
-    nowhere_else,
-    refusals,
-    viable_for_all,
-)
-from parley.negotiation.rounds import Ask, Negotiation, Outcome
+from parley.negotiation.answers import Answer
+from parley.negotiation.rounds import Ask, Outcome
 from parley.negotiation.waiting import Topic
 from parley.scheduler.attempts import SelectedNode, StandaloneSession
 from parley.scheduler.entries import answer_of, scores_of
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
+from parley.scheduler.standalone_rounds import StandaloneRounds
 from parley.scheduler.unasked import UnaskedPods
 from parley.sdk import PodReference
 from parley.sdk.checks import ANSWER_SECONDS
@@ -49,9 +42,6 @@ LAG_SECONDS = 1.0
 QUIET_SECONDS = 10.0
 """How long a driver may allocate for a pod that it was not asked about before the PodScheduling shows that the pod
 waits for it, which saves most pods a write."""
-
-_ELIGIBILITY: tuple[Topic, ...] = (NODES, ROOM)
-"""The topics that determine which nodes are eligible."""
 
 ALLOCATE_GRACE_SECONDS = 60.0
 """A standalone driver enforces the class's time limit itself; this much later the node is given up in any case."""
@@ -84,7 +74,7 @@ class StandaloneSessions:
         self._pods = pods
         self._wakeups = wakeups
         self._presence = presence
-        self._candidates = candidates
+        self._rounds = StandaloneRounds(pods, candidates)
         self._unasked = UnaskedPods(state.ledger, pods, candidates)
 
     async def advance(
@@ -136,10 +126,7 @@ class StandaloneSessions:
         """A new session; after a restart, one that goes on with the node that was selected before."""
         attempt, before = self._pods.attempt(pod), self.scheduling(pod)
         rounds = max(attempt.standalone.rounds, before.spec.round if before is not None else 0)
-        negotiation = self._negotiation(pod, nodes, rounds)
-        session = StandaloneSession(
-            demand.wanted_standalone, negotiation, now(), self._pods.revision(_ELIGIBILITY), self._released(demand)
-        )
+        session = self._rounds.begin(pod, demand, nodes, rounds)
         if before is not None and before.spec.selected_node and not attempt.standalone.resumed:
             same = {claim.resource_claim_name for claim in before.spec.claims}
             if all(claim.name in same for claim in demand.standalone):
@@ -148,14 +135,6 @@ class StandaloneSessions:
                 self._set_selection(pod, session, demand, before.spec.selected_node, rounds)
         attempt.standalone.resumed = True
         return session
-
-    def _negotiation(
-        self, pod: Pod, nodes: EligibleNodes, rounds: int, start: Proposal | None = None
-    ) -> Negotiation:
-        attempt = self._pods.attempt(pod)
-        enough = 1 + len(attempt.refused | attempt.avoided)
-        limit = self._candidates
-        return Negotiation(nodes, first=limit, limit=limit, enough=enough, round=rounds, start=start)
 
     def scheduling(self, pod: Pod) -> PodScheduling | None:
         """The pod's PodScheduling in the cache."""
@@ -180,107 +159,14 @@ class StandaloneSessions:
             if missing and outcome.candidates:
                 return await self._expect(pod, session, demand, missing)
             self._unasked.answered(pod, session, demand, self._entries(pod))
-            final = self._close_round(pod, session, answers, nodes)
-            if final is not None and (final.viable or not self._ask_further(pod, session, demand, answers, nodes)):
+            if (final := self._rounds.close(pod, session, demand, answers, nodes)) is not None:
                 return final
             session.asked_at = now()
 
-    def _ask_further(
-        self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes
-    ) -> bool:
-        """Open another round, if one is due after all nodes were asked about and none is viable; whether it
-        did."""
-        return (
-            self._widen(session, answers, nodes)
-            or self._repeat(pod, session, answers, nodes)
-            or self._start_over(pod, session, demand, answers, nodes)
-        )
-
-    def _widen(self, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
-        """Open a round about nodes that have become eligible, if there are any. Not if a driver said that it has
-        no other nodes: it changes its answer by itself when it has."""
-        revision = self._pods.revision(_ELIGIBILITY)
-        if revision == session.nodes_revision or nowhere_else(answers):
-            return False
-        session.nodes_revision = revision
-        session.negotiation.widen(nodes)
-        return not session.negotiation.over
-
-    def _repeat(self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
-        """Open another round about nodes that were not viable, if drivers propose them now. With pauses, because a
-        driver may refuse again what it proposes."""
-        if session.repeats.left(now()) > 0 or not self._ask_about_proposed(pod, session, answers, nodes):
-            return False
-        session.repeats.begin(now())
-        return True
-
-    def _start_over(
-        self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes
-    ) -> bool:
-        """Ask about all nodes again, if a standalone driver has deallocated something since and its answer, which
-        covers the nodes of the latest round only, proposes no others. With a back-off."""
-        given = [answers[claim.entry] for claim in demand.standalone if claim.entry in answers]
-        proposes = all(answer.alternatives is not None for answer in given)
-        released = self._released(demand)
-        if released == session.released or proposes or session.repeats.left(now()) > 0:
-            return False
-        session.released = released
-        session.repeats.begin(now())
-        session.negotiation = self._negotiation(pod, nodes, session.negotiation.outcome.round)
-        return not session.negotiation.over
-
-    def _released(self, demand: Demand) -> tuple[int, ...]:
-        """A revision that changes whenever a standalone driver of the pod's deallocates something."""
-        return self._pods.revision(demand.standalone_topics)
-
-    def _ask_about_proposed(
-        self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
-    ) -> bool:
-        """Open a round about eligible nodes that the drivers propose, even if they were asked about before."""
-        proposal = agreed_alternatives(answers)
-        if proposal is None:
-            return False
-        again = self._negotiation(pod, nodes, session.negotiation.outcome.round, proposal)
-        if again.over:
-            return False
-        session.negotiation = again
-        return True
-
     def repeats_in(self, pod: Pod) -> float | None:
-        """In how many seconds `_repeat` may ask again; None if there is no pause."""
+        """In how many seconds nodes may be asked about again; None if there is no pause."""
         session = self._pods.attempt(pod).standalone.session
         return (session.repeats.left(now()) or None) if session is not None else None
-
-    def _close_round(
-        self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
-    ) -> Outcome | None:
-        """Close the round, to which all answers are there: the outcome, or None if another round is open now."""
-        negotiation = session.negotiation
-        if negotiation.over:
-            return self._reconsider(pod, session, answers, nodes)
-        if negotiation.enough(answers):
-            return negotiation.outcome.with_answers(answers)
-        negotiation.close(answers)
-        if not negotiation.over:
-            return None
-        session.final_answers = answers
-        return negotiation.outcome
-
-    def _reconsider(
-        self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
-    ) -> Outcome | None:
-        """The final outcome with answers that have changed since; None if that has opened another round."""
-        outcome = session.negotiation.outcome
-        changed = replace(
-            outcome,
-            answers=answers,
-            viable=viable_for_all(outcome.candidates, answers),
-            refused={**outcome.refused, **refusals(answers)},
-        )
-        if changed.viable or answers == session.final_answers:
-            return changed
-        session.final_answers = answers
-        return None if self._ask_about_proposed(pod, session, answers, nodes) else changed
 
     def _answers(
         self, pod: Pod, outcome: Outcome, demand: Demand, ask: Ask

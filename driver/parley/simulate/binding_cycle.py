@@ -83,8 +83,8 @@ class PodsInPreBind:
 
 
 @dataclass(frozen=True, slots=True)
-class Binder:
-    """What the binding cycles of one scheduler share."""
+class BindingCycles:
+    """The binding cycles of one scheduler: what they share."""
 
     client: Client
     cache: SchedulerCache
@@ -92,19 +92,19 @@ class Binder:
     in_prebind: PodsInPreBind = field(default_factory=PodsInPreBind)
 
 
-async def bind(binder: Binder, pod: Pod, claims: Sequence[BuiltinClaim], node: str) -> str:
+async def bind(cycles: BindingCycles, pod: Pod, claims: Sequence[BuiltinClaim], node: str) -> str:
     """Bind the pod; returns why it failed, or "". After a failure reservations and nomination are undone.
 
     `pod` and `claims` are as the scheduling cycle read them. As upstream, no nomination is written that the cached
     pod already has, even if its removal is under way.
     """
-    client, known = binder.client, list(claims)
+    client, known = cycles.client, list(claims)
     try:
         if claims and pod.status.nominated_node_name != node:
             await patch_pod_by_name(client, pod, {"nominatedNodeName": node})
         if claims:
-            with binder.in_prebind.within(pod):
-                await _prebind(binder, pod, known)
+            with cycles.in_prebind.within(pod):
+                await _prebind(cycles, pod, known)
         await _post(client, pod, node)
     except (ApiError, OutcomeUnknown, Unbindable) as error:
         await _undo(client, known, pod)
@@ -112,12 +112,12 @@ async def bind(binder: Binder, pod: Pod, claims: Sequence[BuiltinClaim], node: s
     return ""
 
 
-async def _prebind(binder: Binder, pod: Pod, known: list[BuiltinClaim]) -> None:
+async def _prebind(cycles: BindingCycles, pod: Pod, known: list[BuiltinClaim]) -> None:
     for index, claim in enumerate(known):
         if not is_reserved(claim, pod):
-            known[index] = await _reserve(binder.client, pod, claim)
+            known[index] = await _reserve(cycles.client, pod, claim)
     if any(map(has_binding_conditions, known)):
-        await _wait_until_bindable(binder.cache, binder.clock, known)
+        await _wait_until_bindable(cycles.cache, cycles.clock, known)
 
 
 async def _reserve(client: Client, pod: Pod, claim: BuiltinClaim) -> BuiltinClaim:

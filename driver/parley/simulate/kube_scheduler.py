@@ -21,7 +21,7 @@ from parley.kube.client import Client, Conflict, Forbidden, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.kube.queue import WorkQueue, run_workers
 from parley.simulate.anti_affinity import Pod
-from parley.simulate.binding_cycle import Binder, bind
+from parley.simulate.binding_cycle import BindingCycles, bind
 from parley.simulate.extended_cycle import schedule
 from parley.simulate.extender_calls import Extender, ExtenderCalls, ExtenderFailed
 from parley.simulate.placement import place, unschedulable
@@ -65,7 +65,7 @@ class KubeScheduler:
         self._backoff_until: dict[str, float] = {}
         self._requeue = RequeueFilter(self._queue.add)
         self._cache = SchedulerCache(client, name, self._requeue, extended=extender is not None, older=older)
-        self._binder = Binder(client, self._cache, clock)
+        self._cycles = BindingCycles(client, self._cache, clock)
         self._calls = ExtenderCalls(extender) if extender is not None else None
 
     async def run(self) -> None:
@@ -105,7 +105,7 @@ class KubeScheduler:
     async def _schedule_with_claims(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
         placement = place(pod, claims, self._cache.nodes(), self._clock())
         if placement.node:
-            self._start_binding(pod, placement.node, bind(self._binder, pod, claims, placement.node))
+            self._start_binding(pod, placement.node, bind(self._cycles, pod, claims, placement.node))
         else:
             self._requeue.rejected((pod.metadata.namespace, pod.metadata.name), placement.rejectors)
             if await self._deallocate(pod, placement.unavailable):
@@ -116,7 +116,7 @@ class KubeScheduler:
         """Evict less important pods on one of the nodes. Runs after claims were deallocated, but by their
         allocations at the start of the cycle. Without nodes, as while a claim is unallocated, removes the pod's
         nomination."""
-        nominated = await preempt(self._binder, self._calls, pod, nodes)
+        nominated = await preempt(self._cycles, self._calls, pod, nodes)
         if nominated is not None and nominated != pod.status.nominated_node_name:
             await patch_pod_by_name(self._client, pod, {"nominatedNodeName": nominated or None})
 

@@ -15,7 +15,7 @@ from parley.api.resources import PODS
 from parley.kube.client import Client, NotFound
 from parley.negotiation.fit import needs_of
 from parley.simulate.anti_affinity import Pod
-from parley.simulate.binding_cycle import Binder
+from parley.simulate.binding_cycle import BindingCycles
 from parley.simulate.extender_calls import ExtenderCalls, ExtenderFailed
 from parley.simulate.node_table import NodeInfo, NodeTable
 from parley.simulate.placement import anti_affinity_labels, in_tree_misfit
@@ -25,12 +25,14 @@ DISRUPTION = "DisruptionTarget"
 BY_SCHEDULER = "PreemptionByScheduler"
 
 
-async def preempt(binder: Binder, calls: ExtenderCalls | None, pod: Pod, nodes: Iterable[str]) -> str | None:
+async def preempt(
+    cycles: BindingCycles, calls: ExtenderCalls | None, pod: Pod, nodes: Iterable[str]
+) -> str | None:
     """Evict others for the pod on one of the nodes.
 
     Returns the node to nominate, "" for none, None to leave the nomination as it is.
     """
-    table, nodes = binder.cache.nodes(), list(nodes)
+    table, nodes = cycles.cache.nodes(), list(nodes)
     if pod.spec.preemption_policy == "Never" or _waits_for_victims(pod, table, nodes):
         return None
     candidates = {node: victims for node in nodes if (victims := victims_on(pod, table[node]))}
@@ -44,10 +46,10 @@ async def preempt(binder: Binder, calls: ExtenderCalls | None, pod: Pod, nodes: 
     chosen, victims = _choice({node: _named(candidates[node], uids) for node, uids in left.items()})
     if victims := [victim for victim in victims if not victim.metadata.deletion_timestamp]:
         for other in table.nominated_below(chosen, _priority(pod)):
-            await patch_pod_by_name(binder.client, other, {"nominatedNodeName": None})
+            await patch_pod_by_name(cycles.client, other, {"nominatedNodeName": None})
     for victim in victims:
-        if not binder.in_prebind.cancel(victim):
-            await _evict(binder.client, victim)
+        if not cycles.in_prebind.cancel(victim):
+            await _evict(cycles.client, victim)
     return chosen or None
 
 

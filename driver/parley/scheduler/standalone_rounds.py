@@ -1,0 +1,150 @@
+"""Which question standalone drivers are asked next: the rounds of a session, until a node is viable or no question
+is left.
+
+Unlike embedded drivers, which are asked anew at each reconciliation, a standalone driver answers for the nodes of
+the latest round only. So the rounds also begin again when something may have changed for nodes of earlier ones.
+"""
+
+from dataclasses import replace
+
+from parley.api.builtin import Pod
+from parley.control.claims.podclaims import NODES, ROOM
+from parley.control.decision.demand import Demand
+from parley.control.decision.eligible import EligibleNodes
+from parley.negotiation.answers import (
+    Answers,
+    Proposal,
+    agreed_alternatives,
+    nowhere_else,
+    refusals,
+    viable_for_all,
+)
+from parley.negotiation.rounds import Negotiation, Outcome
+from parley.negotiation.waiting import Topic
+from parley.scheduler.attempts import StandaloneSession
+from parley.scheduler.pods import Pods, now
+
+_ELIGIBILITY: tuple[Topic, ...] = (NODES, ROOM)
+"""The topics that determine which nodes are eligible."""
+
+
+class StandaloneRounds:
+    """Opens and closes the rounds of sessions, about `candidates` nodes each at most."""
+
+    def __init__(self, pods: Pods, candidates: int) -> None:
+        self._pods = pods
+        self._candidates = candidates
+
+    def begin(self, pod: Pod, demand: Demand, nodes: EligibleNodes, rounds: int) -> StandaloneSession:
+        """A session whose first question is open. `rounds` is the number of the last question about the pod."""
+        negotiation, revision = self._negotiation(pod, nodes, rounds), self._pods.revision(_ELIGIBILITY)
+        return StandaloneSession(demand.wanted_standalone, negotiation, now(), revision, self._released(demand))
+
+    def close(
+        self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes
+    ) -> Outcome | None:
+        """Close the round, to which all answers are there: the outcome, or None if another round is open now."""
+        final = self._close(pod, session, answers, nodes)
+        if final is None or (not final.viable and self._ask_further(pod, session, demand, answers, nodes)):
+            return None
+        return final
+
+    def _ask_further(
+        self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes
+    ) -> bool:
+        """Open another round, if one is due after all nodes were asked about and none is viable; whether it
+        did."""
+        return (
+            self._widen(session, answers, nodes)
+            or self._repeat(pod, session, answers, nodes)
+            or self._start_over(pod, session, demand, answers, nodes)
+        )
+
+    def _widen(self, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
+        """Open a round about nodes that have become eligible, if there are any. Not if a driver said that it has
+        no other nodes: it changes its answer by itself when it has."""
+        revision = self._pods.revision(_ELIGIBILITY)
+        if revision == session.nodes_revision or nowhere_else(answers):
+            return False
+        session.nodes_revision = revision
+        session.negotiation.widen(nodes)
+        return not session.negotiation.over
+
+    def _repeat(self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:
+        """Open another round about nodes that were not viable, if drivers propose them now. With pauses, because a
+        driver may refuse again what it proposes."""
+        if session.repeats.left(now()) > 0 or not self._ask_about_proposed(pod, session, answers, nodes):
+            return False
+        session.repeats.begin(now())
+        return True
+
+    def _start_over(
+        self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes
+    ) -> bool:
+        """Ask about all nodes again, if a standalone driver has deallocated something since and its answer, which
+        covers the nodes of the latest round only, proposes no others. With a back-off."""
+        given = [answers[claim.entry] for claim in demand.standalone if claim.entry in answers]
+        proposes = all(answer.alternatives is not None for answer in given)
+        released = self._released(demand)
+        if released == session.released or proposes or session.repeats.left(now()) > 0:
+            return False
+        session.released = released
+        session.repeats.begin(now())
+        session.negotiation = self._negotiation(pod, nodes, session.negotiation.outcome.round)
+        return not session.negotiation.over
+
+    def _released(self, demand: Demand) -> tuple[int, ...]:
+        """A revision that changes whenever a standalone driver of the pod's deallocates something."""
+        return self._pods.revision(demand.standalone_topics)
+
+    def _ask_about_proposed(
+        self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
+    ) -> bool:
+        """Open a round about eligible nodes that the drivers propose, even if they were asked about before."""
+        proposal = agreed_alternatives(answers)
+        if proposal is None:
+            return False
+        again = self._negotiation(pod, nodes, session.negotiation.outcome.round, proposal)
+        if again.over:
+            return False
+        session.negotiation = again
+        return True
+
+    def _close(
+        self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
+    ) -> Outcome | None:
+        """The same, as far as the candidates of this negotiation go."""
+        negotiation = session.negotiation
+        if negotiation.over:
+            return self._reconsider(pod, session, answers, nodes)
+        if negotiation.enough(answers):
+            return negotiation.outcome.with_answers(answers)
+        negotiation.close(answers)
+        if not negotiation.over:
+            return None
+        session.final_answers = answers
+        return negotiation.outcome
+
+    def _reconsider(
+        self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
+    ) -> Outcome | None:
+        """The final outcome with answers that have changed since; None if that has opened another round."""
+        outcome = session.negotiation.outcome
+        changed = replace(
+            outcome,
+            answers=answers,
+            viable=viable_for_all(outcome.candidates, answers),
+            refused={**outcome.refused, **refusals(answers)},
+        )
+        if changed.viable or answers == session.final_answers:
+            return changed
+        session.final_answers = answers
+        return None if self._ask_about_proposed(pod, session, answers, nodes) else changed
+
+    def _negotiation(
+        self, pod: Pod, nodes: EligibleNodes, rounds: int, start: Proposal | None = None
+    ) -> Negotiation:
+        attempt = self._pods.attempt(pod)
+        enough = 1 + len(attempt.refused | attempt.avoided)
+        limit = self._candidates
+        return Negotiation(nodes, first=limit, limit=limit, enough=enough, round=rounds, start=start)
