@@ -7,13 +7,13 @@ any more. A claim whose class says so is kept for a time without users (`keeping
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.models import PodScheduling, ResourceClaim
+from parley.api.models import ResourceClaim
 from parley.api.names import GENERATED_LABEL
 from parley.control.allocation import Busy, Saturated
 from parley.control.claims.podclaims import ROOM
@@ -22,6 +22,7 @@ from parley.control.objects.mirror import owner_pod, owner_pod_uid
 from parley.control.objects.pod import over, reference
 from parley.control.objects.standin import is_stand_in
 from parley.control.records import Records
+from parley.control.release.deallocation_requests import DeallocationRequests
 from parley.control.release.keeping import Keeping
 from parley.control.release.releases import Releases
 from parley.control.release.unseen_users import UnseenUsers
@@ -29,7 +30,6 @@ from parley.control.restoring import adopt_record
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.cache import Key
-from parley.kube.client import NotFound, OutcomeUnknown
 from parley.kube.queue import Requeue
 from parley.negotiation.availability import SelectedNodes
 from parley.sdk import PodReference
@@ -73,7 +73,7 @@ class Deallocator:
         self._records = records
         self._unseen_users = unseen_users
         self.releases = releases
-        self._close = close
+        self._requests = DeallocationRequests(state, records, close, wakeups)
         self._wakeups = wakeups
         self._keeping = keeping
 
@@ -247,7 +247,7 @@ class Deallocator:
             if holding.named or not departed or not self._vanishes(holding):
                 await self._records.clear_mirror(holding)
             if holding.standalone:
-                deallocated = await self._request_deallocation(holding, departed=departed)
+                deallocated = await self._requests.request(holding, departed=departed)
             else:
                 await self._deallocate(holding)
                 deallocated = True
@@ -305,61 +305,14 @@ class Deallocator:
                 self.releases.look_again(holding)
             raise
 
-    async def _request_deallocation(self, holding: Holding, *, departed: bool) -> bool:
-        """Ask the standalone driver to deallocate. Returns whether the holding can be dropped without waiting for
-        it.
-
-        The stand-in of a pod that is gone is deleted when its claim is reconciled, that of a pod that has ended in
-        `pod_ended`: the driver sees the deletion.
-        """
-        if departed and not holding.named:
-            return True
-        for pod in self._interested_pods(holding):
-            await self._close(pod)
-        try:
-            gone = await self._request(holding)
-        except OutcomeUnknown:  # the driver may have begun: no pod may use the holding any more
-            gone = False
-        if not gone and self._is_unasked(holding):
-            self._wakeups.wake(("claim", holding.namespace, holding.claim))
-        return gone
-
-    def _is_unasked(self, holding: Holding) -> bool:
-        """Whether the standalone driver has to be asked again to deallocate the holding: the answer to the request
-        was lost, or the driver met it and then allocated once more, because a late write selected a node."""
-        if not holding.standalone or holding.phase is not Phase.LEAVING:
-            return False
-        return not holding.record_written.is_settled or self._records.shows_unrequested_allocation(holding)
-
-    def _interested_pods(self, holding: Holding) -> Iterable[PodReference]:
-        """The holding's users, and the pods for which PodSchedulings ask the driver to allocate the claim."""
-        found, key = dict(holding.pods), (holding.namespace, holding.claim)
-        claim = self._cluster.claim(key)
-        names = [pod.metadata.name for pod in self._cluster.pods_naming(key)]
-        names += [owner.name for owner in claim.metadata.owner_references] if claim is not None else []
-        for name in names:
-            scheduling = self._cluster.scheduling((holding.namespace, name))
-            if scheduling is not None and _selects_for(scheduling, holding.claim):
-                owners = scheduling.metadata.owner_references
-                found |= {owner.uid: PodReference(holding.namespace, name, owner.uid) for owner in owners}
-        return found.values()
-
-    async def _request(self, holding: Holding) -> bool:
-        """Ask the driver, unless it has deallocated. Returns whether it has; if not, an event will show when."""
-        try:
-            await self._records.request_deallocation(holding)
-        except NotFound:
-            return True
-        return not self._records.shows_allocation(holding)
-
     async def ask_again(self, holding: Holding) -> None:
         """Ask the standalone driver again to deallocate the holding, if needed. Raises what a client raises."""
-        if not self._is_unasked(holding):
+        if not self._requests.is_due_again(holding):
             return
         async with holding.lock:
-            if not self._is_current(holding) or holding.pods or not self._is_unasked(holding):
+            if not self._is_current(holding) or holding.pods or not self._requests.is_due_again(holding):
                 return
-            if not await self._request_deallocation(holding, departed=False):
+            if not await self._requests.request(holding, departed=False):
                 return
             self._drop(holding)
         self._released(holding)
@@ -408,12 +361,6 @@ class Deallocator:
         if gone or claim.status.allocation is None:
             self._drop(holding)
             self._released(holding)
-
-
-def _selects_for(scheduling: PodScheduling, claim: str) -> bool:
-    """Whether the PodScheduling asks a standalone driver to allocate the claim."""
-    asks = any(entry.resource_claim_name == claim for entry in scheduling.spec.claims)
-    return asks and bool(scheduling.spec.selected_node)
 
 
 def _nodes_of(holding: Holding) -> set[str]:
