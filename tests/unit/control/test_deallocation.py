@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from tests.support.faults import NumberedCall, nothing
+from tests.support.faults import NumberedCall
 from tests.unit.control import allocated
 from tests.unit.control.builders import (
     NAMESPACE,
@@ -29,9 +29,8 @@ from parley.control.objects.mirror import asked, consumer
 from parley.control.objects.pod import reference
 from parley.control.records import Records
 from parley.control.release.deallocation import Departure
-from parley.kube.client import Conflict, OutcomeUnknown, ServerError
+from parley.kube.client import Conflict, ServerError
 from parley.sdk import Held
-from parley.sdk.recorded import NOTHING_ALLOCATED
 
 ENDED = Departure(departed=True, bound=True)
 UNPLACED = Departure(departed=False, bound=False)
@@ -218,79 +217,6 @@ def test_nobody_is_shut_out_of_a_claim_without_users_who_was_let_in_unseen(prepa
         await acting.deallocator.release(reference(first), [holding], departure)
         assert holding.joinable
         assert world.ledger.of_pod(let_in) == ([holding] if prepared else [])
-
-    played(story)
-
-
-async def outside(world: World, pod: Pod) -> Holding:
-    """Claim c, allocated by a standalone driver and recorded for the pod."""
-    record: dict[str, Any] = {"driverName": "outside.example.com", "allocation": {"shareable": False}}
-    await world.class_(driver="outside.example.com")
-    claim = await world.claim()
-    mirror, mine = await world.mirror(claim), reference(pod)
-    await world.patch_status(CLAIMS, "c", record)
-    holding = a_holding("c", uid=claim.metadata.uid, pods={mine.uid: mine}, standalone=True)
-    world.ledger.add(holding)
-    return await recorded(world, PodClaim("c", "c", mirror, claim, holding=holding), holding)
-
-
-def test_a_driver_outside_is_asked_and_nobody_joins_until_its_record_is_empty() -> None:
-    async def story(world: World) -> None:
-        pod, acting = await world.pod(claims=["c"]), Acting(world)
-        holding = await outside(world, pod)
-        await acting.deallocator.release(reference(pod), [holding], ENDED)
-        await world.seen()
-        now = await world.the_claim()
-        assert (now.status.deallocation_requested, now.status.reserved_for) == (True, ())
-        assert acting.closed == [reference(pod)]
-        with pytest.raises(Busy):
-            acting.allocator.join(pod, [PodClaim("c", "c", holding=holding)])
-        acting.deallocator.record_changed(now, gone=False)
-        assert world.ledger.of_claim(NAMESPACE, "c") is holding
-        acting.deallocator.record_changed(now, gone=True)
-        assert len(world.ledger) == 0
-
-    played(story)
-
-
-@pytest.mark.parametrize("done", [True, False], ids=["deallocated", "not-asked"])
-def test_a_driver_outside_that_may_have_been_asked_is_asked_again_unless_it_has_deallocated(done: bool) -> None:
-    async def story(world: World) -> None:
-        pod, acting = await world.pod(claims=["c"]), Acting(world)
-        holding = await outside(world, pod)
-
-        def lose(call: NumberedCall) -> None:
-            if call.writes and call.resource == CLAIMS:
-                raise OutcomeUnknown("connection lost")
-
-        world.after, world.before = (lose, nothing) if done else (nothing, lose)
-        await acting.deallocator.release(reference(pod), [holding], ENDED)
-        world.after = world.before = nothing
-        assert CLAIM in world.woken
-        with pytest.raises(Busy):
-            acting.allocator.join(pod, [PodClaim("c", "c", holding=holding)])
-        if done:
-            await world.patch_status(CLAIMS, "c", NOTHING_ALLOCATED)
-        before = len(world.writes)
-        await world.seen()
-        await acting.deallocator.ask_again(holding)
-        if done:
-            assert len(world.ledger) == 0
-        else:
-            assert len(world.writes) == before + 1
-            assert (await world.the_claim()).status.deallocation_requested
-
-    played(story)
-
-
-def test_what_a_driver_outside_deallocates_before_the_answer_comes_is_free() -> None:
-    async def story(world: World) -> None:
-        pod, acting = await world.pod(claims=["c"]), Acting(world)
-        holding = await outside(world, pod)
-        await world.patch_status(CLAIMS, "c", {**NOTHING_ALLOCATED, "reservedFor": None})
-        acting.deallocator.record_changed(await world.the_claim(), gone=False)
-        await acting.deallocator.release(reference(pod), [holding], ENDED)
-        assert len(world.ledger) == 0
 
     played(story)
 
