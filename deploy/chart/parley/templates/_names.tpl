@@ -15,7 +15,7 @@
 {{ .Values.secondScheduler.image.repository }}:{{ .Values.secondScheduler.image.tag | default $version }}
 {{- end -}}
 
-{{/* Lines of a pod's spec that are there only where a value is: (dict "key" value ...). */}}
+{{/* Lines of a pod's spec, left out if their value is empty: (dict "key" value ...). */}}
 {{- define "parley.given" -}}
 {{- range $key, $value := . }}
 {{- if $value }}
@@ -40,7 +40,7 @@ runAsUser: 65532
 runAsGroup: 65532
 {{- end -}}
 
-{{/* What is after `parley-kubelet` and `parley-devices` in the names of a pool's objects. */}}
+{{/* The suffix of `parley-kubelet` and `parley-devices` in the names of a pool's objects. */}}
 {{- define "parley.poolSuffix" -}}
 {{- if ne .name "default" }}-{{ .name }}{{ end -}}
 {{- end -}}
