@@ -217,8 +217,9 @@ class Plan:
     fail or start over whose node takes no pods, whether pods and claims are deleted in the foreground or
     without what they own, and the garbage collector takes its time, whether the informers of Kubernetes' own
     parts are behind now and then, whether a standalone driver serves some classes, and
-    takes its time and has what it holds outside of its process, whether nodes get NoExecute taints, and whether
-    pods with priorities fill their nodes and are bound slowly."""
+    takes its time and has what it holds outside of its process, whether nodes get NoExecute taints, whether
+    pods with priorities fill their nodes and are bound slowly, and whether Parley's watches of some kinds are far
+    behind others."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -249,6 +250,7 @@ class Plan:
     outside: bool = False
     tainting: bool = False
     crowded: bool = False
+    lagging: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -291,7 +293,8 @@ class Plan:
 
     def with_later(self, chance: random.Random) -> "Plan":
         """The same, in some worlds with what the soak has learned since. `chance` is one of its own again."""
-        return replace(self, tainting=chance.random() < 0.25, crowded=chance.random() < 0.3)
+        tainting, crowded, lagging = (chance.random() < share for share in (0.25, 0.3, 0.25))
+        return replace(self, tainting=tainting, crowded=crowded, lagging=lagging)
 
     def together(self, chance: random.Random) -> "Plan":
         """The same, with all that is in worlds of its own otherwise, each at random."""
@@ -632,6 +635,7 @@ class World:
         for process in self.all_processes:
             process.set_trouble(plan.rates, plan.failing, unruly=plan.unruly)
             if calm:
+                process.client.let_go()
                 self.loop.continue_process(process.name)
 
     @property
