@@ -11,7 +11,7 @@ from typing import Any
 from tests.soak import limits
 from tests.soak import pods as kinds
 from tests.soak.keeping import has_failed
-from tests.soak.leased import LeasedProcess
+from tests.soak.leased import MOST_SKEW, LeasedProcess
 from tests.soak.mirrors import FAR
 from tests.soak.pods import (
     KEPT_POD_KINDS,
@@ -159,6 +159,8 @@ class Actions:
             self._actions.append((5, self._taint))
         if world.plan.lagging:
             self._actions.append((6, self._hold_watches))
+        if world.plan.jumping:
+            self._actions.append((6, self._set_wall_clock))
         self._priorities: Priorities | None = None
         if world.plan.preemption is not Preemption.NONE:
             self._priorities = Priorities(
@@ -592,6 +594,12 @@ class Actions:
             if process is not None:
                 self._server.note(f"{process.name} is cut off for {seconds:.1f} s")
                 process.client.blackout(seconds)
+
+    def _set_wall_clock(self) -> None:
+        """Of a machine of Parley's, whose other clock goes on: it is ahead or behind then, or right again."""
+        if (process := self._some_process()) is not None:
+            process.skew = self._chance.choice((0.0, 0.0, self._chance.uniform(-MOST_SKEW, MOST_SKEW)))
+            self._server.note(f"the clock of {process.name} is {process.skew:.1f} s ahead")
 
     def _hold_watches(self) -> None:
         """What a process sees of one kind is old for a while, and what it sees of others is not."""

@@ -18,7 +18,7 @@ from tests.soak.counted import CountedDriver, TardyDriver
 from tests.soak.evictions import Evictions, WatchedEvictions
 from tests.soak.invariants import Invariants, Use
 from tests.soak.kubelets import DeviceKubelets
-from tests.soak.leased import LeasedProcess, lost_lease
+from tests.soak.leased import MOST_SKEW, LeasedProcess, lost_lease
 from tests.soak.limits import ClassLimits
 from tests.soak.mirrors import ZONE_OF
 from tests.soak.observed import AT_ONCE_SECONDS, MOST_AT_ONCE, ObservedServer, Step
@@ -218,8 +218,8 @@ class Plan:
     without what they own, and the garbage collector takes its time, whether the informers of Kubernetes' own
     parts are behind now and then, whether a standalone driver serves some classes, and
     takes its time and has what it holds outside of its process, whether nodes get NoExecute taints, whether
-    pods with priorities fill their nodes and are bound slowly, and whether Parley's watches of some kinds are far
-    behind others."""
+    pods with priorities fill their nodes and are bound slowly, whether Parley's watches of some kinds are far
+    behind others, and whether the wall clocks of its machines are set."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -251,6 +251,7 @@ class Plan:
     tainting: bool = False
     crowded: bool = False
     lagging: bool = False
+    jumping: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -293,8 +294,8 @@ class Plan:
 
     def with_later(self, chance: random.Random) -> "Plan":
         """The same, in some worlds with what the soak has learned since. `chance` is one of its own again."""
-        tainting, crowded, lagging = (chance.random() < share for share in (0.25, 0.3, 0.25))
-        return replace(self, tainting=tainting, crowded=crowded, lagging=lagging)
+        tainting, crowded, lagging, jumping = (chance.random() < share for share in (0.25, 0.3, 0.25, 0.25))
+        return replace(self, tainting=tainting, crowded=crowded, lagging=lagging, jumping=jumping)
 
     def together(self, chance: random.Random) -> "Plan":
         """The same, with all that is in worlds of its own otherwise, each at random."""
@@ -349,7 +350,7 @@ class Process(LeasedProcess):
             scheduler_names=(SECOND_SCHEDULER,), reservation_schedulers=("default-scheduler",)
         )
         more: list[Driver[Any, Any]] = [self.tokens] if self._world.plan.tokens else []
-        self.controller = Controller(client, [self.driver, *more], settings, clock=self._world.clock)
+        self.controller = Controller(client, [self.driver, *more], settings, clock=self.clock)
         restored = asyncio.create_task(self._restored(self.controller))
         try:
             await self.controller.run()
@@ -428,6 +429,7 @@ class World:
         self.clock = loop_clock()
         self.invariants = Invariants(self._known_by_leader)
         self.invariants.data.is_left = plan.data
+        self.invariants.keeping.slack += 2 * MOST_SKEW if plan.jumping else 0.0
         self.broken = asyncio.Event()
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
         self.server.goes_in_circles = self._goes_in_circles
@@ -636,6 +638,7 @@ class World:
             process.set_trouble(plan.rates, plan.failing, unruly=plan.unruly)
             if calm:
                 process.client.let_go()
+                process.skew = 0.0
                 self.loop.continue_process(process.name)
 
     @property
