@@ -5,13 +5,13 @@ Every action is small and may find nothing to work on. When to rest is decided i
 """
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from tests.soak import limits
 from tests.soak import pods as kinds
 from tests.soak.keeping import has_failed
-from tests.soak.leased import LeasedProcess
+from tests.soak.leased import MOST_SKEW, LeasedProcess
 from tests.soak.mirrors import FAR
 from tests.soak.pods import (
     KEPT_POD_KINDS,
@@ -53,6 +53,9 @@ from parley.kube.memory.watch_cache import Stored
 
 Json = dict[str, Any]
 MOST_PODS = 14
+HELD_KINDS: Sequence[Resource[Any]] = (PODS, PODS, BUILTIN_CLAIMS, BUILTIN_CLAIMS, CLAIMS, NODES, POD_SCHEDULINGS)
+"""Whose watches may be far behind. Of classes, what they said a while ago counts for who is evicted."""
+
 OTHERS_FINALIZER = "soak.example.com/held"
 POLICIES: tuple[Propagation, ...] = ("Background", "Foreground", "Orphan")
 MORE_PODS = 20
@@ -154,6 +157,10 @@ class Actions:
             self._actions += [(3, self._change_far_class)] if world.plan.meddling else []
         if world.plan.tainting:
             self._actions.append((5, self._taint))
+        if world.plan.lagging:
+            self._actions.append((6, self._hold_watches))
+        if world.plan.jumping:
+            self._actions.append((6, self._set_wall_clock))
         self._priorities: Priorities | None = None
         if world.plan.preemption is not Preemption.NONE:
             self._priorities = Priorities(
@@ -587,6 +594,19 @@ class Actions:
             if process is not None:
                 self._server.note(f"{process.name} is cut off for {seconds:.1f} s")
                 process.client.blackout(seconds)
+
+    def _set_wall_clock(self) -> None:
+        """Of a machine of Parley's, whose other clock goes on: it is ahead or behind then, or right again."""
+        if (process := self._some_process()) is not None:
+            process.skew = self._chance.choice((0.0, 0.0, self._chance.uniform(-MOST_SKEW, MOST_SKEW)))
+            self._server.note(f"the clock of {process.name} is {process.skew:.1f} s ahead")
+
+    def _hold_watches(self) -> None:
+        """What a process sees of one kind is old for a while, and what it sees of others is not."""
+        if (process := self._some_process()) is not None:
+            kind, seconds = self._chance.choice(HELD_KINDS), self._chance.uniform(1, 120)
+            self._server.note(f"{process.name} sees no change of {kind.plural} for {seconds:.1f} s")
+            process.client.hold(kind, seconds)
 
     def _stop(self) -> None:
         """A controller's process is stopped, and goes on a while later."""

@@ -17,8 +17,8 @@ class Bug:
     meddlers, pods for the extender path, lost responses to bindings, a hostile tenant, classes that keep claims
     or pods that leave data on nodes, or claims that reserve room there (and yield it), or allocations that need
     another one, or claims that are immediate or made on demand, or limits of classes, parameters in an object, or
-    tokens of a second driver, or a driver that misbehaves, or a standalone one, or nodes with NoExecute taints;
-    and what there is of priorities."""
+    tokens of a second driver, or a driver that misbehaves, or a standalone one, or nodes with NoExecute taints, or
+    watches of some kinds that are far behind; and what there is of priorities."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -42,6 +42,7 @@ class Bug:
     unruly: bool = False
     standalone: bool = False
     tainting: bool = False
+    lagging: bool = False
 
 
 async def nothing(*_: Any, **__: Any) -> None:

@@ -36,5 +36,6 @@ class TardyDriver(CountedDriver):
     """It takes its time, in which a scheduler that has chosen a node waits."""
 
     async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        found = await super().allocate(request, node)  # first: this tells for whom
         await asyncio.sleep(self._chance.choice((0, 8, 25)))
-        return await super().allocate(request, node)
+        return found

@@ -101,14 +101,14 @@ class Invariants:
         """Of Parley claims, by UID."""
         self._taken_back: set[Identity] = set()
         """Claims that were forced away while they held something of the standalone driver's."""
-        self._keeping = Keeping()
+        self.keeping = Keeping()
         self.data = Data(self._data_removed)
         self._look: dict[tuple[str, str], Callable[[Step], None]] = {
             ("", "pods"): self._pod,
             ("", "nodes"): self._node,
             ("resource.k8s.io", "resourceclaims"): self._mirror,
             ("parley.dev", "resourceclaims"): self._named_claim,
-            ("parley.dev", "resourceclasses"): self._keeping.class_changed,
+            ("parley.dev", "resourceclasses"): self.keeping.class_changed,
             ("parley.dev", "claimreleases"): self._claim_release,
             ("resource.k8s.io", "resourceslices"): self._slice,
             ("coordination.k8s.io", "leases"): self._lease,
@@ -195,7 +195,7 @@ class Invariants:
 
     def _left(self, pod: PodState, step: Step) -> None:
         if pod.alive:
-            self._keeping.ended(pod.name[1], [uid for uid, entry in pod.uses if not entry], step.seconds)
+            self.keeping.ended(pod.name[1], [uid for uid, entry in pod.uses if not entry], step.seconds)
 
     def _forget_far(self, pod: PodState, identity: Identity | None = None) -> None:
         """What a standalone driver allocated is not waited for (docs/limits.md, forced deletion)."""
@@ -282,7 +282,7 @@ class Invariants:
     def _node(self, step: Step) -> None:
         """A machine that is gone has nothing prepared."""
         name = step.change.last.meta["name"]
-        self._keeping.node_changed(step)
+        self.keeping.node_changed(step)
         if step.change.new is not None:
             self._nodes.add(name)
             return
@@ -397,7 +397,7 @@ class Invariants:
     def _named_claim(self, step: Step) -> None:
         body = step.change.last.body
         name = (body["metadata"]["namespace"], body["metadata"]["name"])
-        for text in self._keeping.claim_changed(step):
+        for text in self.keeping.claim_changed(step):
             self.fault("freed while kept", text)
         if (before := self._named.pop(name, None)) is not None:
             self._release_kept(name, before)

@@ -228,6 +228,8 @@ class Judge:
             ):
                 return None
             others = [user for user in record.users if user != pod.metadata.uid]
+            if others and record.identity[0] != claim["metadata"]["uid"]:
+                return None  # they use an earlier claim of the name, which was forced away
             if not record.users and record.exclusive and self._runs_with(claim) - {pod.metadata.uid}:
                 return None  # its built-in claim was recreated, and a pod's reservation is not restored
             if others and record.exclusive:

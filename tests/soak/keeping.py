@@ -36,6 +36,8 @@ class Keeping:
     """Follows classes, named claims and the ends of pods that ran with them."""
 
     def __init__(self) -> None:
+        self.slack = SLACK
+        """Where wall clocks are set, so much earlier a deadline may seem to be over."""
         self._keeps: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         """By class: since when it says how many seconds."""
         self._ended: dict[str, tuple[float, str]] = {}
@@ -74,7 +76,7 @@ class Keeping:
         if any(step.seconds - self._gone.get(node, -FOR_EVER) < LATELY for node in before[0]):
             return
         until = ended + self._kept_for(new.body["spec"]["resourceClassName"], ended)
-        if step.seconds + SLACK < until:
+        if step.seconds + self.slack < until:
             text = f"at {step.seconds:.0f}: pod {pod} ended at {ended:.0f}, and it is kept until {until:.0f}"
             yield f"claim {new.meta['name']} had {_listed(before)}, now {_listed(after)}, {text}"
 

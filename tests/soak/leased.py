@@ -3,6 +3,7 @@
 import asyncio
 import random
 from abc import ABC, abstractmethod
+from datetime import timedelta
 
 from tests.soak.observed import ObservedServer
 from tests.soak.processes import ProcessLoop, acting_as
@@ -12,6 +13,9 @@ from parley.kube.client import Client
 from parley.kube.clock import Clock
 from parley.kube.fencing import LeasedClient
 from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
+
+MOST_SKEW = 60.0
+"""Seconds that a wall clock is ahead or behind at most, where wall clocks are set."""
 
 TIMES = LeaseTimes(lease_seconds=30, renew_deadline=24, retry_seconds=8)
 
@@ -25,9 +29,12 @@ class LeasedProcess(ABC):
         self.name = name
         self.dead = False
         self.ends = False
+        self.skew = 0.0
+        """Seconds that the wall clock of its machine is ahead."""
+        self.clock: Clock = lambda: clock() + timedelta(seconds=self.skew)
         self.client = TroubleClient(server.client(), chance, rates)
         server.fences[name] = self.may_send
-        times = LeaseClock(clock, asyncio.get_running_loop().time, chance.random)
+        times = LeaseClock(self.clock, asyncio.get_running_loop().time, chance.random)
         self._elector = LeaseElector(self.client, "parley-system", lease, name, TIMES, times) if lease else None
         with acting_as(name):
             self.task = asyncio.create_task(self._run(), name=name)

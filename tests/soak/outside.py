@@ -116,11 +116,10 @@ class OutsideProcess(LeasedProcess):
         super().__init__(server, chance, clock, name, driver_lease(FAR) if leased else "", rates)
         self.driver = FarDriver(chance) if array is None else ArrayDriver(chance, array)
         self.runner: StandaloneDriver | None = None
-        self._clock = clock
 
     async def _work(self, client: Client) -> None:
         self.driver.begin()
-        self.runner = StandaloneDriver(client, self.driver, self._clock)
+        self.runner = StandaloneDriver(client, self.driver, self.clock)
         try:
             await self.runner.run()
         finally:

@@ -72,6 +72,7 @@ def caught(bug: str, seed: int, most: int, first: int = 0) -> str:
             unruly=broken.unruly,
             standalone=broken.standalone,
             tainting=broken.tainting,
+            lagging=broken.lagging,
         )
         for number in sorted(range(most), key=lambda number: number != first):
             try:

@@ -126,6 +126,11 @@ class Memory:
         )
         return any(not uids <= self.held.keys() for uids in wanted)
 
+    def is_unwritten(self, uid: str) -> bool:
+        """Whether the claim is allocated, and its built-in claim does not show that yet."""
+        holding = self.controller.ledger.get(uid)
+        return holding is not None and not holding.written.is_known
+
     def leaves_anyway(self, uid: str) -> bool:
         """Whether the pod was evicted before."""
         return self.controller._base.state.nominations.is_evicted(uid)
@@ -418,6 +423,8 @@ class Plans:
         the allocation that was just written; and what drivers are allocating for the preemptor is its own."""
         if memory is None or not memory.knows_all(self._server, SEEN - {BUILTIN_CLAIMS.untyped()}):
             return True
+        if any(map(memory.is_unwritten, self._named_by(plan.pod.uid))):
+            return True  # it may share what another pod has just got
         own = {claim.uid for request in plan.requests.values() for claim in request.claims}
         others = [one for one in memory.taken() if one[1].identity[1] not in own]
         leaving = memory.of_leaving(plan)

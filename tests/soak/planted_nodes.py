@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tests.soak.bug import Bug
 
 from parley.api.builtin import Node, Pod
+from parley.control.caches.own_writes import OwnWrites
 from parley.control.claims.podclaims import PodClaim
 from parley.control.holding import Holding, Phase
 from parley.control.records import Records
@@ -95,6 +96,11 @@ OF_NODES: Mapping[str, Bug] = {
         ((changes, "node_differs", _differs_but_for_taints),),
         ("waits in vain", "conditions disagree"),
         tainting=True,
+    ),
+    "what Parley itself wrote counts as seen at once": Bug(
+        ((OwnWrites, "unseen", lambda *_: False),),
+        ("bound too early", "handed out twice", "waits in vain"),
+        lagging=True,
     ),
     "another node is taken than the scheduler chose": Bug(
         ((placement, "chosen_node", _another),), ("bound elsewhere",)

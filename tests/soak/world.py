@@ -18,7 +18,7 @@ from tests.soak.counted import CountedDriver, TardyDriver
 from tests.soak.evictions import Evictions, WatchedEvictions
 from tests.soak.invariants import Invariants, Use
 from tests.soak.kubelets import DeviceKubelets
-from tests.soak.leased import LeasedProcess, lost_lease
+from tests.soak.leased import MOST_SKEW, LeasedProcess, lost_lease
 from tests.soak.limits import ClassLimits
 from tests.soak.mirrors import ZONE_OF
 from tests.soak.observed import AT_ONCE_SECONDS, MOST_AT_ONCE, ObservedServer, Step
@@ -217,8 +217,9 @@ class Plan:
     fail or start over whose node takes no pods, whether pods and claims are deleted in the foreground or
     without what they own, and the garbage collector takes its time, whether the informers of Kubernetes' own
     parts are behind now and then, whether a standalone driver serves some classes, and
-    takes its time and has what it holds outside of its process, whether nodes get NoExecute taints, and whether
-    pods with priorities fill their nodes and are bound slowly."""
+    takes its time and has what it holds outside of its process, whether nodes get NoExecute taints, whether
+    pods with priorities fill their nodes and are bound slowly, whether Parley's watches of some kinds are far
+    behind others, and whether the wall clocks of its machines are set."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -249,6 +250,8 @@ class Plan:
     outside: bool = False
     tainting: bool = False
     crowded: bool = False
+    lagging: bool = False
+    jumping: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
@@ -291,7 +294,8 @@ class Plan:
 
     def with_later(self, chance: random.Random) -> "Plan":
         """The same, in some worlds with what the soak has learned since. `chance` is one of its own again."""
-        return replace(self, tainting=chance.random() < 0.25, crowded=chance.random() < 0.3)
+        tainting, crowded, lagging, jumping = (chance.random() < share for share in (0.25, 0.3, 0.25, 0.25))
+        return replace(self, tainting=tainting, crowded=crowded, lagging=lagging, jumping=jumping)
 
     def together(self, chance: random.Random) -> "Plan":
         """The same, with all that is in worlds of its own otherwise, each at random."""
@@ -346,7 +350,7 @@ class Process(LeasedProcess):
             scheduler_names=(SECOND_SCHEDULER,), reservation_schedulers=("default-scheduler",)
         )
         more: list[Driver[Any, Any]] = [self.tokens] if self._world.plan.tokens else []
-        self.controller = Controller(client, [self.driver, *more], settings, clock=self._world.clock)
+        self.controller = Controller(client, [self.driver, *more], settings, clock=self.clock)
         restored = asyncio.create_task(self._restored(self.controller))
         try:
             await self.controller.run()
@@ -425,6 +429,7 @@ class World:
         self.clock = loop_clock()
         self.invariants = Invariants(self._known_by_leader)
         self.invariants.data.is_left = plan.data
+        self.invariants.keeping.slack += 2 * MOST_SKEW if plan.jumping else 0.0
         self.broken = asyncio.Event()
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
         self.server.goes_in_circles = self._goes_in_circles
@@ -632,6 +637,8 @@ class World:
         for process in self.all_processes:
             process.set_trouble(plan.rates, plan.failing, unruly=plan.unruly)
             if calm:
+                process.client.let_go()
+                process.skew = 0.0
                 self.loop.continue_process(process.name)
 
     @property

@@ -2,6 +2,7 @@
 
     client = TroubleClient(server.client(), random.Random(7), Rates.bad())
     client.blackout(30)        # API server and etcd restart: nothing gets through for half a minute
+    client.hold(PODS, 60)      # watches of pods are a minute behind, others are not
     client.rates = Rates()     # quiet again
 
 The same seed gives the same trouble to the same calls. It plays in the event loop's time, so that in virtual time
@@ -12,7 +13,9 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from typing import Any
 
+from parley.api.resources import Resource
 from parley.kube.client import (
     Call,
     Client,
@@ -67,11 +70,23 @@ class TroubleClient(Client):
         self.rates = rates
         self._chance = chance
         self._dark_until = 0.0
+        self._gates: dict[str, asyncio.Event] = {}
+        """Of kinds whose changes are held."""
         self._arriving: set[asyncio.Task[None]] = set()
 
     def blackout(self, seconds: float) -> None:
         """For so long from now nothing gets through: calls fail, and watches break instead of delivering more."""
         self._dark_until = asyncio.get_running_loop().time() + seconds
+
+    def hold(self, resource: Resource[Any], seconds: float) -> None:
+        """For so long from now watches of that kind deliver nothing, and then what happened meanwhile."""
+        gate = self._gates[_kind(resource)] = asyncio.Event()
+        asyncio.get_running_loop().call_later(seconds, gate.set)
+
+    def let_go(self) -> None:
+        """Watches deliver what is held."""
+        for gate in self._gates.values():
+            gate.set()
 
     async def request(self, call: Call) -> bytes:
         await self._meet(call)
@@ -95,6 +110,8 @@ class TroubleClient(Client):
         async for event in super().stream(call):
             if self._happens(self.rates.late):
                 await asyncio.sleep(self._chance.uniform(0, self.rates.slow_seconds))
+            if (gate := self._gates.get(_kind(call.resource))) is not None:
+                await gate.wait()
             self._check(call)
             if self._happens(self.rates.cut):
                 if self._happens(0.5):
@@ -144,6 +161,10 @@ class TroubleClient(Client):
 
     def _happens(self, rate: float) -> bool:
         return rate > 0 and self._chance.random() < rate
+
+
+def _kind(resource: Resource[Any]) -> str:
+    return f"{resource.plural}.{resource.group}"
 
 
 def _lost(call: Call) -> OutcomeUnknown:
