@@ -123,7 +123,7 @@ class ImmediateClaims:
 
     def _wake(self, topic: Topic, nodes: Collection[str] | None) -> Sequence[Key]:
         """Requeue the first of the lines that the change may help. Returns the first of the other lines."""
-        helped, others = self._lines.sort_out(topic, nodes, compared=self._ledger.count_reserving(nodes))
+        helped, others = self._lines.split_by_help(topic, nodes, compared=self._ledger.count_reserving(nodes))
         for key in helped:
             self._queue.add(key)
         return others

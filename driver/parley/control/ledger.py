@@ -196,7 +196,7 @@ class Ledger:
         expecting = self._expected.get((namespace, claim))
         return expecting[0] if expecting is not None else None
 
-    def expect_no_more(self, pod: PodReference) -> list[tuple[str, str]]:
+    def end_expected(self, pod: PodReference) -> list[tuple[str, str]]:
         """End all that is expected for the pod. Returns the claims that are available to other pods now."""
         claims = self._expecting.pop(pod, {})
         for claim in claims:

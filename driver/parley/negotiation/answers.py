@@ -54,7 +54,7 @@ def agreed_alternatives(answers: Answers) -> Proposal | None:
     return Proposal(nodes, tuple(opinion for opinion in opinions if isinstance(opinion, NodeSelector)))
 
 
-def nowhere_else(answers: Answers) -> bool:
+def no_other_node(answers: Answers) -> bool:
     """Whether some driver knows that no node beside the asked ones will do."""
     return any(answer.alternatives == () for answer in answers.values())
 

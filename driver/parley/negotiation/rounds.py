@@ -17,7 +17,7 @@ from parley.negotiation.answers import (
     Answers,
     Proposal,
     agreed_alternatives,
-    nowhere_else,
+    no_other_node,
     refusals,
     viable_for_all,
 )
@@ -112,7 +112,7 @@ class Negotiation:
     def close(self, answers: Answers) -> None:
         """Ends the open round with its answers. Then the negotiation is `over`, or the next round is open."""
         self.outcome = self.outcome.with_answers(answers)
-        if len(self.outcome.viable) >= self._enough or nowhere_else(answers):
+        if len(self.outcome.viable) >= self._enough or no_other_node(answers):
             self.over = True
             return
         self._size = min(2 * self._size, self._limit)

@@ -27,7 +27,7 @@ UP_TO_DATE_SECONDS = 60.0
 the pod; it may be older where very many pods wait in a large cluster."""
 
 
-MOST_ASKED = 300
+MAX_LINES_ASKED = 300
 """The most lines of one flow whose `Helps` is called for one change: each call may compare much, and everything
 else waits meanwhile. The lines after these, of worse places, count as not helped by the change."""
 
@@ -122,7 +122,7 @@ class WaitingLines(Generic[K]):
         """The pods of the line, by place."""
         return (pod for _, pod in self._lines[line].pods) if line in self._lines else iter(())
 
-    def hears_of(self, pod: K, topics: Iterable[Topic]) -> bool:
+    def is_woken_by(self, pod: K, topics: Iterable[Topic]) -> bool:
         """Whether the pod waits in a line that is woken by each of the topics."""
         place = self._place_of.get(pod)
         return place is not None and all(place[0] in self._by_topic.get(topic, ()) for topic in topics)
@@ -147,16 +147,16 @@ class WaitingLines(Generic[K]):
         """The first pod of each line that waits for the topic, in the order of their places."""
         return [pod for _, _, pod in self.heads(topic)]
 
-    def sort_out(
+    def split_by_help(
         self, topic: Topic, nodes: Collection[str] | None, above: int | None = None, compared: int = 0
     ) -> tuple[list[K], list[K]]:
         """The same pods as `wake`: those that the change may help, and others; with `above` only smaller ranks.
 
         `nodes` are those on which anything changed; None is any node: `Helps` is then called only for a driver's
-        topic. It is called for at most `MOST_ASKED` lines of one flow, and for fewer if each call compares many
-        reservations: `compared` is their number.
+        topic. It is called for at most `MAX_LINES_ASKED` lines of one flow, and for fewer if each call compares
+        many reservations: `compared` is their number.
         """
-        most = max(1, min(MOST_ASKED, MOST_COMPARED // max(compared, 1)))
+        most = max(1, min(MAX_LINES_ASKED, MOST_COMPARED // max(compared, 1)))
         helped_or_not: tuple[list[K], list[K]] = [], []
         asked: Counter[Hashable] = Counter()
         for waiting in self._waiting_for(topic):

@@ -21,7 +21,7 @@ FRESH_SECONDS = 10.0
 HOLD_SECONDS = 5.0
 """How long pods wait for an answer after the latest question."""
 
-MOST_ASKED = 4
+MAX_LINES_ASKED = 4
 """How many pods with the same claims a driver is asked about at a time, roughly; others wait for the answers."""
 
 _TIE = 1e-4
@@ -131,7 +131,7 @@ class AnsweredCapacity:
     def hold(self, key: Key, place: Place, wanted: Hashable, driver: str, now: float) -> float:
         """How many seconds the pod has to wait for another pod's answer; `answered` then returns its key."""
         asked = self._unanswered.of(wanted)
-        enough = len(asked) >= (1 if driver in self._reports_capacity else MOST_ASKED)
+        enough = len(asked) >= (1 if driver in self._reports_capacity else MAX_LINES_ASKED)
         if self._waiting.of(wanted) or not enough or not self._reports_capacity.get(driver, True):
             return 0.0
         left = max(asked.values()) + HOLD_SECONDS - now

@@ -186,7 +186,7 @@ class Changes:
         if nodes := {holding.node for holding in named if holding is not None and holding.yields_to}:
             self._pods.wake(ROOM, nodes)
 
-    def room_made(self, node: str) -> None:
+    def usage_reduced(self, node: str) -> None:
         """A pod no longer counts towards the node's usage."""
         self._wakeups.less_used(ROOM, (node,))
 
@@ -322,7 +322,7 @@ class Changes:
             if class_.selects_namespaces:
                 self._wakeups.wake(limit_topic(class_.metadata.name, namespace.metadata.name))
 
-    def volume_moved(self, claim: Key) -> None:
+    def volume_changed(self, claim: Key) -> None:
         """The PersistentVolumeClaim may restrict its pods to other nodes now."""
         for pod in self._cluster.pods_with_volume(claim):
             if not pod.spec.node_name:

@@ -116,7 +116,7 @@ class Controller:
             for name, embedded in self._base.state.drivers.items():
                 changed = partial(self._base.wakeups.wake, ("driver", name))
                 tasks.create_task(embedded.follow(changed))
-                tasks.create_task(embedded.undo_rest(changed))
+                tasks.create_task(embedded.retry_undos(changed))
             tasks.create_task(self._report_not_restored())
             self.ready.set()
 

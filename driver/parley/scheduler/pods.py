@@ -110,7 +110,7 @@ class Pods:
         if topic[0] == "class":
             for attempt in self._attempts.values():  # also of pods in a pause, which wait in no line
                 attempt.class_changed(topic[1])
-        helped, others = self._lines.sort_out(topic, nodes, compared=self._reserving(nodes))
+        helped, others = self._lines.split_by_help(topic, nodes, compared=self._reserving(nodes))
         for key in others:
             self._refresh_report(key)
         self._wake(helped, topic)
@@ -128,7 +128,7 @@ class Pods:
         self._revisions.changed(PREEMPTION, (node,))
         compared = self._reserving((node,))
         for topic in (("driver", name) for name in drivers):
-            helped, _ = self._lines.sort_out(topic, (node,), above=-priority(pod), compared=compared)
+            helped, _ = self._lines.split_by_help(topic, (node,), above=-priority(pod), compared=compared)
             self._wake(helped, topic)
 
     def _refresh_report(self, key: Key) -> None:
@@ -188,7 +188,7 @@ class Pods:
             return False
         if self._lines.line_of(key) is None:
             return True
-        return any(self._lines.hears_of(key, [topic]) for topic in topics)
+        return any(self._lines.is_woken_by(key, [topic]) for topic in topics)
 
     def revision(self, topics: Sequence[Topic]) -> tuple[int, ...]:
         """The topics' revision: a different value after any of them changed."""
@@ -271,7 +271,7 @@ class Pods:
 
     def keep_place(self, key: Key, line: Hashable, topics: Sequence[Topic], helps: Helps | None = None) -> None:
         """Leave the pod in its line if it waits for these topics there, otherwise put it into `line`."""
-        if not topics or not self._lines.hears_of(key, topics):
+        if not topics or not self._lines.is_woken_by(key, topics):
             self.line_up(key, line, topics, helps)
 
     def leave_line(self, key: Key) -> None:

@@ -165,7 +165,7 @@ class Reconciler:
         claims = gather(self._state, pod)
         if await self._pods.reporter.reconciling(pod, claims):
             return AT_ONCE
-        await self._deallocator.delete_replaced(pod)
+        await self._deallocator.delete_replaced_stand_ins(pod)
         if await self._withdrawal.withdraw(pod, claims):
             return AT_ONCE
         path = next(path for path in self._paths if path.owns(pod))

@@ -296,7 +296,7 @@ class StandaloneSessions:
     def give_up(self, pod: PodReference) -> None:
         """Stop waiting for allocations by standalone drivers, and wake the pods that wait for these claims."""
         self._unasked.ended(pod)
-        for namespace, name in self._ledger.expect_no_more(pod):
+        for namespace, name in self._ledger.end_expected(pod):
             self._wakeups.wake(("claim", namespace, name))
 
     def end(self, pod: Pod) -> None:

@@ -15,7 +15,7 @@ from parley.negotiation.answers import (
     Answers,
     Proposal,
     agreed_alternatives,
-    nowhere_else,
+    no_other_node,
     refusals,
     viable_for_all,
 )
@@ -64,7 +64,7 @@ class StandaloneRounds:
         """Open a round about nodes that have become eligible, if there are any. Not if a driver said that it has
         no other nodes: it changes its answer by itself when it has."""
         revision = self._pods.revision(_ELIGIBILITY)
-        if revision == session.nodes_revision or nowhere_else(answers):
+        if revision == session.nodes_revision or no_other_node(answers):
             return False
         session.nodes_revision = revision
         session.negotiation.widen(nodes)

@@ -121,7 +121,7 @@ class EmbeddedDriver:
         return key
 
     @property
-    def settles_stranded(self) -> bool:
+    def decides_stranded(self) -> bool:
         """Whether the driver overrides `stranded`; otherwise pods wait for the claim's node."""
         return type(self.driver).stranded is not Driver.stranded
 
@@ -322,11 +322,11 @@ class EmbeddedDriver:
         return {name: replace(each, reserve=reserves.get(name)) for name, each in allocations.items()}
 
     async def undo(self, uids: Sequence[str]) -> None:
-        """Deallocates claims whose allocations are recorded nowhere. Failed calls are repeated by `undo_rest`, or
+        """Deallocates claims whose allocations are recorded nowhere. Failed calls are repeated by `retry_undos` or
         before the claim is allocated again."""
         await self._undos.undo(uids)
 
-    async def undo_rest(self, changed: Callable[[], None]) -> None:
+    async def retry_undos(self, changed: Callable[[], None]) -> None:
         """Repeats the failed deallocations of `undo` with back-off, until cancelled."""
         await self._undos.run(changed)
 

@@ -200,7 +200,7 @@ def check_what_is_counted(scenario: Scenario, wanted: Request[Any, Any]) -> None
             called.units(claim)
             named = replace(claim, generated=False)
             called.reserves(named)
-            for cause in Cause if called.settles_stranded else ():
+            for cause in Cause if called.decides_stranded else ():
                 called.stranded(named, viable[0], cause)
             check_capacity(
                 driver.name,

@@ -75,7 +75,7 @@ def refusal(
             f"{strangers[0]} to "
             "status.reservedFor, which takes the verb allocate on resourceclaims.parley.dev."
         )
-    if clears and in_use.is_said(claim) and not allocates:
+    if clears and in_use.shows_in_use(claim) and not allocates:
         return (
             f"{title} is in use, as condition parley.dev/in-use in status.devices says, and Parley clears "
             "status.allocation when that has ended: wait, or grant the verb allocate on resourceclaims.parley.dev."

@@ -41,10 +41,10 @@ class Heard:
         if cached((meta.namespace, meta.name)) is not new:
             self.stale.append(meta.name)
 
-    def room_made(self, node: str) -> None:
+    def usage_reduced(self, node: str) -> None:
         self.room.append(node)
 
-    def volume_moved(self, claim: Key) -> None: ...
+    def volume_changed(self, claim: Key) -> None: ...
 
     def nothing(self, old: Any, new: Any) -> None: ...
 

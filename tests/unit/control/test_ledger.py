@@ -91,17 +91,17 @@ def test_what_a_driver_outside_is_allocating_is_kept_for_the_pod_and_counted() -
     ledger.expect(user("p"), "c", "uid-c", "licence")
     assert ledger.expected_for(NAMESPACE, "c") == user("p")
     assert ledger.limits.excess(class_, NAMESPACE, {"uid-other": 1})
-    assert ledger.expect_no_more(user("p")) == [(NAMESPACE, "c")]
+    assert ledger.end_expected(user("p")) == [(NAMESPACE, "c")]
     assert ledger.expected_for(NAMESPACE, "c") is None
     assert not ledger.limits.excess(class_, NAMESPACE, {"uid-other": 1})
-    assert ledger.expect_no_more(user("p")) == []
+    assert ledger.end_expected(user("p")) == []
 
 
 def test_what_was_allocated_meanwhile_stays_counted() -> None:
     ledger, class_ = Ledger(), a_class(limits=[{"claims": 1}])
     ledger.expect(user("p"), "c", "uid-c", "licence")
     ledger.add(a_holding("c", "p", class_name="licence"))
-    ledger.expect_no_more(user("p"))
+    ledger.end_expected(user("p"))
     assert ledger.limits.excess(class_, NAMESPACE, {"uid-other": 1})
 
 

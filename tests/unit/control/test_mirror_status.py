@@ -31,7 +31,7 @@ def test_a_guarded_allocation_is_free_at_first() -> None:
     mirror = shown(status)
     assert status["reservedFor"] == [consumer(user("p"))]
     assert conditions(mirror) == {("a", "b"): {"parley.dev/recorded": "True"}}
-    assert in_use.can_say(mirror)
+    assert in_use.can_show_in_use(mirror)
     assert not is_offer(mirror.status.allocation)  # type: ignore[arg-type]
     assert not offer_stands(mirror)
     assert allocated(mirror, TOKENS) is not None
@@ -42,7 +42,7 @@ def test_a_claim_in_use_says_so_once() -> None:
     devices = in_use.in_use_devices(shown(status), user("p"), NOW)
     mirror = shown({**status, "devices": devices})
     assert conditions(mirror) == {("a", "b"): {"parley.dev/recorded": "True", "parley.dev/in-use": "True"}}
-    assert not in_use.can_say(mirror)
+    assert not in_use.can_show_in_use(mirror)
 
 
 @pytest.mark.parametrize("node_part", [True, False])
@@ -50,7 +50,7 @@ def test_an_allocation_that_is_not_guarded_or_has_no_device_says_nothing(node_pa
     holding = a_holding("c", "p", named=True, driver=TOKENS, node_part=node_part)
     status = status_body(holding, mirror_of(CLAIM), NOW, guarded=not node_part)
     assert not status.get("devices")
-    assert not in_use.can_say(shown(status))
+    assert not in_use.can_show_in_use(shown(status))
 
 
 def test_others_are_those_that_a_scheduler_let_in() -> None:

@@ -7,7 +7,7 @@ from tests.unit.control.builders import a_holding
 
 from parley.control.ledger import Ledger
 from parley.negotiation.waiting import Place
-from parley.scheduler.answered_capacity import FRESH_SECONDS, HOLD_SECONDS, MOST_ASKED, AnsweredCapacity
+from parley.scheduler.answered_capacity import FRESH_SECONDS, HOLD_SECONDS, MAX_LINES_ASKED, AnsweredCapacity
 from parley.sdk import PodReference
 
 SEAT, DISK, DRIVER = "a seat", "a disk", "seats.example.com"
@@ -94,7 +94,7 @@ def test_while_one_waits_for_the_same_there_is_enough_for_nobody() -> None:
 
 def test_pods_of_a_burst_wait_for_the_first_answers() -> None:
     capacity = AnsweredCapacity(Ledger())
-    for number in range(MOST_ASKED):
+    for number in range(MAX_LINES_ASKED):
         assert hold(capacity, f"p{number}") == 0.0
         asked(capacity, f"p{number}")
     assert hold(capacity, "low", now=1.0) == HOLD_SECONDS - 1.0
@@ -105,7 +105,7 @@ def test_pods_of_a_burst_wait_for_the_first_answers() -> None:
 
 def test_when_there_are_more_than_the_answer_is_good_for_they_go_on_waiting() -> None:
     capacity = AnsweredCapacity(Ledger())
-    asked(capacity, *(f"p{number}" for number in range(MOST_ASKED)))
+    asked(capacity, *(f"p{number}" for number in range(MAX_LINES_ASKED)))
     for number in range(5):
         hold(capacity, f"h{number}")
     assert answered(capacity, "p0", a=2) == ["h0", "h1", "h2"]
@@ -115,7 +115,7 @@ def test_when_there_are_more_than_the_answer_is_good_for_they_go_on_waiting() ->
 
 def test_of_a_driver_that_does_not_say_so_every_pod_is_asked_about() -> None:
     capacity = AnsweredCapacity(Ledger())
-    asked(capacity, *(f"p{number}" for number in range(MOST_ASKED)))
+    asked(capacity, *(f"p{number}" for number in range(MAX_LINES_ASKED)))
     assert hold(capacity, "h") > 0
     assert answered(capacity, "p0") == ["h"]
     assert hold(capacity, "h") == 0.0
@@ -136,8 +136,8 @@ def test_nothing_is_remembered_of_pods_that_are_done() -> None:
     asked(capacity, "p")
     capacity.selected(pod("p"), SEAT, "a")
     capacity.none_viable("uid-q", SEAT)
-    asked(capacity, *(f"p{number}" for number in range(MOST_ASKED)))
-    for number in range(MOST_ASKED):
+    asked(capacity, *(f"p{number}" for number in range(MAX_LINES_ASKED)))
+    for number in range(MAX_LINES_ASKED):
         capacity.ended(f"uid-p{number}")
     for name in ("p", "q"):
         capacity.ended(f"uid-{name}")

@@ -333,7 +333,7 @@ class ClusterCache:
 
     def _room_made(self, node: str) -> None:
         if self._listener is not None:
-            self._listener.room_made(node)
+            self._listener.usage_reduced(node)
 
     def _node(self, old: Node | None, new: Node | None) -> None:
         if new is not None:
@@ -358,7 +358,7 @@ class ClusterCache:
     def _notify_volume_moved(self, claims: Iterable[PersistentVolumeClaim]) -> None:
         for claim in claims:
             if self._listener is not None:
-                self._listener.volume_moved((claim.metadata.namespace, claim.metadata.name))
+                self._listener.volume_changed((claim.metadata.namespace, claim.metadata.name))
 
     def _class(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
         if new is not None and new.selects_namespaces:

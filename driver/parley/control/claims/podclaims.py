@@ -127,7 +127,7 @@ class PodClaim:
             return ClaimState.MISPLACED
         if not pod.spec.node_name and self._is_recreated(holding):
             return ClaimState.MISPLACED
-        if is_shut_out(self.mirror, pod) or (allocation is not None and self.is_given_up(pod)):
+        if is_shut_out(self.mirror, pod) or (allocation is not None and self.is_node_given_up(pod)):
             return ClaimState.MISPLACED
         if allocation is None:
             return ClaimState.CLEARED if holding.written.is_known else ClaimState.UNWRITTEN
@@ -137,7 +137,7 @@ class PodClaim:
         """Whether the holding is of an earlier object of the generated claim: somebody deleted that."""
         return self.mirror is not None and not holding.named and self.mirror.metadata.uid != holding.uid
 
-    def is_given_up(self, pod: Pod) -> bool:
+    def is_node_given_up(self, pod: Pod) -> bool:
         """Whether the scheduler gave up the offered node that it had chosen: it may choose any offered node next,
         whichever the driver has allocated on."""
         offered = self.holding is not None and self.holding.offered

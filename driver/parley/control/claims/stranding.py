@@ -130,7 +130,7 @@ class Stranding:
         rejects now, the claim waits: a change of either requeues it."""
         driver = self._state.drivers.get(case.holding.driver)
         class_ = self._cluster.class_(case.claim.spec.resource_class_name)
-        if driver is None or not driver.settles_stranded or class_ is None or class_.driver_name != driver.name:
+        if driver is None or not driver.decides_stranded or class_ is None or class_.driver_name != driver.name:
             return Stranded()
         try:
             nobody = no_pod(case.claim.metadata.namespace)

@@ -33,12 +33,12 @@ def with_condition(allocation: Mapping[str, Any], now: str) -> dict[str, Any]:
     return {"allocation": {**allocation, "devices": {**devices, "results": results}}, "devices": [status]}
 
 
-def can_say(claim: BuiltinClaim) -> bool:
+def can_show_in_use(claim: BuiltinClaim) -> bool:
     """Whether the claim's allocation has the condition, and it is not True yet."""
-    return _device_with_condition(claim) is not None and not is_said(claim)
+    return _device_with_condition(claim) is not None and not shows_in_use(claim)
 
 
-def is_said(claim: BuiltinClaim) -> bool:
+def shows_in_use(claim: BuiltinClaim) -> bool:
     """Whether the condition is True, so that schedulers treat the claim as in use."""
     return CONDITION_IN_USE in true_conditions(claim)
 

@@ -324,7 +324,7 @@ class Deallocator:
             if not claim.metadata.deletion_timestamp:
                 await self._records.stand_ins.delete(claim)
 
-    async def delete_replaced(self, pod: Pod) -> None:
+    async def delete_replaced_stand_ins(self, pod: Pod) -> None:
         """Delete the former stand-ins of the pod's generated claims that were recreated, and have another stand-in
         now, before anything was allocated: their drivers deallocate what they have allocated since."""
         stand_ins = self._cluster.stand_ins(reference(pod))

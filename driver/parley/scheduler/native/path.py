@@ -161,7 +161,7 @@ class NativePath:
         """Mark the bound pod's claims as in use if others wait for them, so that schedulers stop trying these."""
         for claim in claims if pod.spec.node_name else ():
             mirror, topic = claim.mirror, ("claim", pod.metadata.namespace, claim.name)
-            if mirror is None or claim.holding is None or not in_use.can_say(mirror):
+            if mirror is None or claim.holding is None or not in_use.can_show_in_use(mirror):
                 continue
             if claim.state(pod) is ClaimState.ALLOCATED and self._pods.keeps_out_retried(topic):
                 await self._records.mark_in_use(mirror, claim.holding, pod)
@@ -171,7 +171,7 @@ class NativePath:
         self._pods.attempt(pod).retried_by_scheduler = True
         for key in named_claims(pod):
             mirror, holding = self._state.cluster.mirror(key), self._state.ledger.of_claim(*key)
-            if mirror is None or holding is None or not in_use.can_say(mirror):
+            if mirror is None or holding is None or not in_use.can_show_in_use(mirror):
                 continue
             for user in holding.pods.values():
                 if user.uid != pod.metadata.uid:
@@ -268,7 +268,7 @@ class NativePath:
         attempt.offered = ()
         for claim in claims:
             unheld = claim.state(pod) in (ClaimState.UNKNOWN, ClaimState.OFFERED)
-            if claim.mirror is not None and (unheld or claim.is_given_up(pod)):
+            if claim.mirror is not None and (unheld or claim.is_node_given_up(pod)):
                 await self._records.clear(claim.mirror, claim.holding)  # not if it was reserved again meanwhile
         await self._placement.release_all(pod, cleared)
         return AT_ONCE
