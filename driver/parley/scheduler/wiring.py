@@ -35,7 +35,7 @@ from parley.control.telemetry.metrics import Metrics
 from parley.control.wakeups import Wakeups
 from parley.kube.client import Client
 from parley.kube.clock import Clock
-from parley.scheduler.changes import Changes, Queues
+from parley.scheduler.changes import Changes
 from parley.scheduler.claim_preemption import ClaimPreemption
 from parley.scheduler.extender.path import ExtenderPath
 from parley.scheduler.extender.posting import Posting
@@ -44,6 +44,7 @@ from parley.scheduler.native.path import NativePath
 from parley.scheduler.negotiator import Negotiator
 from parley.scheduler.placement import Placement
 from parley.scheduler.pods import Pods
+from parley.scheduler.queues import Queues
 from parley.scheduler.reconciler import Reconciler
 from parley.scheduler.reporting import PodReporter
 from parley.scheduler.settings import ControllerSettings

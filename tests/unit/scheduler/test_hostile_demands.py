@@ -20,7 +20,7 @@ from parley.kube.client import Listing
 from parley.negotiation import waiting
 from parley.negotiation.waiting import Topic, WaitingLines
 from parley.scheduler import candidates
-from parley.scheduler.changes import ROOM_SECONDS
+from parley.scheduler.queues import ROOM_SECONDS
 
 Play = Callable[[Any], None]
 
