@@ -14,7 +14,7 @@ from tests.cluster.watching import collections
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.objects.mirror import is_mirror, is_shareable
-from parley.control.objects.pod import done
+from parley.control.objects.pod import is_terminal
 from parley.kube.client import Client, NotFound
 from parley.sdk import Device
 
@@ -84,7 +84,7 @@ class Handouts:
                 pod = await self._client.get(PODS, user.name, claim.metadata.namespace)
             except NotFound:
                 continue
-            if pod.metadata.uid == user.uid and not done(pod):
+            if pod.metadata.uid == user.uid and not is_terminal(pod):
                 return True
         return False
 

@@ -7,7 +7,7 @@ once, without a kubelet that has to agree. Source: pkg/controller/podgc/gc_contr
 import asyncio
 
 from parley.api.resources import NODES, PODS
-from parley.control.objects.pod import done
+from parley.control.objects.pod import is_terminal
 from parley.kube.client import ApiError, Client
 from parley.simulate.status_writes import patch_pod
 
@@ -41,7 +41,7 @@ class PodCollector:
                 continue
             meta = pod.metadata
             try:
-                if not done(pod):
+                if not is_terminal(pod):
                     await patch_pod(self._client, pod, {"phase": "Failed"})
                 await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
             except ApiError:

@@ -13,7 +13,7 @@ from tests.soak.priorities import ENDS_AFTER
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.control.objects.mirror import allocated
-from parley.control.objects.pod import done
+from parley.control.objects.pod import is_terminal
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.kube.cache import Key
@@ -116,9 +116,9 @@ class DeviceKubelets(Kubelets):
 
     async def _remove(self, pod: Pod) -> None:
         meta, now = pod.metadata, asyncio.get_running_loop().time()
-        takes = 0.0 if done(pod) else float(meta.annotations.get(ENDS_AFTER, 0))
+        takes = 0.0 if is_terminal(pod) else float(meta.annotations.get(ENDS_AFTER, 0))
         left = self._exits.setdefault(meta.uid, now + takes) - now
-        if left > INSTANT and not done(pod):
+        if left > INSTANT and not is_terminal(pod):
             self._queue.add_after((meta.namespace, meta.name), left)
         else:
             del self._exits[meta.uid]

@@ -22,7 +22,7 @@ from parley.api.names import API_VERSION
 from parley.api.resources import PODS, SERVER_VERSION
 from parley.api.versions import COUNTS_GATED_NOMINATIONS, of_server
 from parley.control.holding import Holding
-from parley.control.objects.pod import priority, reference, tried
+from parley.control.objects.pod import priority, reference, was_tried
 from parley.control.objects.reservation_pod import ReservationPod, reservation_pods
 from parley.control.publishing.events import Recorder
 from parley.control.room import room_to_hold
@@ -199,7 +199,7 @@ class ReservationPods:
 
     def _is_untried(self, pod: Pod) -> bool:
         now = self._cached(pod)
-        return now is not None and not now.status.nominated_node_name and not tried(now)
+        return now is not None and not now.status.nominated_node_name and not was_tried(now)
 
     def _cached(self, pod: Pod) -> Pod | None:
         """The pod as it is in the cache by now."""

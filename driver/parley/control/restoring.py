@@ -30,7 +30,7 @@ from parley.control.objects.mirror import (
     owner_pod_uid,
     recorded_units,
 )
-from parley.control.objects.pod import done, over, reference
+from parley.control.objects.pod import is_done, is_terminal, reference
 from parley.control.objects.standin import is_stand_in, stands_for
 from parley.control.release.receipts import owed, prepared_by
 from parley.control.state import State
@@ -77,7 +77,7 @@ def count_unbound(state: State) -> None:
     for holding in state.ledger:
         for user in holding.pods.values() if holding.only_node is not None else ():
             pod = state.cluster.that_pod(user)
-            if pod is not None and not pod.spec.node_name and not over(pod):
+            if pod is not None and not pod.spec.node_name and not is_done(pod):
                 state.cluster.usage.assume(pod, holding.node)
 
 
@@ -253,7 +253,7 @@ def _running_pod(cluster: ClusterCache, release: ClaimRelease) -> PodReference |
     """The pod that runs with the ClaimRelease's allocation (`spec.running`), if it has not ended."""
     running = release.spec.running
     pod = cluster.pod((release.spec.claim.namespace, running.name)) if running is not None else None
-    there = pod is not None and running is not None and pod.metadata.uid == running.uid and not done(pod)
+    there = pod is not None and running is not None and pod.metadata.uid == running.uid and not is_terminal(pod)
     return reference(pod) if pod is not None and there else None
 
 
@@ -285,7 +285,7 @@ def _owner(cluster: ClusterCache, claim: ResourceClaim, mirror: BuiltinClaim | N
     """The stand-in's pod, if it exists and has not ended, and has its mirror; a bound pod's will be recreated."""
     for owner in claim.metadata.owner_references:
         pod = cluster.pod((claim.metadata.namespace, owner.name))
-        if pod is not None and pod.metadata.uid == owner.uid and not done(pod):
+        if pod is not None and pod.metadata.uid == owner.uid and not is_terminal(pod):
             is_used = _stands_for(claim, mirror) if mirror is not None else bool(pod.spec.node_name)
             return [reference(pod)] if is_used else []
     return []

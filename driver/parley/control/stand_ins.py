@@ -12,7 +12,7 @@ from parley.control.caches.cluster import ClusterCache
 from parley.control.claims.podclaims import PodClaim
 from parley.control.live import live_pod
 from parley.control.objects import standin
-from parley.control.objects.pod import done
+from parley.control.objects.pod import is_terminal
 from parley.kube.client import AlreadyExists, Client, Conflict, NotFound
 
 
@@ -63,7 +63,7 @@ class StandIns:
         """Delete the stand-in if its pod is terminal, even if the cache does not show that yet."""
         pod = standin.owner(stand_in)
         known = self._cluster.that_pod(pod) if pod is not None else None
-        ended = known is not None and done(known)
+        ended = known is not None and is_terminal(known)
         if pod is None or ended or await live_pod(self._client, pod) is None:
             await self.delete(stand_in)
 

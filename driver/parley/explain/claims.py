@@ -20,7 +20,7 @@ from parley.control.objects.mirror import (
     offer_stands,
     whereabouts,
 )
-from parley.control.objects.pod import done
+from parley.control.objects.pod import is_terminal
 from parley.control.room import reserved
 from parley.control.state import State
 from parley.explain.model import ClaimDetails
@@ -110,7 +110,9 @@ def _state(
 ) -> tuple[str, str]:
     if claim.problem is not None and not snapshot.knows_claims:
         return "pending", ""
-    if done(pod) and not (claim.problem is None and (claim.holding or (mirror and mirror.status.allocation))):
+    if is_terminal(pod) and not (
+        claim.problem is None and (claim.holding or (mirror and mirror.status.allocation))
+    ):
         return "released", ""  # a terminal pod's claim is never allocated again: its problem does not matter
     if claim.problem is not None:
         return code_of(claim.problem), claim.problem.message

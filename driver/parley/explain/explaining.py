@@ -18,7 +18,7 @@ from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
 from parley.api.resources import POD_SCHEDULINGS, PODS, VOLUMES, Undecodable
 from parley.api.wording import listed, noun_for
-from parley.control.objects.pod import done
+from parley.control.objects.pod import is_terminal
 from parley.explain import matrix
 from parley.explain.claims import details, uses_parley
 from parley.explain.constraints import UNCONSTRAINED, PlacementConstraints, read_constraints
@@ -139,7 +139,7 @@ async def explain_waiting(
     chosen = [
         pod
         for pod in snapshot.pods.values()
-        if namespace in (None, pod.metadata.namespace) and not done(pod) and pod.spec.resource_claims
+        if namespace in (None, pod.metadata.namespace) and not is_terminal(pod) and pod.spec.resource_claims
     ]
     objects = PodObjects({}, None, *await _events(client, namespace))
     waiting = waiting_pods(snapshot)
@@ -265,7 +265,7 @@ def _own_scheduling(pod: Pod, scheduling: PodScheduling | None) -> PodScheduling
 
 def state_of(pod: Pod) -> str:
     """The pod's state: waits, bound, ended, deleting or gated."""
-    if done(pod):
+    if is_terminal(pod):
         return "ended"
     if pod.metadata.deletion_timestamp:
         return "deleting"
@@ -276,7 +276,7 @@ def state_of(pod: Pod) -> str:
 
 def _may_lack_claims(pod: Pod) -> bool:
     """Whether the pod is not bound, or may have been bound before its claims were allocated on its node."""
-    return (not pod.spec.node_name and not done(pod)) or pod.status.phase in ("", "Pending")
+    return (not pod.spec.node_name and not is_terminal(pod)) or pod.status.phase in ("", "Pending")
 
 
 def _may_lack_claims_on_node(pod: Pod) -> bool:

@@ -22,7 +22,7 @@ from parley.control.decision.decide import with_room
 from parley.control.decision.demand import Demand, demand_of
 from parley.control.decision.stranded import stranded
 from parley.control.holding import Holding
-from parley.control.objects.pod import arrival, over, priority, reference
+from parley.control.objects.pod import arrival, is_done, priority, reference
 from parley.explain.claims import class_name_of
 from parley.explain.snapshot import Snapshot
 from parley.kube.cache import Key
@@ -105,7 +105,7 @@ class PodFeasibility:
         first = [
             pod
             for pod in self._snapshot.state.cluster.pods_naming(claim)
-            if not (pod.spec.node_name or pod.spec.scheduling_gates or over(pod))
+            if not (pod.spec.node_name or pod.spec.scheduling_gates or is_done(pod))
             and pod.spec.scheduler_name == name
             and _serving_order(pod) < own
         ]

@@ -37,7 +37,7 @@ from parley.control.decision.sight import pods_are_seen, show_cluster
 from parley.control.immediate import count_accepted
 from parley.control.ledger import Ledger
 from parley.control.limits import Limits
-from parley.control.objects.pod import done
+from parley.control.objects.pod import is_terminal
 from parley.control.restoring import count_unbound, restore
 from parley.control.state import State
 from parley.drivers import built_in
@@ -174,7 +174,7 @@ def _by_node(pods: Sequence[Pod]) -> dict[str, list[Pod]]:
     """The bound pods that are not terminal, by node."""
     found: dict[str, list[Pod]] = {}
     for pod in pods:
-        if pod.spec.node_name and not done(pod):
+        if pod.spec.node_name and not is_terminal(pod):
             found.setdefault(pod.spec.node_name, []).append(pod)
     return found
 

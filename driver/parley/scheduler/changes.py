@@ -22,7 +22,7 @@ from parley.control.claims.podclaims import NODES, PREEMPTION, ROOM
 from parley.control.holding import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
-from parley.control.objects.pod import done, over, reference, tried
+from parley.control.objects.pod import is_done, is_terminal, reference, was_tried
 from parley.control.objects.standin import is_orphan, is_stand_in
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.deallocation import Deallocator
@@ -100,11 +100,11 @@ class Changes:
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None:
             self._reconciler.pod_updated(new)
-            if old is not None and done(new) and not done(old):
+            if old is not None and is_terminal(new) and not is_terminal(old):
                 self._reconciler.pod_ended(new)
             if old is None or self._pod_differs(old, new):
                 self.enqueue(new)
-            elif tried(new) and not tried(old):
+            elif was_tried(new) and not was_tried(old):
                 self._enqueue_room_of(new)
         if old is None:
             return
@@ -114,11 +114,11 @@ class Changes:
             self.enqueue(old)
             for claim in self._cluster.stand_ins(reference(old)):
                 self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
-        if not (old.spec.node_name or over(old)) and (same is None or over(same)):
+        if not (old.spec.node_name or is_done(old)) and (same is None or is_done(same)):
             self._stopped_awaiting_room(old)
         if same is not None and same.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
             self._pods.pod_terminating(same.spec.node_name)
-        if old.spec.node_name and not done(old) and (same is None or done(same)):
+        if old.spec.node_name and not is_terminal(old) and (same is None or is_terminal(same)):
             self._wakeups.less_used(NODES, (old.spec.node_name,))  # a scheduler may judge the node differently
 
     def _stopped_awaiting_room(self, pod: Pod) -> None:

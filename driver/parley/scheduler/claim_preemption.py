@@ -22,7 +22,7 @@ from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import viability_topics
 from parley.control.nominations import Nomination
-from parley.control.objects.pod import done, priority, reference
+from parley.control.objects.pod import is_terminal, priority, reference
 from parley.control.state import State
 from parley.kube.client import (
     REFUSALS,
@@ -159,7 +159,7 @@ class ClaimPreemption:
         cluster = self._state.cluster
         for holding in (claim.holding for claim in claims if claim.holding is not None):
             users = [(cluster.pod((user.namespace, user.name)), user.uid) for user in holding.pods.values()]
-            if users and all(pod is None or pod.metadata.uid != uid or done(pod) for pod, uid in users):
+            if users and all(pod is None or pod.metadata.uid != uid or is_terminal(pod) for pod, uid in users):
                 return holding.path
         return ""
 
@@ -323,7 +323,7 @@ class ClaimPreemption:
     def _check_still_waiting(self, pod: Pod) -> None:
         """End the nomination and raise Busy if the pod is gone or bound: no more pods are to be evicted for it."""
         known = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
-        if known is None or known.metadata.uid != pod.metadata.uid or done(known) or known.spec.node_name:
+        if known is None or known.metadata.uid != pod.metadata.uid or is_terminal(known) or known.spec.node_name:
             self._nominations.end(pod.metadata.uid)
             raise Busy
         if self._pods.attempt(pod).extender.passed:

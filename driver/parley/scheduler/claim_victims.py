@@ -23,7 +23,7 @@ from parley.control.decision.kept import beside, is_enough
 from parley.control.holding import Holding
 from parley.control.nominations import Nomination
 from parley.control.objects.mirror import asked, is_mirror
-from parley.control.objects.pod import done, priority, reference
+from parley.control.objects.pod import is_terminal, priority, reference
 from parley.control.room import Foreseen
 from parley.control.state import State
 from parley.negotiation.answers import viable_for_all
@@ -243,7 +243,7 @@ class ClaimVictims:
 
     def _leaves(self, pod: Pod) -> bool:
         evicted = self._state.nominations.is_evicted(pod.metadata.uid)
-        return evicted or done(pod) or bool(pod.metadata.deletion_timestamp)
+        return evicted or is_terminal(pod) or bool(pod.metadata.deletion_timestamp)
 
     def _may_be_evicted(self, pod: Pod) -> bool:
         if priority(pod) >= priority(self._pod):

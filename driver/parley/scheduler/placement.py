@@ -18,7 +18,7 @@ from parley.control.decision.kept import kept_nodes
 from parley.control.holding import Holding
 from parley.control.live import live_pod
 from parley.control.objects.mirror import is_offer, offer_body, recorded_units
-from parley.control.objects.pod import over, priority, reference
+from parley.control.objects.pod import is_done, priority, reference
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator, Departure
 from parley.control.state import State
@@ -176,7 +176,7 @@ class Placement:
     async def check_current(self, pod: Pod) -> None:
         """Raise Busy if the cache is behind: the pod is gone, has ended, or was bound or deleted meanwhile."""
         live = await live_pod(self._client, reference(pod))
-        if live is None or live.spec.node_name != pod.spec.node_name or (over(live) and not over(pod)):
+        if live is None or live.spec.node_name != pod.spec.node_name or (is_done(live) and not is_done(pod)):
             raise Busy
 
     async def release_all(self, pod: Pod, cleared: Sequence[Holding] = ()) -> None:

@@ -16,7 +16,7 @@ from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.holding import Holding
 from parley.control.live import live_pod
-from parley.control.objects.pod import done, over, reference
+from parley.control.objects.pod import is_done, is_terminal, reference
 from parley.control.records import together
 from parley.control.release.deallocation import Deallocator, Departure
 from parley.control.state import State
@@ -145,7 +145,7 @@ class Reconciler:
     async def _report(self, key: Key, error: DriverFault | ApiError) -> None:
         """Tell the pod's user that a driver failed, or that the API server refused a write for the pod."""
         pod = self._state.cluster.pod(key)
-        if pod is None or over(pod):
+        if pod is None or is_done(pod):
             return
         if isinstance(error, DriverFault):
             code, message = reasons.DRIVER_FAILED, str(error)
@@ -155,7 +155,7 @@ class Reconciler:
 
     async def _reconcile(self, key: Key, pod: Pod | None) -> Requeue | None:
         await self._release_departed(key, pod)
-        if pod is None or over(pod):
+        if pod is None or is_done(pod):
             self._pods.leave_line(key)
             if pod is not None:
                 await self._terminal(pod)
@@ -210,12 +210,12 @@ class Reconciler:
         departed: set[str] = set()
         for holding in self._state.ledger.of_pod_name(*key):
             for user in [u for u in holding.pods.values() if (u.namespace, u.name) == key]:
-                if pod is not None and pod.metadata.uid == user.uid and not done(pod):
+                if pod is not None and pod.metadata.uid == user.uid and not is_terminal(pod):
                     continue
                 nodes: tuple[str, ...] = (self._forced_on[user.uid],) if user.uid in self._forced_on else ()
                 if user.uid in self._unconfirmed:
                     live = await live_pod(self._client, user)
-                    if live is not None and not done(live):
+                    if live is not None and not is_terminal(live):
                         continue
                     nodes = () if live is not None else tuple(holding.nodes or ())
                 departed.add(user.uid)
@@ -255,7 +255,7 @@ class Reconciler:
         self._unconfirmed.discard(pod.metadata.uid)
         for path in self._paths:
             path.pod_updated(pod)
-        if over(pod):
+        if is_done(pod):
             self._allocator.abort(pod.metadata.uid)
 
     def pod_ended(self, pod: Pod) -> None:
@@ -268,7 +268,7 @@ class Reconciler:
         user, cluster = reference(pod), self._state.cluster
         self._allocator.abort(user.uid)
         self._state.nominations.gone(user.uid)
-        running_on = "" if done(pod) else pod.spec.node_name
+        running_on = "" if is_terminal(pod) else pod.spec.node_name
         unwatched = cluster.listing_pods and not pod.spec.node_name  # it may have been bound since the last event
         if running_on or unwatched:
             self._count_as_user(pod, running_on)

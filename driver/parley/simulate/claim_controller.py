@@ -21,7 +21,7 @@ from parley.api.builtin import BuiltinClaim, BuiltinTemplate, ConsumerReference,
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, PODS
 from parley.control.objects.mirror import consumer, owner_pod_uid
-from parley.control.objects.pod import over, reference
+from parley.control.objects.pod import is_done, reference
 from parley.kube.cache import Key
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.informer import Informer
@@ -126,7 +126,7 @@ class ClaimController:
         """The name of the pod's generated claim, created now if it is missing; None while its template is
         missing."""
         client, namespace = self._client, pod.metadata.namespace
-        if listed and (over(pod) or self._claim_exists(pod, listed)):
+        if listed and (is_done(pod) or self._claim_exists(pod, listed)):
             return listed
         if (known := self._generated.get((namespace, pod.metadata.uid, entry.name))) is not None:
             return known
@@ -166,7 +166,7 @@ class ClaimController:
             )
 
     async def _may_be_reserved(self, claim: BuiltinClaim, pod: Pod) -> bool:
-        if not over(pod):
+        if not is_done(pod):
             return True
         who = claim.metadata.uid, pod.metadata.uid
         if self._reserved_for_done[who] >= _MOST_FOR_DONE:
@@ -210,7 +210,7 @@ class ClaimController:
     def _uses(self, namespace: str, name: str, uid: str) -> bool:
         """Whether the pod exists and may run."""
         pod = self._pods.get(namespace, name)
-        return pod is not None and pod.metadata.uid == uid and not over(pod)
+        return pod is not None and pod.metadata.uid == uid and not is_done(pod)
 
     async def _delete(self, claim: BuiltinClaim) -> None:
         """Delete the claim by name, without a precondition on its UID."""

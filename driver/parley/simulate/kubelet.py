@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.control.objects.pod import done
+from parley.control.objects.pod import is_terminal
 from parley.kube.cache import Key
 from parley.kube.client import Client, NotFound
 from parley.kube.clock import Clock, rfc3339
@@ -76,10 +76,10 @@ class Kubelets:
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._ends.pop(old.metadata.uid, None)
-            if not done(old) and old.spec.node_name:
+            if not is_terminal(old) and old.spec.node_name:
                 self._forced[old.metadata.uid] = old.spec.node_name
                 asyncio.get_running_loop().call_later(self._unprepare_seconds, self._end_forced, old.metadata.uid)
-        if new is not None and done(new):
+        if new is not None and is_terminal(new):
             self._unprepare(new.metadata.uid)
         if new is not None and new.spec.node_name:
             self._queue.add((new.metadata.namespace, new.metadata.name))
@@ -122,7 +122,7 @@ class Kubelets:
             await self._remove(pod)
         elif pod.status.phase == "Running":
             await self._finish_in_time(key, pod)
-        elif not done(pod) and self._claims_usable(pod):
+        elif not is_terminal(pod) and self._claims_usable(pod):
             await self._start(pod)
 
     def _claims_usable(self, pod: Pod) -> bool:
@@ -163,7 +163,7 @@ class Kubelets:
     async def _remove(self, pod: Pod) -> None:
         meta = pod.metadata
         self._unprepare(meta.uid)
-        if not done(pod):
+        if not is_terminal(pod):
             await patch_pod(self._client, pod, {"phase": "Succeeded"})
         try:
             await self._client.delete(

@@ -8,7 +8,7 @@ from typing import Any
 
 from parley.api.builtin import BuiltinClaim, Node
 from parley.api.resources import BUILTIN_CLAIMS, NODES
-from parley.control.objects.pod import done
+from parley.control.objects.pod import is_terminal
 from parley.kube.cache import Key
 from parley.kube.client import Client
 from parley.kube.informer import Informer
@@ -67,7 +67,7 @@ class SchedulerCache:
     def _is_responsible(self, pod: Pod) -> bool:
         return (
             not pod.spec.node_name
-            and not done(pod)
+            and not is_terminal(pod)
             and pod.metadata.deletion_timestamp is None
             and pod.spec.scheduler_name == self._name
         )
@@ -119,7 +119,7 @@ class SchedulerCache:
             return
         counted = old is not None and old.metadata.uid in self._assumed
         self._leave_queue(old, new)
-        ended = old is not None and not done(old) and (new is None or done(new))
+        ended = old is not None and not is_terminal(old) and (new is None or is_terminal(new))
         on_node = any(pod is not None and pod.spec.node_name for pod in (old, new))
         if ended or counted or on_node:
             self._notify_waiting(ClusterEvent.POD_LEFT if ended else ClusterEvent.OTHER)
@@ -160,7 +160,7 @@ class SchedulerCache:
                 self._assumed.discard(pod.metadata.uid)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._table.remove(old.metadata.uid)
-        if new is not None and new.spec.node_name and not done(new):
+        if new is not None and new.spec.node_name and not is_terminal(new):
             self._table.place(new, new.spec.node_name)
         elif new is not None:
             self._table.remove(new.metadata.uid)

@@ -9,7 +9,7 @@ from parley.api.builtin import BuiltinClaim, Node, Pod
 from parley.api.models import ResourceClaim
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, PODS
 from parley.control.objects.mirror import ClassRequest
-from parley.control.objects.pod import done, over, reference
+from parley.control.objects.pod import is_done, is_terminal, reference
 from parley.control.objects.standin import stand_in
 from parley.kube.cache import Key
 
@@ -170,7 +170,7 @@ def test_our_own_write_is_remembered_as_long_as_the_object_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pod", "is_done", "is_over"),
+    ("pod", "terminal", "done"),
     [
         (a_pod(), False, False),
         (a_pod(phase="Succeeded"), True, True),
@@ -181,5 +181,5 @@ def test_our_own_write_is_remembered_as_long_as_the_object_is_there() -> None:
     ],
     ids=["waiting", "succeeded", "failed", "deleted-before-bound", "terminating", "running"],
 )
-def test_when_nothing_is_negotiated_for_a_pod_any_more(pod: Pod, is_done: bool, is_over: bool) -> None:
-    assert (done(pod), over(pod)) == (is_done, is_over)
+def test_when_nothing_is_negotiated_for_a_pod_any_more(pod: Pod, terminal: bool, done: bool) -> None:
+    assert (is_terminal(pod), is_done(pod)) == (terminal, done)

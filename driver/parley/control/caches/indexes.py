@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from parley.api.builtin import Pod, ShortenedPodSpec
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.caches.entries import claims_named
-from parley.control.objects.pod import done, over
+from parley.control.objects.pod import is_done, is_terminal
 from parley.control.objects.standin import owner_uid
 from parley.kube.cache import Key
 from parley.negotiation.waiting import Topic
@@ -31,12 +31,12 @@ def naming_more(pod: Pod) -> Iterable[str]:
 def awaiting_node(pod: Pod) -> Iterable[Key]:
     """The named claims of a pod that its scheduler may place."""
     spec = pod.spec
-    return [] if spec.node_name or spec.scheduling_gates or over(pod) else indexed_claims(pod)
+    return [] if spec.node_name or spec.scheduling_gates or is_done(pod) else indexed_claims(pod)
 
 
 def claiming_on(pod: Pod) -> Iterable[Key]:
     """The node of a pod that has claims, is bound and has not ended, as a key without a namespace."""
-    uses = pod.spec.resource_claims and pod.spec.node_name and not done(pod)
+    uses = pod.spec.resource_claims and pod.spec.node_name and not is_terminal(pod)
     return [("", pod.spec.node_name)] if uses else []
 
 

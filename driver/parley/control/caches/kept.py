@@ -53,7 +53,7 @@ from parley.api.owners import few_owners
 from parley.api.volumes import PersistentVolume, PersistentVolumeClaim
 from parley.control.caches.shortened import few_finalizers, few_gates, few_labels, shortened, shortened_metadata
 from parley.control.objects.mirror import is_mirror
-from parley.control.objects.pod import SCHEDULED, tried
+from parley.control.objects.pod import SCHEDULED, was_tried
 from parley.control.objects.reservation_pod import reserved_on
 from parley.negotiation.requests import Amounts, few_resources, is_resized, requested, stated
 from parley.sdk.checks import MAX_ENTRIES
@@ -115,7 +115,7 @@ def pod(whole: Pod, *, seen: bool = False, reservations_in: str = "") -> Pod:
             phase=intern(whole.status.phase),
             nominated_node_name=whole.status.nominated_node_name,
             resource_claim_statuses=whole.status.resource_claim_statuses or _EMPTY_STATUS.resource_claim_statuses,
-            conditions=_EMPTY_STATUS.conditions if only_counted or not tried(whole) else _TRIED,
+            conditions=_EMPTY_STATUS.conditions if only_counted or not was_tried(whole) else _TRIED,
         ),
     )
     return cached if only_counted and holds_room is None else shortened(cached)

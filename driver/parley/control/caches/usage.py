@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from parley.api.builtin import Pod
-from parley.control.objects.pod import over, priority
+from parley.control.objects.pod import is_done, priority
 from parley.kube.cache import Key
 from parley.negotiation.preemption import Sum
 from parley.negotiation.requests import Amounts, requested
@@ -115,7 +115,7 @@ class Usage:
         stop_counting = self.leave if old is not None and old.spec.node_name else self.remove
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             stop_counting(old.metadata.uid)
-        if new is not None and over(new):
+        if new is not None and is_done(new):
             stop_counting(new.metadata.uid)
         elif new is not None and new.spec.node_name:
             self._count(old, new)

@@ -7,14 +7,15 @@ SCHEDULED = "PodScheduled"
 """The condition in which a scheduler reports its attempts to place a pod."""
 
 
-def done(pod: Pod) -> bool:
-    """Whether the pod has ended: the kubelet has unprepared its claims by then."""
+def is_terminal(pod: Pod) -> bool:
+    """Whether the pod is terminal: the kubelet has unprepared its claims by then."""
     return pod.status.phase in ("Succeeded", "Failed")
 
 
-def over(pod: Pod) -> bool:
-    """Whether nothing is negotiated for the pod any more: it has ended, or is deleted and was never bound."""
-    return done(pod) or bool(pod.metadata.deletion_timestamp and not pod.spec.node_name)
+def is_done(pod: Pod) -> bool:
+    """Whether nothing is negotiated for the pod any more: it is terminal, or being deleted and was never bound.
+    The same as `isPodDone` of Kubernetes' claim controller."""
+    return is_terminal(pod) or bool(pod.metadata.deletion_timestamp and not pod.spec.node_name)
 
 
 def priority(pod: Pod) -> int:
@@ -22,7 +23,7 @@ def priority(pod: Pod) -> int:
     return pod.spec.priority or 0
 
 
-def tried(pod: Pod) -> bool:
+def was_tried(pod: Pod) -> bool:
     """Whether a scheduler has tried to place the pod: its condition reports that."""
     return any(condition.type == SCHEDULED for condition in pod.status.conditions)
 

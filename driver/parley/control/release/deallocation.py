@@ -19,7 +19,7 @@ from parley.control.allocation import Busy, Saturated
 from parley.control.claims.podclaims import ROOM
 from parley.control.holding import Holding, Phase, Written
 from parley.control.objects.mirror import owner_pod, owner_pod_uid
-from parley.control.objects.pod import over, reference
+from parley.control.objects.pod import is_done, reference
 from parley.control.objects.standin import is_stand_in
 from parley.control.records import Records
 from parley.control.release.deallocation_requests import DeallocationRequests
@@ -267,7 +267,7 @@ class Deallocator:
         if mirror.metadata.deletion_timestamp and not users:
             return True
         ours = owner_pod_uid(mirror) in holding.pods and users <= holding.pods.keys()
-        return ours and all(over(pod) for pod in self._cluster.pods_naming(key))
+        return ours and all(is_done(pod) for pod in self._cluster.pods_naming(key))
 
     def _drop(self, holding: Holding) -> None:
         self._ledger.drop(holding)

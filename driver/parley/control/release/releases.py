@@ -34,7 +34,7 @@ from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES
 from parley.control.holding import Holding, PreparedOn, Written
 from parley.control.live import live_pod
-from parley.control.objects.pod import done
+from parley.control.objects.pod import is_terminal
 from parley.control.release.keeping import Keeping
 from parley.control.release.leftovers import LostNodesData, delete_release, set_allocation_cleared
 from parley.control.release.receipts import is_owed, of_lost_nodes, owed, prepared_by, record, record_name
@@ -95,7 +95,7 @@ class Releases:
         gone = [uid for uid, name in holding.shown_by.items() if not self._exists(holding.namespace, name, uid)]
         for user in list(holding.pods.values()) if gone else ():
             pod = await live_pod(self._client, user)
-            if pod is not None and pod.spec.node_name and not done(pod):
+            if pod is not None and pod.spec.node_name and not is_terminal(pod):
                 self._owe(holding, [pod.spec.node_name], gone)
 
     def _exists(self, namespace: str, name: str, uid: str) -> bool:

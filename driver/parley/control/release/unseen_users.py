@@ -16,7 +16,7 @@ from parley.control.holding import Holding
 from parley.control.ledger import Ledger
 from parley.control.live import live_pod
 from parley.control.objects.mirror import MAX_USERS, is_older, is_shut_out, stands_for_another
-from parley.control.objects.pod import over, reference
+from parley.control.objects.pod import is_done, reference
 from parley.kube.client import Client
 from parley.sdk import PodReference
 
@@ -72,7 +72,7 @@ class UnseenUsers:
     def _is_doubtful(self, holding: Holding, user: PodReference) -> bool:
         """Whether the cache shows the pod without a node, or not at all, and the pod is not a user."""
         pod = self._cluster.that_pod(user)
-        seen = pod is not None and (bool(pod.spec.node_name) or over(pod))
+        seen = pod is not None and (bool(pod.spec.node_name) or is_done(pod))
         return not seen and user.uid not in holding.pods
 
     async def nodes_of_unseen(self, holding: Holding) -> Collection[str]:
@@ -106,7 +106,7 @@ class UnseenUsers:
         """The mirror of another claim of that name: the holding's own claim was removed by force."""
         for user in mirror.status.reserved_for if mirror is not None and later is None else ():
             pod = self._cluster.pod((holding.namespace, user.name))
-            if pod is not None and pod.metadata.uid == user.uid and not over(pod):
+            if pod is not None and pod.metadata.uid == user.uid and not is_done(pod):
                 self._ledger.join(holding, reference(pod))
             elif user.uid not in holding.pods:
                 raise Busy  # not in the cache yet, or its reservation is about to be removed: either is an event
@@ -122,7 +122,7 @@ class UnseenUsers:
 
     def _may_run(self, holding: Holding, pod: Pod) -> bool:
         """Whether the pod is bound to a node where it may run with the holding, and has not ended."""
-        return self._is_bound_there(holding, pod) and not over(pod)
+        return self._is_bound_there(holding, pod) and not is_done(pod)
 
     def _is_bound_there(self, holding: Holding, pod: Pod) -> bool:
         return bool(pod.spec.node_name) and holding.may_run_on(pod.spec.node_name)

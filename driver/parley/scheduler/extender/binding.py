@@ -17,7 +17,7 @@ from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
 from parley.control.decision.kept import kept_nodes
-from parley.control.objects.pod import over, priority, reference
+from parley.control.objects.pod import is_done, priority, reference
 from parley.control.room import Asker, lacking
 from parley.control.state import State
 from parley.kube.cache import Key
@@ -121,7 +121,7 @@ class Binder:
             raise
         self._posting.forget(user.uid)
         self._pods.leave_line((user.namespace, user.name))
-        if (current := self._cluster.pod((user.namespace, user.name))) is not None and not over(current):
+        if (current := self._cluster.pod((user.namespace, user.name))) is not None and not is_done(current):
             self._cluster.usage.assume(current, node)
 
     def _missing(self, node: str) -> str:
@@ -151,7 +151,7 @@ class Binder:
         while now() < until:
             pod = self._cluster.that_pod(user)
             if pod is not None:
-                if over(pod) or pod.spec.node_name:
+                if is_done(pod) or pod.spec.node_name:
                     raise BindRefused("the pod has ended, is being deleted, or is bound already")
                 claims = gather(self._state, pod)
                 try:

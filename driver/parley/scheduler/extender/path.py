@@ -14,7 +14,7 @@ from parley.api.names import EXTENDER_SAYS
 from parley.api.resources import DEVICE_CLASSES
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
-from parley.control.objects.pod import arrival, over, reference
+from parley.control.objects.pod import arrival, is_done, reference
 from parley.control.state import State
 from parley.control.telemetry.metrics import Metrics
 from parley.kube.cache import Key
@@ -354,7 +354,7 @@ class ExtenderPath:
     def resume(self) -> None:
         """Expect calls about waiting pods, which an earlier leader may have rejected. A pod without claims was
         rejected if it had no room beside what is reserved; nothing else reconciles it."""
-        owned = [pod for pod in self._cluster.pods() if self.owns(pod) and not over(pod)]
+        owned = [pod for pod in self._cluster.pods() if self.owns(pod) and not is_done(pod)]
         for pod in sorted(owned, key=arrival):
             if pod.spec.resource_claims:
                 self._pods.attempt(pod)  # its place is by age, not by when it is asked about

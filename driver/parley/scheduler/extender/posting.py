@@ -10,7 +10,7 @@ from math import inf
 from parley.api.builtin import Pod
 from parley.api.names import GROUP
 from parley.api.resources import PODS
-from parley.control.objects.pod import done
+from parley.control.objects.pod import is_terminal
 from parley.kube.client import Client, Conflict, Invalid, NotFound, OutcomeUnknown
 from parley.kube.clock import Clock, rfc3339_micro
 from parley.scheduler.brief_nomination import nominate_briefly
@@ -56,7 +56,7 @@ class Posting:
                 return
             if live.spec.node_name:
                 raise NotBound(f"the pod is bound to node {live.spec.node_name} already")
-            if done(live) or live.metadata.deletion_timestamp:
+            if is_terminal(live) or live.metadata.deletion_timestamp:
                 raise NotBound("the pod has ended, or is being deleted")
             if now() >= until:
                 raise NotBound("the API server answered no binding of the pod in time: the scheduler tries again")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from parley.api.builtin import Pod
 from parley.control.caches.indexes import indexed_claims, named_claims
 from parley.control.objects.mirror import is_shareable
-from parley.control.objects.pod import over
+from parley.control.objects.pod import is_done
 from parley.control.state import State
 from parley.kube.cache import Key
 from parley.negotiation.waiting import Topic
@@ -67,7 +67,7 @@ class Turns:
         place = self._pods.attempt(pod).place
         for key in self._rejections.expected_calls_in(pod.metadata.namespace) if claims else ():
             other = self._cluster.pod(key)
-            if other is None or not other.spec.resource_claims or other.spec.node_name or over(other):
+            if other is None or not other.spec.resource_claims or other.spec.node_name or is_done(other):
                 continue
             if self._pods.attempt(other).place < place and not claims.isdisjoint(indexed_claims(other)):
                 yield other

@@ -14,7 +14,7 @@ from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
 from parley.control.holding import Holding
 from parley.control.objects import in_use
-from parley.control.objects.pod import done, reference
+from parley.control.objects.pod import is_terminal, reference
 from parley.control.records import Records
 from parley.control.restoring import adopt
 from parley.control.state import State
@@ -73,7 +73,7 @@ class NativePath:
         cluster = self._state.cluster
         for scheduling in cluster.schedulings():
             pod = cluster.pod((scheduling.metadata.namespace, scheduling.metadata.name))
-            if pod is not None and scheduling.spec.selected_node and not done(pod):
+            if pod is not None and scheduling.spec.selected_node and not is_terminal(pod):
                 self._sessions.resume(pod, scheduling)
 
     def pod_updated(self, pod: Pod) -> None:
