@@ -147,7 +147,8 @@ FOUND = {
 }
 
 _LATER = ("unruly", "slow", "lingering", "settling", "cascading", "behind", "standalone")
-WITHOUT: dict[str, Any] = dict.fromkeys(_LATER, False)
+_LATEST = ("tainting", "crowded", "lagging", "jumping")
+WITHOUT: dict[str, Any] = dict.fromkeys((*_LATER, *_LATEST), False)
 """What worlds did not have then."""
 
 
