@@ -25,23 +25,19 @@ from parley.control.objects.mirror import (
     may_be_shared,
     named_claim_uid,
     nodes_of,
-    of_spec,
     owner_pod,
     owner_pod_uid,
-    recorded_units,
 )
 from parley.control.objects.pod import is_done, is_terminal, reference
 from parley.control.objects.standin import is_stand_in, stands_for
 from parley.control.release.receipts import owed, prepared_by
+from parley.control.restored_units import count_units
 from parley.control.state import State
 from parley.kube.clock import moment
 from parley.sdk import Allocation, Device, Held, PodReference
-from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.immediate import no_pod
-from parley.sdk.parameters import RawClaim
 from parley.sdk.recorded import driver_of_record, held_as_recorded, must_be_deallocated, read_allocation, recorded
-from parley.sdk.referenced import NotRead
 
 Drivers = Mapping[str, EmbeddedDriver]
 
@@ -305,14 +301,8 @@ def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: Resour
 
 
 def _take_over(state: State, holding: Holding) -> None:
-    holding.records_units = _recorded_units(state.cluster, holding) is not None
-    _count(state, holding)
+    count_units(state, holding)
     _add_holding(state, holding)
-
-
-def _count(state: State, holding: Holding) -> None:
-    units = _units(state.cluster, state.drivers, holding)
-    holding.counted, holding.units = units is not None, holding.units if units is None else units
 
 
 def _add_holding(state: State, holding: Holding) -> None:
@@ -330,59 +320,6 @@ def _uses(driver: EmbeddedDriver, held: Held) -> tuple[str, ...]:
         return tuple(driver.uses(held))
     except DriverFault:
         return ()
-
-
-def count_again(state: State, class_name: str) -> None:
-    """Count the class's holdings that could not be counted before: it, or its parameters' object, is known now."""
-    for holding in state.ledger:
-        if holding.class_name == class_name and not holding.counted:
-            _count(state, holding)
-            state.ledger.limits.count(holding.uid, class_name, holding.namespace, holding.units)
-
-
-def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int | None:
-    """The units that the driver counts for the parameters; None if these are unknown or rejected."""
-    key = (holding.namespace, holding.claim)
-    class_, claim, mirror = cluster.class_(holding.class_name), _claim_of(cluster, holding), cluster.mirror(key)
-    by_mirror = asked(mirror) if mirror is not None and (claim is None or not holding.named) else None
-    asks = by_mirror or (of_spec(claim.spec) if claim is not None else None)
-    driver, recorded = drivers.get(holding.driver), _recorded_units(cluster, holding)
-    if recorded is not None:
-        return recorded
-    if driver is None or class_ is None or asks is None:
-        return None
-    raw = RawClaim(
-        name=holding.entry,
-        uid=holding.uid,
-        namespace=holding.namespace,
-        claim=holding.claim,
-        class_name=holding.class_name,
-        parameters=asks.parameters,
-        class_parameters=class_.parameters,
-        reference=asks.reference,
-        class_reference=class_.parameters_ref,
-    )
-    try:
-        (claim_request,) = driver.request(no_pod(holding.namespace), (raw,)).claims
-        return driver.units(claim_request)
-    except (BadParameters, NotRead, DriverFault):
-        return None
-
-
-def _recorded_units(cluster: ClusterCache, holding: Holding) -> int | None:
-    """The units recorded with an allocation, because its parameters were in an object that may change or go."""
-    if holding.standalone:
-        return None
-    claim, mirror = _claim_of(cluster, holding), cluster.mirror((holding.namespace, holding.claim))
-    if holding.named and claim is not None and claim.status.allocation is not None:
-        return claim.status.allocation.units
-    return recorded_units(mirror) if mirror is not None else None
-
-
-def _claim_of(cluster: ClusterCache, holding: Holding) -> ResourceClaim | None:
-    """The claim of the holding's name, unless it replaced the one that the holding was allocated for."""
-    claim = cluster.claim((holding.namespace, holding.claim))
-    return None if claim is not None and holding.named and claim.metadata.uid != holding.uid else claim
 
 
 def count_foreign(drivers: Drivers, claim: BuiltinClaim) -> bool:

@@ -27,7 +27,8 @@ from parley.control.objects.standin import is_orphan, is_stand_in
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.deallocation import Deallocator
 from parley.control.release.releases import out_of_service
-from parley.control.restoring import adopt_record, count_again, count_foreign, taken_by_foreign
+from parley.control.restored_units import count_again
+from parley.control.restoring import adopt_record, count_foreign, taken_by_foreign
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.cache import Key

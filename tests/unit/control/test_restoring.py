@@ -11,7 +11,8 @@ from parley.control.claims.gathering import gather
 from parley.control.decision.demand import demand_of
 from parley.control.holding import Holding, Written
 from parley.control.objects.pod import reference
-from parley.control.restoring import adopt, count_again, count_foreign, restore
+from parley.control.restored_units import count_again
+from parley.control.restoring import adopt, count_foreign, restore
 from parley.control.state import State
 from parley.drivers.device import DeviceDriver
 from parley.sdk import Answer

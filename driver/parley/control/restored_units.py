@@ -1,0 +1,82 @@
+"""How many units a restored allocation counts for in the limits of its class: as recorded with it, or else as its
+driver counts its parameters now. Until class and parameters are known, it counts for one.
+"""
+
+from collections.abc import Mapping
+
+from parley.api.models import ResourceClaim
+from parley.control.caches.cluster import ClusterCache
+from parley.control.holding import Holding
+from parley.control.objects.mirror import asked, of_spec, recorded_units
+from parley.control.state import State
+from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.immediate import no_pod
+from parley.sdk.parameters import RawClaim
+from parley.sdk.referenced import NotRead
+
+Drivers = Mapping[str, EmbeddedDriver]
+
+
+def count_units(state: State, holding: Holding) -> None:
+    """Set how many units the restored holding counts for, and whether they are recorded with it."""
+    holding.records_units = _recorded_units(state.cluster, holding) is not None
+    _count(state, holding)
+
+
+def _count(state: State, holding: Holding) -> None:
+    units = _units(state.cluster, state.drivers, holding)
+    holding.counted, holding.units = units is not None, holding.units if units is None else units
+
+
+def count_again(state: State, class_name: str) -> None:
+    """Count the class's holdings that could not be counted before: it, or its parameters' object, is known now."""
+    for holding in state.ledger:
+        if holding.class_name == class_name and not holding.counted:
+            _count(state, holding)
+            state.ledger.limits.count(holding.uid, class_name, holding.namespace, holding.units)
+
+
+def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int | None:
+    """The units that the driver counts for the parameters; None if these are unknown or rejected."""
+    key = (holding.namespace, holding.claim)
+    class_, claim, mirror = cluster.class_(holding.class_name), _claim_of(cluster, holding), cluster.mirror(key)
+    by_mirror = asked(mirror) if mirror is not None and (claim is None or not holding.named) else None
+    asks = by_mirror or (of_spec(claim.spec) if claim is not None else None)
+    driver, recorded = drivers.get(holding.driver), _recorded_units(cluster, holding)
+    if recorded is not None:
+        return recorded
+    if driver is None or class_ is None or asks is None:
+        return None
+    raw = RawClaim(
+        name=holding.entry,
+        uid=holding.uid,
+        namespace=holding.namespace,
+        claim=holding.claim,
+        class_name=holding.class_name,
+        parameters=asks.parameters,
+        class_parameters=class_.parameters,
+        reference=asks.reference,
+        class_reference=class_.parameters_ref,
+    )
+    try:
+        (claim_request,) = driver.request(no_pod(holding.namespace), (raw,)).claims
+        return driver.units(claim_request)
+    except (BadParameters, NotRead, DriverFault):
+        return None
+
+
+def _recorded_units(cluster: ClusterCache, holding: Holding) -> int | None:
+    """The units recorded with an allocation: class or parameters may have changed since."""
+    if holding.standalone:
+        return None
+    claim, mirror = _claim_of(cluster, holding), cluster.mirror((holding.namespace, holding.claim))
+    if holding.named and claim is not None and claim.status.allocation is not None:
+        return claim.status.allocation.units
+    return recorded_units(mirror) if mirror is not None else None
+
+
+def _claim_of(cluster: ClusterCache, holding: Holding) -> ResourceClaim | None:
+    """The claim of the holding's name, unless it replaced the one that the holding was allocated for."""
+    claim = cluster.claim((holding.namespace, holding.claim))
+    return None if claim is not None and holding.named and claim.metadata.uid != holding.uid else claim
