@@ -288,7 +288,7 @@ BUGS = {
     **BUGS,
     "any name of a request makes a mirror, and a generated one is freed with its own pod": Bug(
         (
-            (admission, "_creation_refused", lambda _title, _rights, kind: "" if kind.endswith("Template") else "no"),
+            (admission, "_creation_refused", lambda _, __, kind: "" if kind.endswith("Template") else "no"),
             (admission, "is_shareable", lambda claim: claim.spec.devices.requests[0].name != "exclusive"),
             (Deallocator, "_vanishes", lambda _self, _holding: True),
             (UnseenUsers, "join_known", lambda self, holding: _LET_IN(self, holding) if holding.named else []),

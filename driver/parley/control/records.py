@@ -350,12 +350,14 @@ class Records:
         except NotFound:
             pass  # deleted meanwhile
 
-    async def request_deallocation(self, holding: Holding) -> None:
-        """Ask the standalone driver to deallocate, unless it has done so. Raises NotFound if the claim is gone."""
+    async def request_deallocation(self, holding: Holding) -> bool:
+        """Ask the standalone driver to deallocate, unless it has done so; returns whether that was written. Raises
+        NotFound if the claim is gone."""
         claim = await self._claims.current(holding)
         if claim is not None and claim.status.allocation is None:
-            return
+            return False
         await self._write_record(holding, {"reservedFor": None, "deallocationRequested": True})
+        return True
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -312,7 +312,7 @@ class Deallocator:
         async with holding.lock:
             if not self._is_current(holding) or holding.pods or not self._requests.is_due_again(holding):
                 return
-            if not await self._requests.request(holding, departed=False):
+            if not await self._requests.repeat(holding):
                 return
             self._drop(holding)
         self._released(holding)

@@ -39,15 +39,36 @@ class DeallocationRequests:
         """
         if departed and not holding.named:
             return True
+        await self._close_all(holding)
+        try:
+            return await self._write(holding)
+        except OutcomeUnknown:  # the driver may have begun: no pod may use the holding any more
+            self._wake(holding)
+            return False
+
+    async def repeat(self, holding: Holding) -> bool:
+        """Ask the standalone driver again. Returns whether the holding can be dropped. Raises what a client
+        raises."""
+        await self._close_all(holding)
+        return await self._write(holding)
+
+    async def _close_all(self, holding: Holding) -> None:
         for pod in self._interested_pods(holding):
             await self._close(pod)
+
+    async def _write(self, holding: Holding) -> bool:
+        """Write the request, unless the driver has deallocated. Returns whether it has; if not, an event will show
+        when."""
         try:
-            gone = await self._request(holding)
-        except OutcomeUnknown:  # the driver may have begun: no pod may use the holding any more
-            gone = False
-        if not gone and self.is_due_again(holding):
-            self._wakeups.wake(("claim", holding.namespace, holding.claim))
-        return gone
+            written = await self._records.request_deallocation(holding)
+        except NotFound:
+            return True
+        if written and self._records.shows_unrequested_allocation(holding):
+            self._wake(holding)
+        return not self._records.shows_allocation(holding)
+
+    def _wake(self, holding: Holding) -> None:
+        self._wakeups.wake(("claim", holding.namespace, holding.claim))
 
     def is_due_again(self, holding: Holding) -> bool:
         """Whether the standalone driver has to be asked again to deallocate the holding: the answer to the request
@@ -68,14 +89,6 @@ class DeallocationRequests:
                 owners = scheduling.metadata.owner_references
                 found |= {owner.uid: PodReference(holding.namespace, name, owner.uid) for owner in owners}
         return found.values()
-
-    async def _request(self, holding: Holding) -> bool:
-        """Ask the driver, unless it has deallocated. Returns whether it has; if not, an event will show when."""
-        try:
-            await self._records.request_deallocation(holding)
-        except NotFound:
-            return True
-        return not self._records.shows_allocation(holding)
 
 
 def _selects_for(scheduling: PodScheduling, claim: str) -> bool:
