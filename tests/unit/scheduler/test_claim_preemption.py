@@ -975,7 +975,7 @@ def test_for_a_pod_that_is_never_bound_few_are_evicted(play: Play) -> None:
             await world.add_pod(f"job-{number}", nodeName="a")  # its end makes Parley try refused nodes again
             await asyncio.sleep(30)
             await world.delete_pod(f"job-{number}")
-        assert 1 <= sum(name.startswith("low") for name in evicted) <= 4
+        assert 1 <= sum(name.startswith("low") for name in evicted) <= 7  # in four hours: see EVICTIONS
 
     play(scenario)
 

@@ -152,11 +152,15 @@ async def finish(life: Life) -> None:
 
 async def everything_that_can_run_does(life: Life) -> None:
     """Nobody who wants one device waits while there is a free one. What a mirror does not show, because it was
-    cleared and deleted under a pod, the claim's own record does."""
+    cleared or deleted under a pod, the claim's own record does, or else the ledger."""
     shown = await life.world.devices()
     assert all(count == 1 for count in shown.values())
     held = set(shown) | {
         device for name in ("disk", "shared") for device in _recorded(await life.world.claim(name))
+    }
+    assert life.world.controller is not None
+    held |= {
+        (one.pool, one.device) for holding in life.world.controller.ledger for one in holding.allocation.devices
     }
     alive = {name: kind for name, kind in life.pods.items() if kind}
     waiting = {name for name in alive if not await life.world.node_of(name)}
@@ -192,6 +196,7 @@ CLEARED_AND_DELETED = [
 @example([("add", "pair", 0), ("add", "disk", 0), ("kill", "", 0), ("add", "offered", 0), ("pass", "", 8)])
 @example([("add", "both", 0), ("add", "disk", 0), ("remove", "", 14), ("remove", "", 12)])
 @example([("add", "shared", 0), ("pass", "", 1), ("remove", "", 1), ("add", "shared", 0)])
+@example([("add", "both", 0), ("add", "double", 0), ("pass", "", 1), ("remove", "", 2)])
 @example([("add", "shared", 0), ("add", "shared", 0), ("pass", "", 4), ("delete", "", 0), ("kill", "", 1)])
 @given(st.lists(steps, max_size=25))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
