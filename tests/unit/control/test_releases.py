@@ -29,7 +29,7 @@ def test_a_node_owes_for_every_claim_that_may_have_shown_the_allocation() -> Non
     async def story(world: World) -> None:
         holding = await owing(world)
         holding.shown_by["uid-anew"] = "c"
-        Acting(world).releases.owe(holding, ["node-1"])
+        await Acting(world).releases.owe(holding, ["node-1"])
         assert holding.owed == {HERE, PreparedOn("uid-anew", "node-1")}
         assert await releases(world) == []
 
@@ -40,11 +40,11 @@ def test_nothing_is_owed_for_what_no_node_can_have_prepared() -> None:
     async def story(world: World) -> None:
         acting = Acting(world)
         holding = await owing(world)
-        acting.releases.owe(holding, ["gone"])
+        await acting.releases.owe(holding, ["gone"])
         for without in ({"standalone": True}, {"node_part": False}, {"written": Written.NO}):
             fields: dict[str, Any] = {"written": Written.YES, **without}
             other = a_holding("other", shown_by={"u": "other"}, **fields)
-            acting.releases.owe(other, ["node-1"])
+            await acting.releases.owe(other, ["node-1"])
             assert not other.owed
         assert not holding.owed
 
@@ -55,7 +55,7 @@ def test_a_write_that_may_have_arrived_counts() -> None:
     async def story(world: World) -> None:
         holding = await owing(world)
         holding.written = Written.MAYBE
-        Acting(world).releases.owe(holding, ["node-1"])
+        await Acting(world).releases.owe(holding, ["node-1"])
         assert holding.owed == {HERE}
 
     played(story)
@@ -65,10 +65,10 @@ def test_what_pods_use_may_be_prepared_though_somebody_cleared_its_mirror() -> N
     async def story(world: World) -> None:
         holding, acting = await owing(world, used=True), Acting(world)
         holding.written = Written.NO
-        acting.releases.owe(holding, ["node-1"])
+        await acting.releases.owe(holding, ["node-1"])
         assert not holding.owed
         holding.pods[user("p").uid] = user("p")
-        acting.releases.owe(holding, ["node-1"])
+        await acting.releases.owe(holding, ["node-1"])
         assert holding.owed == {HERE}
 
     played(story)

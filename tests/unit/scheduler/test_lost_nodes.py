@@ -2,6 +2,7 @@
 
 import pytest
 from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.held_watch import HeldWatch
 from tests.unit.scheduler.killed import Play
 
 from parley.api.models import ClaimRelease
@@ -58,5 +59,33 @@ def test_the_record_of_a_driver_that_left_the_controller_goes_with_its_node(
         await world.settle()
 
         assert await records(world) == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("how", ["gone", "out of service"])
+def test_a_node_that_is_back_and_not_seen_yet_owes_a_receipt(play: Play, how: str) -> None:
+    """Its kubelet has the claim prepared. What the cache has not shown yet the API server knows."""
+
+    async def scenario(world: World) -> None:
+        watch = HeldWatch(world.server.client(), NODES)
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(watch)
+        await world.add_pod("p", "one")
+        await world.settle()
+        await lose(world, how)
+        await world.settle(5)
+        watch.open.clear()
+        if how == "gone":
+            await world.add_node("a", devices=1)
+        else:
+            await world.client.patch(NODES, "a", {"spec": {"taints": None}})
+        world.kubelets.stop("a")
+        await world.force_delete("p")
+        await world.settle(5)
+
+        assert [record.spec.node_name for record in await records(world)] == ["a"]
 
     play(scenario)

@@ -122,7 +122,8 @@ class Deallocator:
             ends = not self._is_kept(holding) or holding.owed or departure.prepared_on or missed
             unseen = await self._unseen_users.nodes_of_unseen(holding) if ends and len(holding.pods) == 1 else ()
             doubtful = {*unseen, *self._unseen_users.join_known(holding), *missed}
-            self.releases.owe(holding, [*departure.prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
+            last = len(holding.pods) == 1
+            await self.releases.owe(holding, [*departure.prepared_on, *(doubtful if last else ())])
             self._keeping.pod_left(holding, bound=departure.bound or bool(doubtful))
             if len(holding.pods) > 1 or (self._is_kept(holding) and not holding.owed):
                 await self.releases.create_missing(holding)
@@ -233,7 +234,7 @@ class Deallocator:
             unused = not holding.pods and not self._ledger.used_by(holding)
             if not unused or not holding.joinable or not is_wanted() or not self._is_current(holding):
                 raise Busy
-            self.releases.owe(holding, unseen)
+            await self.releases.owe(holding, unseen)
             if holding.owed:
                 await self._begin_releasing(holding)
                 await self._free_if_confirmed(holding)

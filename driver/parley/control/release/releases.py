@@ -31,7 +31,7 @@ import structlog
 from parley.api.builtin import BuiltinClaim, Node
 from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
-from parley.api.resources import CLAIM_RELEASES
+from parley.api.resources import CLAIM_RELEASES, NODES
 from parley.control.holding import Holding, PreparedOn, Written
 from parley.control.live import live_pod
 from parley.control.objects.pod import is_terminal
@@ -79,14 +79,14 @@ class Releases:
         self._leftovers = leftovers
         self._keeping = keeping
 
-    def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
+    async def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
         """Note that these nodes owe receipts: a user is gone, and no kubelet has reported its end."""
-        self._owe(holding, nodes, holding.claim_uids)
+        self._owe(holding, [node for node in nodes if not await self._is_gone(node)], holding.claim_uids)
 
     def _owe(self, holding: Holding, nodes: Iterable[str], uids: Iterable[str]) -> None:
         if holding.standalone or not holding.node_part or not _may_be_prepared(holding):
             return
-        holding.owed |= {PreparedOn(uid, node) for uid in uids for node in nodes if not self._lost(node)}
+        holding.owed |= {PreparedOn(uid, node) for uid in uids for node in nodes}
 
     async def owe_deleted(self, holding: Holding) -> None:
         """Note that nodes owe receipts for built-in claims that somebody deleted while pods run with them. No
@@ -95,7 +95,8 @@ class Releases:
         gone = [uid for uid, name in holding.shown_by.items() if not self._exists(holding.namespace, name, uid)]
         for user in list(holding.pods.values()) if gone else ():
             pod = await live_pod(self._client, user)
-            if pod is not None and pod.spec.node_name and not is_terminal(pod):
+            running = pod is not None and pod.spec.node_name and not is_terminal(pod)
+            if pod is not None and running and not await self._is_gone(pod.spec.node_name):
                 self._owe(holding, [pod.spec.node_name], gone)
 
     def _exists(self, namespace: str, name: str, uid: str) -> bool:
@@ -127,6 +128,17 @@ class Releases:
 
     def _lost(self, node: str) -> bool:
         return out_of_service(self._cluster.node(node))
+
+    async def _is_gone(self, node: str) -> bool:
+        """Whether the node is lost, also as the API server has it: it may have been created again since, or lost
+        its taint, and its kubelet may have prepared claims again."""
+        if not self._lost(node):
+            return False
+        try:
+            live: Node = await self._client.get(NODES, node)
+        except NotFound:
+            return True
+        return out_of_service(live)
 
     async def create_missing(self, holding: Holding) -> None:
         """Create the ClaimReleases that are missing, and delete those of lost nodes, which need not answer."""
@@ -164,9 +176,9 @@ class Releases:
         """Whether the node need not answer. Its ClaimRelease is deleted then, and the event of that ends what is
         owed; without an event if the cache has not shown the ClaimRelease yet: it may never show that it is
         gone."""
-        if not self._lost(prepared.node):
-            return False
         cached = self._cached(prepared)
+        if not await self._is_gone(prepared.node):
+            return False
         if (release := cached or await self._live(prepared)) is not None:
             await self._waive(release)
         if cached is None:
