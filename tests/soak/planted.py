@@ -207,7 +207,7 @@ BUGS: Mapping[str, Bug] = {
     "a restart forgets what nodes owe": Bug(
         ((restoring, "_adopt_release", no_result),), ("handed out twice", "left over"), meddling=True
     ),
-    "what nodes owe is not waited for": Bug(((Releases, "owe", no_result),), ("handed out twice",)),
+    "what nodes owe is not waited for": Bug(((Releases, "owe", nothing),), ("handed out twice",)),
     "nodes are not asked": Bug(((Releases, "request_receipts", nothing),), ("left over", "waits in vain")),
     "finalizers stay": Bug(
         ((ClaimReconciler, "_drop_finalizer", nothing),), ("left over", "waits in vain", "conditions disagree")
