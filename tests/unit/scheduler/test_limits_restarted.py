@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, Wanted, add_shelf_class, restart
+from tests.unit.scheduler.test_limits import running, waiting_for
 
-from parley.api.resources import CLASSES, CONFIG_MAPS, PODS
+from parley.api.resources import CLASSES, CONFIG_MAPS
 from parley.sdk import ClaimRequest, NoParameters
 
 if TYPE_CHECKING:
@@ -34,16 +35,6 @@ async def begin(world: World, driver: type[ShelfDriver] = PlainShelf, **class_: 
     await add_shelf_class(world, limits=FIVE, **class_)
     world.start_parley(drivers=[driver(behaviour)])
     return behaviour
-
-
-async def running(world: World) -> list[str]:
-    pods = (await world.client.list(PODS)).items
-    return sorted(pod.metadata.name for pod in pods if pod.spec.node_name)
-
-
-async def waiting_for(world: World, pod: str) -> tuple[str, str]:
-    status = (await world.scheduling(pod)).status
-    return status.waiting_for, status.message
 
 
 @pytest.mark.parametrize("driver", [ShelfDriver, PlainShelf])

@@ -81,12 +81,13 @@ class Releases:
 
     async def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
         """Note that these nodes owe receipts: a user is gone, and no kubelet has reported its end."""
-        self._owe(holding, [node for node in nodes if not await self._is_gone(node)], holding.claim_uids)
+        await self._owe(holding, nodes, holding.claim_uids)
 
-    def _owe(self, holding: Holding, nodes: Iterable[str], uids: Iterable[str]) -> None:
+    async def _owe(self, holding: Holding, nodes: Iterable[str], uids: Iterable[str]) -> None:
         if holding.standalone or not holding.node_part or not _may_be_prepared(holding):
             return
-        holding.owed |= {PreparedOn(uid, node) for uid in uids for node in nodes}
+        owing = [node for node in nodes if not await self._is_gone(node)]
+        holding.owed |= {PreparedOn(uid, node) for uid in uids for node in owing}
 
     async def owe_deleted(self, holding: Holding) -> None:
         """Note that nodes owe receipts for built-in claims that somebody deleted while pods run with them. No
@@ -95,9 +96,8 @@ class Releases:
         gone = [uid for uid, name in holding.shown_by.items() if not self._exists(holding.namespace, name, uid)]
         for user in list(holding.pods.values()) if gone else ():
             pod = await live_pod(self._client, user)
-            running = pod is not None and pod.spec.node_name and not is_terminal(pod)
-            if pod is not None and running and not await self._is_gone(pod.spec.node_name):
-                self._owe(holding, [pod.spec.node_name], gone)
+            if pod is not None and pod.spec.node_name and not is_terminal(pod):
+                await self._owe(holding, [pod.spec.node_name], gone)
 
     def _exists(self, namespace: str, name: str, uid: str) -> bool:
         mirror = self._cluster.mirror((namespace, name))
