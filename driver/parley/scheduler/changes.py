@@ -287,8 +287,8 @@ class Changes:
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if (claim := new or old) is not None:
             key = (claim.metadata.namespace, claim.metadata.name)
-            self._deallocator.record_changed(claim, gone=new is None)
-            before = driver_of_record(old) if old is not None else ""
+            released = self._deallocator.record_changed(claim, gone=new is None)
+            before = driver_of_record(old) if old is not None and not released else ""
             if before and before not in self._drivers and (new is None or not driver_of_record(new)):
                 self._wakeups.wake(("driver", before))
             if new is not None and driver_of_record(new) not in self._drivers:

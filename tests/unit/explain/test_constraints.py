@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.explain.conftest import Play, explained, helps
 from tests.unit.scheduler.conftest import World
-from tests.unit.scheduler.test_volumes import begin, claim, volumes
+from tests.unit.scheduler.test_volumes import tied_to_a_full_node
 from tests.unit.web.refusing import Refusing, forbidden
 
 from parley.api import reasons
@@ -16,16 +16,6 @@ from parley.explain.model import Explanation
 from parley.kube.client import Call
 
 ELSEWHERE = "the volume of PersistentVolumeClaim data can't be used there"
-
-
-async def tied_to_a_full_node(world: World) -> None:
-    """Pod `p` waits: its volume is on node b, whose only device `other` holds."""
-    await begin(world)
-    await claim(world, "data")
-    await world.add_pod("other", "one", nodeSelector={"kubernetes.io/hostname": "b"})
-    await world.settle(2)
-    await world.add_pod("p", "one", **volumes("data"))
-    await world.settle()
 
 
 def fits(told: Explanation) -> dict[str, str]:

@@ -50,6 +50,16 @@ def volumes(of: str) -> dict[str, Any]:
     return {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": of}}]}
 
 
+async def tied_to_a_full_node(world: World) -> None:
+    """Pod `p` waits: its volume is on node b, whose only device `other` holds."""
+    await begin(world)
+    await claim(world, "data")
+    await world.add_pod("other", "one", nodeSelector={"kubernetes.io/hostname": "b"})
+    await world.settle(2)
+    await world.add_pod("p", "one", **volumes("data"))
+    await world.settle()
+
+
 @pytest.mark.parametrize(
     ("name", "spec"),
     [("data", volumes("data")), ("p-scratch", {"volumes": [{"name": "scratch", "ephemeral": {}}]})],
@@ -113,12 +123,7 @@ def test_a_pod_that_waits_is_looked_at_again_when_its_volume_is_made_anew_elsewh
     """The nodes of a volume can't be changed: who moves its data deletes it, and creates it with other nodes."""
 
     async def scenario(world: World) -> None:
-        await begin(world)
-        await claim(world, "data")
-        await world.add_pod("other", "one", nodeSelector={"kubernetes.io/hostname": "b"})
-        await world.settle(2)
-        await world.add_pod("p", "one", **volumes("data"))
-        await world.settle()
+        await tied_to_a_full_node(world)
         assert await world.node_of("p") == ""
         await world.client.delete(VOLUMES, "disk-1")
         await volume(world, "a")

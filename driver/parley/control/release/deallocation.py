@@ -353,15 +353,17 @@ class Deallocator:
         """Handle the informer's event that the pod is gone."""
         self._unseen_users.pod_gone(pod)
 
-    def record_changed(self, claim: ResourceClaim, *, gone: bool) -> None:
+    def record_changed(self, claim: ResourceClaim, *, gone: bool) -> bool:
         """Handle the informer's event that a Parley claim changed: if its standalone driver has deallocated it,
-        and no pod uses it, its holding is dropped."""
+        and no pod uses it, its holding is dropped. Returns whether it was."""
         holding = self._ledger.of_claim(claim.metadata.namespace, claim.metadata.name)
         if holding is None or not holding.standalone or holding.pods:
-            return
-        if gone or claim.status.allocation is None:
-            self._drop(holding)
-            self._released(holding)
+            return False
+        if not gone and claim.status.allocation is not None:
+            return False
+        self._drop(holding)
+        self._released(holding)
+        return True
 
 
 def _nodes_of(holding: Holding) -> set[str]:
