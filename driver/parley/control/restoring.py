@@ -216,7 +216,8 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
     if holding is not None:
         if not holding.standalone:
             holding.owed.add(prepared_by(release))
-            holding.removing = holding.removing or spec.remove_data
+            # While it has users, none may be asked to remove data: `Releases.retract` deletes the request.
+            holding.removing = holding.removing or (spec.remove_data and not holding.pods)
             holding.phase = holding.phase if holding.pods else Phase.LEAVING
         return
     if spec.driver_name not in state.drivers:

@@ -1,5 +1,6 @@
 """Nodes are asked for receipts: one ClaimRelease each, to be answered only when the allocation is cleared."""
 
+from dataclasses import replace
 from typing import Any
 
 from tests.unit.control.builders import Acting, World, a_holding, played, user
@@ -13,10 +14,10 @@ from parley.control.release.receipts import record, record_name
 HERE = PreparedOn("uid-mirror", "node-1")
 
 
-async def owing(world: World, **fields: Any) -> Holding:
-    """A holding of which node-1 may have something prepared."""
+async def owing(world: World, *pods: str, **fields: Any) -> Holding:
+    """A holding of these pods, of which node-1 may have something prepared."""
     await world.node("node-1")
-    holding = a_holding("c", written=Written.YES, shown_by={"uid-mirror": "c"}, **fields)
+    holding = a_holding("c", *pods, written=Written.YES, shown_by={"uid-mirror": "c"}, **fields)
     world.ledger.add(holding)
     return holding
 
@@ -123,6 +124,33 @@ def test_an_answer_to_an_earlier_question_does_not_say_that_data_is_removed() ->
         (wanted,) = await releases(world)
         assert wanted.spec.remove_data
         acting.releases.changed(wanted, None)
+        assert not holding.owed
+
+    played(story)
+
+
+def test_a_request_that_was_retracted_answers_no_later_one() -> None:
+    """A request to remove data is deleted while pods use the claim. They end before the cache shows that."""
+
+    async def story(world: World) -> None:
+        acting, holding = Acting(world), await owing(world, "p", used=True)
+        await world.admin.create(CLAIM_RELEASES, record(replace(holding, removing=True), HERE))
+        await world.seen()
+        (early,) = await releases(world)
+        acting.releases.changed(None, early)
+        await acting.releases.retract(holding)
+        await acting.releases.retract(holding)
+        acting.releases.changed(early, early)
+        assert not holding.owed
+        holding.pods.clear()
+        acting.releases.owe_removal(holding)
+        await acting.releases.create_missing(holding)
+        (request,) = await releases(world)
+        assert request.metadata.uid != early.metadata.uid
+        acting.releases.changed(early, request)
+        assert holding.owed == {HERE}
+        await acting.releases.request_receipts(holding)
+        acting.releases.changed(request, None)
         assert not holding.owed
 
     played(story)

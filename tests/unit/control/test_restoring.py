@@ -174,6 +174,30 @@ def test_users_that_the_pod_cache_does_not_have_are_told() -> None:
     played(story)
 
 
+def test_a_request_to_remove_data_does_not_end_a_claim_that_has_users() -> None:
+    """The leader before was killed after it had created the ClaimRelease. Its data is removed when the users'
+    end has been handled, after a request that is created for that."""
+
+    async def story(world: World) -> None:
+        await world.class_(parameters={"pool": 4, "scope": "Node"})
+        await world.node("node-1")
+        pod = await world.pod(claims=["c"])
+        await world.mirror(await world.claim())
+        before = await allocated(world, pod)
+        acting = Acting(world)
+        acting.releases.owe_removal(before)
+        await acting.releases.create_missing(before)
+        await world.seen()
+        state = restarted(world)
+        restore(state)
+        (holding,) = state.ledger
+        assert [one.node for one in holding.owed] == ["node-1"]
+        assert holding.joinable
+        assert not holding.removing
+
+    played(story)
+
+
 def test_an_offer_that_nobody_answered_holds_nothing() -> None:
     async def story(world: World) -> None:
         await world.class_()

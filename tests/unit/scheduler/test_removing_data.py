@@ -224,19 +224,21 @@ def test_a_request_to_remove_data_that_comes_late_does_not_end_the_next_allocati
 
 
 async def story(world: World) -> None:
-    """Data of a generated claim, of one that is kept, and of one that is deleted while it is kept."""
-    await world.add_node("a", devices=3)
+    """Data of a generated claim, of one that ends with its pod, of one that is kept, and of one that is deleted
+    while it is kept."""
+    await world.add_node("a", devices=4)
     await world.add_class()
     await world.add_class("kept", whenUnused={"keepSeconds": KEEP})
     await world.add_template()
     for claim in ("mine", "gone"):
         await world.add_claim(claim, "kept")
+    await world.add_claim("plain")
     await world.add_pod("generated", "one")
-    for claim in ("mine", "gone"):
+    for claim in ("mine", "gone", "plain"):
         await world.add_pod(claim, claims=[claim])
     await world.settle()
     await world.finish_pod("generated")
-    for pod in ("mine", "gone"):
+    for pod in ("mine", "gone", "plain"):
         await world.delete_pod(pod)
     await world.settle()
     await world.client.delete(CLAIMS, "gone", "default")
@@ -254,12 +256,13 @@ def test_a_kill_at_any_write_leaves_no_data_and_frees_everything(play: Play, aft
         async with Executioner(world, lambda client: lead(world, client), death) as executioner:
             await story(world)
         removals.task.cancel()
-        assert {name for name, _ in removals.done} == {"mine", "gone"}
+        assert {name for name, _ in removals.done} == {"mine", "gone", "plain"}
         assert len(world.ledger) == 0
         assert not (await world.client.list(CLAIM_RELEASES)).items
         assert not (await world.client.list(PODS)).items
-        (claim,) = (await world.client.list(CLAIMS)).items
-        assert claim.status.allocation is None
+        claims = (await world.client.list(CLAIMS)).items
+        assert sorted(claim.metadata.name for claim in claims) == ["mine", "plain"]
+        assert not any(claim.status.allocation for claim in claims)
         return executioner.writes
 
     at_every_write(play, life, after=after, at_least=20)

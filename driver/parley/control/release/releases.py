@@ -78,6 +78,9 @@ class Releases:
         self._queue = queue
         self._leftovers = leftovers
         self._keeping = keeping
+        self._retracted: set[str] = set()
+        """UIDs of ClaimReleases that were deleted because they do not apply, until the cache shows that they are
+        gone: that is no answer."""
 
     async def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
         """Note that these nodes owe receipts: a user is gone, and no kubelet has reported its end."""
@@ -170,7 +173,8 @@ class Releases:
             self._queue.add(holding.uid)
 
     def _cached(self, prepared: PreparedOn) -> ClaimRelease | None:
-        return self._cluster.release(record_name(prepared))
+        release = self._cluster.release(record_name(prepared))
+        return None if release is None or release.metadata.uid in self._retracted else release
 
     async def _waived(self, holding: Holding, prepared: PreparedOn) -> bool:
         """Whether the node need not answer. Its ClaimRelease is deleted then, and the event of that ends what is
@@ -215,8 +219,10 @@ class Releases:
         service again, and requests to remove data that were decided on for an earlier allocation and came late."""
         await self._leftovers.retract(holding, self._lost)
         for release in owed(self._cluster.releases_of(holding.uid)):
-            if release.spec.remove_data:
+            if release.spec.remove_data and release.metadata.uid not in self._retracted:
                 await self._waive(release)
+                self._retracted.add(release.metadata.uid)
+                holding.owed.discard(prepared_by(release))
 
     async def waive_needless(self, uid: str) -> None:
         """Delete the ClaimReleases of a UID that has no holding any more: no node needs to answer. If the driver
@@ -248,14 +254,16 @@ class Releases:
     def changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None:
         """Handle the informer's event: nodes owe the receipts for which there are ClaimReleases. Needs no lock."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            holding = self._kept_by(old)
+            retracted = old.metadata.uid in self._retracted
+            self._retracted.discard(old.metadata.uid)
+            holding = None if retracted else self._kept_by(old)
             # One created late, for what was owed before, does not confirm that the data is removed.
             answers = holding is not None and (old.spec.remove_data or not holding.removing)
             if holding is not None and answers:
                 holding.owed.discard(prepared_by(old))
                 self._keeping.renew(holding)  # until now its containers may have run
             self._queue.add(holding.uid if holding is not None else old.spec.holding_uid)
-        if new is not None:
+        if new is not None and new.metadata.uid not in self._retracted:
             holding = self._kept_by(new)
             if holding is not None and not holding.standalone:
                 holding.owed.add(prepared_by(new))
