@@ -140,7 +140,8 @@ class Records:
         requested = {"reservedFor": None, "deallocationRequested": True}
         try:
             if not claim.status.deallocation_requested:
-                await self._claims.patch(claim, with_conditions(claim, requested, rfc3339(self._clock())))
+                status = with_conditions(claim, requested, rfc3339(self._clock()))
+                await self._claims.patch_record(holding, claim, status)
         except NotFound:
             pass  # removed by force, with its record
         return True
@@ -152,8 +153,9 @@ class Records:
             if await self._returns_to_former(claim, holding):
                 raise Busy
             status = {**allocation_status(holding), "reservedFor": users(holding)}
-            await self._claims.patch(claim, with_conditions(claim, status, rfc3339(self._clock())))
-            holding.record_written = Written.YES
+            status = with_conditions(claim, status, rfc3339(self._clock()))
+            await self._claims.patch_record(holding, claim, status)
+            holding.record_written = Written.YES if holding.record_written.is_settled else Written.UNSETTLED
 
     async def set_conditions(
         self, claim: ResourceClaim, *updates: ConditionUpdate, without: Collection[str] = ()
@@ -337,7 +339,7 @@ class Records:
             freed = {"reservedFor": None, **_kept_until(holding)} if claim.status.reserved_for else {}
             status = with_conditions(claim, freed, rfc3339(self._clock()), releasing_condition(holding))
             if status:
-                await self._claims.patch(claim, status)
+                await self._claims.patch_record(holding, claim, status)
         except NotFound:
             pass  # deleted meanwhile
 

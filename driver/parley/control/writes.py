@@ -124,6 +124,17 @@ class ClaimWrites(ObjectWrites[ResourceClaim]):
             return self._cluster.claim((holding.namespace, holding.claim))
         return await self._client.get(CLAIMS, holding.claim, holding.namespace)
 
+    async def patch_record(self, holding: Holding, claim: ResourceClaim, status: Mapping[str, Any]) -> None:
+        """Write the status of the claim that records the holding, as `patch` does. An earlier write can still
+        arrive if this one changes nothing."""
+        try:
+            written = await self.patch(claim, status)
+        except OutcomeUnknown:
+            holding.record_written = holding.record_written.outcome_unknown()
+            raise
+        if written.metadata.resource_version != claim.metadata.resource_version:
+            holding.record_written = holding.record_written.settled()
+
     async def write(self, holding: Holding, status: Mapping[str, Any]) -> None:
         """Write the status of the claim that records the holding. After that no earlier write of ours can arrive.
 

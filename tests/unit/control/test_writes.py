@@ -82,6 +82,35 @@ def test_a_record_of_unknown_outcome_is_uncertain_until_the_next_write() -> None
     played(story)
 
 
+def test_a_claim_that_is_used_again_is_recorded_so_though_it_was_about_to_be_released() -> None:
+    """The record shows the same pod still when that reserves the claim again: a lost write that removes it may
+    arrive after that."""
+
+    async def story(world: World) -> None:
+        claim, holding = await named(world, await world.pod())
+        await world.records.write([claim])
+        await world.seen()
+        before = await world.the_claim()
+
+        def lose(call: NumberedCall) -> None:
+            if call.writes and call.resource == CLAIMS:
+                raise OutcomeUnknown("no answer")
+
+        world.before = lose
+        with pytest.raises(OutcomeUnknown):
+            await world.records.record_releasing(holding)
+        world.before = lambda call: None
+        await world.records.write([await fresh(world, claim)])
+        late = {
+            "metadata": {"resourceVersion": before.metadata.resource_version},
+            "status": {"reservedFor": None},
+        }
+        with pytest.raises(Conflict):
+            await world.admin.patch(CLAIMS, "c", late, NAMESPACE, subresource="status")
+
+    played(story)
+
+
 def test_nothing_is_remembered_of_writes_of_what_is_gone_as_the_cache_has_shown() -> None:
     async def story(world: World) -> None:
         await named(world, await world.pod())
