@@ -106,8 +106,11 @@ class Memory:
         return plan.leaving.union(holding.uid for holding in used)
 
     def assumed(self) -> Mapping[str, str]:
-        """Nodes of the pods that have claims."""
-        return {uid: holding.node for holding in self.controller.ledger for uid in holding.pods}
+        """Nodes of the pods that have claims, but of those whose claims are being released one by one at this
+        moment, because their scheduler rejected them."""
+        usage = self.controller._base.state.cluster.usage
+        of_pods = ((uid, holding.node) for holding in self.controller.ledger for uid in holding.pods)
+        return {uid: node for uid, node in of_pods if usage.share(uid) is not None}
 
     def beside(self, plan: Nomination) -> list[Nomination]:
         """What is kept on the plan's node for others, and not allocated for them yet."""
