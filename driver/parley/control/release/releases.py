@@ -79,7 +79,7 @@ class Releases:
         self._leftovers = leftovers
         self._keeping = keeping
         self._retracted: set[str] = set()
-        """UIDs of ClaimReleases that were deleted because they do not apply, until the cache shows that they are
+        """UIDs of ClaimReleases that are deleted because they do not apply, until the cache shows that they are
         gone: that is no answer."""
 
     async def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
@@ -156,6 +156,9 @@ class Releases:
         try:
             await self._client.create(CLAIM_RELEASES, record(holding, prepared))
         except AlreadyExists:
+            shown = self._cluster.release(record_name(prepared))
+            if shown is not None and shown.metadata.uid in self._retracted:
+                await self._waive(shown)  # that failed before
             return  # the cache does not show it yet; its event requeues the holding
         name = holding.path
         log.info("waits for a receipt", claim=name, driver=holding.driver, node=prepared.node)
@@ -219,9 +222,9 @@ class Releases:
         service again, and requests to remove data that were decided on for an earlier allocation and came late."""
         await self._leftovers.retract(holding, self._lost)
         for release in owed(self._cluster.releases_of(holding.uid)):
-            if release.spec.remove_data and release.metadata.uid not in self._retracted:
+            if release.spec.remove_data:
+                self._retracted.add(release.metadata.uid)  # first: if the answer is lost, it may arrive later
                 await self._waive(release)
-                self._retracted.add(release.metadata.uid)
                 holding.owed.discard(prepared_by(release))
 
     async def waive_needless(self, uid: str) -> None:
