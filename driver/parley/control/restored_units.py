@@ -13,7 +13,7 @@ from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.immediate import no_pod
 from parley.sdk.parameters import RawClaim
-from parley.sdk.referenced import NotRead
+from parley.sdk.referenced import ParametersUnavailable
 
 Drivers = Mapping[str, EmbeddedDriver]
 
@@ -62,7 +62,7 @@ def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int | N
     try:
         (claim_request,) = driver.request(no_pod(holding.namespace), (raw,)).claims
         return driver.units(claim_request)
-    except (BadParameters, NotRead, DriverFault):
+    except (BadParameters, ParametersUnavailable, DriverFault):
         return None
 
 

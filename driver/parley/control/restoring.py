@@ -63,7 +63,7 @@ def restore(state: State, newer: Mapping[str, BuiltinClaim] = MappingProxyType({
     for release in owed(state.cluster.releases()):
         _adopt_release(state, release)
     for mirror in mirrors:
-        state.moved.look(None, mirror)
+        state.moved.mirror_changed(None, mirror)
     users = {user for holding in state.ledger for user in holding.pods.values()}
     return {user.uid for user in users if not state.cluster.has_pod(user)}
 
@@ -72,7 +72,7 @@ def count_unbound(state: State) -> None:
     """Count unbound pods for the node on which their claims are allocated, as the controller before did."""
     for holding in state.ledger:
         for user in holding.pods.values() if holding.only_node is not None else ():
-            pod = state.cluster.that_pod(user)
+            pod = state.cluster.pod_with_uid(user)
             if pod is not None and not pod.spec.node_name and not is_done(pod):
                 state.cluster.usage.assume(pod, holding.node)
 

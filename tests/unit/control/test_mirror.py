@@ -30,6 +30,7 @@ from parley.control.objects.mirror import (
     allocated,
     allocation_body,
     asked,
+    can_never_reserve,
     claim_mirror,
     counted,
     declined_body,
@@ -38,7 +39,6 @@ from parley.control.objects.mirror import (
     is_mirror,
     is_offer,
     is_shareable,
-    is_shut_out,
     nodes_of,
     offer_body,
     offer_ended,
@@ -296,4 +296,4 @@ RESERVED = {"reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}]}
 def test_a_bound_pod_is_shut_out_of_a_claim_that_was_deleted_before_it_was_let_in(
     mirror: BuiltinClaim, pod: Any, expected: bool
 ) -> None:
-    assert is_shut_out(mirror, pod) is expected
+    assert can_never_reserve(mirror, pod) is expected

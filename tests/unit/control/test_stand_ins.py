@@ -36,7 +36,7 @@ def test_a_stand_in_that_is_gone_needs_no_deletion_and_what_has_its_name_gets_no
 @pytest.mark.parametrize(("now", "left"), [("there", True), ("gone", False), ("made anew", False)])
 def test_one_is_left_behind_whose_pod_is_gone(now: str, left: bool) -> None:
     async def story(world: World) -> None:
-        world.server.spares = lambda _resource, _body: True
+        world.server.gc_forbidden = lambda _resource, _body: True
         pod = await world.pod()
         claim = PodClaim("licence", "p-licence", asked=ClassRequest("licence", None))
         await world.records.stand_ins.create(pod, claim)

@@ -142,7 +142,7 @@ def generated_deleted(facts: GeneratedClaim) -> Problem | None:
     return Problem(reasons.CLAIM_NOT_FOUND, message, (), transient=True)
 
 
-def generated_leaving(facts: GeneratedClaim) -> Problem | None:
+def generated_releasing(facts: GeneratedClaim) -> Problem | None:
     """The holding of the claim's name is being released, or the stand-in that it needs is being deallocated."""
     stand_in = facts.stand_in
     if facts.former is not None and facts.former.phase is Phase.ENDING:
@@ -197,7 +197,7 @@ def generated_class_missing(facts: GeneratedClaim) -> Problem | None:
 
 GENERATED: Sequence[Check[GeneratedClaim]] = (
     generated_deleted,
-    generated_leaving,
+    generated_releasing,
     generated_unreadable,
     stand_in_taken,
     not_from_a_template,

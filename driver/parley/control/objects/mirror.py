@@ -383,7 +383,7 @@ def driver_of(allocation: BuiltinAllocation) -> str:
     return next((c.opaque.driver for c in allocation.devices.config if c.opaque is not None), "")
 
 
-def is_shut_out(claim: BuiltinClaim, pod: Pod) -> bool:
+def can_never_reserve(claim: BuiltinClaim, pod: Pod) -> bool:
     """Whether the pod, which others bound and which has not started, can't get the claim any more.
 
     A claim that is being deleted takes no new reservation, and no kubelet prepares one without: see
