@@ -28,7 +28,7 @@ from parley.api.wording import listed
 from parley.control.caches.entries import claims_named, evaluated
 from parley.control.decision.demand import Reserving
 from parley.control.holding import Holding
-from parley.control.objects.mirror import asked as asked_by
+from parley.control.objects.mirror import class_request
 from parley.control.objects.pod import reference
 from parley.control.state import State
 from parley.negotiation.requests import Amounts, requested
@@ -213,7 +213,7 @@ def _classes(state: State, pod: Pod) -> Iterator[str]:
         if mirror is None:
             template = cluster.template_mirror((namespace, entry.resource_claim_template_name or ""))
             mirror = BuiltinClaim(spec=template.spec.spec) if template is not None else None
-        request = asked_by(mirror) if mirror is not None else None
+        request = class_request(mirror) if mirror is not None else None
         if request is not None:
             yield request.class_name
 

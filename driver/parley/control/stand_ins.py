@@ -28,8 +28,8 @@ class StandIns:
     async def create(self, pod: Pod, claim: PodClaim, begun_by: str = "") -> None:
         """Create the pod's stand-in for a generated claim. The driver `begun_by`, if given, is to allocate it at
         once: setting its finalizer here saves it a write."""
-        assert claim.asked is not None
-        body = standin.stand_in(pod, claim.entry, claim.name, claim.asked, begun_by)
+        assert claim.class_request is not None
+        body = standin.stand_in(pod, claim.entry, claim.name, claim.class_request, begun_by)
         try:
             await self._client.create(CLAIMS, body, pod.metadata.namespace)
         except AlreadyExists:

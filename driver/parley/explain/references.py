@@ -14,7 +14,7 @@ import orjson
 from parley.api import reasons
 from parley.api.models import ParametersReference
 from parley.control.caches.cluster import ClusterCache
-from parley.control.objects.mirror import ClassRequest, asked, is_mirror, of_spec
+from parley.control.objects.mirror import ClassRequest, class_request, is_mirror, of_spec
 from parley.kube.client import ApiError, Call, Client, OutcomeUnknown
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.reference_reader import why_not_read
@@ -94,5 +94,9 @@ def _pending(cluster: ClusterCache) -> Iterator[tuple[str, ClassRequest]]:
         if claim.status.allocation is None:
             yield claim.metadata.namespace, of_spec(claim.spec)
     for mirror in cluster.mirrors():
-        if is_mirror(mirror) and mirror.status.allocation is None and (request := asked(mirror)) is not None:
+        if (
+            is_mirror(mirror)
+            and mirror.status.allocation is None
+            and (request := class_request(mirror)) is not None
+        ):
             yield mirror.metadata.namespace, request

@@ -141,8 +141,7 @@ class CandidateNodes(EligibleNodes):
         return room_shortage(self._state, node, self._requester, new) if reserved else ""
 
     def room_shortage_after(self, node: str, new: Sequence[Reserving], changes: AssumedChanges) -> str:
-        """Why the node would lack room for the reservations once what is foreseen has happened; "" if it would
-        not."""
+        """Why the node would lack room for the reservations after these changes; "" if it would not."""
         return room_shortage(self._state, node, self._requester, new, changes) if new else ""
 
     def misfit_with_usage(self, node: str, used: Amounts, pods: int) -> str:

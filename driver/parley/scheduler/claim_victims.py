@@ -22,7 +22,7 @@ from parley.control.decision.demand import Demand
 from parley.control.decision.kept import is_enough, other_nominations
 from parley.control.holding import Holding
 from parley.control.nominations import Nomination
-from parley.control.objects.mirror import asked, is_mirror
+from parley.control.objects.mirror import class_request, is_mirror
 from parley.control.objects.pod import is_terminal, priority, reference
 from parley.control.room import AssumedChanges
 from parley.control.state import State
@@ -270,7 +270,7 @@ class ClaimVictims:
             if key[1] not in names and (builtin is None or is_mirror(builtin)):
                 found.add(claim.spec.resource_class_name if claim is not None else "")
         for mirror in filter(is_mirror, cluster.generated.of_pod(pod)):
-            request = asked(mirror)
+            request = class_request(mirror)
             found.add(request.class_name if request is not None else "")
         return found
 

@@ -25,7 +25,7 @@ from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import demand_of
 from parley.control.holding import Holding, Phase, PreparedOn
-from parley.control.objects.mirror import asked, consumer
+from parley.control.objects.mirror import class_request, consumer
 from parley.control.objects.pod import reference
 from parley.control.records import Records
 from parley.control.release.deallocation import ReleaseContext
@@ -226,7 +226,7 @@ def test_when_a_pod_has_ended_its_stand_ins_go() -> None:
         pod = await world.pod(templates=["licence"])
         await world.class_(driver="outside.example.com")
         mirror = await world.generated(pod)
-        claim = PodClaim("licence", mirror.metadata.name, mirror, asked=asked(mirror))
+        claim = PodClaim("licence", mirror.metadata.name, mirror, class_request=class_request(mirror))
         await world.records.stand_ins.create(pod, claim)
         await world.seen()
         await Acting(world).deallocator.pod_ended(reference(pod))

@@ -337,4 +337,4 @@ def is_shared(claim: ResourceClaim, class_: ResourceClass) -> bool:
 def without_pod(claim: ResourceClaim, class_: ResourceClass) -> PodClaim:
     """A named claim as a `PodClaim`, without a pod."""
     name = claim.metadata.name
-    return PodClaim(name, name, claim=claim, class_=class_, asked=of_spec(claim.spec))
+    return PodClaim(name, name, claim=claim, class_=class_, class_request=of_spec(claim.spec))

@@ -72,7 +72,7 @@ class PodClaim:
     written: ResourceClaim | None = None
     standalone: bool = False
     class_: ResourceClass | None = None
-    asked: ClassRequest | None = None
+    class_request: ClassRequest | None = None
     holding: Holding | None = None
     problem: Problem | None = None
     own_writes: OwnWrites = field(default_factory=OwnWrites)
@@ -92,13 +92,13 @@ class PodClaim:
     @property
     def class_name(self) -> str:
         """The class that the claim asks for."""
-        return self.asked.class_name if self.asked is not None else ""
+        return self.class_request.class_name if self.class_request is not None else ""
 
     @property
     def refers(self) -> bool:
         """Whether parameters of the claim or its class are in an object that `parametersRef` names."""
         of_class = self.class_ is not None and self.class_.parameters_ref is not None
-        return of_class or (self.asked is not None and self.asked.reference is not None)
+        return of_class or (self.class_request is not None and self.class_request.reference is not None)
 
     @property
     def is_free(self) -> bool:

@@ -53,7 +53,7 @@ class Demand:
         """Equal for demands that drivers answer alike and that reserve the same, whatever the pod. Raises
         DriverFault."""
         inside = (_request_key(self.embedded[name], request) for name, request in self.requests.items())
-        outside = ((claim.refers and self.pod.namespace, repr(claim.asked)) for claim in self.standalone)
+        outside = ((claim.refers and self.pod.namespace, repr(claim.class_request)) for claim in self.standalone)
         reserved = sorted(sorted(one.amounts.items()) for one in self.reserving)
         return (*inside, *outside, repr(reserved))
 
@@ -61,7 +61,8 @@ class Demand:
     def standalone_question_key(self) -> frozenset[Hashable]:
         """The parts of a question to standalone drivers that void their answers when they change."""
         return frozenset(
-            (claim.entry, claim.uid, self.drivers[claim.entry], repr(claim.asked)) for claim in self.standalone
+            (claim.entry, claim.uid, self.drivers[claim.entry], repr(claim.class_request))
+            for claim in self.standalone
         )
 
     @property
@@ -77,7 +78,9 @@ class Demand:
         if len(names) != 1 or any(claim.claim is not None for claim in self.standalone):
             return None
         classes = (claim.class_.revision if claim.class_ is not None else None for claim in self.standalone)
-        wanted = sorted(repr((class_, c.asked)) for class_, c in zip(classes, self.standalone, strict=True))
+        wanted = sorted(
+            repr((class_, c.class_request)) for class_, c in zip(classes, self.standalone, strict=True)
+        )
         return (self.pod.namespace, *names, *wanted)
 
     @property
@@ -222,10 +225,10 @@ def _raw(pod: PodReference, claim: PodClaim) -> RawClaim:
         namespace=pod.namespace,
         claim=claim.name,
         class_name=claim.class_.metadata.name,
-        parameters=claim.asked.parameters if claim.asked is not None else None,
+        parameters=claim.class_request.parameters if claim.class_request is not None else None,
         class_parameters=claim.class_.parameters,
         subject=claim.subject,
-        reference=claim.asked.reference if claim.asked is not None else None,
+        reference=claim.class_request.reference if claim.class_request is not None else None,
         class_reference=claim.class_.parameters_ref,
         prefer=claim.class_.preference,
         generated=claim.claim is None,

@@ -146,7 +146,7 @@ def may_be_shared(claim: BuiltinClaim | None, class_: ResourceClass | None) -> b
     return claim is not None and is_shareable(claim) and (class_ is None or class_.shareable)
 
 
-def asked(claim: BuiltinClaim) -> ClassRequest | None:
+def class_request(claim: BuiltinClaim) -> ClassRequest | None:
     """The mirror's request; None if Parley did not write its configuration."""
     parameters = _opaque(claim.spec.devices.config, GROUP) or {}
     name, inner = parameters.get("resourceClassName"), parameters.get("parameters")

@@ -78,7 +78,7 @@ class CandidateFilter:
         self._assumed = assumed
         self._candidates = candidates
 
-    def filter(self, pod: Pod, names: Sequence[str], *, has_preferences: bool) -> FilterResult:
+    def filter(self, pod: Pod, names: Sequence[str], *, has_preferences: bool = False) -> FilterResult:
         """The result for these nodes, taking the assumed pods into account.
 
         `has_preferences`: the pod prefers some nodes to others, so that it is worth asking about more than the

@@ -279,11 +279,7 @@ class ExtenderPath:
         """Whether the pod is rejected on all of the nodes; if so, the rejection is kept."""
         has_claims, filtering = bool(pod.spec.resource_claims), self._filtering
         try:
-            result = (
-                filtering.filter(pod, nodes, has_preferences=False)
-                if has_claims
-                else filtering.claimless(pod, nodes)
-            )
+            result = filtering.filter(pod, nodes) if has_claims else filtering.claimless(pod, nodes)
         except DriverFault as fault:
             self._driver_failed(pod, nodes, fault)
             return True

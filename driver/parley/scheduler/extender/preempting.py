@@ -130,7 +130,7 @@ class Preemptors:
         if proposed != nodes:
             fitting = CandidateNodes(self._state, pod, *_limits(claims))
             nodes = nodes.union(node for node in proposed if fitting.fits(node))
-        found = self._filtering.filter(pod, sorted(nodes), has_preferences=False)
+        found = self._filtering.filter(pod, sorted(nodes))
         if found.blocked is None or not found.by_nodes or found.blocked.problem.transient:
             return False
         if found.blocked.problem.code == rejection.problem.code:
