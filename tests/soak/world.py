@@ -441,7 +441,7 @@ class World:
         self.limits = ClassLimits(self.invariants.fault, self.invariants.lives)
         if plan.cascading:
             self.server.garbage_lag = self._garbage_lag
-        self.server.spares = admission.spares
+        self.server.gc_forbidden = admission.gc_forbidden
         self.server.forbids_evictions = plan.preemption is not Preemption.ALLOWED
         self.calm = False
         self._makers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}

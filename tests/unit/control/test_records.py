@@ -16,7 +16,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.holding import Written
 from parley.control.objects.mirror import consumer, nodes_of
 from parley.control.objects.pod import reference
-from parley.control.records import together
+from parley.control.records import run_all
 from parley.kube.client import Conflict, NotFound
 from parley.sdk import Allocation
 
@@ -251,7 +251,7 @@ def test_one_write_that_fails_cuts_no_other_short() -> None:
             raise RuntimeError(words)
 
         with pytest.raises(RuntimeError, match="first"):
-            await together([failing("first"), slow(), failing("second")])
+            await run_all([failing("first"), slow(), failing("second")])
         assert ended == ["slow"]
 
     played(story)

@@ -170,7 +170,7 @@ class Releases:
                 self._queue.add_after(holding.uid, UNSEEN_SECONDS)
                 await set_allocation_cleared(self._client, release)
 
-    def look_again(self, holding: Holding) -> None:
+    def requeue_if_cached(self, holding: Holding) -> None:
         """Requeue the holding if all its ClaimReleases are in the cache; otherwise the event of a new one does."""
         if all(self._cached(prepared) is not None for prepared in holding.owed):
             self._queue.add(holding.uid)
@@ -241,7 +241,7 @@ class Releases:
         claim = release.spec.claim
         mirror = self._cluster.mirror((claim.namespace, claim.name))
         if mirror is not None and mirror.metadata.uid == claim.uid:
-            if self._cluster.own_writes.unseen(mirror.metadata):
+            if self._cluster.own_writes.is_stale(mirror.metadata):
                 self._queue.add_after(release.spec.holding_uid, UNSEEN_SECONDS)
                 return
             if mirror.status.allocation is not None:
