@@ -58,16 +58,20 @@ class Records:
         """Drivers whose `status.devices` this account may not write."""
 
     async def write(self, claims: Sequence[PodClaim]) -> None:
-        """Record each claim's holding and its users. Safe to repeat.
+        """Record each claim's holding and its users: those that others use (`Holding.uses`) before these. Safe to
+        repeat.
 
         The room that reservation pods hold for new users is handed over first, because the scheduler clears an
         allocation on a node where it finds no room for the pod.
         """
-        held = [(claim, claim.holding or self._ledger.get(claim.uid)) for claim in claims]
+        found = [(claim, claim.holding or self._ledger.get(claim.uid)) for claim in claims]
+        held = {holding.uid: (claim, holding) for claim, holding in found if holding is not None}
         displaces = self._ledger.displaces_reservation_pods
-        for node in {holding.node for _, holding in held if holding is not None and displaces(holding)}:
+        for node in {holding.node for _, holding in held.values() if displaces(holding)}:
             await self._reservation_pods.hand_over(node)
-        await run_all(self._write(claim, holding) for claim, holding in held if holding is not None)
+        while held:
+            ready = [uid for uid, (_, holding) in held.items() if held.keys().isdisjoint(holding.uses)]
+            await run_all([self._write(*held.pop(uid)) for uid in ready or [*held]])
 
     async def _write(self, claim: PodClaim, holding: Holding) -> None:
         assert claim.mirror is not None
