@@ -32,13 +32,13 @@ _PAUSE = 0.1
 
 
 class ApiServer:
-    """The API server as the user of that kubeconfig sees it, for callers that are not asynchronous."""
+    """Synchronous access to the API server as the user of a kubeconfig."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
 
     def ask(self, question: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """The result of `question` with a client; raises what it raises, as `parley.kube.client` names it."""
+        """Run `question` with a client and return its result; raises its errors, those of `parley.kube.client`."""
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, self._answer(question)).result()
 
@@ -64,7 +64,7 @@ async def when_found(request: Callable[[], Awaitable[T]], limit: float = 20.0) -
 
 
 def answers(url: str, authority: Path, client: KeyPair, timeout: float = 2.0) -> bool:
-    """Whether a GET of that URL, plain or with the client certificate, is answered with 200."""
+    """Whether a GET of that URL, with or without the client certificate, returns 200."""
     address = urlsplit(url)
     host, port = address.hostname or "", address.port
     connection: http.client.HTTPConnection

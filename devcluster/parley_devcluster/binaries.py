@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"\bv?(\d+\.\d+\.\d+)\b")
 
 @dataclass(frozen=True)
 class Found:
-    """Where each program was found, and what the cache still has to get by building."""
+    """Where each program was found, and which ones still have to be built into the cache."""
 
     paths: Mapping[str, Path]
     missing: tuple[str, ...]
@@ -44,7 +44,7 @@ def obtain(
     environment: Mapping[str, str] = os.environ,
     report: Report = say,
 ) -> dict[str, Path]:
-    """The path of each wanted program, building what is found nowhere.
+    """The path of each wanted program; programs that are not found are built.
 
     Raises `BuildError` where something has to be built and cannot be.
     """
@@ -63,7 +63,7 @@ def find(
     environment: Mapping[str, str],
     reported: ReportedVersion | None = None,
 ) -> Found:
-    """Where the wanted programs are now; starts no build."""
+    """Where the wanted programs are found now; builds nothing."""
     versions = reported or reported_version
     cache = cache_directory(environment)
     absent = {name for _, name in missing_programs(cache, sources, wanted)}
@@ -79,7 +79,7 @@ def find(
 
 
 def reported_version(program: Path) -> str | None:
-    """The first version number that `program --version` prints, without `v`; None where it prints none."""
+    """The first version number that `program --version` prints, without `v`; None if it prints none."""
     arguments = {"kubectl": ["version", "--client"], "helm": ["version"]}.get(program.name, ["--version"])
     try:
         done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
@@ -90,7 +90,7 @@ def reported_version(program: Path) -> str | None:
 
 
 def link(programs: Mapping[str, Path], folder: Path) -> None:
-    """Make `folder` hold a link to each program, replacing links to other versions."""
+    """Link each program into `folder`, replacing links to other versions."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, path in programs.items():
         target = folder / name
@@ -101,7 +101,7 @@ def link(programs: Mapping[str, Path], folder: Path) -> None:
 def _outside(
     name: str, module: GoModule, environment: Mapping[str, str], reported: ReportedVersion
 ) -> Path | None:
-    """The program where the user's environment offers it in a fitting version."""
+    """The program in the user's environment, if it is there in a suitable version."""
     assets = environment.get("KUBEBUILDER_ASSETS")
     chosen = Path(assets) / name if assets else None
     if chosen is not None and chosen.is_file() and _fits_assets(name, module, reported(chosen)):

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _VALID = timedelta(days=365)
-_SLACK = timedelta(hours=1)  # for clocks that run a little behind
+_SLACK = timedelta(hours=1)  # for clocks that are slow
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Authority:
 
     @classmethod
     def create(cls, folder: Path, now: datetime) -> Authority:
-        """A new authority and a new service account key; replaces what the folder held of both."""
+        """Create a new CA and a new service account key, replacing those in the folder."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         authority = cls(folder)
         key = ec.generate_private_key(ec.SECP256R1())
@@ -56,7 +56,7 @@ class Authority:
 
     @property
     def pair(self) -> KeyPair:
-        """The authority's own certificate and key."""
+        """The CA's own certificate and key."""
         return self.named("ca")
 
     @property
@@ -78,7 +78,7 @@ class Authority:
         return self._sign(name, _name(name, []), [ExtendedKeyUsageOID.SERVER_AUTH], names, now)
 
     def peer(self, name: str, hosts: Sequence[str], now: datetime) -> KeyPair:
-        """A new certificate that serves under these names and is shown as a client too, in files called `name`."""
+        """A new certificate for these names, for both server and client authentication, in files called `name`."""
         names = [_host(host) for host in hosts]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         return self._sign(name, _name(name, []), usages, names, now)
@@ -157,7 +157,7 @@ def _write_pair(pair: KeyPair, certificate: x509.Certificate, key: ec.EllipticCu
 
 
 def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    """Written with the mode that it keeps: never readable by others, not even for a moment."""
+    """Write the file with its final mode from the start, so that others can never read it."""
     data = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )

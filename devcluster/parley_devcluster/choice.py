@@ -1,4 +1,4 @@
-"""Chooses the user's cluster: an existing one, one made by kind, or one of programs found or built here.
+"""Chooses the user's cluster: an existing one, one created by kind, or one of programs found or built here.
 
 The choice is a pure function of what was asked for and what the machine has.
 """
@@ -20,23 +20,23 @@ Find = Callable[[], Engine | None]
 
 
 class ChoiceError(ValueError):
-    """The cluster that was asked for does not exist."""
+    """The requested cluster does not exist."""
 
 
 @dataclass(frozen=True)
 class Existing:
-    """A cluster that the user has: used as it is, never taken down."""
+    """The user's own cluster: used as it is, never taken down."""
 
     kubeconfig: Path
 
 
 @dataclass(frozen=True)
 class KindCluster:
-    """A cluster in containers, made by kind with that engine."""
+    """A cluster in containers, created by kind with that engine."""
 
     engine: Engine
     program: Path | None
-    """kind as the user has it; None where it is to be made here, and the node image with it."""
+    """The user's kind program; None if kind and the node image have to be built here."""
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ app = typer.Typer(
 )
 
 SOURCE = Path(__file__).parents[2]
-"""The checkout, for the manifests that are no part of the package."""
+"""The checkout, for the manifests that are not part of the package."""
 
 EXAMPLES = SOURCE / "examples" / "devices"
-"""What the nodes have, unless another folder is named."""
+"""The nodes' device configurations, unless another folder is given."""
 
 Directory = Annotated[
     Path | None,
@@ -132,7 +132,7 @@ def _next_steps(kubeconfig: Path, *, parley: bool) -> Iterator[str]:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """Ends the command with one sentence about a failure, in the words of the cluster's code."""
+    """Exit with the error's message on stderr."""
     try:
         yield
     except (RuntimeError, ValueError, OSError) as error:

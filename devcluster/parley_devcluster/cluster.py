@@ -43,7 +43,7 @@ _DAY = 86400
 
 
 class Cluster:
-    """A control plane and nodes that run on this machine. Make one with `Cluster.start` or `Cluster.attach`."""
+    """A control plane and nodes that run on this machine. Create one with `Cluster.start` or `Cluster.attach`."""
 
     def __init__(self, recorded: ClusterState) -> None:
         self._state = recorded
@@ -63,7 +63,7 @@ class Cluster:
         scheduler_config: Mapping[str, Any] | None = None,
         report: Report = say,
     ) -> Cluster:
-        """Start a cluster whose files lie in `directory` and wait until its nodes are ready.
+        """Start a cluster with its files in `directory`, and wait until its nodes are ready.
 
         A cluster that the directory records from before is taken down first, its files deleted. Programs that
         are found nowhere are built (8 minutes, once per version), Debian packages that real nodes need are
@@ -106,7 +106,7 @@ class Cluster:
 
     @classmethod
     def attach(cls, directory: Path) -> Cluster:
-        """The cluster that another process started in `directory`; raises `ClusterError` where none runs."""
+        """The cluster that another process started in `directory`; raises `ClusterError` if none runs."""
         recorded = state.read(directory.resolve())
         server = recorded.processes.get(control_plane.API_SERVER) if recorded else None
         if recorded is None or server is None or not processes.alive(server):
@@ -123,7 +123,7 @@ class Cluster:
 
     @property
     def directory(self) -> Path:
-        """Where all its files are."""
+        """The directory of all its files."""
         return self._layout.directory
 
     @property
@@ -198,7 +198,7 @@ class Cluster:
         return kubeconfig.write(self._layout.kubeconfigs / file, document)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """What kubectl, as the admin, printed; raises `ClusterError` with its stderr when it fails."""
+        """Run kubectl as the admin and return its output; raises `ClusterError` with its stderr if it fails."""
         program = str(self._layout.binaries / "kubectl")
         command = [program, f"--cache-dir={self.directory}/kubectl-cache", *arguments]
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
@@ -206,7 +206,7 @@ class Cluster:
         return commands.run(command, ClusterError, environment=environment, stdin=stdin or "", shown=shown)
 
     def import_images(self, node: str, archive: Path) -> None:
-        """Let pods on that real node use the images of a `docker-archive` tar file. Raises `ClusterError`."""
+        """Import the images of a `docker-archive` tar file into that real node. Raises `ClusterError`."""
         startup.import_images(self._layout, self.node(node), archive)
 
     def add_fake_nodes(
@@ -217,7 +217,7 @@ class Cluster:
         labels: Mapping[str, str] | None = None,
         prefix: str = "fake-",
     ) -> list[str]:
-        """Add nodes without a kubelet and return their names; a second call continues the numbers of the first."""
+        """Add nodes without a kubelet and return their names; a second call continues the numbering."""
         if self._layout.node_lifecycle:
             raise ClusterError(
                 "fake nodes become unreachable after 40 s in this cluster: start it with fake_nodes or with"
@@ -233,7 +233,7 @@ class Cluster:
         environment: Mapping[str, str] | None = None,
         health: str | None = None,
     ) -> Component:
-        """Start a further program that ends with the cluster; its log and record are those of any component.
+        """Start another program as a component, which is logged, recorded and ended with the cluster.
 
         `health` is the URL that answers 200, or the path of the unix socket that accepts connections, once it
         serves.
@@ -241,7 +241,7 @@ class Cluster:
         return self._add(Command(name, tuple(argv), health, environment or {}))
 
     def add_scheduler(self, name: str, configuration: Mapping[str, Any]) -> Component:
-        """Start a further kube-scheduler as a component of that name.
+        """Start another kube-scheduler as a component of that name.
 
         `configuration` is merged over the top level of the KubeSchedulerConfiguration; its profiles have to
         name another `schedulerName` than the cluster's own scheduler does.
@@ -251,7 +251,7 @@ class Cluster:
         return self._add(control_plane.further_scheduler(self._layout, name, port))
 
     def stop(self) -> None:
-        """Take everything down; raises `Leftovers` where something remains. Files stay, the logs among them."""
+        """Take everything down; raises `Leftovers` if something remains. Files, such as logs, are kept."""
         teardown.clean(self.directory)
 
     @property
@@ -285,7 +285,7 @@ class Cluster:
         self._change(lambda known: known.with_process(name, process) if process else known.without_process(name))
 
     def _change(self, how: Callable[[ClusterState], ClusterState]) -> None:
-        """Change the state as it is on disk: another process that attached to the cluster may have changed it."""
+        """Change the recorded state, which another process that attached to the cluster may have changed."""
         self._state = state.change(self._state, how)
 
 

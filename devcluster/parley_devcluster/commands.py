@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO
 
 _LINES = 15
-"""How many lines of what a program printed last an error has."""
+"""How many of the last lines of a program's output an error contains."""
 
 
 def run(
@@ -20,7 +20,7 @@ def run(
     stdin: str | Path = "",
     shown: str | None = None,
 ) -> str:
-    """What the program printed on stdout.
+    """Run the program and return its stdout.
 
     `stdin` is a text or a file, `limit` is in seconds, and `environment` replaces this process's. Raises what
     `failure` makes of a message where the program exits with another status than 0 or is not done in time. The

@@ -1,4 +1,4 @@
-"""One program of a cluster under supervision: start, stop, kill, and whether it serves.
+"""A program of a cluster: starting, stopping and killing it, and whether it is healthy.
 
 Its command is a value made elsewhere; the process it became is recorded in the cluster's state the moment it
 exists.
@@ -19,19 +19,19 @@ from parley_devcluster.processes import MARK, ProcessIdentity
 
 Answers = Callable[[str], bool]
 
-_READY_LIMIT = 90.0  # seconds; a machine that does other work at the same time needs them
+_READY_LIMIT = 90.0  # seconds, enough for a busy machine
 _STOP_LIMIT = 10.0
 _PAUSE = 0.1
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy")  # a kubelet's address lies behind no proxy
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")  # kubelets' addresses are not behind a proxy
 _SHOWN = 15  # log lines in an error
 
 
 class ComponentFailed(RuntimeError):
-    """A component ended by itself or did not become ready; the message shows its last log lines."""
+    """A component exited or did not become ready; the message shows its last log lines."""
 
 
 class Component:
-    """A program of the cluster, named as its log file is."""
+    """A program of the cluster. Its log file has the component's name."""
 
     def __init__(
         self,
@@ -62,21 +62,22 @@ class Component:
 
     @property
     def pid(self) -> int | None:
-        """The process id; None while it does not run."""
+        """The process id; None if it does not run."""
         return self._process.pid if self._process is not None and self.running else None
 
     @property
     def running(self) -> bool:
-        """Whether its process lives, as far as the record knows."""
+        """Whether the recorded process runs."""
         return self._process is not None and processes.alive(self._process)
 
     def start(self, limit: float = _READY_LIMIT) -> None:
-        """Start it and wait until it serves; raises `ComponentFailed` if it ends or takes longer than `limit`."""
+        """Start it and wait until it is healthy; raises `ComponentFailed` if it exits or exceeds `limit`
+        seconds."""
         self.launch()
         self.wait_ready(limit)
 
     def launch(self) -> None:
-        """Start it without waiting; does nothing while it runs. Another thread may end it at the same time."""
+        """Start it without waiting; does nothing if it runs. Another thread may end it at the same time."""
         with self._changing:
             if not self.running:
                 self._launch()
@@ -93,7 +94,7 @@ class Component:
         self._record(self.name, self._process)
 
     def wait_ready(self, limit: float = _READY_LIMIT) -> None:
-        """Wait until it serves; one without a health check only has to run."""
+        """Wait until it is healthy; without a health check it only has to run."""
         deadline = time.monotonic() + limit
         while not self._serves():
             if not self.running:
@@ -106,11 +107,11 @@ class Component:
             time.sleep(_PAUSE)
 
     def stop(self, limit: float = _STOP_LIMIT) -> None:
-        """Ask it to end; kill it when it still runs after `limit` seconds."""
+        """Terminate it; kill it if it still runs after `limit` seconds."""
         self._end(lambda process: processes.end(process, limit))
 
     def kill(self) -> None:
-        """End it at once, without a chance to tidy up."""
+        """Kill it with SIGKILL."""
         self._end(processes.kill)
 
     def last_lines(self, count: int = _SHOWN) -> str:

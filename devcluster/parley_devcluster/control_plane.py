@@ -41,17 +41,18 @@ class Command:
     name: str
     argv: tuple[str, ...]
     health: str | None = None
-    """The URL that answers 200 once the component serves, or the path of the socket that it listens on then."""
+    """The URL that returns 200 when the component is healthy, or the path of the socket on which it then
+    listens."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def control_plane(layout: Layout) -> tuple[Command, ...]:
-    """The components in the order in which they start; they stop in the opposite order."""
+    """The components in the order in which they start; they stop in reverse order."""
     return (etcd(layout), api_server(layout), controller_manager(layout), scheduler(layout))
 
 
 def etcd(layout: Layout) -> Command:
-    """`--unsafe-no-fsync`: what is in the page cache survives the process, which is all that a test kills."""
+    """etcd, with `--unsafe-no-fsync`: the page cache survives the process, and tests kill nothing else."""
     client, peer = (f"https://127.0.0.1:{port}" for port in (layout.ports.etcd, layout.ports.etcd_peer))
     health = f"http://127.0.0.1:{layout.ports.etcd_health}"
     pki = layout.pki / ETCD
@@ -109,14 +110,14 @@ def api_server(layout: Layout) -> Command:
         f"--service-account-signing-key-file={pki}/service-account.key",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--allow-privileged=true",
-        # as in clusters that came from an older version: what holds for claims must hold for these, too
+        # as in upgraded clusters: what holds for claims must hold for these versions too
         "--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true",
     )
     return _command(layout, API_SERVER, argv, f"{layout.server}/readyz")
 
 
 def controller_manager(layout: Layout) -> Command:
-    """The kube-controller-manager; without node lifecycle it lacks the controllers that heartbeats concern."""
+    """The kube-controller-manager; without node lifecycle, without the controllers that need heartbeats."""
     argv = (
         *_client(layout, CONTROLLER_MANAGER, layout.ports.controller_manager),
         f"--kubeconfig={layout.kubeconfigs}/{CONTROLLER_MANAGER}",
@@ -137,13 +138,13 @@ def scheduler(layout: Layout) -> Command:
 
 
 def further_scheduler(layout: Layout, name: str, port: int) -> Command:
-    """A scheduler of that component name, which reads the configuration file of that name."""
+    """A scheduler with that component name, which reads the configuration file of the same name."""
     argv = (*_client(layout, SCHEDULER, port), f"--config={scheduler_file(layout, name)}")
     return Command(name, (str(layout.binaries / SCHEDULER), *argv), _healthz(port))
 
 
 def scheduler_file(layout: Layout, name: str = SCHEDULER) -> Path:
-    """Where the configuration of the scheduler of that component name is."""
+    """The path of the configuration file of the scheduler with that component name."""
     return layout.directory / f"{name}.yaml"
 
 

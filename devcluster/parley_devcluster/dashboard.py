@@ -34,7 +34,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Row:
-    """Panels below one title."""
+    """A row of panels with a title."""
 
     title: str
     panels: Sequence[Panel]
@@ -148,7 +148,7 @@ ROWS: Final = (
 
 
 def dashboard(rows: Sequence[Row] = ROWS) -> dict[str, Any]:
-    """Grafana's model of the dashboard, with a choice of the Prometheus to ask."""
+    """Grafana's JSON model of the dashboard, with a variable for the Prometheus data source."""
     return {
         "title": "Parley",
         "uid": "parley",

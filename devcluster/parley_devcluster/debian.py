@@ -24,16 +24,16 @@ PACKAGES = {
     "busybox-static": BUSYBOX,
     "iproute2": Path("/sbin/ip"),
 }
-"""Each package with a file that is there once it is installed."""
+"""The packages, each with a file that exists once it is installed."""
 
 BROWSER = {
     "chromium": Path("/usr/bin/chromium"),
     "fonts-dejavu-core": Path("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"),
 }
-"""What tests in a browser need."""
+"""The packages that tests in a browser need."""
 
 FILE_SYSTEMS = {"btrfs-progs": Path("/sbin/mkfs.btrfs"), "xfsprogs": Path("/sbin/mkfs.xfs")}
-"""What tests of workspaces on other file systems make them with."""
+"""The packages with which tests of workspaces create other file systems."""
 
 NODES = "real nodes need"
 TESTS = "tests in a browser need"
@@ -43,16 +43,17 @@ _LIMIT = 300.0  # seconds for one apt-get
 
 
 class PackagesMissing(RuntimeError):
-    """Packages that something needs are not installed and could not be installed."""
+    """Required packages are missing and could not be installed."""
 
 
 def missing(exists: Callable[[Path], bool] = Path.exists, packages: Mapping[str, Path] = PACKAGES) -> list[str]:
-    """The names of the packages whose file is absent."""
+    """The names of the packages that are not installed."""
     return [package for package, file in packages.items() if not exists(file)]
 
 
 def install_missing(report: Report = say, packages: Mapping[str, Path] = PACKAGES, who_needs: str = NODES) -> None:
-    """Install what is missing when root on Debian; raises `PackagesMissing` with the command to run otherwise."""
+    """Install missing packages if this is root on Debian; otherwise raises `PackagesMissing` with the command to
+    run."""
     absent = missing(packages=packages)
     if not absent:
         return

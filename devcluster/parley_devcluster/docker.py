@@ -32,11 +32,11 @@ _ABSENT = "docker's engine is not on this machine: `make machine` downloads it, 
 
 
 class NoDocker(EngineError):
-    """Raised if there is no engine, or it does not start; the message says why."""
+    """There is no engine, or it does not start; the message says why."""
 
 
 def programs(environment: Mapping[str, str] = os.environ) -> str | None:
-    """A PATH on which dockerd, its containerd and its client are; None where there is none."""
+    """A PATH with dockerd, its containerd and its client; None if there is none."""
     path = environment.get("PATH", "")
     own = ":".join(str(_folder(environment) / "usr" / name) for name in ("bin", "sbin"))
     return next((one for one in (path, f"{own}:{path}") if shutil.which("dockerd", path=one)), None)
@@ -115,7 +115,7 @@ def _folder_in_memory() -> Iterator[Path]:
 
 
 def _client(folder: Path, path: str, build: Sequence[str]) -> str:
-    """The path of a client that builds with these options."""
+    """The path of a docker client whose builds have these options."""
     client = folder / "docker"
     program = shutil.which("docker", path=path) or "docker"
     client.write_text(

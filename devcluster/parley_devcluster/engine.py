@@ -21,9 +21,9 @@ from parley_devcluster.binaries import cache_directory
 PODMAN = "podman"
 ENGINES = ("docker", PODMAN, "nerdctl")
 BUILDKIT = {"DOCKER_BUILDKIT": "1"}
-"""Without it docker before 23 knows no secrets of a build."""
+"""Docker before version 23 supports build secrets only with this."""
 
-_ANSWER = 20.0  # seconds for a question
+_ANSWER = 20.0  # seconds for a query
 _WORK = 1800.0  # seconds for building or importing an image
 
 
@@ -48,7 +48,7 @@ class Engine:
         return {**os.environ, **self.settings}
 
     def works(self) -> bool:
-        """Whether the engine itself answers; a client alone is often installed without one."""
+        """Whether the engine itself responds; often only a client is installed."""
         try:
             self.run("info", limit=_ANSWER)
         except (EngineError, OSError):
@@ -64,7 +64,7 @@ class Engine:
         return True
 
     def run(self, *arguments: str, limit: float = _WORK, stdin: Path | None = None) -> str:
-        """What the command printed; raises `EngineError` with the end of its stderr."""
+        """Run a command and return its output; raises `EngineError` with the end of its stderr."""
         return commands.run(
             [self.program, *arguments],
             EngineError,
@@ -88,7 +88,7 @@ class Engine:
 
 
 def require() -> Engine:
-    """The engine that `find` finds; raises `EngineError` where none works."""
+    """The engine that `find` returns; raises `EngineError` if none works."""
     found = find()
     if found is None:
         raise EngineError(
@@ -99,7 +99,7 @@ def require() -> Engine:
 
 
 def find(environment: Mapping[str, str] = os.environ, names: Sequence[str] = ENGINES) -> Engine | None:
-    """The first engine of those names that is installed and works; None where none does."""
+    """The first engine of those names that is installed and works; None if none does."""
     for name in names:
         program = shutil.which(name, path=environment.get("PATH", ""))
         if program is None:
@@ -117,7 +117,7 @@ def storage_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def podman_settings(folder: Path) -> dict[str, str]:
-    """Write podman's configuration into the folder; returns the environment by which it is found."""
+    """Write podman's configuration into the folder; returns the environment variables that select it."""
     folder.mkdir(parents=True, exist_ok=True)
     runtime = next((name for name in ("crun", "runc") if shutil.which(name)), "runc")
     limits = {"nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[1], "nproc": _processes()}
@@ -163,7 +163,7 @@ runroot = "{folder}/run/storage"
 
 
 def _processes() -> int:
-    """How many processes podman may grant a container: it lowers its own limit to the kernel's highest id."""
+    """The maximum number of processes of a container: podman lowers its own limit to the kernel's highest id."""
     highest = int(Path("/proc/sys/kernel/pid_max").read_text())
     granted = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     return highest if granted == resource.RLIM_INFINITY else min(granted, highest)

@@ -32,7 +32,7 @@ async def add(
 
 
 def node(name: str, allocatable: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, Any]:
-    """The Node object; admission adds the not-ready taint when it is created, however ready it says it is."""
+    """The Node object. Admission adds the not-ready taint at its creation, even if its status is ready."""
     return {
         "apiVersion": "v1",
         "kind": "Node",

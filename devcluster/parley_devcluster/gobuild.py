@@ -26,7 +26,7 @@ Report = Callable[[str], None]
 
 _STAGING = re.compile(r"^\s*(?:replace\s+)?(k8s\.io/\S+)\s*=>\s*\./staging/", re.MULTILINE)
 _GO = re.compile(r"^go (\S+)$", re.MULTILINE)
-_STILL_BUILDING = 30.0  # seconds between two signs of life while one program builds
+_STILL_BUILDING = 30.0  # seconds between two progress messages while one program builds
 
 
 class BuildError(RuntimeError):
@@ -34,14 +34,14 @@ class BuildError(RuntimeError):
 
 
 def say(line: str) -> None:
-    """Print progress on stderr, so that stdout has only the command's own output."""
+    """Print progress to stderr, so that stdout has only the command's own output."""
     print(f"parley: {line}", file=sys.stderr, flush=True)
 
 
 def missing_programs(
     cache: Path, modules: Sequence[GoModule], wanted: Sequence[str]
 ) -> list[tuple[GoModule, str]]:
-    """The wanted programs that the cache does not hold yet, each with the module it is made from."""
+    """The wanted programs that are not in the cache, each with the module from which it is built."""
     return [
         (module, name)
         for module in modules
@@ -51,7 +51,7 @@ def missing_programs(
 
 
 def build(cache: Path, modules: Sequence[GoModule], wanted: Sequence[str], report: Report = say) -> None:
-    """Build the wanted programs that the cache lacks: about 11 minutes on two cores when nothing is there.
+    """Build the wanted programs that are not in the cache: about 11 minutes on two cores if it is empty.
 
     Raises `BuildError` where Go is absent or a build fails. Waits for another process that is building.
     """
@@ -72,7 +72,7 @@ def build(cache: Path, modules: Sequence[GoModule], wanted: Sequence[str], repor
 
 
 def sources(path: str, version: str) -> Path:
-    """The folder with a Go module's files, which are downloaded if they are not there; raises `BuildError`."""
+    """The folder with a Go module's files, downloaded if necessary; raises `BuildError`."""
     go = shutil.which("go")
     if go is None:
         raise BuildError(f"go is not on PATH: install Go 1.26 or later to download {path}")
@@ -98,7 +98,7 @@ def go_mod(module: GoModule, original: str) -> str:
 
 
 def source(module: GoModule) -> Path:
-    """The folder with the module's files, downloaded if need be; raises `BuildError`."""
+    """The folder with the module's files, downloaded if necessary; raises `BuildError`."""
     go = shutil.which("go")
     if go is None:
         raise BuildError(f"go is not on PATH: install Go 1.26 or later to get the files of {module.path}")
@@ -143,7 +143,7 @@ def _write_go_mod(go: str, folder: Path, module: GoModule) -> None:
 
 
 def _run(command: Sequence[str], folder: Path, report: Report | None = None, started: float = 0.0) -> str:
-    """What the command printed on stdout; raises `BuildError` with the end of its stderr."""
+    """Run the command and return its stdout; raises `BuildError` with the end of its stderr."""
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -170,7 +170,7 @@ def _run(command: Sequence[str], folder: Path, report: Report | None = None, sta
 
 
 def _environment(base: Mapping[str, str]) -> dict[str, str]:
-    """Static programs that run on any Linux, outside of any workspace the user has around the cache."""
+    """Settings for static programs that run on any Linux, which ignore a Go workspace around the cache."""
     return {**base, "CGO_ENABLED": "0", "GOWORK": "off"}
 
 

@@ -1,7 +1,7 @@
-"""A cluster in containers, made by kind: of its published node image, or of one that was made here.
+"""A cluster in containers, created by kind, from kind's published node image or from one that is built here.
 
-The latter needs no registry (`kind_image`); its pods are connected here too (`kind_network`).
-`python -m parley_devcluster kind` makes that image, so that the time is spent once, in sight.
+The latter needs no registry (`kind_image`); its pod network is configured here too (`kind_network`).
+`python -m parley_devcluster kind` builds that image in advance, because it takes time.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ NODES = ("control-plane", "worker", "worker")
 
 _RECORD = "kind-cluster"
 _LIMIT = 900.0  # seconds, the download of the node image included
-_READY = 180  # seconds until all nodes are
+_READY = 180  # seconds until all nodes are ready
 
 
 def create(
     program: Path, engine: Engine, directory: Path, image: str | None, nodes: Sequence[str] = NODES
 ) -> Path:
-    """Create the cluster of that image, or kind's default, and return its kubeconfig in `directory`.
+    """Create a cluster from that image, or from kind's default one, and return its kubeconfig in `directory`.
 
-    Raises `ClusterError` with what kind said.
+    Raises `ClusterError` with kind's output.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     kubeconfig, described = directory / "kubeconfig", directory / "kind.yaml"
@@ -51,13 +51,13 @@ def create(
 
 
 def existing(directory: Path) -> Path | None:
-    """The kubeconfig of the cluster that `create` made in the directory, if there is one."""
+    """The kubeconfig of the cluster that `create` recorded in the directory, if there is one."""
     files = (directory / _RECORD, directory / "kubeconfig")
     return files[1] if all(file.is_file() for file in files) else None
 
 
 def engine_of(directory: Path) -> Engine:
-    """The engine that the recorded cluster runs in; raises `ClusterError` where it does not answer."""
+    """The container engine of the recorded cluster; raises `ClusterError` if it does not answer."""
     name = (directory / _RECORD).read_text().split("\n")[1]
     engine = find(names=[name])
     if engine is None:
@@ -66,7 +66,8 @@ def engine_of(directory: Path) -> Engine:
 
 
 def delete(directory: Path) -> bool:
-    """Delete the cluster that `create` recorded in the directory, even a half-made one; whether there was one."""
+    """Delete the cluster that `create` recorded in the directory, even an incomplete one. Returns whether there
+    was one."""
     if not (directory / _RECORD).is_file():
         return False
     program = (directory / _RECORD).read_text().split("\n")[0]
@@ -77,13 +78,13 @@ def delete(directory: Path) -> bool:
 
 
 def nodes(engine: Engine) -> list[str]:
-    """The names of the cluster's nodes, which are their containers' too."""
+    """The names of the cluster's nodes, which are also the names of their containers."""
     label = f"label=io.x-k8s.kind.cluster={NAME}"
     return sorted(engine.run("ps", "--filter", label, "--format", "{{.Names}}").split())
 
 
 def import_image(engine: Engine, image: str, into: Sequence[str], scratch: Path) -> None:
-    """Give an image of the engine's to the containers of those nodes; raises `EngineError`."""
+    """Import an image of the engine into those nodes; raises `EngineError`."""
     saved = scratch / "image.tar"
     engine.run("save", "--output", str(saved), image)
     import_archive(engine, saved, into)
@@ -91,24 +92,24 @@ def import_image(engine: Engine, image: str, into: Sequence[str], scratch: Path)
 
 
 def import_archive(engine: Engine, archive: Path, into: Sequence[str]) -> None:
-    """Give the images of an archive to the containers of those nodes; raises `EngineError`."""
+    """Import the images of an archive into those nodes; raises `EngineError`."""
     for node in into:
         command = ("exec", "--interactive", node, "ctr", "--namespace=k8s.io", "images", "import", "-")
         engine.run(*command, stdin=archive)
 
 
 def create_command(program: Path, kubeconfig: Path, described: Path, image: str | None) -> list[str]:
-    """The command line that makes the cluster; `image` is that of its nodes, if not the default of kind."""
+    """The command line that creates the cluster; `image` is the node image, None for kind's default."""
     command = [str(program), "create", "cluster", "--name", NAME, "--config", str(described)]
     command += ["--kubeconfig", str(kubeconfig)]
     return [*command, "--image", image] if image else command
 
 
 def configuration(nodes: Sequence[str], *, ours: bool, restrict: bool) -> dict[str, Any]:
-    """kind's configuration of nodes with those roles.
+    """kind's configuration of a cluster with nodes of those roles.
 
-    `ours`: the node image is one of `kind_image`. `restrict`: no OOM score can be lowered here. kubelets are told
-    to go on with cgroup v1, which they refuse by default; CDI is on in containerd 2.
+    `ours`: the node image is one of `kind_image`. `restrict`: OOM scores can't be lowered on this machine.
+    Kubelets are configured to accept cgroup v1, which they refuse by default. CDI is enabled in containerd 2.
     """
     described: dict[str, Any] = {
         "kind": "Cluster",
@@ -130,7 +131,7 @@ def configuration(nodes: Sequence[str], *, ours: bool, restrict: bool) -> dict[s
 
 
 def _allow_modules() -> None:
-    """kind mounts this folder into its nodes; a machine whose kernel has no modules has none."""
+    """Create the directory of kernel modules, which kind mounts into its nodes and which may be missing."""
     with suppress(OSError):
         Path("/lib/modules").mkdir()
 
@@ -153,7 +154,7 @@ def _run(command: list[str], engine: Engine) -> None:
 
 
 def main() -> int:
-    """Make the image of the nodes, where a container engine works; returns the exit code."""
+    """Build the node image if a container engine works here; returns the exit code."""
     engine = find()
     if engine is None:
         say(f"no image of kind's nodes is made: no container engine works here ({', '.join(ENGINES)})")

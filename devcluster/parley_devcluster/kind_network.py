@@ -1,8 +1,8 @@
-"""The pod network of kind's nodes, by static configuration: no image of a network plugin is needed.
+"""The pod network of kind's nodes, configured statically, so that no image of a network plugin is needed.
 
-Each node gives its pods addresses of the range that the controller-manager assigned to it, and has a route to the
-range of every other node; what leaves the cluster does so with the node's address. kind's own plugin does the
-same, and also when a node is added or gets another address, which this does not.
+Each node assigns its pods addresses from its pod CIDR, and has a route to the pod CIDR of every other node.
+Traffic that leaves the cluster is masqueraded with the node's address. kind's own plugin does the same, and also
+follows nodes that are added or change their address, which this does not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FILE = "/etc/cni/net.d/10-parley.conflist"
 
 @dataclass(frozen=True)
 class KindNode:
-    """A node by its name, which is its container's too, its address, and the range of its pods."""
+    """A node: its name, which is also its container's, its address and its pod CIDR."""
 
     name: str
     address: str
@@ -29,7 +29,7 @@ class KindNode:
 
 
 def nodes(listed: str) -> list[KindNode]:
-    """Those of a NodeList as JSON; one that has no range yet is left out."""
+    """The nodes of a NodeList in JSON, without those that have no pod CIDR yet."""
     found = []
     for item in json.loads(listed)["items"]:
         addresses = {address["type"]: address["address"] for address in item["status"]["addresses"]}
@@ -46,7 +46,7 @@ def connect(engine: Engine, connected: Sequence[KindNode]) -> None:
 
 
 def commands(node: KindNode, connected: Sequence[KindNode]) -> list[str]:
-    """What a node's shell has to do; done twice it changes nothing more."""
+    """The shell commands that configure a node; they are idempotent."""
     routes = [f"ip route replace {other.pods} via {other.address}" for other in connected if other != node]
     rule = f"POSTROUTING -s {node.pods} ! -d {PODS} -j MASQUERADE"
     masquerade = f"iptables -t nat -C {rule} 2>/dev/null || iptables -t nat -A {rule}"
@@ -55,7 +55,7 @@ def commands(node: KindNode, connected: Sequence[KindNode]) -> list[str]:
 
 
 def configuration(node: KindNode) -> dict[str, Any]:
-    """A CNI list of plugins that Debian has: a pair of interfaces for each pod, addresses, host ports."""
+    """A CNI configuration list of Debian's plugins: a veth pair for each pod, addresses, host ports."""
     addresses = {"type": "host-local", "ranges": [[{"subnet": node.pods}]], "routes": [{"dst": "0.0.0.0/0"}]}
     return {
         "cniVersion": "0.4.0",

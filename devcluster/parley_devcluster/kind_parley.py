@@ -1,6 +1,6 @@
-"""Parley in a cluster of kind's, as a user installs it: the image of deploy/Dockerfile, the chart, helm.
+"""Installs Parley in a kind cluster as a user does: with the image of deploy/Dockerfile, the chart and helm.
 
-The image is built by the engine that the nodes run in and handed to them, for there is no registry.
+There is no registry: the nodes' container engine builds the image, which is then imported into the nodes.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def install(
     extender: bool = False,
     report: Report = say,
 ) -> None:
-    """Build the image, import it, and install or upgrade the chart; `devices` has a configuration for each worker.
+    """Build and import the image, and install or upgrade the chart.
 
-    They are `node-1.yaml` for the first worker, `node-2.yaml` for the second. Raises `EngineError`, and
-    `ClusterError` with what helm said.
+    The folder `devices` has each worker's device configuration: `node-1.yaml` for the first one, `node-2.yaml` for
+    the second. Raises `EngineError`, and `ClusterError` with helm's output.
     """
     report(f"building the image {IMAGE}")
     parley_image.build(engine, checkout, IMAGE)
@@ -53,7 +53,7 @@ def install(
 
 
 def values(devices: Mapping[str, Path], *, extender: bool = False) -> dict[str, Any]:
-    """Of the chart: the image as the nodes have it, and one pool for each node with the devices of its file."""
+    """The chart's values: the image that was imported, and for each node a pool with the devices of its file."""
     repository, _, tag = IMAGE.rpartition(":")
     return {
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},

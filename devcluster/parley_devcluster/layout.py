@@ -1,7 +1,6 @@
-"""Where everything of one cluster lies and listens: frozen values from which command lines and cleanup
-follow.
+"""A cluster's paths, ports, addresses and names: frozen values from which command lines and cleanup follow.
 
-A layout is decided once, at the start, and recorded in the cluster's state before anything is created, so
+A layout is determined once, at the start, and recorded in the cluster's state before anything is created, so
 that another process can take everything down again.
 """
 
@@ -14,19 +13,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-_SHIM_SOCKETS = 42  # containerd's limit for the folder of its shims' sockets: each is named by 64 hex digits
+_SHIM_SOCKETS = 42  # containerd's limit for the path of its shims' sockets, whose names have 64 hex digits
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 class LayoutError(ValueError):
-    """A directory or a node's name with which no cluster can be laid out."""
+    """A directory or node name that can't be used for a cluster."""
 
 
 @dataclass(frozen=True)
 class NodeOptions:
-    """What a caller decides about one real node.
+    """A caller's options for one real node.
 
-    `reserved` is taken off the node's allocatable resources, for example `{"cpu": "500m", "memory": "1Gi"}`.
+    `reserved` is subtracted from the node's allocatable resources, for example `{"cpu": "500m", "memory": "1Gi"}`.
     """
 
     name: str
@@ -53,9 +52,10 @@ class Node:
     options: NodeOptions
     folder: Path
     scope: str
-    """Names this node's bridge, network and cgroup; unique on the machine, at most 15 characters."""
+    """The name of this node's bridge, network and cgroup; unique on the machine, at most 15 characters."""
     subnet: str
-    """The first three numbers of the pods' addresses, for example `10.201.7`; the bridge and the node are `.1`."""
+    """The first three numbers of the pods' addresses, for example `10.201.7`; the bridge and the node have
+    `.1`."""
     port: int
     healthz_port: int
 
@@ -65,7 +65,7 @@ class Node:
 
     @property
     def address(self) -> str:
-        """The node's address, which is its bridge's."""
+        """The node's address, which is also its bridge's."""
         return f"{self.subnet}.1"
 
     @property
@@ -75,12 +75,12 @@ class Node:
 
     @property
     def plugins_dir(self) -> Path:
-        """Where a DRA plugin puts its own socket, in a folder named after the driver."""
+        """Where DRA plugins create their sockets, each in a folder named after the driver."""
         return self.kubelet_dir / "plugins"
 
     @property
     def plugins_registry_dir(self) -> Path:
-        """Where a DRA plugin puts the socket by which the kubelet finds it."""
+        """Where DRA plugins create their registration sockets, by which the kubelet finds them."""
         return self.kubelet_dir / "plugins_registry"
 
     @property
@@ -90,7 +90,7 @@ class Node:
 
     @property
     def pod_logs_dir(self) -> Path:
-        """Holds `<namespace>_<pod>_<uid>/<container>/<restart>.log`."""
+        """The pods' logs: `<namespace>_<pod>_<uid>/<container>/<restart>.log`."""
         return self.folder / "pod-logs"
 
     @property
@@ -105,7 +105,7 @@ class Node:
 
     @property
     def shim_sockets(self) -> Path:
-        """The folder of the sockets of containerd's shims; short, because their names are long."""
+        """The folder of the containerd shims' sockets; its path is short, because their names are long."""
         return self.folder / "s"
 
     @property
@@ -126,16 +126,17 @@ class Node:
 
 @dataclass(frozen=True)
 class Layout:
-    """One cluster: its directory, version, ports and nodes, and the choices that change its command lines."""
+    """One cluster: its directory, version, ports and nodes, and the options that change its command lines."""
 
     directory: Path
     version: str
     ports: Ports
     nodes: tuple[Node, ...] = ()
     node_lifecycle: bool = True
-    """Whether nodes without heartbeats become unreachable; off where fake nodes, which send none, are used."""
+    """Whether nodes without heartbeats become unreachable; off with fake nodes, which send none."""
     service_accounts: bool = False
-    """Whether pods have accounts and get their tokens; a new namespace then takes pods a moment later only."""
+    """Whether pods have service accounts and their tokens. A new namespace then accepts pods only after a
+    moment."""
     scheduler_config: Mapping[str, Any] = field(default_factory=dict)
     """Merged over the KubeSchedulerConfiguration's top level."""
 
@@ -156,7 +157,7 @@ class Layout:
 
     @property
     def pki(self) -> Path:
-        """Keys and certificates: the authority, and a pair for each client and server."""
+        """Keys and certificates: the CA's, and a pair for each client and server."""
         return self.directory / "pki"
 
     @property
@@ -166,17 +167,17 @@ class Layout:
 
     @property
     def admin_kubeconfig(self) -> Path:
-        """That of a user of the group system:masters."""
+        """The kubeconfig of a user in the group system:masters."""
         return self.directory / "kubeconfig"
 
 
 def scope(directory: Path, node: str) -> str:
-    """The name of a node's bridge, network and cgroup: 15 characters are all that Linux grants an interface."""
+    """The name of a node's bridge, network and cgroup. Linux limits names of interfaces to 15 characters."""
     return f"parley-{hashlib.sha256(f'{directory}/{node}'.encode()).hexdigest()[:8]}"
 
 
 def check(directory: Path, nodes: Sequence[NodeOptions]) -> None:
-    """Raise `LayoutError` where a cluster with those nodes cannot be laid out in that directory."""
+    """Raise `LayoutError` if the directory or the nodes' names can't be used for a cluster."""
     if not directory.is_absolute():
         raise LayoutError(f"cluster directory {str(directory)!r} is relative: give an absolute path")
     names = [node.name for node in nodes]

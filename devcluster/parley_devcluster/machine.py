@@ -1,7 +1,6 @@
-"""What a cluster changes on the machine outside of its directory and its processes: cgroups, bridges, mounts.
+"""What a cluster creates on the machine outside its directory and its processes: cgroups, bridges, mounts.
 
-Each is made under a name that follows from the cluster's directory, and can be found and removed by that name
-alone.
+Each has a name that is derived from the cluster's directory, and can be found and removed by that name alone.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _CONTROLLERS = "+cpu +cpuset +memory +pids"
 
 
 class MachineError(RuntimeError):
-    """Something on this machine could not be made or removed."""
+    """Something on this machine could not be created or removed."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class MountPoint:
 
 
 def mounts(text: str | None = None) -> list[MountPoint]:
-    """All mounts of this process's namespace, in the order in which they were made."""
+    """All mounts of this process's namespace, in the order in which they were mounted."""
     lines = (text if text is not None else Path("/proc/self/mountinfo").read_text()).splitlines()
     found = []
     for line in lines:
@@ -58,7 +57,7 @@ def mounts_below(directory: Path) -> list[Path]:
 
 
 def unmount(point: Path) -> None:
-    """Detach the mount; one that is gone already is fine."""
+    """Detach the mount, if it still exists."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.umount2(os.fsencode(point), _MNT_DETACH | _UMOUNT_NOFOLLOW) == 0:
         return
@@ -70,16 +69,16 @@ def unmount(point: Path) -> None:
 
 
 def cgroups(scope: str) -> list[Path]:
-    """The folders of that name which exist in any hierarchy."""
+    """The existing cgroups of that name, in all hierarchies."""
     roots = [mount.point for mount in mounts() if mount.kind in ("cgroup", "cgroup2")]
     return [root / scope for root in roots if (root / scope).is_dir()]
 
 
 def make_cgroups(scope: str) -> None:
-    """Make the kubelet's root cgroup in every v1 hierarchy, or in the unified one where there is no other.
+    """Create the kubelet's root cgroup in every v1 hierarchy, or in the unified one if there is no other.
 
-    A new v1 cpuset is empty and would take no process. On a unified hierarchy the controllers have to be
-    handed down; only v1 has been tried on a machine.
+    A new v1 cpuset is empty and would accept no process. In a unified hierarchy the controllers have to be
+    delegated; only v1 has been tested on a machine.
     """
     v1 = [mount.point for mount in mounts() if mount.kind == "cgroup"]
     try:
@@ -103,7 +102,7 @@ def _make_v1_cgroup(root: Path, scope: str) -> None:
 
 
 def cgroup_processes(scope: str) -> set[int]:
-    """The ids of all processes in cgroups of that name and below."""
+    """The ids of all processes in cgroups of that name and their descendants."""
     found: set[int] = set()
     for top in cgroups(scope):
         for folder, _, _ in os.walk(top):
@@ -113,7 +112,7 @@ def cgroup_processes(scope: str) -> set[int]:
 
 
 def remove_cgroups(scope: str, limit: float = 5.0) -> None:
-    """Remove the folders, inner ones first; the kernel may hold one for a moment after its last process."""
+    """Remove the cgroups, inner ones first. The kernel may keep one for a moment after its last process."""
     deadline = time.monotonic() + limit
     while remaining := [folder for top in cgroups(scope) for folder, _, _ in os.walk(top, topdown=False)]:
         for folder in remaining:
@@ -127,9 +126,10 @@ def remove_cgroups(scope: str, limit: float = 5.0) -> None:
 
 
 def make_bridge(name: str, address: str) -> None:
-    """A bridge with an address of its /24 network; made before the first pod, for that is the node's address.
+    """Create a bridge with an address of its /24 network, before the first pod, because it is the node's address.
 
-    Its hardware address is fixed: else it changes as pods come and go, and the others lose their way for seconds.
+    Its hardware address is fixed. Otherwise it would change as pods come and go, and other pods would lose their
+    connection for seconds.
     """
     hardware = "02" + "".join(f":{byte:02x}" for byte in hashlib.sha256(name.encode()).digest()[:5])
     _ip("link", "add", "name", name, "address", hardware, "type", "bridge")
@@ -138,7 +138,7 @@ def make_bridge(name: str, address: str) -> None:
 
 
 def interfaces(bridge: str) -> list[str]:
-    """The bridge and the interfaces attached to it, those first, as far as they exist."""
+    """The interfaces attached to the bridge, then the bridge, if it exists."""
     folder = Path("/sys/class/net") / bridge
     if not folder.exists():
         return []
@@ -147,7 +147,7 @@ def interfaces(bridge: str) -> list[str]:
 
 
 def remove_interfaces(bridge: str) -> None:
-    """Delete the bridge and what is attached to it; raises `MachineError` where it stays."""
+    """Delete the bridge and the interfaces attached to it; raises `MachineError` if it remains."""
     for name in interfaces(bridge):
         with suppress(MachineError):  # the other end of a pair may have gone with its namespace
             _ip("link", "delete", name)
@@ -156,13 +156,14 @@ def remove_interfaces(bridge: str) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct ports that nothing listens on now."""
+    """Distinct ports on which nothing listens now."""
     with ExitStack() as stack:
         return [port for _, port in zip(range(count), _bound(stack), strict=False)]
 
 
 def free_subnet(name: str, taken: Sequence[IPv4Network]) -> str:
-    """The first three numbers of a free /24 network in 10.200.0.0/13; the search begins where the name tells."""
+    """The first three numbers of a free /24 network in 10.200.0.0/13; the search starts at one derived from the
+    name."""
     start = int(name.rpartition("-")[2], 16)
     for step in range(2048):
         number = (start + step) % 2048
@@ -173,7 +174,7 @@ def free_subnet(name: str, taken: Sequence[IPv4Network]) -> str:
 
 
 def network(subnet: str) -> IPv4Network:
-    """The /24 network of three leading numbers."""
+    """The /24 network with these first three numbers."""
     return IPv4Network(f"{subnet}.0/24")
 
 
@@ -189,16 +190,16 @@ def routes(text: str | None = None) -> list[IPv4Network]:
 
 
 def allow_file_watches() -> None:
-    """A kubelet ends where root has no inotify instance left: a node takes 8, a control plane as many, and Linux
-    grants 128 unless it is told otherwise. It stays so until the machine starts anew."""
+    """Raise the limit of inotify instances until the next reboot. Without an instance left for root, a kubelet
+    exits: a node takes 8, a control plane as many, and the default limit is 128."""
     granted = Path("/proc/sys/fs/inotify/max_user_instances")
-    with suppress(OSError):  # where it can't be changed nodes may still have enough
+    with suppress(OSError):  # if it can't be changed, nodes may still have enough
         if int(granted.read_text()) < _INOTIFY_INSTANCES:
             granted.write_text(str(_INOTIFY_INSTANCES))
 
 
 def lacks_sys_resource(status: str | None = None) -> bool:
-    """Whether this process lacks CAP_SYS_RESOURCE, without which no OOM score can be lowered."""
+    """Whether this process lacks CAP_SYS_RESOURCE, which is needed to lower OOM scores."""
     text = status if status is not None else Path("/proc/self/status").read_text()
     effective = next(line.split()[1] for line in text.splitlines() if line.startswith("CapEff:"))
     return not int(effective, 16) >> _SYS_RESOURCE & 1

@@ -1,7 +1,7 @@
-"""Renders from the Helm chart what kustomize builds below deploy/: `python -m parley_devcluster.manifests`.
+"""Renders the kustomize bases below deploy/ from the Helm chart: `python -m parley_devcluster.manifests`.
 
 Each folder is the chart with certain values and without what only helm needs. A template becomes the file of its
-name. A ConfigMap becomes the files that it holds: kustomize makes it, with another name for another content.
+name. A ConfigMap becomes the files in it: kustomize generates it, with a name that depends on its content.
 The kustomization.yaml files are written by hand.
 """
 
@@ -25,12 +25,12 @@ RELEASE, NAMESPACE = "parley", "parley-system"
 _SOURCE = "# Source: parley/templates/"
 _HEADER = "# Rendered from deploy/chart/parley/templates/{} by `make manifests`: change it there.\n"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Ten times faster where PyYAML was built with libyaml."""
+"""Ten times faster if PyYAML was built with libyaml."""
 
 
 @dataclass(frozen=True)
 class ManifestFolder:
-    """One folder: the values, and which templates become its files, by the beginnings of their paths."""
+    """One folder: its path, the prefixes of the templates that become its files, and the chart's values."""
 
     path: str
     templates: tuple[str, ...]
@@ -55,12 +55,12 @@ FOLDERS = (
 
 
 def helm() -> Path:
-    """The program, built if it is found nowhere; raises `BuildError` where it can't be."""
+    """The helm program, built if it is not found; raises `BuildError` if that fails."""
     return binaries.obtain(versions.INSTALLER, versions.KUBERNETES)["helm"]
 
 
 def template(deploy: Path, values: Mapping[str, Any], *arguments: str) -> str:
-    """What the chart renders with these values, for a cluster of the version that is built here by default."""
+    """The rendered chart with these values, for a cluster of the default Kubernetes version."""
     command = [str(helm()), "template", RELEASE, str(deploy / CHART), "--namespace", NAMESPACE]
     chosen = ["--kube-version", versions.KUBERNETES, "--values", "-", *arguments]
     text = yaml.safe_dump(dict(values))
@@ -93,7 +93,7 @@ def _files(output: str, folder: ManifestFolder) -> dict[str, str]:
 
 
 def _file_name(source: str, folder: ManifestFolder) -> str:
-    """Permissions have the names of what they are for, as the workloads have: together they need more."""
+    """The template's name, with a prefix for permissions beside workloads, which have the same names."""
     path = PurePosixPath(source)
     apart = path.parent.name == "permissions" and not folder.path.endswith("permissions")
     return f"permissions-{path.name}" if apart else path.name

@@ -1,7 +1,7 @@
-"""What one real node reads: the configuration of its kubelet, its containerd and its pod network, as values.
+"""The configuration of a real node's kubelet, containerd and pod network, as values.
 
-The two programs of a node share nothing with another node of the machine: own roots, sockets, ports, bridge,
-subnet and cgroup. Two paths are compiled into the kubelet and therefore common to all: the device plugins'
+A node's two programs share nothing with other nodes of the machine: they have their own roots, sockets, ports,
+bridge, subnet and cgroup. Two paths are compiled into the kubelet and therefore shared by all: the device plugins'
 folder and the log links in /var/log/containers, which `teardown` removes.
 """
 
@@ -32,7 +32,7 @@ def containerd(layout: Layout, node: Node) -> Command:
 
 
 def kubelet(layout: Layout, node: Node) -> Command:
-    """The node's kubelet, as a process of this machine with folders of its own."""
+    """The node's kubelet, as a process of this machine with its own folders."""
     labels = ",".join(f"{key}={value}" for key, value in sorted(node.options.labels.items()))
     argv = (
         str(layout.binaries / "kubelet"),
@@ -51,10 +51,11 @@ def kubelet(layout: Layout, node: Node) -> Command:
 
 
 def kubelet_configuration(layout: Layout, node: Node) -> dict[str, Any]:
-    """A KubeletConfiguration; images are never collected, since they could not be pulled again.
+    """A KubeletConfiguration. Images are not garbage-collected, because they could not be pulled again.
 
-    Pods are looked at again after 10 to 15 s, not 60 to 90: a kubelet that is quicker than the node authorizer of
-    a busy API server is refused a new pod's claim, and that is when it tries again.
+    Pods are synced again after 10 to 15 s instead of 60 to 90: if the kubelet gets a new pod before the node
+    authorizer of a busy API server does, its request for the pod's claim is refused, and it retries at the next
+    sync.
     """
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -94,7 +95,8 @@ def kubelet_configuration(layout: Layout, node: Node) -> dict[str, Any]:
 
 
 def containerd_configuration(node: Node, *, restrict_oom_score: bool, snapshotter: str = "overlayfs") -> str:
-    """containerd's TOML; without CAP_SYS_RESOURCE runc can lower no OOM score and fails unless restricted."""
+    """containerd's TOML. Without CAP_SYS_RESOURCE runc can't lower OOM scores, and fails unless they are
+    restricted."""
     runtime = "plugins.'io.containerd.cri.v1.runtime'"
     return f"""\
 version = 3
@@ -141,7 +143,8 @@ disable = true
 
 
 def network_configuration(node: Node) -> dict[str, Any]:
-    """A CNI list: a bridge with addresses of the node's subnet; pods reach each other and the node only."""
+    """A CNI configuration list: a bridge with addresses of the node's subnet. Pods reach only each other and the
+    node."""
     return {
         "cniVersion": "0.4.0",
         "name": node.scope,

@@ -1,8 +1,8 @@
-"""Runs Parley in a local cluster as it runs at a user's: the same manifests, accounts and programs.
+"""Runs Parley in a local cluster with the manifests, accounts and programs of a user's installation.
 
-The workloads alone differ. There are no container images here, so that the controller and each node's plugin
-are child processes with the service accounts' tokens, a plugin's bound to its node; the kustomization
-`deploy/devcluster` has everything but the workloads.
+Only the workloads differ. There are no container images here: the controller and each node's plugin are child
+processes with the service accounts' tokens, a plugin's bound to its node. The kustomization `deploy/devcluster`
+has everything except the workloads.
 """
 
 from __future__ import annotations
@@ -39,12 +39,11 @@ def run_parley(
     """Install Parley's objects and start the controller and one node plugin per real node.
 
     With `extender`, an address (`second_scheduler.free_address()`), a second scheduler runs too, for pods with
-    `schedulerName: parley`, and the controller answers it there.
+    `schedulerName: parley`, and the controller serves its extender at this address.
 
-    `deploy` is the folder that has `devcluster/kustomization.yaml`; `devices` gives each real node's device
+    `deploy` is the folder that has `devcluster/kustomization.yaml`; `devices` maps each real node to its device
     configuration file. The components are called `parley-controller` and `parley-kubelet-<node>`; they are
-    restarted and killed like all others. Raises `ClusterError` where a manifest is refused or a node has no
-    file.
+    restarted and killed like all others. Raises `ClusterError` if a manifest is refused or a node has no file.
     """
     install(cluster, deploy)
     files = {node.name: _devices_of(node, devices or {}) for node in cluster.nodes}
@@ -61,7 +60,8 @@ def run_parley(
 
 
 def wait_for_devices(cluster: Cluster, limit: float = 60.0) -> None:
-    """Return when each real node's plugin has published what the node has. Raises ClusterError."""
+    """Wait until each real node's plugin has published its ResourceSlices. Raises `ClusterError` after `limit`
+    seconds."""
     deadline = time.monotonic() + limit
     while missing := {node.name for node in cluster.nodes} - _published(cluster):
         if time.monotonic() > deadline:
@@ -88,14 +88,14 @@ def install(cluster: Cluster, deploy: Path) -> None:
 
 
 def _extender(cluster: Cluster, deploy: Path, address: str) -> Sequence[str]:
-    """Start the second scheduler; returns the options by which the controller answers it."""
+    """Start the second scheduler; returns the controller's options for serving it."""
     grant(cluster, deploy)
     start_second_scheduler(cluster, deploy, address)
     return ("--extender-address", address, "--scheduler-name", SCHEDULER_NAME)
 
 
 def node_plugin_arguments(node: Node, kubeconfig: Path, devices: Path) -> list[str]:
-    """The command line of one node's plugin, after the program."""
+    """The arguments of one node's plugin."""
     return [
         *("--kubeconfig", str(kubeconfig)),
         *("--node-name", node.name),

@@ -1,7 +1,7 @@
-"""Builds `deploy/Dockerfile` with a container engine, as a user does, on a base that needs no registry.
+"""Builds `deploy/Dockerfile` with a container engine, as a user does, on a base image that needs no registry.
 
-The build takes packages from where pip on this machine takes them: what `pip config` says goes in as a build
-secret, so that neither the image nor the tree names an index.
+The build uses the package index of this machine's pip: its settings are passed as a build secret, so that neither
+the image nor the checkout names an index.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _OF_THIS_MACHINE = ("cache-dir", "find-links")
 
 
 def build(engine: Engine, checkout: Path, tag: str, base: str | None = None) -> None:
-    """Build the image of a checkout, on a base of Debian's packages if none is named; raises `EngineError`."""
+    """Build a checkout's image, on a base image of Debian's packages if no other is given; raises
+    `EngineError`."""
     chosen = base or debian_image.ensure(engine, debian_image.PYTHON)
     with package_index() as secret:
         engine.run(
@@ -33,7 +34,7 @@ def build(engine: Engine, checkout: Path, tag: str, base: str | None = None) -> 
 
 @contextmanager
 def package_index() -> Iterator[tuple[str, ...]]:
-    """The options of a build that takes packages from where pip on this machine takes them."""
+    """The options of a build that uses the package index of this machine's pip."""
     with tempfile.TemporaryDirectory() as scratch:
         settings = Path(scratch) / "pip.conf"
         settings.write_text(pip_settings(_pip_config()))
@@ -41,7 +42,7 @@ def package_index() -> Iterator[tuple[str, ...]]:
 
 
 def pip_settings(listed: str) -> str:
-    """As a pip.conf what `pip config list` printed, but for folders of this machine."""
+    """The output of `pip config list` as a pip.conf, without settings that name folders of this machine."""
     pairs = dict(line.split("=", 1) for line in listed.splitlines() if "=" in line)
     values = {name.rpartition(".")[2]: value.strip("'\"") for name, value in pairs.items()}
     kept = {name: value for name, value in values.items() if name not in _OF_THIS_MACHINE}
@@ -49,6 +50,6 @@ def pip_settings(listed: str) -> str:
 
 
 def _pip_config() -> str:
-    """What pip prints; nothing where this Python has none, which is pip's own default."""
+    """The output of `pip config list`; empty if this Python has no pip, which means pip's defaults."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -1,4 +1,4 @@
-"""Decides a cluster's layout and writes everything that its components read, before the first of them starts."""
+"""Plans a cluster's layout and writes all files that its components read, before the first of them starts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from parley_devcluster.images import archive, busybox_images
 from parley_devcluster.layout import Layout, Node, NodeOptions, Ports, check, scope
 
 IMAGES = "images.tar"
-MARKER = ".parley-devcluster"  # in every directory that a cluster was started in, so that it may be deleted
+MARKER = ".parley-devcluster"  # marks the directories of clusters, which may be deleted
 _CONTROL_PLANE_PORTS = len(fields(Ports))
 
 
@@ -37,7 +37,7 @@ def plan(
     service_accounts: bool,
     scheduler_config: Mapping[str, Any],
 ) -> Layout:
-    """A layout with ports and subnets that are free now; raises `LayoutError` for unusable input."""
+    """A layout with ports and subnets that are free now; raises `LayoutError` for invalid arguments."""
     check(directory, nodes)
     ports = machine.free_ports(_CONTROL_PLANE_PORTS + 2 * len(nodes))
     taken = machine.routes()
@@ -60,7 +60,7 @@ def plan(
 
 
 def write_control_plane(layout: Layout, now: datetime) -> None:
-    """Certificates, kubeconfigs and the scheduler's configuration."""
+    """Write certificates, kubeconfigs and the scheduler's configuration."""
     authority = Authority.create(layout.pki, now)
     Authority.create(layout.pki / ETCD, now).peer(ETCD, ["127.0.0.1", "localhost"], now)
     authority.serving(SERVING, ["127.0.0.1", "localhost", "kubernetes.default.svc", "10.96.0.1"], now)
@@ -73,12 +73,12 @@ def write_control_plane(layout: Layout, now: datetime) -> None:
 
 
 def write_scheduler(layout: Layout, name: str, own: Mapping[str, Any]) -> None:
-    """The configuration file of a scheduler; JSON is YAML."""
+    """Write a scheduler's configuration file, as JSON, which is YAML."""
     scheduler_file(layout, name).write_text(json.dumps(scheduler_configuration(layout, own), indent=2))
 
 
 def write_node(layout: Layout, node: Node, now: datetime) -> None:
-    """A node's folders, certificates and configuration files."""
+    """Create a node's folders, certificates and configuration files."""
     for folder in (node.plugins_dir, node.plugins_registry_dir, node.cdi_dir, node.pod_logs_dir, node.parley_dir):
         folder.mkdir(parents=True, exist_ok=True)
     authority = Authority(layout.pki)
@@ -97,11 +97,11 @@ def write_node(layout: Layout, node: Node, now: datetime) -> None:
 
 
 def write_images(layout: Layout) -> Path:
-    """The archive of the images that every node imports."""
+    """Write the archive of the images that every node imports; returns its path."""
     return archive(layout.directory / IMAGES, busybox_images(BUSYBOX))
 
 
 def make_node_parts(node: Node) -> None:
-    """The node's cgroup and bridge, outside of the directory; the state must be recorded before."""
+    """Create the node's cgroup and bridge, which are outside the directory: record the state first."""
     machine.make_cgroups(node.scope)
     machine.make_bridge(node.scope, node.address)

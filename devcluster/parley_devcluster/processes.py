@@ -1,8 +1,8 @@
-"""Starts, finds and ends processes, each known by its id and start time, so that no foreign process is ever
+"""Starts, finds and ends processes. Each is identified by its id and start time, so that no other process is ever
 signalled.
 
-Every process of a cluster carries the cluster's directory in its environment. A child that was started but
-not recorded, and what a container runtime started on its own, are found by that.
+Every process of a cluster has the cluster's directory in its environment. This identifies children that were
+started but not recorded, and processes that a container runtime started itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """One process, never another that was given the same id later."""
+    """Identifies one process, and no later one with the same id."""
 
     pid: int
     started: int
@@ -30,29 +30,29 @@ class ProcessIdentity:
 
 
 def boot_id() -> str:
-    """Differs after a restart of the machine, when ids and start times mean nothing any more."""
+    """The id of this boot: process ids and start times of another boot are meaningless."""
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """The process that has this id now; None where there is none or only its exit status is left."""
+    """The process that has this id now; None if there is none, or only its exit status is left."""
     try:
         text = (_PROC / str(pid) / "stat").read_text()
     except OSError:
         return None
-    fields = text[text.rindex(")") + 2 :].split()  # the name before may hold blanks and brackets
+    fields = text[text.rindex(")") + 2 :].split()  # the name before may contain spaces and parentheses
     return None if fields[0] in "ZX" else ProcessIdentity(pid, int(fields[19]))
 
 
 def alive(process: ProcessIdentity) -> bool:
-    """Whether that very process still runs, not another that was given its number."""
+    """Whether this process still runs, and not another one with its id."""
     return identify(process.pid) == process
 
 
 def spawn(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> ProcessIdentity:
-    """Start a program in a session of its own, its output appended to the log; it outlives this process.
+    """Start a program in a session of its own and append its output to the log; it outlives this process.
 
-    Raises `OSError` where the program cannot be started.
+    Raises `OSError` if the program cannot be started.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     output = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -72,7 +72,7 @@ def spawn(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> Pro
 
 
 def end(process: ProcessIdentity, limit: float) -> bool:
-    """Ask the process to end and wait up to `limit` seconds, then kill it; whether it had to be killed."""
+    """Terminate the process, and kill it after `limit` seconds. Returns whether it had to be killed."""
     return _signal(process, signal.SIGTERM, limit) is False and _signal(process, signal.SIGKILL, limit) is not None
 
 
@@ -82,19 +82,20 @@ def kill(process: ProcessIdentity, limit: float = 10.0) -> None:
 
 
 def marked(directory: Path) -> list[ProcessIdentity]:
-    """Every process of the cluster in that directory, recorded or not; containers' own processes carry no mark."""
+    """All processes of the cluster in that directory, recorded or not, except those in containers, which lack the
+    variable."""
     wanted = f"{MARK}={directory}".encode()
     return [process for process in every() if wanted in _environment(process.pid)]
 
 
 def every() -> list[ProcessIdentity]:
-    """All processes of the machine that can be seen from here."""
+    """All processes that are visible in /proc."""
     pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
     return [process for pid in pids if (process := identify(pid)) is not None]
 
 
 def program(process: ProcessIdentity) -> str:
-    """The name of the program that the process runs, cut to 15 characters; empty where it is gone."""
+    """The name of the process's program, cut to 15 characters; empty if the process is gone."""
     try:
         return (_PROC / str(process.pid) / "comm").read_text().strip()
     except OSError:
@@ -104,7 +105,7 @@ def program(process: ProcessIdentity) -> str:
 def unmarked(name: str) -> list[int]:
     """The ids of processes of that name that belong to no development cluster and share this machine's folders.
 
-    Those in containers, as kind's kubelets are, have folders of their own.
+    Processes in containers, such as kind's kubelets, have their own folders.
     """
     prefix = f"{MARK}=".encode()
     return [
@@ -117,9 +118,10 @@ def unmarked(name: str) -> list[int]:
 
 
 def _signal(process: ProcessIdentity, number: signal.Signals, limit: float) -> bool | None:
-    """None where the process was gone already, else whether it ended within the limit.
+    """Signal the process and wait for its end. Returns None if it was gone already, else whether it ended in time.
 
-    A process descriptor stays with its process: compared once after it is opened, it can reach no other.
+    A process descriptor always refers to the same process, so its identity is compared only once, after opening
+    it.
     """
     try:
         descriptor = os.pidfd_open(process.pid)
@@ -147,7 +149,7 @@ def _wait(descriptor: int, limit: float) -> bool:
 
 
 def _reap(descriptor: int) -> None:
-    """Take the exit status of a child; another's child is its parent's."""
+    """Reap the process if it is a child of this one."""
     try:
         os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOHANG)
     except ChildProcessError:
@@ -155,7 +157,7 @@ def _reap(descriptor: int) -> None:
 
 
 def _in_container(pid: int) -> bool:
-    """Whether the process has mounts of its own; one that can't be looked at is taken to have none."""
+    """Whether the process has its own mount namespace; False if that can't be read."""
     try:
         return (_PROC / str(pid) / "ns/mnt").readlink() != (_PROC / "self/ns/mnt").readlink()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a machine lacks for a local cluster, found without changing it: why a test skips, what a user needs."""
+"""Reasons why a machine can't run a local cluster, found without changing it, for skipped tests and for users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def unmet(
     version: str = versions.KUBERNETES,
     environment: Mapping[str, str] = os.environ,
 ) -> list[str]:
-    """One sentence for each reason why `Cluster.start` would fail here; an empty list where it can work."""
+    """One sentence for each reason why `Cluster.start` would fail here; an empty list if there is none."""
     if sys.platform != "linux":
         return ["the cluster's programs run on Linux only"]
     reasons = _programs(real_nodes, version, environment)

@@ -1,7 +1,7 @@
-"""The second scheduler in a local cluster: the shipped configuration and permissions, run as a process.
+"""The second scheduler in a local cluster, as a process with the shipped configuration and permissions.
 
-Of the configuration only addresses differ: the kubeconfig, and where the controller serves the extender's verbs.
-The scheduler has an account of its own, as where it is a deployment of its own.
+The configuration differs only in the kubeconfig and in the address at which the controller serves the extender's
+verbs. The scheduler has its own service account, as it has when it is a Deployment of its own.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from parley_devcluster.component import Component
 from parley_devcluster.startup import ClusterError
 
 SECOND_SCHEDULER = "parley-scheduler"
-"""The component, its account, and its lease."""
+"""The name of the component, its account and its lease."""
 
 SCHEDULER_NAME = "parley"
-"""What pods have as `schedulerName`."""
+"""The `schedulerName` of its pods."""
 
 _NAMESPACE = "parley-system"
 
 
 def free_address() -> str:
-    """`127.0.0.1:<port>` where nobody listens now: for the controller's `--extender-address`."""
+    """`127.0.0.1:<port>` with a port that is free now, for the controller's `--extender-address`."""
     (port,) = machine.free_ports(1)
     return f"127.0.0.1:{port}"
 
@@ -40,16 +40,16 @@ def grant(cluster: Cluster, deploy: Path) -> None:
 def start_second_scheduler(
     cluster: Cluster, deploy: Path, address: str, name: str = SECOND_SCHEDULER
 ) -> Component:
-    """The second scheduler as a component of that name, which calls the extender at `address`.
+    """Start the second scheduler as a component of that name, which calls the extender at `address`.
 
-    `grant` comes first. It serves when this returns, and leads a moment later.
+    Call `grant` first. When this returns, the scheduler serves requests; it becomes leader a moment later.
     """
     account = cluster.kubeconfig_for_service_account(_NAMESPACE, SECOND_SCHEDULER)
     return cluster.add_scheduler(name, configuration(deploy, account, address))
 
 
 def configuration(deploy: Path, kubeconfig: Path, address: str) -> dict[str, Any]:
-    """The shipped KubeSchedulerConfiguration with another kubeconfig and another address of the extender."""
+    """The shipped KubeSchedulerConfiguration with this kubeconfig and extender address."""
     shipped: dict[str, Any] = yaml.safe_load((_shipped(deploy) / "scheduler.yaml").read_text())
     return {
         **shipped,

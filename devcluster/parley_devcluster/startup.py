@@ -1,7 +1,7 @@
-"""The order in which a cluster comes up, and what has to be true of the machine before.
+"""Starts a cluster's components in order, after checking the machine.
 
-Container runtimes start beside etcd and are ready when the API server is; scheduler, controller-manager and
-kubelets start together.
+Container runtimes start in parallel with etcd and are ready when the API server is; scheduler, controller-manager
+and kubelets start together.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ _IMPORT_LIMIT = 300.0  # seconds for unpacking images: Parley's own has ten thou
 
 
 class ClusterError(RuntimeError):
-    """A cluster cannot be started here, or does not do what was asked; the message says what to change."""
+    """A cluster can't be started here, or an operation on it failed; the message says what to change."""
 
 
 def check_machine(layout: Layout) -> None:
-    """Real nodes change the machine: they need root, Debian's packages, and no other kubelet beside them."""
+    """Prepare the machine for real nodes, which need root, Debian's packages, and no other kubelet. Raises
+    `ClusterError`."""
     if not layout.nodes:
         return
     if os.geteuid() != 0:
@@ -47,7 +48,7 @@ def check_machine(layout: Layout) -> None:
 
 
 def make_empty(directory: Path) -> None:
-    """Take down and delete what an earlier cluster left; any other content is not ours to delete."""
+    """Create the directory, or remove the earlier cluster in it. Raises `ClusterError` for any other content."""
     ours = state.read(directory) is not None or (directory / prepare.MARKER).is_file()
     teardown.clean(directory)
     if ours:
@@ -61,9 +62,9 @@ def make_empty(directory: Path) -> None:
 
 
 def bring_up(layout: Layout, components: Mapping[str, Component], api: ApiServer) -> None:
-    """Start every component and wait until all serve and the nodes are ready.
+    """Start every component, and wait until all are healthy and the nodes are ready.
 
-    Raises `ComponentFailed` or `ClusterError` with the end of the log of what failed.
+    Raises `ComponentFailed` or `ClusterError` with the end of the failed component's log.
     """
     _launch_runtimes(layout, components)
     for name in (ETCD, API_SERVER):
@@ -95,7 +96,7 @@ def _launch_kubelets(layout: Layout, components: Mapping[str, Component]) -> Non
 
 
 def import_images(layout: Layout, node: Node, archive: Path) -> None:
-    """Let pods on the node use these images. Raises `ClusterError`."""
+    """Import the images of an archive into the node. Raises `ClusterError`."""
     client = (str(layout.binaries / "ctr"), "--address", str(node.containerd_socket), "--namespace", "k8s.io")
     command = [*client, "images", "import", str(archive)]
     shown = f"importing images into node {node.name!r}"
@@ -113,7 +114,8 @@ def _wait_for_nodes(layout: Layout, components: Mapping[str, Component], api: Ap
 async def _until_ready(
     node: Node, kubelet: Component, client: Client, *, lifecycle: bool, deadline: float
 ) -> None:
-    """With `lifecycle` a controller takes the not-ready taint away; without, nobody else would."""
+    """Wait until the node is ready. With `lifecycle` a controller removes the not-ready taint; otherwise it is
+    removed here."""
     while not await _ready(client, node.name, free_of_taints=lifecycle):
         if time.monotonic() > deadline or not kubelet.running:
             last = kubelet.last_lines()
@@ -124,7 +126,7 @@ async def _until_ready(
 
 
 async def _ready(client: Client, name: str, *, free_of_taints: bool) -> bool:
-    """Whether the node says so and, where a controller takes them away, has no not-ready taint left."""
+    """Whether the node's condition Ready is True and, with `free_of_taints`, it has no taints left."""
     try:
         node = await client.get(NODES, name)
     except NotFound:

@@ -1,8 +1,7 @@
-"""What is recorded of a running cluster in `state.json`, so that any later process can find it and take it
-down.
+"""The record of a running cluster in `state.json`, with which any later process can find it and take it down.
 
 The layout, from which the names of bridges, cgroups and mounts follow, is written before any of them exists;
-each process right after it was started.
+each process is recorded right after its start.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class StateError(RuntimeError):
 
 @dataclass(frozen=True)
 class ClusterState:
-    """A cluster as recorded: its layout, the processes by component name and the programs added to it."""
+    """A recorded cluster: its layout, its processes by component name, and the programs added to it."""
 
     layout: Layout
     boot: str
@@ -37,24 +36,23 @@ class ClusterState:
     programs: tuple[Command, ...] = ()
 
     def with_process(self, name: str, process: ProcessIdentity) -> ClusterState:
-        """A copy where the component runs as that process."""
+        """A copy in which the component runs as that process."""
         return replace(self, processes={**self.processes, name: process})
 
     def without_process(self, name: str) -> ClusterState:
-        """A copy where the component does not run."""
+        """A copy in which the component does not run."""
         return replace(self, processes={key: value for key, value in self.processes.items() if key != name})
 
     def with_program(self, program: Command) -> ClusterState:
-        """A copy with a further program, or another command for one of that name."""
+        """A copy with this program, which replaces one of the same name."""
         others = tuple(command for command in self.programs if command.name != program.name)
         return replace(self, programs=(*others, program))
 
 
 def read(directory: Path) -> ClusterState | None:
-    """The recorded state; None where the directory has none. Raises `StateError` where it cannot be
-    understood.
+    """The recorded state; None if the directory has none. Raises `StateError` if it can't be read.
 
-    Processes recorded before the machine was last started are left out: their ids mean nothing any more.
+    Processes recorded before the last reboot are left out, because their ids are meaningless now.
     """
     path = directory / FILE
     try:
@@ -73,8 +71,8 @@ def read(directory: Path) -> ClusterState | None:
 
 
 def change(known: ClusterState, how: Callable[[ClusterState], ClusterState]) -> ClusterState:
-    """Change what is recorded, or `known` where nothing is; returns the new state. Other threads and processes
-    that attached to the cluster wait meanwhile."""
+    """Change the recorded state, or `known` if nothing is recorded, and return the new state. A lock excludes
+    other threads and processes that attached to the cluster."""
     directory = known.layout.directory
     lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -87,7 +85,7 @@ def change(known: ClusterState, how: Callable[[ClusterState], ClusterState]) -> 
 
 
 def write(state: ClusterState) -> None:
-    """Record the state, renamed into place."""
+    """Record the state atomically."""
     directory = state.layout.directory
     partial = directory / f".{FILE}.partial"
     partial.write_text(json.dumps(_dump(state), indent=2))

@@ -1,9 +1,8 @@
-"""Takes a cluster down from what its directory records: after a normal end and after a crash it is the same
-work.
+"""Takes a cluster down according to the record in its directory, in the same way after a crash as otherwise.
 
-The order matters. Kubelets go first, or they would start again what ends; the API server goes before etcd, or
-it would hang for minutes. Only processes that were recorded (id and start time), that carry the cluster's
-mark, or that live in a cgroup which the cluster made are ended.
+The order matters. Kubelets are stopped first, or they would restart what ends; the API server is stopped before
+etcd, or it would hang for minutes. Only processes are ended that were recorded (id and start time), that have the
+cluster's directory in their environment, or that are in a cgroup of the cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from parley_devcluster.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD
 from parley_devcluster.layout import Layout, Node
 from parley_devcluster.processes import ProcessIdentity
 
-_LIMIT = 10.0  # seconds that one component is given to end by itself
+_LIMIT = 10.0  # seconds that a component has to terminate
 _LAST = (SCHEDULER, CONTROLLER_MANAGER, API_SERVER, ETCD)
 _LOG_LINKS = Path("/var/log/containers")
 _NETWORK_RESULTS = Path("/var/lib/cni/results")
@@ -28,14 +27,13 @@ _DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
 
 
 class Leftovers(RuntimeError):
-    """Something of a cluster could not be taken down; the message names each thing."""
+    """Parts of a cluster could not be taken down; the message names each of them."""
 
 
 def clean(directory: Path) -> None:
-    """End everything that the cluster in `directory` started and remove what it made outside of its
-    directory.
+    """End all processes of the cluster in `directory`, and remove what it created outside the directory.
 
-    Does nothing where the directory records no cluster. Files inside the directory stay, the logs among them.
+    Does nothing if the directory records no cluster. Files in the directory, such as logs, are kept.
     Raises `Leftovers` with the names of what could not be removed, and may then be called again.
     """
     directory = directory.resolve()
@@ -58,7 +56,7 @@ def clean(directory: Path) -> None:
 
 
 def stop_order(layout: Layout, running: Sequence[str] | dict[str, ProcessIdentity]) -> list[str]:
-    """Programs that were added, kubelets with their pods, container runtimes, then the control plane backwards."""
+    """Added programs, kubelets with their pods, container runtimes, then the control plane in reverse order."""
     kubelets = [node.kubelet for node in layout.nodes]
     runtimes = [node.containerd for node in layout.nodes]
     known = {*kubelets, *runtimes, *_LAST}
@@ -66,7 +64,7 @@ def stop_order(layout: Layout, running: Sequence[str] | dict[str, ProcessIdentit
 
 
 def remove_directory(directory: Path) -> None:
-    """Delete the directory of a cluster that is down; refuses while anything is mounted in it."""
+    """Delete the directory of a cluster that is down. Raises `Leftovers` if anything is mounted in it."""
     mounted = machine.mounts_below(directory.resolve())
     if mounted:
         raise Leftovers(
@@ -76,7 +74,8 @@ def remove_directory(directory: Path) -> None:
 
 
 def _end_pods(node: Node, limit: float = _LIMIT) -> None:
-    """Kill what runs in the node's cgroup; again, because a process may have made another meanwhile."""
+    """Kill the processes in the node's cgroup, repeatedly, because a process may have started another
+    meanwhile."""
     deadline = time.monotonic() + limit
     while pids := machine.cgroup_processes(node.scope):
         for pid in pids:
@@ -100,7 +99,7 @@ def _removals(layout: Layout) -> list[Callable[[], None]]:
 
 
 def _failures(removals: Sequence[Callable[[], None]]) -> list[str]:
-    """Every removal is tried; the messages of those that failed."""
+    """Run every removal; returns the messages of those that failed."""
     failures = []
     for remove in removals:
         try:
@@ -116,7 +115,8 @@ def _unmount_all(directory: Path) -> None:
 
 
 def _remove_files(node: Node) -> None:
-    """The kubelet's log links and the network results lie in folders common to all clusters of the machine."""
+    """Remove the node's log links and network results, which are in folders shared by all clusters of the
+    machine."""
     if _LOG_LINKS.is_dir():
         for link in _LOG_LINKS.iterdir():
             if link.is_symlink() and node.pod_logs_dir in link.readlink().parents:
@@ -127,7 +127,7 @@ def _remove_files(node: Node) -> None:
 
 
 def _remove_device_plugins() -> None:
-    """What a kubelet leaves in the one folder that cannot be moved; only empty folders go, and none in use."""
+    """Remove the kubelet's device plugin folder, whose path is fixed, if it is empty and no kubelet runs."""
     if any(process for process in processes.every() if processes.program(process) == "kubelet"):
         return
     (_DEVICE_PLUGINS / "kubelet.sock").unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""`up` and `down`: a cluster that outlives the command that started it, and its removal.
+"""`up` and `down`: start a cluster that outlives the command, and remove it.
 
-What runs is recorded in the directory, and nothing else is needed to take it down.
+The running processes are recorded in the directory, and nothing else is needed to take the cluster down.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TWO_NODES = (NodeOptions("node-1"), NodeOptions("node-2"))
 
 @dataclass(frozen=True)
 class Up:
-    """A cluster that is up: of this machine's processes (`cluster`), of containers (`engine`), or the user's."""
+    """A running cluster: processes of this machine (`cluster`), containers (`engine`), or the user's own."""
 
     kubeconfig: Path
     how: str
@@ -33,7 +33,7 @@ class Up:
 
 
 def default_directory() -> Path:
-    """`/tmp/parley-<user id>`: short, because unix sockets lie in it."""
+    """`/tmp/parley-<user id>`: short, because it contains unix sockets."""
     return Path(f"/tmp/parley-{os.geteuid()}")
 
 
@@ -48,11 +48,11 @@ def up(
     environment: Mapping[str, str] = os.environ,
     report: Report = say,
 ) -> Up:
-    """A cluster to use: the user's own, one made by kind, or one started here that keeps running afterwards.
+    """A cluster to use: the user's own, one created by kind, or one of processes started here, which keep running.
 
-    A cluster that runs in the directory already is returned as it is; with `containers` one is made by kind of a
-    node image that is made here. Raises what `Cluster.start` raises, and `ChoiceError` for a kubeconfig that does
-    not exist.
+    If a cluster already runs in the directory, it is returned unchanged. With `containers`, kind creates one from
+    a node image that is built here. Raises the errors of `Cluster.start`, and `ChoiceError` for a kubeconfig that
+    does not exist.
     """
     place = (directory or default_directory()).absolute()
     choice = choose(kubeconfig, environment, containers=containers)
@@ -74,7 +74,8 @@ def up(
 def _in_containers(
     choice: KindCluster, place: Path, version: str, environment: Mapping[str, str], report: Report
 ) -> Path:
-    """The kubeconfig of a cluster made by the user's kind of its default image, else by what is made here."""
+    """The kubeconfig of a cluster created by the user's kind from its default image, or else by the kind program
+    and from the node image that are built here."""
     if choice.program is not None:
         return kind.create(choice.program, choice.engine, place, environment.get(kind.IMAGE))
     image = environment.get(kind.IMAGE) or kind_image.ensure(choice.engine, version, report)
@@ -86,9 +87,9 @@ def _in_containers(
 
 
 def down(directory: Path | None = None) -> bool:
-    """Remove the cluster that `up` left in the directory, its files included; whether there was one.
+    """Remove the cluster that `up` started in the directory, including its files. Returns whether there was one.
 
-    Never touches a cluster of the user's own. Raises `Leftovers` where something remains.
+    Never touches a cluster of the user's own. Raises `Leftovers` if something remains.
     """
     place = (directory or default_directory()).resolve()
     if kind.delete(place):
@@ -102,7 +103,7 @@ def down(directory: Path | None = None) -> bool:
 
 
 def running(directory: Path) -> bool:
-    """Whether a cluster's API server runs that the directory records."""
+    """Whether the API server of the cluster recorded in the directory runs."""
     recorded = state.read(directory.resolve())
     server = recorded.processes.get(API_SERVER) if recorded else None
     return server is not None and processes.alive(server)

@@ -1,7 +1,6 @@
-"""Which programs a local cluster consists of, at which versions, and which Go packages they are made from.
+"""The programs of a local cluster, their versions, and the Go packages from which they are built.
 
-Every pin of the development cluster stands here. How the programs are built is `gobuild`'s subject, where
-they are found is `binaries`'.
+All version pins of the development cluster are here. `gobuild` builds the programs, `binaries` finds them.
 """
 
 from __future__ import annotations
@@ -16,31 +15,31 @@ HELM = "v4.3.1"
 KIND = "v0.33.0"
 KREW = "v0.4.3"
 COREDNS = "v1.14.6"
-"""That of kubeadm 1.37."""
+"""The version that kubeadm 1.37 uses."""
 PROMETHEUS = "v0.316.0"
-"""Of the Go module; the release is 3.16.0."""
+"""The version of the Go module; the release is 3.16.0."""
 PROMETHEUS_OPERATOR = "v0.85.0"
 CERT_MANAGER = "v1.21.2"
-"""Whose CRDs a cluster may have; neither is built here."""
+"""Clusters may have the CRDs of these two projects; neither is built here."""
 LOCAL_PATH_PROVISIONER = "v0.0.30"
-"""Whose volumes workspaces are compared with; no part of a cluster."""
+"""Benchmarks compare workspaces with its volumes; not part of a cluster."""
 STRUCTURED_DRA = "v1.37.0"
 CLASSIC_DRA = "v1.31.0"
-"""The Kubernetes that benchmarks compare with: allocation in the scheduler's memory, and the last release with
-negotiated allocation."""
+"""The Kubernetes versions that benchmarks compare with: one that allocates in the scheduler's memory, and the last
+release with negotiated allocation."""
 
 SCHEDULER_PERF = "scheduler_perf"
-"""Kubernetes' benchmark of its own scheduler; no part of a cluster."""
+"""Kubernetes' benchmark of its own scheduler; not part of a cluster."""
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "containerd", "ctr", "containerd-shim-runc-v2")
 INSTALLER = ("helm",)
 ALERTS = ("promtool",)
-"""What tests of alerts need; no part of a cluster."""
+"""For tests of alerts; not part of a cluster."""
 PLUGINS = ("krew",)
-"""What the test of kubectl's plugin needs; no part of a cluster."""
+"""For the test of the kubectl plugin; not part of a cluster."""
 CONTAINERS = ("kind", "kubeadm", "kube-proxy", "coredns")
-"""What a cluster in containers needs beside all programs of a control plane and nodes."""
+"""What a cluster in containers needs in addition to all programs of a control plane and nodes."""
 
 _SHORT_NAMES = {
     "k8s.io/kubernetes": "kubernetes",
@@ -58,19 +57,19 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 
 
 class VersionError(ValueError):
-    """A version that is not `v<major>.<minor>.<patch>`, or one without the API that Parley needs."""
+    """A version that is not `v<major>.<minor>.<patch>`, or that lacks the API that Parley needs."""
 
 
 @dataclass(frozen=True)
 class GoModule:
-    """One Go module at one version, the programs that are built from it and the linker's version settings."""
+    """A Go module at one version, the programs that are built from it, and variables that the linker sets."""
 
     path: str
     version: str
     programs: tuple[tuple[str, str], ...]
-    """Pairs of a program's file name and the Go package it is built from."""
+    """Pairs of a program's file name and the Go package from which it is built."""
     variables: tuple[tuple[str, str], ...] = ()
-    """Pairs of a Go variable and the string that the linker gives it."""
+    """Pairs of a Go variable and the string to which the linker sets it."""
     tags: tuple[str, ...] = ()
     """Build tags."""
     tests: bool = False
@@ -78,12 +77,12 @@ class GoModule:
 
     @property
     def folder(self) -> str:
-        """The name of this module's folder in the cache: its short name and version."""
+        """The name of the module's folder in the cache: its short name and version."""
         return f"{_SHORT_NAMES[self.path]}-{self.version}"
 
 
 def kubernetes_version(text: str) -> str:
-    """The given version with its leading `v`; raises `VersionError` for anything older than 1.36 or malformed."""
+    """The version with a leading `v`; raises `VersionError` if it is malformed or older than 1.36."""
     match = _VERSION.fullmatch(text.strip())
     if match is None:
         raise VersionError(
@@ -98,11 +97,11 @@ def kubernetes_version(text: str) -> str:
 
 
 KUBERNETES = kubernetes_version(os.environ.get("PARLEY_KUBERNETES") or "v1.37.0")
-"""The version of clusters here, if no other is asked for."""
+"""The default Kubernetes version of clusters."""
 
 
 def modules(kubernetes: str = KUBERNETES) -> tuple[GoModule, ...]:
-    """The Go modules of a cluster of that Kubernetes version, in the order in which they are best built."""
+    """The Go modules of a cluster of that Kubernetes version, in the best order for building them."""
     return (
         _kubernetes(kubernetes),
         _etcd(),
@@ -123,7 +122,7 @@ def _kubernetes(version: str) -> GoModule:
 
 
 def _reported(version: str) -> tuple[tuple[str, str], ...]:
-    """Without these variables the API server reports v0.0.0."""
+    """The variables for the reported version; without them the API server reports v0.0.0."""
     major, minor, _ = version.removeprefix("v").split(".")
     settings = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "archive"}
     return tuple(
@@ -134,7 +133,8 @@ def _reported(version: str) -> tuple[tuple[str, str], ...]:
 
 
 def scheduler_perf(version: str, folder: str) -> GoModule:
-    """The tests in that folder of Kubernetes: an API server, a scheduler and some controllers in one process."""
+    """The tests in that folder of Kubernetes, which run an API server, a scheduler and some controllers in one
+    process."""
     path = "k8s.io/kubernetes"
     return GoModule(path, version, ((SCHEDULER_PERF, f"{path}/{folder}"),), _reported(version), tests=True)
 
@@ -160,7 +160,7 @@ def _helm() -> GoModule:
 
 
 def _prometheus() -> GoModule:
-    """Without service discovery, which rules need none of: it takes 90 modules of cloud vendors."""
+    """Without service discovery, which takes 90 modules of cloud vendors and which rules do not need."""
     path = "github.com/prometheus/prometheus"
     return GoModule(path, PROMETHEUS, (("promtool", f"{path}/cmd/promtool"),), tags=("remove_all_sd",))
 
@@ -171,7 +171,7 @@ def _krew() -> GoModule:
 
 
 def kind() -> GoModule:
-    """Its module has the files of its node image, too."""
+    """kind's module, which also contains the files of its node image."""
     return GoModule("sigs.k8s.io/kind", KIND, (("kind", "sigs.k8s.io/kind"),))
 
 
@@ -181,7 +181,7 @@ def _coredns() -> GoModule:
 
 
 def local_path_provisioner() -> GoModule:
-    """Volumes in directories of nodes, for clusters without a storage system."""
+    """The provisioner of volumes in nodes' directories, for clusters without a storage system."""
     path = "github.com/rancher/local-path-provisioner"
     version = LOCAL_PATH_PROVISIONER
     return GoModule(path, version, (("local-path-provisioner", path),), (("main.VERSION", version),))

@@ -1,4 +1,4 @@
-"""What our kinds have in common: the pydantic base, object metadata, conditions, node selectors.
+"""Types that Parley's kinds share: the pydantic base class, object metadata, conditions, label and node selectors.
 
 Field names are snake_case here and camelCase on the wire. Models are frozen: a change is a new object or a
 patch. Unknown fields are ignored when reading, because a newer server may send more than we know.
@@ -13,7 +13,7 @@ from parley.api.markers import Moment, Rule, rules
 
 
 class Model(BaseModel):
-    """Base of everything in our API."""
+    """Base class of all models of the API."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -23,7 +23,7 @@ class Model(BaseModel):
     )
 
     def wire(self) -> dict[str, object]:
-        """The JSON form, without what was not set."""
+        """The JSON form, without fields that were not set."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
 
 
@@ -48,7 +48,7 @@ class ObjectMeta(Model):
     generation: int = 0
     creation_timestamp: str = ""
     deletion_timestamp: str | None = None
-    # A default of {} would be copied deeply for each object that is read: that took longer than the rest of it.
+    # pydantic deep-copies a default of {} for each object that is read, which took longer than all the rest.
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
     finalizers: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class ObjectMeta(Model):
 
 
 class Condition(Model):
-    """A condition as Kubernetes defines it (metav1.Condition); list-map key: `type`."""
+    """A condition as in Kubernetes (metav1.Condition). `type` is the key of the list."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)]
     status: Literal["True", "False", "Unknown"]
@@ -69,7 +69,7 @@ class Condition(Model):
 
 
 class LabelSelectorRequirement(Model):
-    """One requirement on a label."""
+    """A requirement on a label."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -87,7 +87,7 @@ class LabelSelectorRequirement(Model):
     values: Annotated[tuple[Annotated[str, Field(max_length=63)], ...], Field(max_length=64)] = ()
 
     def __str__(self) -> str:
-        """As kubectl writes it."""
+        """As kubectl prints it."""
         listed = f"({', '.join(self.values)})"
         return {
             "In": f"{self.key} in {listed}",
@@ -98,7 +98,7 @@ class LabelSelectorRequirement(Model):
 
 
 class LabelSelector(Model):
-    """All must hold; the empty one selects everything. As metav1.LabelSelector."""
+    """A metav1.LabelSelector: all requirements must hold. An empty selector matches everything."""
 
     match_labels: Annotated[
         dict[str, Annotated[str, Field(max_length=63)]],
@@ -108,13 +108,13 @@ class LabelSelector(Model):
     match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], Field(max_length=16)] = ()
 
     def __str__(self) -> str:
-        """As kubectl writes it."""
+        """As kubectl prints it."""
         plain = (f"{name}={value}" for name, value in sorted(self.match_labels.items()))
         return ",".join((*plain, *map(str, self.match_expressions)))
 
 
 class NodeSelectorRequirement(Model):
-    """One requirement on a node's label, or on its `metadata.name` in `match_fields`."""
+    """A requirement on a label of the node or, in `matchFields`, on its `metadata.name`."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -140,10 +140,10 @@ class NodeSelectorTerm(Model):
 
 
 MAX_COMPARED = 256
-"""So many terms and requirements of one selector are compared with each node."""
+"""The maximum number of terms and requirements of a selector together: each may be compared with every node."""
 
 MAX_VALUES = 4096
-"""So many values may these requirements have together."""
+"""The maximum number of values of all these requirements together."""
 
 _REQUIREMENTS = ("matchExpressions", "matchFields")
 _COMPARED = " + ".join(f"(has(t.{name}) ? size(t.{name}) : 0)" for name in _REQUIREMENTS)
@@ -153,8 +153,7 @@ _VALUES = " + ".join(
 
 
 class NodeSelector(Model):
-    """One of the terms must hold. Whoever writes one has others compare it with all nodes, so that there is a
-    limit to how much that is."""
+    """One of the terms must match. The size is limited, because a selector is compared with all nodes."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(

@@ -9,7 +9,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The second scheduler has to be of the API server's version, without what a vendor adds to it. */}}
+{{/* The second scheduler has to have the API server's version, without a vendor's suffix. */}}
 {{- define "parley.schedulerImage" -}}
 {{- $version := regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version -}}
 {{ .Values.secondScheduler.image.repository }}:{{ .Values.secondScheduler.image.tag | default $version }}
@@ -25,7 +25,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* The security context of a container that needs no rights at all. */}}
+{{/* The security context of a container that needs no privileges. */}}
 {{- define "parley.unprivileged" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -33,7 +33,7 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* The security context of a pod that is not root. */}}
+{{/* The security context of a pod that does not run as root. */}}
 {{- define "parley.nobody" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -45,7 +45,7 @@ runAsGroup: 65532
 {{- if ne .name "default" }}-{{ .name }}{{ end -}}
 {{- end -}}
 
-{{/* Whether the second scheduler runs in the controller's pods ("true"), or else apart from them (""). */}}
+{{/* Whether the second scheduler runs in the controller's pods ("true") or not (""). */}}
 {{- define "parley.sidecar" -}}
 {{- if and .Values.secondScheduler.enabled (eq .Values.secondScheduler.mode "Sidecar") }}true{{ end -}}
 {{- end -}}
@@ -54,7 +54,7 @@ runAsGroup: 65532
 {{- if and .Values.secondScheduler.enabled (eq .Values.secondScheduler.mode "Service") }}true{{ end -}}
 {{- end -}}
 
-{{/* The account with which the second scheduler speaks to the API server: a pod has one. */}}
+{{/* The second scheduler's account: the controller's if they share a pod, which has only one. */}}
 {{- define "parley.schedulerAccount" -}}
 {{- if include "parley.sidecar" . }}parley-controller{{ else }}parley-scheduler{{ end -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-"""ClaimRelease: what nodes may still have prepared of a claim that nobody uses."""
+"""ClaimRelease: a released claim that a node may still have prepared, or whose data it has to remove."""
 
 from typing import Annotated, Literal
 
@@ -20,17 +20,18 @@ class ReleasedClaim(Model):
 
 
 class RunningUser(Model):
-    """A pod that runs with a generated claim that somebody deleted."""
+    """A pod that still runs with a generated claim that was deleted."""
 
     name: Annotated[str, Field(min_length=1, max_length=253)]
     uid: Annotated[str, Field(min_length=1, max_length=64)]
     pod_claim_name: Annotated[
-        str, Field(min_length=1, max_length=253, description="The entry in the pod's spec.resourceClaims.")
+        str,
+        Field(min_length=1, max_length=253, description="The name of the entry in the pod's spec.resourceClaims."),
     ]
 
 
 class ClaimReleaseSpec(Model):
-    """Which claim may still be prepared, on which node, and what of the driver it holds. Immutable."""
+    """Which claim may still be prepared on which node, and its allocation. Immutable."""
 
     claim: ReleasedClaim
     node_name: NodeName
@@ -40,32 +41,34 @@ class ClaimReleaseSpec(Model):
         Field(
             min_length=1,
             max_length=64,
-            description="The UID by which the driver knows the allocation: that of the ResourceClaim of "
-            "parley.dev, or of the built-in claim that was generated first.",
+            description="The UID that the driver uses for the allocation: that of the parley.dev ResourceClaim, "
+            "or of the first built-in claim that was generated.",
         ),
     ]
     resource_class_name: ShortText = ""
-    units: Annotated[int, Field(ge=0, description="How much it counts in the limits of its class.")] = 1
-    allocation: Annotated[Allocation, Field(description="The allocation that is not free for other pods yet.")]
+    units: Annotated[
+        int, Field(ge=0, description="How many units the claim counts towards its class's limits.")
+    ] = 1
+    allocation: Annotated[Allocation, Field(description="The allocation, which other pods cannot use yet.")]
     remove_data: Annotated[
         bool,
         Field(
-            description="The claim has ended. Before the node plugin confirms, its driver removes the data that "
-            "pods left on the node for the claim."
+            description="The claim has ended: before the node plugin confirms the release, its driver removes the "
+            "data that pods left on the node for the claim."
         ),
     ] = False
     node_lost: Annotated[
         bool,
         Field(
-            description="The node was deleted or out of service when the claim ended there, or was allocated "
-            "again elsewhere. Nothing waits for the node: if it comes back, its node plugin removes the data."
+            description="The node was deleted or out of service when the claim ended there or was allocated on "
+            "another node. Nothing waits for this node: if it comes back, its node plugin removes the data."
         ),
     ] = False
     running: Annotated[
         RunningUser | None,
         Field(
-            description="The pod that still runs with the claim, although its generated claim was deleted: the "
-            "claim that is created again for the pod gets the same allocation."
+            description="The pod that still runs with the claim although the generated claim was deleted. The "
+            "claim that is generated again for the pod gets the same allocation."
         ),
     ] = None
 
@@ -76,16 +79,16 @@ class ClaimReleaseStatus(Model):
     allocation_cleared: Annotated[
         bool,
         Field(
-            description="Whether the built-in claim shows no allocation any more, so that it cannot be prepared "
-            "again: the node plugin confirms only then."
+            description="Whether the built-in claim's allocation is cleared, so that the claim cannot be prepared "
+            "again. The node plugin confirms only then."
         ),
     ] = False
 
 
 class ClaimRelease(Model):
-    """A claim that one node may still have prepared, because a pod that used it there was force-deleted, or whose
-    data the node has to remove. What was allocated is free for other pods when the node's plugin has deleted this
-    object: then nothing is prepared or left there."""
+    """A released claim that a node may still have prepared, because a pod that used it there was force-deleted, or
+    whose data the node has to remove. The node plugin confirms by deleting this object that nothing is prepared or
+    left there; only then is the allocation free for other pods."""
 
     api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
     kind: Literal["ClaimRelease"] = "ClaimRelease"

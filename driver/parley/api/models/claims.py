@@ -21,7 +21,11 @@ class ClaimSpec(Model):
     parameters: Parameters | None = None
     parameters_ref: Annotated[
         ParametersReference | None,
-        Field(description="An object in the claim's namespace that holds the parameters; excludes `parameters`."),
+        Field(
+            description="An object in the claim's namespace that holds the parameters: a ConfigMap, as YAML or "
+            "JSON under the key `parameters`, or an object of a kind that the driver supports, in its `spec`. "
+            "Excludes `parameters`."
+        ),
     ] = None
     allocation_mode: Annotated[
         Literal["WaitForFirstConsumer", "Immediate"],
@@ -33,52 +37,52 @@ class ClaimSpec(Model):
 
 
 class Device(Model):
-    """A device as the allocation names it; pool and device are lower-case DNS names."""
+    """An allocated device: its pool (DNS subdomains, separated by slashes) and its name there (a DNS label)."""
 
     pool: Annotated[str, Field(max_length=253, pattern=f"^{SUBDOMAIN}(/{SUBDOMAIN})*$")]
     device: Annotated[str, Field(max_length=63, pattern=f"^{LABEL}$")]
 
 
 class Handle(Model):
-    """What a driver passes to its node part."""
+    """What a driver passes to its node plugin for the claim."""
 
     driver_name: DriverName
     devices: Annotated[tuple[Device, ...], Field(max_length=32)] = ()
     data: Annotated[
-        dict[str, Any] | None, Field(description="Data in the driver's own schema; at most 10 KiB.")
+        dict[str, Any] | None, Field(description="Opaque data in the driver's schema; at most 10 KiB.")
     ] = None
 
 
 MAX_YIELDS = 16
-"""So many classes a reservation yields to."""
+"""The maximum number of classes that a reservation yields to."""
 
 YieldsTo = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=253)], ...], Field(max_length=MAX_YIELDS)]
 """Names of ResourceClasses."""
 
 Hold = Literal["Ledger", "Nominated"]
-"""Who is kept out of reserved room: pods that Parley judges, or also those that only the scheduler does."""
+"""How other pods are kept out of reserved room: by Parley's own decisions, or by the scheduler as well."""
 
 
 class Reserve(Model):
-    """Room that is kept on a claim's node for the pods that use it. Their requests count against it first."""
+    """Room reserved on a claim's node for the pods that use the claim. Their requests count against it first."""
 
     amounts: Annotated[
         dict[ShortText, Annotated[str, Field(max_length=64)]],
-        Field(max_length=16, description="How much of the node's resources, by name."),
+        Field(max_length=16, description="The reserved quantities by resource name, such as cpu."),
     ] = Field(default_factory=dict)
-    pods: Annotated[int, Field(ge=0, le=10_000, description="How many of the node's pod slots.")] = 0
+    pods: Annotated[int, Field(ge=0, le=10_000, description="How many pod slots are reserved.")] = 0
     hold: Annotated[
         Hold,
         Field(
-            description="Ledger: Parley keeps the pods that it negotiates for out of the room. Nominated: "
-            "reservation pods make the scheduler keep all other pods out, too."
+            description="Ledger: Parley counts the room as taken when it decides where pods fit. Nominated: "
+            "reservation pods also make the scheduler keep all other pods out."
         ),
     ] = "Ledger"
     yields_to: Annotated[
         YieldsTo,
         Field(
-            description="Names of ResourceClasses. Pods with a claim of such a class may use what no user of this "
-            "claim uses, until they end.",
+            description="Names of ResourceClasses. Until it ends, a pod with a claim of one of these classes may "
+            "use reserved room that no user of this claim uses.",
         ),
     ] = ()
 
@@ -88,7 +92,7 @@ class Allocation(Model):
 
     handles: Annotated[tuple[Handle, ...], Field(max_length=32)] = ()
     available_on_nodes: Annotated[
-        NodeSelector | None, Field(description="Where the claim can be used. If left out, on every node.")
+        NodeSelector | None, Field(description="The nodes where the claim can be used. If left out, all nodes.")
     ] = None
     shareable: Annotated[bool, Field(description="Whether several pods may use the claim at the same time.")] = (
         False
@@ -97,13 +101,13 @@ class Allocation(Model):
         int | None,
         Field(
             ge=0,
-            description="How much the claim counts in the limits of its class, if its parameters come from an "
-            "object that `parametersRef` names.",
+            description="How many units the claim counts towards its class's limits. Set if its parameters come "
+            "from the object that a `parametersRef` names.",
         ),
     ] = None
     reserve: Annotated[
         Reserve | None,
-        Field(description="Room on the claim's node for the pods that use it, as long as it is allocated."),
+        Field(description="Room reserved on the claim's node for the pods that use it, while it is allocated."),
     ] = None
 
 
@@ -158,7 +162,7 @@ _STATUS_RULES = rules(
 
 
 class ClaimStatus(Model):
-    """The state of the claim. The rules are those of Kubernetes 1.26 to 1.31."""
+    """The state of the claim. The rules are those of classic DRA (Kubernetes 1.26 to 1.31)."""
 
     model_config = ConfigDict(json_schema_extra=_STATUS_RULES)
 
@@ -173,21 +177,21 @@ class ClaimStatus(Model):
         Field(max_length=256, description="The pods that may use the claim."),
     ] = ()
     deallocation_requested: Annotated[
-        bool, Field(description="Requests that the driver deallocate; no pod may use the claim meanwhile.")
+        bool, Field(description="Requests that the driver deallocate the claim. No pod may use it meanwhile.")
     ] = False
     kept_until: Annotated[
         str | None,
         Moment(),
         Field(
-            description="How long the claim stays allocated if no pod uses it, by `whenUnused` of its class. A "
-            "pod that uses it in the meantime may do so for longer."
+            description="Until when the claim stays allocated without users, from `whenUnused` of its class. A "
+            "pod that starts to use the claim before then may use it longer."
         ),
     ] = None
     conditions: Annotated[tuple[Condition, ...], ListMap(("type",)), Field(max_length=16)] = ()
 
 
 class ResourceClaim(Model):
-    """A request for a resource, which pods name in `spec.resourceClaims[].resourceClaimName`."""
+    """A request for a resource. Pods name the claim in `spec.resourceClaims[].resourceClaimName`."""
 
     api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
     kind: Literal["ResourceClaim"] = "ResourceClaim"

@@ -1,4 +1,4 @@
-"""ResourceClass: which driver allocates, with which parameters, and who may have how much."""
+"""ResourceClass: which driver allocates, with which parameters, and how much each namespace may hold."""
 
 from typing import Annotated, Literal
 
@@ -11,7 +11,7 @@ from parley.api.names import API_VERSION, LABEL
 
 
 class ClassParametersReference(ParametersReference):
-    """An object that holds parameters, as in a claim, but in any namespace."""
+    """An object that holds parameters, as for a claim, but in any namespace."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -26,12 +26,14 @@ class ClassParametersReference(ParametersReference):
 
     namespace: Annotated[
         str,
-        Field(max_length=63, pattern=f"^({LABEL})?$", description="Empty for a cluster-scoped kind."),
+        Field(
+            max_length=63, pattern=f"^({LABEL})?$", description="Its namespace; empty for a cluster-scoped kind."
+        ),
     ] = ""
 
 
 class Limit(Model):
-    """The most that one namespace may hold of a class at a time."""
+    """How much of a class each namespace may hold at a time."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -53,22 +55,23 @@ class Limit(Model):
     ] = None
     claims: Annotated[int | None, Field(ge=0, description="The maximum number of allocated claims.")] = None
     units: Annotated[
-        int | None, Field(ge=0, description="The maximum of what the driver counts, such as devices or tokens.")
+        int | None,
+        Field(ge=0, description="The maximum number of units: what the driver counts, such as devices or tokens."),
     ] = None
 
 
 class ClassStatus(Model):
-    """Whether the class can be used, and how much of it there is. The controller updates it every few seconds."""
+    """Whether the class can be used, and how many units it has. The controller updates it every few seconds."""
 
     conditions: Annotated[tuple[Condition, ...], ListMap(("type",)), Field(max_length=16)] = ()
     total: Annotated[
         int | None,
         Field(
             ge=0,
-            description="How much there is on its nodes, in what the driver counts, such as devices or tokens.",
+            description="How many units, such as devices or tokens, there are on the nodes of the class.",
         ),
     ] = None
-    free: Annotated[int | None, Field(ge=0, description="How much of it is not held by any claim.")] = None
+    free: Annotated[int | None, Field(ge=0, description="How many of them no claim holds.")] = None
 
 
 class WhenUnused(Model):
@@ -79,9 +82,9 @@ class WhenUnused(Model):
         Field(
             ge=1,
             le=MAX_DEADLINE,
-            description="How long a claim stays allocated after the last pod that used it has ended; "
-            "`status.keptUntil` of the claim has the time. What the driver's node part keeps for the claim, "
-            "such as a directory, stays as long.",
+            description="How long a claim stays allocated after the last pod that used it has ended. The claim's "
+            "`status.keptUntil` is the resulting time. What the driver's node part keeps for the claim, such as a "
+            "directory, stays as long.",
         ),
     ]
 
@@ -98,10 +101,14 @@ class ResourceClass(Model):
     parameters: Parameters | None = None
     parameters_ref: Annotated[
         ClassParametersReference | None,
-        Field(description="An object that holds the parameters; excludes `parameters`."),
+        Field(
+            description="An object that holds the parameters: a ConfigMap, as YAML or JSON under the key "
+            "`parameters`, or an object of a kind that the driver supports, in its `spec`. Excludes `parameters`."
+        ),
     ] = None
     suitable_nodes: Annotated[
-        NodeSelector | None, Field(description="Only these nodes are eligible. If left out, all nodes are.")
+        NodeSelector | None,
+        Field(description="The only nodes where claims can be allocated. If left out, all nodes."),
     ] = None
     shareable: Annotated[
         bool, Field(description="Whether several pods may use one claim of this class at the same time.")
@@ -109,8 +116,8 @@ class ResourceClass(Model):
     placement: Annotated[
         Literal["Optimistic", "Exact"],
         Field(
-            description="Optimistic: Parley selects the node; Exact follows if the scheduler refuses it. "
-            "Exact: the scheduler selects among the viable nodes from the start (takes about 5 s longer)."
+            description="Optimistic: Parley selects the node, and continues as with Exact if the scheduler "
+            "refuses it. Exact: the scheduler selects among the viable nodes from the start (about 5 s longer)."
         ),
     ] = "Optimistic"
     node_part: Annotated[
@@ -123,19 +130,22 @@ class ResourceClass(Model):
     prefer: Annotated[
         Literal["Pack", "Spread"] | None,
         Field(
-            description="Which of the viable nodes are preferred. Pack: those that have the least left of "
-            "what the driver allocates, so that large free blocks stay whole; if equal, those with the most pods. "
+            description="Which viable nodes are preferred. Pack: those with the least left of what the driver "
+            "allocates, so that large free blocks stay whole; among equals, those with the most pods. "
             "Spread: the opposite. If left out: Pack if the class is not shareable and its driver reports what is "
             "left on a node, otherwise Spread."
         ),
     ] = None
     score_weight: Annotated[
-        int, Field(ge=0, le=100, description="How much the driver's preference among viable nodes counts.")
+        int, Field(ge=0, le=100, description="The weight of the driver's scores of viable nodes.")
     ] = 1
     allocation_timeout_seconds: Annotated[
         int,
         Field(
-            ge=1, le=86400, description="An allocation that takes longer is aborted, and another node is tried."
+            ge=1,
+            le=86400,
+            description="If a standalone or asynchronous driver takes longer to allocate, the allocation is "
+            "aborted and another node is tried.",
         ),
     ] = 600
     on_permanent_error: Annotated[
@@ -150,15 +160,16 @@ class ResourceClass(Model):
         Field(
             max_length=64,
             description="The first limit that names or selects a claim's namespace applies; if none does, the "
-            "first limit without namespaces.",
+            "first with neither `namespaces` nor `namespaceSelector`.",
         ),
     ] = ()
     when_unused: Annotated[
         WhenUnused | None,
         Field(
-            description="Applies to claims that pods name, with allocationMode WaitForFirstConsumer, of a driver "
-            "inside the controller. If left out, a claim is deallocated when its last pod has ended. The "
-            "value when a pod leaves the claim counts; a deadline that is already set stays."
+            description="What happens to a named claim that no pod uses any more. Applies to claims with "
+            "allocationMode WaitForFirstConsumer of a driver inside the controller. If left out, a claim is "
+            "deallocated when its last pod has ended. The value at the time when a pod ends counts; a deadline "
+            "that is already set stays."
         ),
     ] = None
     preemption: Annotated[
@@ -173,15 +184,16 @@ class ResourceClass(Model):
 
     @property
     def preference(self) -> Literal["Pack", "Spread"] | None:
-        """Its `prefer`. None: left to whether the driver can tell what is left on a node."""
+        """`prefer`, or Spread if it is unset and the class is shareable. None: Pack if the driver reports what is
+        left on a node, otherwise Spread."""
         return "Spread" if self.prefer is None and self.shareable else self.prefer
 
     @property
     def selects_namespaces(self) -> bool:
-        """Whether one of its limits goes by the labels of namespaces."""
+        """Whether a limit selects namespaces by label."""
         return any(limit.namespace_selector is not None for limit in self.limits)
 
     @property
     def revision(self) -> tuple[str, int]:
-        """Changes with what the class says, and not with its status."""
+        """UID and generation. Changes with the class's content, but not with its status."""
         return self.metadata.uid, self.metadata.generation

@@ -1,4 +1,4 @@
-"""Types of fields that several of the kinds have."""
+"""Field types that several kinds share."""
 
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ DriverName = Annotated[
         min_length=1,
         max_length=63,
         pattern=f"^{SUBDOMAIN}$",
-        description="A DNS subdomain, such as device.parley.dev.",
+        description="The driver's name: a DNS subdomain, such as device.parley.dev.",
     ),
 ]
 NodeName = Annotated[str, Field(min_length=1, max_length=253)]
@@ -40,19 +40,20 @@ EITHER = rules(
         "parametersRef",
     )
 )
-"""Parameters are given, or referred to."""
+"""Parameters are inline or in an object that is referred to, not both."""
 
 
 class ParametersReference(Model):
-    """An object that holds parameters: a ConfigMap, in its data key `parameters`, as YAML or JSON; or an object
-    of a kind that the driver supports, in its `spec`."""
+    """An object that holds parameters: a ConfigMap, as YAML or JSON under the key `parameters`, or an object of a
+    kind that the driver supports, in its `spec`."""
 
     api_group: Annotated[
-        str, Field(max_length=253, pattern=f"^({SUBDOMAIN})?$", description="Empty for a ConfigMap.")
+        str,
+        Field(max_length=253, pattern=f"^({SUBDOMAIN})?$", description="Its API group; empty for a ConfigMap."),
     ] = ""
     kind: Annotated[str, Field(min_length=1, max_length=63, pattern="^[A-Z][A-Za-z0-9]*$")]
     name: Annotated[str, Field(min_length=1, max_length=253, pattern=f"^{SUBDOMAIN}$")]
 
 
 MAX_DEADLINE = 31_536_000
-"""Seconds, a year: so far ahead deadlines may be."""
+"""The longest time until a deadline, in seconds: one year."""

@@ -1,4 +1,4 @@
-"""PodScheduling: the negotiation of one pod, what is asked and what drivers answer."""
+"""PodScheduling: the negotiation for one pod: candidate nodes, the drivers' answers and the selected node."""
 
 from typing import Annotated, Literal
 
@@ -11,17 +11,19 @@ from parley.api.names import API_VERSION
 
 
 class ScheduledClaim(Model):
-    """A claim of the pod that a standalone driver is asked about, and allocates."""
+    """A claim of the pod that a standalone driver answers for and allocates."""
 
-    name: Annotated[str, Field(min_length=1, max_length=63, description="The entry in pod.spec.resourceClaims.")]
+    name: Annotated[
+        str, Field(min_length=1, max_length=63, description="The name of the entry in pod.spec.resourceClaims.")
+    ]
     driver_name: DriverName
     resource_claim_name: Annotated[
-        str, Field(min_length=1, max_length=253, description="The ResourceClaim of parley.dev.")
+        str, Field(min_length=1, max_length=253, description="The name of the parley.dev ResourceClaim.")
     ]
 
 
 class PodSchedulingSpec(Model):
-    """The scheduler's side of the negotiation."""
+    """The controller's side of the negotiation: the candidate nodes and the selected node."""
 
     claims: Annotated[
         tuple[ScheduledClaim, ...],
@@ -33,12 +35,13 @@ class PodSchedulingSpec(Model):
         Field(
             ge=-(2**31),
             le=2**31 - 1,
-            description="The pod's priority. Of pods that wait for the same resource, the one with the highest "
-            "priority is served first; if equal, the one that came first. Set if standalone drivers are asked.",
+            description="The pod's priority, set if standalone drivers are asked. Of the pods that wait for the "
+            "same resource, the one with the highest priority is served first; if equal, the first to arrive.",
         ),
     ] = 0
     candidate_nodes: Annotated[
-        tuple[NodeName, ...], Field(max_length=128, description="In order of preference, best first.")
+        tuple[NodeName, ...],
+        Field(max_length=128, description="The nodes that drivers are asked about, best first."),
     ] = ()
     round: Annotated[int, Field(ge=0, description="Increases with each question to the drivers.")] = 0
     selected_node: Annotated[
@@ -47,7 +50,7 @@ class PodSchedulingSpec(Model):
 
 
 class Alternatives(Model):
-    """Nodes that a driver proposes instead of the candidates: by name, or by selector."""
+    """Nodes that a driver proposes instead of the candidates, by name or by selector."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -64,7 +67,7 @@ class Alternatives(Model):
 
 
 class AllocationFailure(Model):
-    """Why a driver could not allocate on the selected node."""
+    """Why a driver could not allocate the claim on the selected node."""
 
     node_name: NodeName
     message: Annotated[str, Field(max_length=1024)] = ""
@@ -74,28 +77,33 @@ class AllocationFailure(Model):
 
 
 class ClaimScheduling(Model):
-    """One driver's answer for one of the pod's claims."""
+    """A driver's answer for one of the pod's claims."""
 
-    name: Annotated[str, Field(min_length=1, max_length=63, description="The entry in pod.spec.resourceClaims.")]
+    name: Annotated[
+        str, Field(min_length=1, max_length=63, description="The name of the entry in pod.spec.resourceClaims.")
+    ]
     driver_name: DriverName
     round: Annotated[
-        int, Field(ge=0, description="The round that this answers; an answer to an older round does not count.")
+        int, Field(ge=0, description="The round that this answers. An answer to an older round is ignored.")
     ]
-    viable_nodes: Annotated[tuple[NodeName, ...], Field(max_length=128)] = ()
+    viable_nodes: Annotated[
+        tuple[NodeName, ...],
+        Field(max_length=128, description="The candidates where the driver can allocate the claim now."),
+    ] = ()
     alternatives: Alternatives | None = None
     scores: Annotated[
         dict[NodeName, Annotated[int, Field(ge=0, le=100)]],
         Field(
             max_length=128,
-            description="Preference among the viable nodes; 100 is best. Nodes that are left out have 0.",
+            description="The driver's scores of the viable nodes; 100 is best. Nodes that are left out have 0.",
         ),
     ] = Field(default_factory=dict)
     capacity: Annotated[
         dict[NodeName, Annotated[int, Field(ge=1, le=1000)]],
         Field(
             max_length=128,
-            description="For how many pods with the same claims there is enough on a viable node, this pod "
-            "included. For so many of them the node may be selected without a question.",
+            description="For how many pods with the same claims a viable node has enough, this pod included. The "
+            "node may be selected for that many pods without asking the driver again.",
         ),
     ] = Field(default_factory=dict)
     reason: Annotated[str, Field(max_length=4096, description="Why the other candidates are not viable.")] = ""
@@ -105,24 +113,26 @@ class ClaimScheduling(Model):
 
     @property
     def says_anything(self) -> bool:
-        """Whether it is an answer: of a claim that was allocated before the driver is not asked."""
+        """Whether the entry holds an answer. Drivers are not asked about claims that were allocated before."""
         return bool(self.viable_nodes or self.reason) or self.alternatives is not None
 
 
 class PodSchedulingStatus(Model):
-    """The drivers' side of the negotiation, and its state."""
+    """The drivers' answers, and the state of the negotiation."""
 
     claims: Annotated[tuple[ClaimScheduling, ...], ListMap(("name",)), Field(max_length=128)] = ()
-    candidates: Annotated[int, Field(ge=0, description="How many nodes were proposed.")] = 0
+    candidates: Annotated[int, Field(ge=0, description="How many nodes the drivers were asked about.")] = 0
     viable: Annotated[int, Field(ge=0, description="How many of them are viable for every claim.")] = 0
-    waiting_for: Annotated[str, Field(max_length=256, description="A stable reason code; empty once bound.")] = ""
+    waiting_for: Annotated[
+        str, Field(max_length=256, description="Why the pod waits, as a stable reason code; empty once bound.")
+    ] = ""
     message: Annotated[
-        str, Field(max_length=4096, description="Why the pod waits and what would help, for people.")
+        str, Field(max_length=4096, description="A human-readable message: why the pod waits and what would help.")
     ] = ""
 
 
 class PodScheduling(Model):
-    """The negotiation of one pod: same name and namespace, owned by it."""
+    """The negotiation for the pod of the same name and namespace, which owns this object."""
 
     api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
     kind: Literal["PodScheduling"] = "PodScheduling"

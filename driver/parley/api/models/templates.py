@@ -1,4 +1,4 @@
-"""ResourceClaimTemplate: a claim for each pod, or one for all pods with the same value of a label."""
+"""ResourceClaimTemplate: creates a claim for each pod, or one for all pods with the same value of a label."""
 
 from typing import Annotated, Literal
 
@@ -30,7 +30,7 @@ class TemplateMeta(Model):
 
 
 class SharingOwner(Model):
-    """The object that owns a shared claim, found by labels of the pods that name the claim."""
+    """The object that owns a shared claim, identified by labels of the pods that name the claim."""
 
     api_version: Annotated[
         str,
@@ -38,14 +38,14 @@ class SharingOwner(Model):
             min_length=1,
             max_length=317,
             pattern=f"^({SUBDOMAIN}/)?{LABEL}$",
-            description="As in an owner reference, such as tekton.dev/v1.",
+            description="Its API version, as in an owner reference, such as tekton.dev/v1.",
         ),
     ]
     kind: Annotated[str, Field(min_length=1, max_length=63, pattern="^[A-Z][A-Za-z0-9]*$")]
     name_label: Annotated[
-        LabelKey | None, Field(description="The label with the object's name. Default: `podLabel`.")
+        LabelKey | None, Field(description="The pod label with the object's name. If left out, `podLabel`.")
     ] = None
-    uid_label: Annotated[LabelKey, Field(description="The label with the object's UID.")]
+    uid_label: Annotated[LabelKey, Field(description="The pod label with the object's UID.")]
 
 
 class SharedBy(Model):
@@ -54,27 +54,25 @@ class SharedBy(Model):
     pod_label: Annotated[
         LabelKey,
         Field(
-            description="If a pod with this label names the claim `<template>-<value>` in "
-            "`spec.resourceClaims[].resourceClaimName`, the claim is created if it does not exist."
+            description="The label whose value the pods have in common. If a pod with this label names the claim "
+            "`<template>-<value>` in `spec.resourceClaims[].resourceClaimName`, a missing claim is created."
         ),
     ]
     owner: Annotated[
         SharingOwner | None,
-        Field(
-            description="The claim is deleted with this object. If left out, it stays until somebody deletes it."
-        ),
+        Field(description="The claim is deleted with this object. If left out, it stays until a user deletes it."),
     ] = None
 
 
 class TemplateSpec(Model):
-    """What each claim that is created from the template looks like. Immutable."""
+    """Describes the claims that are created from the template. Immutable."""
 
     metadata: TemplateMeta = TemplateMeta()
     spec: ClaimSpec
     shared_by: Annotated[
         SharedBy | None,
         Field(
-            description="Creates one claim for many pods, such as all pods of a pipeline's run, when the first of "
+            description="Creates one claim for many pods, such as all pods of a pipeline run, when the first of "
             "them names it. Labels and annotations of parley.dev are then not copied from `metadata`."
         ),
     ] = None

@@ -3,11 +3,11 @@
     server = MemoryServer()
     client = server.client()
 
-It passes the same conformance tests as a real API server (`tests/integration/kube`). What a
-caller gives and gets goes through JSON, so that nobody shares an object with the server.
+It passes the same conformance tests as a real API server (`tests/integration/kube`). Requests and
+responses are converted to JSON and back, so that no object is shared with the server.
 
-What it leaves out: authentication and admission policies, namespaces as objects (any is accepted), pagination,
-`metadata.managedFields` on the wire, validation and defaults of built-in kinds beyond what Parley meets (pods and
+Not implemented: authentication and admission policies, namespaces as objects (any name is accepted), pagination,
+`metadata.managedFields` on the wire, validation and defaults of built-in kinds beyond what Parley needs (pods and
 claims), and the control plane's controllers except the garbage collector.
 """
 

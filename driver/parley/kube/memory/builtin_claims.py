@@ -1,6 +1,6 @@
-"""Rules of the built-in `resource.k8s.io/v1` claims that Parley may break.
+"""Validation of built-in `resource.k8s.io/v1` claims: those rules that Parley could violate.
 
-Facts: pkg/apis/resource/validation/validation.go (1.37); the rest of that file is left out.
+Source: pkg/apis/resource/validation/validation.go (1.37), the rest of which is left out.
 """
 
 import re
@@ -25,12 +25,12 @@ _MAX_DRIVER = 63
 
 
 def rules(old: Json | None, new: Json) -> Sequence[Fault]:
-    """Of a claim."""
+    """The faults of a new claim, or of a changed one compared with the old one."""
     return [*_spec(new), *(_changes(old, new) if old is not None else ()), *_status(old or {}, new)]
 
 
 def without_deallocated(old: Json, new: Json) -> Json:
-    """The claim without the reports on devices that this change takes out of the allocation."""
+    """The new claim without entries of `status.devices` for devices that the change deallocates."""
     devices = (new.get("status") or {}).get("devices")
     gone = _allocated_devices(_allocation(old)) - _allocated_devices(_allocation(new))
     if not devices or not gone:
@@ -42,7 +42,7 @@ def without_deallocated(old: Json, new: Json) -> Json:
 
 
 def template_rules(old: Json | None, new: Json) -> Sequence[Fault]:
-    """Of a template: its spec is immutable."""
+    """The faults of a template: its spec is immutable."""
     return _unchanged("spec", old["spec"], new.get("spec")) if old is not None else ()
 
 
@@ -161,7 +161,7 @@ def _config(where: str, config: Json, names: set[Any]) -> Iterator[Fault]:
 
 
 def _is_object(parameters: Any) -> bool:
-    """What is in it the server does not look at."""
+    """Whether it is a JSON object. The server does not validate its content."""
     if isinstance(parameters, orjson.Fragment):
         return orjson.dumps(parameters).lstrip().startswith(b"{")
     return isinstance(parameters, dict)

@@ -1,4 +1,4 @@
-"""The API server's errors, with the messages of a real one."""
+"""The API server's errors, with the messages of a real server."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from parley.kube.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one field of an object. `blocking`: the server of a CRD looks at no rules besides."""
+    """A validation error of one field. `blocking`: with such an error, the server does not evaluate CEL rules."""
 
     field: str
     message: str
@@ -38,7 +38,7 @@ def _kind(resource: Resource[Any]) -> str:
 
 
 def not_found(resource: Resource[Any], name: str) -> NotFound:
-    """There is no such object."""
+    """The object does not exist."""
     return NotFound(404, "NotFound", f'{_plural(resource)} "{name}" not found')
 
 
@@ -48,7 +48,7 @@ def no_such_path() -> NotFound:
 
 
 def already_exists(resource: Resource[Any], name: str) -> AlreadyExists:
-    """An object of that name is there."""
+    """An object of that name exists."""
     return AlreadyExists(409, "AlreadyExists", f'{_plural(resource)} "{name}" already exists')
 
 
@@ -59,24 +59,24 @@ def conflict(resource: Resource[Any], name: str, why: str, subresource: str = ""
 
 
 def changed_meanwhile(resource: Resource[Any], name: str) -> Conflict:
-    """The object has another resourceVersion than the request."""
+    """The object's resourceVersion differs from the request's."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 
 
 def other_uid(resource: Resource[Any], name: str, wanted: str) -> Invalid:
-    """A patch of an object with another UID."""
+    """A patch with a UID that differs from the object's."""
     return invalid(resource, name, [Fault("metadata.uid", f'Invalid value: "{wanted}": field is immutable')])
 
 
 def replaced_meanwhile(resource: Resource[Any], name: str, wanted: str, actual: str) -> Conflict:
-    """A deletion of an object with another UID."""
+    """A deletion whose UID precondition does not match the object."""
     why = f"the UID in the precondition ({wanted}) does not match the UID in record ({actual})"
     return _not_deleted(resource, name, f"{why}. The object might have been deleted and then recreated")
 
 
 def other_version(resource: Resource[Any], name: str, wanted: str, actual: str) -> Conflict:
-    """A deletion of an object that changed."""
+    """A deletion whose resourceVersion precondition does not match the object."""
     why = (
         f"the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record"
         f" ({actual}). The object might have been modified"
@@ -89,7 +89,7 @@ def _not_deleted(resource: Resource[Any], name: str, why: str) -> Conflict:
 
 
 def invalid(resource: Resource[Any], name: str, faults: Sequence[Fault]) -> Invalid:
-    """The object breaks rules of its kind, all of which are listed."""
+    """The object violates rules of its kind. All violations are listed."""
     listed = str(faults[0]) if len(faults) == 1 else f"[{', '.join(map(str, faults))}]"
     return Invalid(422, "Invalid", f'{_kind(resource)} "{name}" is invalid: {listed}')
 
@@ -100,35 +100,35 @@ def bad_request(message: str) -> BadRequest:
 
 
 def expired(wanted: int, oldest: int) -> Expired:
-    """A watch continues from a version that is forgotten."""
+    """A watch starts from a resourceVersion that was compacted."""
     return Expired(410, "Expired", f"too old resource version: {wanted} ({oldest})")
 
 
 def no_version(text: str) -> ServerError:
-    """A resourceVersion that is no number; the real server does call this its own error."""
+    """A resourceVersion that is not a number. The real server, too, returns an internal error."""
     why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
     return ServerError(500, "InternalError", f"resourceVersion: {why}")
 
 
 def version_at_creation() -> ServerError:
-    """A resourceVersion in an object to be created; called its own error too."""
+    """A resourceVersion in an object to be created. The real server, too, returns an internal error."""
     return ServerError(500, "InternalError", "resourceVersion should not be set on objects to be created")
 
 
 def budget_exceeded() -> TooManyRequests:
-    """An eviction that a disruption budget does not allow now."""
+    """An eviction that a PodDisruptionBudget does not allow now."""
     why = "Cannot evict pod as it would violate the pod's disruption budget."
     return TooManyRequests(429, "TooManyRequests", why)
 
 
 def several_budgets() -> ServerError:
-    """An eviction of a pod that several disruption budgets select; called its own error."""
+    """An eviction of a pod that several PodDisruptionBudgets select. The real server, too, returns status 500."""
     why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
     return ServerError(500, "", why)
 
 
 def no_target() -> ServerError:
-    """A binding to no node; called its own error too."""
+    """A binding without a node. The real server, too, returns an internal error."""
     return ServerError(500, "InternalError", "target.name: Required value")
 
 

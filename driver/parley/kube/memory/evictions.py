@@ -1,6 +1,6 @@
-"""Whether disruption budgets let a pod be evicted, and what a budget is afterwards.
+"""Evictions: whether PodDisruptionBudgets allow one, and the budget's status afterwards.
 
-A budget's status is taken as it stands: nobody here counts healthy pods, as the kube-controller-manager does.
+A budget's status is used as stored: healthy pods, which the kube-controller-manager counts, are not counted here.
 Source: pkg/registry/core/pod/storage/eviction.go (1.37).
 """
 
@@ -20,20 +20,20 @@ BUDGETS: Resource[Any] = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True, type=dict
 )
 
-_IGNORING = frozenset({"Pending", "Succeeded", "Failed"})
+_PHASES_WITHOUT_BUDGET = frozenset({"Pending", "Succeeded", "Failed"})
 
 
 def budget_for(pod: Json, budgets: Iterable[Json]) -> Json | None:
-    """The budget of those in the pod's namespace that an eviction takes from; None if it needs none.
+    """The budget, among those of the pod's namespace, that an eviction counts against; None if it needs none.
 
-    Raises ServerError if there are several, TooManyRequests if there is nothing to take.
+    Raises ServerError if several apply, TooManyRequests if the budget allows no disruption.
     """
-    if pod.get("status", {}).get("phase") in _IGNORING or pod["metadata"].get("deletionTimestamp"):
+    if pod.get("status", {}).get("phase") in _PHASES_WITHOUT_BUDGET or pod["metadata"].get("deletionTimestamp"):
         return None
     found = [budget for budget in budgets if _selects(budget, pod)]
     if len(found) > 1:
         raise several_budgets()
-    if not found or _may_go_unready(found[0], pod):
+    if not found or _is_evictable_unready(found[0], pod):
         return None
     status = found[0].get("status", {})
     processed = status.get("observedGeneration", 0) >= found[0]["metadata"].get("generation", 0)
@@ -43,7 +43,7 @@ def budget_for(pod: Json, budgets: Iterable[Json]) -> Json | None:
 
 
 def taken_from(budget: Json, pod: str, now: str) -> Json:
-    """The budget after an eviction of the pod of that name."""
+    """The budget after the eviction of the pod of that name."""
     status = budget["status"]
     left = {
         **status,
@@ -54,15 +54,15 @@ def taken_from(budget: Json, pod: str, now: str) -> Json:
 
 
 def _selects(budget: Json, pod: Json) -> bool:
-    """Of `policy/v1`: an empty selector selects all pods, none selects none."""
+    """As in `policy/v1`: an empty selector selects all pods, a missing one none."""
     selector = budget.get("spec", {}).get("selector")
     if selector is None:
         return False
     return selects(msgspec.convert(selector, LabelSelector), pod["metadata"].get("labels") or {})
 
 
-def _may_go_unready(budget: Json, pod: Json) -> bool:
-    """A pod that is not ready may go where the budget is kept without it."""
+def _is_evictable_unready(budget: Json, pod: Json) -> bool:
+    """Whether the pod is not ready and the budget is met without it, or always allows to evict unready pods."""
     conditions = pod.get("status", {}).get("conditions", [])
     if any(one["type"] == "Ready" and one["status"] == "True" for one in conditions):
         return False

@@ -1,8 +1,8 @@
 """Paths to the fields of an object, and the differences between two objects as sets of such paths.
 
-A path element is a field's name, or for an item of a list map the values of its key fields. Lists that are no
+A path element is a field's name or, for an item of a list map, the values of its key fields. Lists that are not
 list maps are single values, as are empty objects.
-Facts: sigs.k8s.io/structured-merge-diff, fieldpath and typed (tofieldset.go, compare.go, remove.go).
+Source: sigs.k8s.io/structured-merge-diff, fieldpath and typed (tofieldset.go, compare.go, remove.go).
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -11,18 +11,18 @@ from typing import Any
 from parley.kube.memory.kinds import Fields, Traits
 
 Item = tuple[tuple[str, Any], ...]
-"""An item's key fields and their values; of a set, the one pair of "" and the value itself."""
+"""An item's key fields and their values; in a set, the single pair of "" and the value itself."""
 
 Path = tuple[str | Item, ...]
 
 
 class _Missing:
-    """The type of MISSING, which is not None because JSON has that too."""
+    """The type of MISSING. None won't do, because it stands for JSON's null."""
 
 
 MISSING = _Missing()
 
-_OF_THE_SERVER = {
+_SERVER_FIELDS = {
     ("apiVersion",),
     ("kind",),
     *(
@@ -41,11 +41,11 @@ _OF_THE_SERVER = {
         )
     ),
 }
-"""Fields that nobody owns."""
+"""Fields that no manager owns."""
 
 
 def item_of(value: Any, keys: Fields) -> Item:
-    """The value's key within its list. One that is no object with such keys is refused later on."""
+    """The value's key in its list. A value that is not an object with such keys is refused later."""
     if not keys:
         return (("", value),)
     if not isinstance(value, dict) or any(isinstance(value.get(key), list | dict) for key in keys):
@@ -59,9 +59,9 @@ def list_keys(traits: Traits, fields: Fields, value: Any) -> Fields | None:
 
 
 def leaves(value: Any, traits: Traits, path: Path = (), fields: Fields = ()) -> Iterator[Path]:
-    """The paths of all values, and those of the items of list maps; none for a list map without items."""
+    """The paths of all values and of all items of list maps; a list map without items has none."""
     keys = list_keys(traits, fields, value)
-    if fields in _OF_THE_SERVER:
+    if fields in _SERVER_FIELDS:
         return
     if isinstance(value, dict) and (value or not path) and fields not in traits.atomic:
         for name, child in value.items():
@@ -77,14 +77,14 @@ def leaves(value: Any, traits: Traits, path: Path = (), fields: Fields = ()) -> 
 
 
 def differing(old: Any, new: Any, traits: Traits) -> set[Path]:
-    """The paths of what `new` has and `old` has not, or has otherwise; of all that is new, parents included."""
+    """The paths of what `new` adds to or changes in `old`. Of what is added, parents are included."""
     found: set[Path] = set()
     _differ(old, new, traits, (), (), found)
     return found
 
 
 def _differ(old: Any, new: Any, traits: Traits, path: Path, fields: Fields, found: set[Path]) -> None:
-    if old is new or old == new or fields in _OF_THE_SERVER:
+    if old is new or old == new or fields in _SERVER_FIELDS:
         return
     if path and (old is MISSING or not _same_form(old, new, traits, fields)):
         found.add(path)
@@ -93,7 +93,7 @@ def _differ(old: Any, new: Any, traits: Traits, path: Path, fields: Fields, foun
         before = old if isinstance(old, dict) else {}
         for name, child in new.items():
             was = before.get(name, MISSING)
-            if was is not child:  # most of an object is what it was, and a call each costs more than all else
+            if was is not child:  # most of an object is unchanged, and a call for each field would cost most
                 _differ(was, child, traits, (*path, name), (*fields, name), found)
     elif keys is not None:
         known = {item_of(child, keys): child for child in old} if isinstance(old, list) else {}
@@ -110,14 +110,14 @@ def _same_form(old: Any, new: Any, traits: Traits, fields: Fields) -> bool:
 
 
 def is_item(child: Any, item: Item) -> bool:
-    """Whether the list's child is the one that the path element names."""
+    """Whether the path element identifies this item of a list."""
     if item and item[0][0] == "":
         return bool(child == item[0][1])
     return isinstance(child, dict) and all(child.get(key) == value for key, value in item)
 
 
 def without(value: Any, paths: Set[Path]) -> Any:
-    """The value without what the paths name; None if that was all it had."""
+    """The value without what is at the paths; None if nothing is left."""
     inner: dict[str | Item, set[Path]] = {}
     for path in paths:
         inner.setdefault(path[0], set()).add(path[1:])
@@ -141,7 +141,7 @@ def _part(child: Any, paths: set[Path] | None) -> Any:
 
 
 def spelled(path: Path) -> str:
-    """The path as the server writes it: `.status.conditions[type="Ready"].status`."""
+    """The path as the server prints it: `.status.conditions[type="Ready"].status`."""
     return "".join(f".{element}" if isinstance(element, str) else _spelled_item(element) for element in path)
 
 

@@ -1,11 +1,11 @@
-"""The garbage collector: what all of whose owners are gone goes too, in the background.
+"""The garbage collector: deletes objects whose owners are all gone, in the background.
 
-Of an object that is deleted in the foreground it deletes the dependents while the object is still there, which
-goes when no dependent with `blockOwnerDeletion` is left. Of one that is deleted as an orphaning owner it takes the
-owner references out of the dependents. An owner of a kind that is not served can't be found, and keeps what it
-owns; custom kinds of others are served from their first object on. A deletion that admission refuses is tried
-again, after ever longer pauses.
-Facts: pkg/controller/garbagecollector (1.37); what it does about circles of owners is left out.
+If an object is deleted with foreground propagation, its dependents are deleted first, and the object itself when
+no dependent with `blockOwnerDeletion` is left. If it is deleted with orphan propagation, the owner references to
+it are removed from its dependents. An owner of a kind that is not served can't be looked up, so its dependents are
+kept; other groups' custom kinds are served once they have had an object. A deletion that admission refuses is
+retried with exponential backoff.
+Source: pkg/controller/garbagecollector (1.37). Its handling of ownership cycles is left out.
 """
 
 import asyncio
@@ -21,110 +21,110 @@ from parley.kube.memory.store import Collection, Name
 from parley.kube.memory.watch_cache import Change, Stored
 
 REFUSED = Backoff(first=0.005, longest=1000.0)
-"""Between attempts at what may not be deleted."""
+"""Between retries of a deletion that admission refuses."""
 
 
 class Writes(Protocol):
-    """What it asks the server for."""
+    """The server's operations that the garbage collector uses."""
 
     def collect(self, collection: Collection, name: Name, uid: str, policy: Propagation) -> bool:
-        """Delete the object of that name if it still has that UID. False if admission refuses it."""
+        """Delete the object of that name if it still has that UID. Returns False if admission refuses it."""
         ...
 
     def revise(self, collection: Collection, name: Name, metadata: Json) -> None:
-        """Change so much of the object's metadata."""
+        """Merge these fields into the object's metadata."""
 
 
 class GarbageCollector:
-    """Follows the store's changes. Acts in a later iteration of the event loop, never within a write, or so many
-    seconds later as `lag` says each time: nothing upstream says how soon it comes."""
+    """Follows the store's changes. Acts in a later iteration of the event loop, never within a write, or after
+    `lag()` seconds, evaluated each time: upstream guarantees no time."""
 
     def __init__(self, writes: Writes, lag: Callable[[], float]) -> None:
         self._writes = writes
         self._lag = lag
-        self._alive: set[str] = set()
+        self._existing: set[str] = set()
         self._waiting: dict[str, tuple[Collection, Name]] = {}
-        """By UID: what is deleted in the foreground, and goes after its dependents."""
+        """Objects deleted in the foreground, which wait for their dependents, by UID."""
         self._served: set[tuple[str, str]] = set()
         self._dependents: dict[str, dict[str, tuple[Collection, Name]]] = defaultdict(dict)
-        self._suspects: deque[tuple[Collection, Name]] = deque()
+        self._queue: deque[tuple[Collection, Name]] = deque()
         self._refused: Counter[str] = Counter()
-        """How often admission refused a deletion, by UID."""
+        """The number of refused deletions, by UID."""
 
     def observe(self, collection: Collection, change: Change) -> None:
-        """Learn of a change, and look later at what follows from it."""
+        """Record a change, and enqueue the objects that it affects."""
         self._served.add((collection.resource.api_version, collection.resource.kind))
         meta = change.last.meta
         uid, name = meta["uid"], (meta.get("namespace", ""), meta["name"])
         if change.old is not None:
             self._unlink(uid, change.old.meta, {} if change.new is None else meta)
         if change.new is None:
-            self._alive.discard(uid)
+            self._existing.discard(uid)
             self._refused.pop(uid, None)
             self._waiting.pop(uid, None)
             for dependent in self._dependents.pop(uid, {}).values():
-                self._suspect(dependent)
+                self._enqueue(dependent)
             return
-        self._alive.add(uid)
+        self._existing.add(uid)
         if meta.get("ownerReferences"):
             self._link(collection, name, uid, meta)
         if meta.get("deletionTimestamp"):
-            self._being_deleted(collection, name, uid, meta)
+            self._observe_deletion(collection, name, uid, meta)
 
-    def _being_deleted(self, collection: Collection, name: Name, uid: str, meta: Json) -> None:
+    def _observe_deletion(self, collection: Collection, name: Name, uid: str, meta: Json) -> None:
         finalizers = meta.get("finalizers") or ()
         if FOREGROUND in finalizers and uid not in self._waiting:
             self._waiting[uid] = collection, name
             for dependent in self._dependents.get(uid, {}).values():
-                self._suspect(dependent)
+                self._enqueue(dependent)
         if FOREGROUND in finalizers or ORPHAN in finalizers:
-            self._suspect((collection, name))
+            self._enqueue((collection, name))
 
     def _link(self, collection: Collection, name: Name, uid: str, meta: Json) -> None:
         for owner in _owners(meta):
-            if owner in self._alive:
+            if owner in self._existing:
                 self._dependents[owner][uid] = (collection, name)
         if not all(map(self._is_solid, meta["ownerReferences"])):
-            self._suspect((collection, name))
+            self._enqueue((collection, name))
 
     def _unlink(self, uid: str, before: Json, after: Json) -> None:
-        """The object is gone, or owned otherwise: what waited for it may go."""
+        """Remove the object from its former owners' dependents; owners that waited for it are checked again."""
         if before.get("ownerReferences") == after.get("ownerReferences"):
             return
         for owner in _owners(before):
             if owner in self._dependents:
                 self._dependents[owner].pop(uid, None)
             if owner in self._waiting:
-                self._suspect(self._waiting[owner])
+                self._enqueue(self._waiting[owner])
 
     def _is_solid(self, owner: Json) -> bool:
-        """Whether it stays, or may be there."""
+        """Whether the owner exists, or may exist, and does not wait for its dependents."""
         return not self._is_gone(owner) and owner["uid"] not in self._waiting
 
     def _is_gone(self, owner: Json) -> bool:
         group = owner["apiVersion"].rpartition("/")[0]
         served = not is_custom(group) or group == GROUP or (owner["apiVersion"], owner["kind"]) in self._served
-        return served and owner["uid"] not in self._alive
+        return served and owner["uid"] not in self._existing
 
-    def _suspect(self, found: tuple[Collection, Name]) -> None:
-        if not self._suspects:
+    def _enqueue(self, found: tuple[Collection, Name]) -> None:
+        if not self._queue:
             loop, lag = asyncio.get_running_loop(), self._lag()
-            loop.call_later(lag, self._collect) if lag else loop.call_soon(self._collect)
-        self._suspects.append(found)
+            loop.call_later(lag, self._process_queue) if lag else loop.call_soon(self._process_queue)
+        self._queue.append(found)
 
-    def _collect(self) -> None:
-        suspects, self._suspects = self._suspects, deque()
-        for collection, name in suspects:
+    def _process_queue(self) -> None:
+        queued, self._queue = self._queue, deque()
+        for collection, name in queued:
             stored = collection.objects.get(name)
             if stored is None:
                 continue
             if stored.meta.get("deletionTimestamp"):
-                self._let_go(collection, name, stored)
+                self._process_deletion(collection, name, stored)
             else:
-                self._attempt(collection, name, stored.meta)
+                self._attempt_to_delete(collection, name, stored.meta)
 
-    def _attempt(self, collection: Collection, name: Name, meta: Json) -> None:
-        """Delete what nobody owns that stays; of what somebody owns take out the other owners."""
+    def _attempt_to_delete(self, collection: Collection, name: Name, meta: Json) -> None:
+        """Delete an object without solid owners; otherwise remove the references to its other owners."""
         owners = meta.get("ownerReferences") or ()
         solid = [owner for owner in owners if self._is_solid(owner)]
         if solid and len(solid) < len(owners):
@@ -136,10 +136,11 @@ class GarbageCollector:
             if not self._writes.collect(collection, name, meta["uid"], policy):
                 self._refused[meta["uid"]] += 1
                 pause = REFUSED.delay(self._refused[meta["uid"]])
-                asyncio.get_running_loop().call_later(pause, self._suspect, (collection, name))
+                asyncio.get_running_loop().call_later(pause, self._enqueue, (collection, name))
 
-    def _let_go(self, collection: Collection, name: Name, stored: Stored) -> None:
-        """What is being deleted: do for its dependents what it waits for."""
+    def _process_deletion(self, collection: Collection, name: Name, stored: Stored) -> None:
+        """Orphan the dependents of an object that is being deleted, or check that they are gone; then remove its
+        finalizer."""
         uid, finalizers = stored.meta["uid"], stored.meta.get("finalizers") or ()
         done = ""
         if ORPHAN in finalizers:

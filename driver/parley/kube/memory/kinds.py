@@ -1,7 +1,7 @@
-"""What the server has to know about each kind: its subresources, generation, list maps, defaults and rules.
+"""The server's strategy for each kind: its subresources, generation, list maps, defaults and rules.
 
-A kind that is not listed is served all the same: like a custom resource if its group is not one of Kubernetes',
-without rules of its own. Facts: the kinds' strategies in k8s.io/kubernetes/pkg/registry, and the struct tags of
+A kind that is not listed is served too, without rules of its own: as a custom resource if its group is not one of
+Kubernetes'. Source: the kinds' strategies in k8s.io/kubernetes/pkg/registry, and the struct tags of
 k8s.io/api (1.37).
 """
 
@@ -23,14 +23,14 @@ from parley.kube.memory.structural_schema import broken_rules, list_maps, nulls,
 
 Json = dict[str, Any]
 Fields = tuple[str, ...]
-"""Names of fields from the object's root; indexes and keys of lists are left out."""
+"""Field names from the object's root, without indexes and keys of lists."""
 
 Rule = Callable[[Json | None, Json], Sequence[Fault]]
-"""What is wrong with the new object, given the old one, which is None for a creation."""
+"""Returns the faults of the new object, given the old one, which is None for a creation."""
 
 
 def without_nulls(value: Any) -> Any:
-    """The same value without fields that are null: built-in kinds have none."""
+    """The value without null fields, which built-in kinds do not have."""
     if isinstance(value, dict):
         return {name: without_nulls(child) for name, child in value.items() if child is not None}
     if isinstance(value, list):
@@ -57,12 +57,12 @@ _EVERYWHERE: Mapping[Fields, Fields] = {
 
 @dataclass(frozen=True)
 class Traits:
-    """One kind's. `status_on_create` keeps a status that is created with the object, as nodes do, and
-    `metadata_with_status` is what of the metadata a write of the status changes too.
+    """How one kind is served. With `status_on_create` a status is kept at creation, as for nodes;
+    `metadata_with_status` are the fields of the metadata that a write of the status changes too.
 
-    `settle` gives an object the form in which it is stored, `defaults` what a new one has besides, `adjust` what
-    follows from a change (old, new). `nulls` lists what an apply must not leave null, `schema` what in
-    an object violates its CRD's schema.
+    `settle` converts an object to its stored form, `defaults` adds a new object's defaults, `adjust` makes the
+    changes that follow from a change (old, new). `nulls` returns fields that an apply must not leave null,
+    `schema` violations of the CRD's schema.
     """
 
     custom: bool = False
@@ -85,7 +85,7 @@ def _maps(own: Mapping[Fields, Fields]) -> Mapping[Fields, Fields]:
 
 
 def _ours(model: type[BaseModel], *, status: bool = False) -> Traits:
-    """A kind of ours is described by its CRD, which is made from the model."""
+    """The traits of one of Parley's kinds, from its CRD, which is generated from the model."""
     schema = schema_of(model)
     with_rules = ruled(schema)
     return Traits(
@@ -154,7 +154,7 @@ _OURS: Mapping[str, Callable[[], Traits]] = {
     "podschedulings": lambda: _ours(models.PodScheduling),
     "resourceclaims": lambda: _ours(models.ResourceClaim, status=True),
 }
-"""Made when they are first needed: a schema takes some milliseconds."""
+"""Created when first needed: a schema takes some milliseconds."""
 
 _BUILTIN = Traits()
 _CUSTOM = Traits(custom=True, generation=Generation.ALL)
@@ -176,5 +176,5 @@ def is_custom(group: str) -> bool:
 
 
 def traits(resource: Resource[Any]) -> Traits:
-    """What the server knows about the kind."""
+    """The kind's traits."""
     return _traits(resource.group, resource.plural)

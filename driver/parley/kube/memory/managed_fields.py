@@ -1,9 +1,9 @@
-"""Who owns which field, and server-side apply, which depends on it.
+"""Field ownership, and server-side apply, which depends on it.
 
-A write of any kind makes its manager the owner of what it changes. Applying names everything that a manager
-wants: what it wanted before and names no more is removed, unless another manager owns it too; a value that
-another manager set otherwise is a conflict, unless forced.
-Facts: sigs.k8s.io/structured-merge-diff/merge/update.go and apimachinery/pkg/util/managedfields (1.37).
+Every write makes its manager the owner of the fields that it changes. An applied configuration contains every
+field that the manager wants: fields that it applied before and leaves out now are removed, unless another manager
+owns them too. A field that another manager owns with a different value is a conflict, unless forced.
+Source: sigs.k8s.io/structured-merge-diff/merge/update.go and apimachinery/pkg/util/managedfields (1.37).
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from parley.kube.memory.kinds import Fields, Json, Traits
 
 
 class Manager(NamedTuple):
-    """Two operations of one name are two managers, as are two subresources."""
+    """A field manager. The same name with another operation or subresource is another manager."""
 
     name: str
     operation: str
@@ -32,7 +32,7 @@ APPLY = "Apply"
 
 
 def after_update(owners: Owners, manager: Manager, old: Json, new: Json, traits: Traits) -> Owners:
-    """Ownership after a write that is not an apply: the manager owns what it changed, alone."""
+    """Ownership after a write that is not an apply: the manager is the only owner of what it changed."""
     changed = differing(old, new, traits)
     gone = differing(new, old, traits) - changed
     if not changed and not gone:
@@ -68,9 +68,10 @@ def apply(
 
 
 def _pruned(merged: Json, before: frozenset[Path], owners: Owners, traits: Traits) -> Json:
-    """The object without what the manager had before and nobody owns now.
+    """The object without the fields that the manager owned before and no manager owns now.
 
-    First goes what would be left without the manager and has no owner, then what of the manager's this emptied.
+    First, fields are removed that would be left without the manager's and have no owner; then those of the
+    manager's fields that this emptied.
     """
     held, named = _with_parents(before), _with_parents(leaves(merged, traits))
     owned = _with_parents(chain.from_iterable(owners.values()))
@@ -80,13 +81,13 @@ def _pruned(merged: Json, before: frozenset[Path], owners: Owners, traits: Trait
 
 
 def _overlaps(owners: Owners, manager: Manager, changed: set[Path]) -> dict[Manager, list[Path]]:
-    """What others own of that which the manager would change."""
+    """The paths that the manager would change and other managers own, by these managers."""
     found = {other: sorted(paths & changed, key=spelled) for other, paths in owners.items() if other != manager}
     return {other: paths for other, paths in found.items() if paths}
 
 
 def _with_parents(paths: Iterable[Path]) -> set[Path]:
-    """The paths and those of the fields that they are in; an item of a list is there by itself only."""
+    """The paths and their parent fields. Items of lists are not added as parents."""
     found = set()
     for path in paths:
         found.add(path)
@@ -119,7 +120,8 @@ def _merge_list(live: list[Any], config: list[Any], keys: Fields, traits: Traits
 
 
 def _order(known: Sequence[Item], wanted: Sequence[Item]) -> Iterator[Item]:
-    """The items of both lists: the wanted ones as applied, the others after those that they followed."""
+    """The items of both lists: wanted items in the applied order, each other item after the one that it
+    followed."""
     rest = deque(known)
     shared = deque(item for item in wanted if item in known)
     for item in wanted:

@@ -1,6 +1,6 @@
-"""The part of an object's metadata that only the server writes, and the preconditions of a write.
+"""Metadata that only the server writes, and the preconditions of a write.
 
-Facts: apiserver/pkg/registry/rest (create.go, update.go, delete.go), 1.37.
+Source: apiserver/pkg/registry/rest (create.go, update.go, delete.go), 1.37.
 """
 
 from collections.abc import Set
@@ -18,7 +18,7 @@ from parley.kube.memory.errors import (
 )
 from parley.kube.memory.kinds import Generation, Json, Traits
 
-_KEPT = (
+_SERVER_FIELDS = (
     "name",
     "namespace",
     "generateName",
@@ -33,14 +33,18 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """The garbage collector's finalizers."""
 
 Propagation = Literal["", "Background", "Foreground", "Orphan"]
-"""What a deletion makes of the object's dependents; "" leaves that as an earlier deletion said."""
+"""The propagation policy of a deletion; "" keeps the policy of an earlier deletion."""
 
-_GIVEN_UP_IF_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences")
+_OMITTED_IF_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences")
 
 
 def created(body: Json, traits: Traits, name: str, namespace: str | None, uid: str, now: str) -> Json:
     """The new object with the server's metadata."""
-    given = {key: value for key, value in body["metadata"].items() if key not in _KEPT and key != "managedFields"}
+    given = {
+        key: value
+        for key, value in body["metadata"].items()
+        if key not in _SERVER_FIELDS and key != "managedFields"
+    }
     meta: Json = {"name": name}
     if body["metadata"].get("generateName"):
         meta["generateName"] = body["metadata"]["generateName"]
@@ -53,17 +57,17 @@ def created(body: Json, traits: Traits, name: str, namespace: str | None, uid: s
 
 
 def updated(old: Json, new: Json) -> Json:
-    """The changed object, with those parts of its metadata that only the server writes as they were."""
+    """The changed object, with the server's metadata as before."""
     before, after = old["metadata"], new.get("metadata") or {}
-    given = {key: value for key, value in after.items() if key not in _KEPT and key != "managedFields"}
-    kept = {key: before[key] for key in _KEPT if key in before}
+    given = {key: value for key, value in after.items() if key not in _SERVER_FIELDS and key != "managedFields"}
+    kept = {key: before[key] for key in _SERVER_FIELDS if key in before}
     meta = {**kept, **_without_empty(given)}
     same = {"apiVersion": old["apiVersion"], "kind": old["kind"]}
     return {**new, **same, "metadata": before if meta == before else meta}
 
 
 def with_some(old: Json, asked: Json, fields: Set[str]) -> Json:
-    """The object with those fields of its metadata as asked."""
+    """The old object with these fields of the requested metadata."""
     if not fields:
         return old
     given = {key: value for key, value in asked["metadata"].items() if key in fields}
@@ -72,11 +76,11 @@ def with_some(old: Json, asked: Json, fields: Set[str]) -> Json:
 
 
 def _without_empty(meta: Json) -> Json:
-    return {key: value for key, value in meta.items() if value or key not in _GIVEN_UP_IF_EMPTY}
+    return {key: value for key, value in meta.items() if value or key not in _OMITTED_IF_EMPTY}
 
 
 def generation(old: Json, new: Json, kind: Generation) -> Json:
-    """The changed object, with a raised generation if the kind counts such a change."""
+    """The changed object, with the generation incremented if the kind counts such a change."""
     if kind is Generation.NEVER or not _counts(old, new, kind):
         return new
     return raised(new)
@@ -90,7 +94,7 @@ def _counts(old: Json, new: Json, kind: Generation) -> bool:
 
 
 def raised(body: Json) -> Json:
-    """The object with the next generation, if it has any."""
+    """The object with its generation incremented, if it has one."""
     meta = body["metadata"]
     if "generation" not in meta:
         return body
@@ -98,9 +102,10 @@ def raised(body: Json) -> Json:
 
 
 def check_preconditions(resource: Resource[Any], old: Json, given: Any, *, uid_counts: bool) -> None:
-    """Raise Conflict if the given metadata has another resourceVersion than the object, Invalid if another UID.
+    """Raise Conflict if the request's resourceVersion differs from the object's, Invalid if the UID differs.
 
-    With the status of a custom resource the UID does not count: the server restores all metadata before it looks.
+    In a write of a custom resource's status the UID is not checked, because the server restores all metadata
+    first.
     """
     before, given = old["metadata"], given or {}
     uid, version = given.get("uid"), given.get("resourceVersion")
@@ -111,7 +116,7 @@ def check_preconditions(resource: Resource[Any], old: Json, given: Any, *, uid_c
 
 
 def check_deletion(resource: Resource[Any], old: Json, uid: str, version: str) -> None:
-    """Raise Conflict if a deletion is meant for an object of another UID or resourceVersion, if it names one."""
+    """Raise Conflict if the deletion's UID or resourceVersion, if given, differs from the object's."""
     before = old["metadata"]
     if uid and uid != before["uid"]:
         raise replaced_meanwhile(resource, before["name"], uid, before["uid"])
@@ -120,7 +125,7 @@ def check_deletion(resource: Resource[Any], old: Json, uid: str, version: str) -
 
 
 def propagated(body: Json, policy: Propagation) -> Json:
-    """The object that is to be deleted, with the finalizer of the policy.
+    """The object to be deleted, with the finalizer of the propagation policy.
 
     See deletionFinalizersForGarbageCollection in apiserver/pkg/registry/generic/registry/store.go (1.37).
     """
@@ -133,7 +138,7 @@ def propagated(body: Json, policy: Propagation) -> Json:
 
 
 def check_identity(resource: Resource[Any], body: Any, name: str, namespace: str | None) -> None:
-    """Raise BadRequest if the body is of another kind, namespace or name than the request."""
+    """Raise BadRequest if the body's kind, namespace or name differs from the request's."""
     if not isinstance(body, dict) or not isinstance(body.get("metadata", {}), dict):
         raise bad_request(f"a {resource.kind} is a JSON object with metadata")
     meta = body.get("metadata") or {}

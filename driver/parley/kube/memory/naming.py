@@ -1,6 +1,6 @@
-"""What names, labels, finalizers and owner references may look like, of any kind.
+"""Validation of names, labels, annotations, finalizers and owner references of any kind.
 
-Facts: k8s.io/apimachinery/pkg/api/validation (objectmeta.go) and util/validation (1.37). The stricter names of a
+Source: k8s.io/apimachinery/pkg/api/validation (objectmeta.go) and util/validation (1.37). The stricter names of a
 few kinds (namespaces, services) are left out.
 """
 
@@ -17,7 +17,7 @@ _PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _MAX_NAME = 253
 _MAX_PART = 63
 _MAX_ANNOTATIONS = 256 * 1024
-"""Bytes of all annotations, keys and values."""
+"""Bytes of all annotations together, keys and values."""
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _NOT_A_NAME = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
@@ -34,7 +34,7 @@ _NOT_A_VALUE = (
 
 
 def faults(old: Json | None, new: Json, *, custom: bool) -> Iterator[Fault]:
-    """What is wrong with the metadata; what was so before is not looked at again.
+    """The faults of the metadata. Parts that did not change are not checked again.
 
     Finalizers without a domain are refused for built-in kinds only.
     """

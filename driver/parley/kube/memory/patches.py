@@ -1,7 +1,8 @@
-"""What a write makes of an object: merge patch (RFC 7386), and which part of the object each request may change.
+"""The object that results from a write: merge patch (RFC 7386), and which part of an object each request may
+change.
 
-Pure functions of JSON values. None of them changes its arguments; what a write leaves alone is shared with the
-original. Server-side apply is in `managed_fields`.
+Pure functions of JSON values. None of them changes its arguments; unchanged parts are shared with the original.
+Server-side apply is in `managed_fields`.
 """
 
 from typing import Any
@@ -11,8 +12,9 @@ from parley.kube.memory.kinds import Json, Traits
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """The target with the patch's fields, without those that are null in it. What is new is without nulls, too,
-    also in its lists: there upstream does more than the RFC (gopkg.in/evanphx/json-patch.v4, merge.go)."""
+    """The target with the patch merged into it; fields that are null in the patch are removed. New values contain
+    no nulls either, not even in lists, where upstream does more than the RFC (gopkg.in/evanphx/json-patch.v4,
+    merge.go)."""
     if not isinstance(target, dict):
         return _without_nulls(patch)
     if not isinstance(patch, dict):
@@ -33,7 +35,8 @@ def _without_nulls(value: Any) -> Any:
 
 
 def conformed(about: Traits, old: Json, asked: Json, subresource: str) -> Json:
-    """What of the asked object this request may change: the status alone, or all but the status."""
+    """The old object with the part of the requested one that may change: only the status, or all but the
+    status."""
     if subresource == "status":
         kept = metadata.with_some(old, asked, about.metadata_with_status)
         return about.adjust(old, _with_status(kept, about.settle({"status": asked.get("status")})))
@@ -49,7 +52,7 @@ def _with_status(body: Json, other: Json) -> Json:
 
 
 def applied(about: Traits, config: Json, subresource: str) -> Json:
-    """What of an applied configuration counts, as in `conformed`."""
+    """The part of an applied configuration that the request may change, as in `conformed`."""
     if subresource == "status":
         meta = {
             key: value for key, value in config.get("metadata", {}).items() if key in ("uid", "resourceVersion")

@@ -1,7 +1,7 @@
-"""What is particular to pods: defaults, what of a spec may change, binding, graceful deletion.
+"""Strategy for pods: defaults, mutable fields of the spec, binding, graceful deletion.
 
-The rest of pod validation is left out: what the tests and simulations create is taken to be well formed.
-Facts: pkg/registry/core/pod (strategy.go, storage/storage.go), pkg/apis/core/v1/defaults.go (1.37).
+The rest of pod validation is left out: pods of tests and simulations are assumed to be well formed.
+Source: pkg/registry/core/pod (strategy.go, storage/storage.go), pkg/apis/core/v1/defaults.go (1.37).
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def with_defaults(body: Json) -> Json:
 
 
 def _with_requests(container: Json) -> Json:
-    """A container that limits a resource without requesting it requests as much."""
+    """The container, whose requests default to its limits."""
     resources = container.get("resources") or {}
     limits = resources.get("limits")
     if not limits:
@@ -51,7 +51,7 @@ def _with_requests(container: Json) -> Json:
 
 
 def spec_rules(old: Json | None, new: Json) -> Sequence[Fault]:
-    """A pod's spec is all but immutable; only a binding sets its node."""
+    """The faults of a changed pod: most of its spec is immutable; only a binding sets its node."""
     if old is None:
         return ()
     before, after = old.get("spec", {}), new.get("spec", {})
@@ -91,7 +91,7 @@ def why_not_bound(body: Json) -> str:
 
 
 def bound(body: Json, node: str, annotations: Json, now: str) -> Json:
-    """The pod on that node, with the binding's annotations; it is nominated for none any more (from 1.35 on)."""
+    """The pod bound to the node, with the binding's annotations, and without its nomination (from 1.35 on)."""
     meta = body["metadata"]
     if annotations:
         meta = {**meta, "annotations": {**meta.get("annotations", {}), **annotations}}
@@ -107,8 +107,8 @@ def bound(body: Json, node: str, annotations: Json, now: str) -> Json:
 
 
 def grace(body: Json, wanted: int | None) -> int | None:
-    """Seconds that a deleted pod has on its node: none if it is on no node, or finished. None if it is being
-    deleted already, and not sooner by this: BeforeDelete in apiserver/pkg/registry/rest/delete.go (1.37)."""
+    """The grace period of a deletion, in seconds: 0 if the pod is not bound, or has finished. None if it is
+    already being deleted, and no later than this: BeforeDelete in apiserver/pkg/registry/rest/delete.go (1.37)."""
     meta = body["metadata"]
     if meta.get("deletionTimestamp"):
         known = meta.get("deletionGracePeriodSeconds")

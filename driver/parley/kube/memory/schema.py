@@ -1,7 +1,7 @@
 """Validates a value against a structural schema: types, limits, enumerations, required fields, keys of lists.
 
-Made once for each kind from the schema of its CRD, so that an object is refused by the CRD's rules, and by
-nothing that the model alone knows. Rules in CEL are in `structural_schema`.
+A checker is created once for each kind from its CRD's schema, so that objects are validated by the CRD's rules
+only, and not by rules that only the model has. CEL rules are in `structural_schema`.
 Source of messages and rules: k8s.io/kube-openapi/pkg/validation and k8s.io/apiextensions-apiserver (1.37).
 """
 
@@ -17,10 +17,10 @@ from parley.kube.memory.errors import Fault
 Schema = Mapping[str, Any]
 Faults = list[Fault]
 Path = tuple["Path", str | int] | None
-"""Of a value in an object: the path of what it is in, and its name or index there. Written out for faults only."""
+"""A value's place in an object: its parent's path, and its name or index there. Formatted for faults only."""
 
 Check = Callable[[Any, Path, Faults], None]
-"""Adds what is wrong with a value at a path to the faults."""
+"""Appends the faults of a value at a path."""
 
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "string": str,
@@ -39,15 +39,15 @@ _NAMES: Mapping[type, str] = {
     float: "number",
     type(None): "null",
 }
-_MOST_EXACT = 2**53
-"""Up to here a number with a point can be a whole one."""
+_MAX_EXACT = 2**53
+"""The limit below which a float can represent every integer."""
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(.\d+)?(z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def checker(schema: Schema) -> Check:
-    """What checks values against the schema."""
+    """The function that checks values against the schema."""
     kind = schema.get("type", "")
     makers = dict.fromkeys(make for keyword, make in _PARTS.items() if keyword in schema)
     parts = [make(schema) for make in makers]
@@ -56,7 +56,7 @@ def checker(schema: Schema) -> Check:
 
     def check(value: Any, path: Path, faults: Faults) -> None:
         if value.__class__ is orjson.Fragment:
-            value = {}  # text that nobody looks into counts as an object without members
+            value = {}  # raw JSON that is not parsed counts as an empty object
         right = isinstance(value, expected) and not (no_boolean and value.__class__ is bool)
         if not right and not (kind == "integer" and _is_whole(value)):
             faults.append(_wrong_type(value, path, kind))
@@ -68,7 +68,7 @@ def checker(schema: Schema) -> Check:
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, float) and value.is_integer() and abs(value) < _MOST_EXACT
+    return isinstance(value, float) and value.is_integer() and abs(value) < _MAX_EXACT
 
 
 def _wrong_type(value: Any, path: Path, kind: str) -> Fault:
@@ -138,7 +138,7 @@ def _keys(schema: Schema) -> Check:
 def _pattern(schema: Schema) -> Check:
     text = schema["pattern"]
     form = re.compile(f"(?:{text.removesuffix('$')})\\Z" if text.endswith("$") else text)
-    """Python's `$` matches before a last line feed, too; Go's does not."""
+    """Python's `$` also matches before a final line feed; Go's does not."""
 
     def check(value: Any, path: Path, faults: Faults) -> None:
         if not form.search(value):
@@ -148,17 +148,17 @@ def _pattern(schema: Schema) -> Check:
 
 
 def _format(schema: Schema) -> Check:
-    moment = schema["format"] == "date-time"
+    is_date_time = schema["format"] == "date-time"
 
     def check(value: Any, path: Path, faults: Faults) -> None:
-        if moment and not _is_moment(value):
+        if is_date_time and not _is_date_time(value):
             faults.append(_invalid(value, path, "must be of type date-time", f': "{value}"'))
 
     return check
 
 
-def _is_moment(text: str) -> bool:
-    """As strfmt.IsDateTime has it, which does not look at what follows another t."""
+def _is_date_time(text: str) -> bool:
+    """Like strfmt.IsDateTime, which ignores what follows a second `t`."""
     day, *rest = text.lower().split("t")
     if not rest or not _DAY.fullmatch(day) or not _TIME.fullmatch(rest[0]):
         return False
@@ -183,7 +183,7 @@ def _enumeration(schema: Schema) -> Check:
 
 
 def _length(schema: Schema) -> Check:
-    least, most = schema.get("minLength", 0), schema.get("maxLength", _MOST_EXACT)
+    least, most = schema.get("minLength", 0), schema.get("maxLength", _MAX_EXACT)
 
     def check(value: Any, path: Path, faults: Faults) -> None:
         if len(value) > most:
@@ -194,7 +194,7 @@ def _length(schema: Schema) -> Check:
     return check
 
 
-def _most(keyword: str) -> Callable[[Schema], Check]:
+def _max_size(keyword: str) -> Callable[[Schema], Check]:
     def make(schema: Schema) -> Check:
         most = schema[keyword]
 
@@ -208,7 +208,7 @@ def _most(keyword: str) -> Callable[[Schema], Check]:
     return make
 
 
-def _fewest(keyword: str, of_what: str) -> Callable[[Schema], Check]:
+def _min_size(keyword: str, of_what: str) -> Callable[[Schema], Check]:
     def make(schema: Schema) -> Check:
         least = schema[keyword]
 
@@ -250,16 +250,17 @@ _PARTS: Mapping[str, Callable[[Schema], Check]] = {
     "maxLength": _length,
     "minimum": _minimum,
     "maximum": _maximum,
-    "minItems": _fewest("minItems", "items"),
-    "maxItems": _most("maxItems"),
-    "maxProperties": _most("maxProperties"),
+    "minItems": _min_size("minItems", "items"),
+    "maxItems": _max_size("maxItems"),
+    "maxProperties": _max_size("maxProperties"),
     "required": _required,
     "properties": _properties,
     "additionalProperties": _additional,
     "items": _items,
     "x-kubernetes-list-map-keys": _keys,
 }
-"""Keywords that are checked here. Those of no type of ours (`multipleOf`) are missing: see the unit test."""
+"""The supported keywords. Those that none of Parley's kinds uses (`multipleOf`) are missing; a unit test checks
+it."""
 
 
 def _invalid(value: Any, path: Path, why: str, more: str = "") -> Fault:

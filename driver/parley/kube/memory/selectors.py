@@ -1,8 +1,8 @@
 """Label and field selectors as predicates on JSON objects.
 
-Fields that can be selected: `metadata.name` and `metadata.namespace` of every kind, a pod's and a slice's node,
-a pod's phase and scheduler, what an event is about, and the `selectableFields` of our CRDs. Others are refused, as
-by a real server.
+Supported fields: `metadata.name` and `metadata.namespace` of every kind, the node of a pod or ResourceSlice, a
+pod's phase and scheduler, a slice's driver, the UID of the object that an event is about, and the
+`selectableFields` of Parley's CRDs. Others are refused, as by a real server.
 """
 
 import re
@@ -30,7 +30,7 @@ _BETWEEN = re.compile(r",(?![^(]*\))")
 
 
 def selector(resource: Resource[Any], labels: str, fields: str) -> Predicate | None:
-    """Whether an object is selected; None if every object is. Raises BadRequest if a selector can't be read."""
+    """A predicate for selected objects; None if all are. Raises BadRequest if a selector can't be parsed."""
     checks = [*_field_checks(resource.group, resource.plural, fields)]
     if labels:
         checks.append(_label_check(labels))

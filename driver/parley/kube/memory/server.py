@@ -1,8 +1,8 @@
-"""The server's verbs: what a request does to the store, or why it is refused. No I/O, no waiting.
+"""The server's verbs: each request changes the store, or raises the error of an API server. No I/O, no waiting.
 
-The parts: `metadata` (what only the server writes), `patches` and `managed_fields` (how a request becomes an
-object), `validation` (whether the object is taken), `store` and `watch_cache` (where it goes), `garbage_collector`
-(what follows).
+The parts: `metadata` (fields that only the server writes), `patches` and `managed_fields` (the object that results
+from a request), `validation` (whether it is accepted), `store` and `watch_cache` (where it is stored),
+`garbage_collector` (what is deleted as a consequence).
 """
 
 import random
@@ -41,15 +41,15 @@ from parley.kube.memory.watch_cache import Stored
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_GENERATED = 58
-"""What remains of `generateName` before the five random letters."""
+"""The maximum length of `generateName` before the five random letters."""
 
 
 class MemoryServer:
     """An API server in memory.
 
-    `clock` gives the time for timestamps. Of each kind at least `history` changes are kept for watches to
-    continue from. Every `bookmark_interval` seconds without a change a watch gets a bookmark. UIDs and generated
-    names are the same in every run with the same `seed`.
+    `clock` provides timestamps. Watches can start from at least the last `history` changes of their kind. A watch
+    gets a bookmark after every `bookmark_interval` seconds without a change. UIDs and generated names are the same
+    in every run with the same `seed`.
     """
 
     def __init__(
@@ -65,30 +65,30 @@ class MemoryServer:
         self._garbage = GarbageCollector(self, lambda: self.garbage_lag())
         self.store = Store(history, self._garbage.observe)
         self.garbage_lag: Callable[[], float] = lambda: 0.0
-        """Seconds until the garbage collector looks at what has lost its owners."""
+        """Seconds until the garbage collector processes objects that have lost their owners."""
         self.gc_forbidden: Callable[[Resource[Any], Json], bool] = lambda _resource, _body: False
-        """Whether an admission policy keeps the garbage collector from deleting an object."""
+        """Whether an admission policy refuses an object's deletion by the garbage collector."""
         self.bookmark_interval = bookmark_interval
         self.watch_round = 0
-        """Rises when all watches are ended; see `end_watches`."""
+        """Increases when all watches are ended; see `end_watches`."""
 
     @property
     def resource_version(self) -> int:
-        """The latest; it rises with each change of any object."""
+        """The latest one; it increases with each change of any object."""
         return self.store.version
 
     def client(self, name: str = "parley") -> Client:
-        """A client. `name` is the field manager of writes that name none."""
+        """A client. `name` is the field manager of writes that specify none."""
         return Client(MemoryTransport(self, name))
 
     def end_watches(self) -> None:
-        """End every watch, as a server does that restarts: they can continue from where they were."""
+        """End every watch, as when a server restarts. Clients can continue from their last resourceVersion."""
         self.watch_round += 1
         for collection in self.store.collections():
             collection.history.wake()
 
     def forget_history(self) -> None:
-        """Nobody can continue from a version before now: who tries gets Expired."""
+        """Compact the history: watches from an earlier resourceVersion get Expired."""
         for collection in self.store.collections():
             collection.history.forget()
 
@@ -100,7 +100,7 @@ class MemoryServer:
         return stored
 
     def dry_run(self, resource: Resource[Any], body: Json, namespace: str | None) -> None:
-        """Raise what `create` would raise, and store nothing."""
+        """Raise the error that `create` would raise; nothing is stored."""
         _, new = self._new(resource, body, namespace)
         check(resource, traits(resource), None, new)
 
@@ -131,8 +131,7 @@ class MemoryServer:
         *,
         dry: bool = False,
     ) -> Stored:
-        """Change an object, or its subresource that the manager writes, by a merge patch; not if it is a `dry`
-        run."""
+        """Change an object, or the manager's subresource of it, by a merge patch. A `dry` run stores nothing."""
         about = _patchable(resource, namespace, manager.subresource)
         stored = self.get(resource, name, namespace)
         if not isinstance(patch, dict):
@@ -174,7 +173,7 @@ class MemoryServer:
         merged, owners = managed_fields.apply(
             resource, about, stored.body, stored.owners, manager, config, force=force
         )
-        # What is left of a field that lost all its parts is null, which the server of a CRD does not take.
+        # A field that lost all its parts is left as null, which is invalid in a custom resource.
         if faults := about.nulls(merged):
             raise invalid(resource, name, faults)
         new = conformed(about, stored.body, merged, manager.subresource)
@@ -190,7 +189,7 @@ class MemoryServer:
         grace: int | None = None,
         policy: Propagation = "",
     ) -> None:
-        """Delete an object, or mark it as being deleted. Pods are marked in any case, as everybody sees."""
+        """Delete an object, or set its deletionTimestamp. Pods always get one first, which watches see."""
         stored = self.get(resource, name, namespace)
         metadata.check_deletion(resource, stored.body, uid, resource_version)
         seconds = pods.grace(stored.body, grace) if _is_pod(resource) else 0
@@ -199,14 +198,14 @@ class MemoryServer:
         body = metadata.propagated(stored.body, policy)
         held = bool(body["metadata"].get("finalizers"))
         if held or _is_pod(resource):
-            self._mark(resource, stored, body, seconds)
+            self._mark_deleted(resource, stored, body, seconds)
         if not seconds and not held:
             self.store.remove(self.store.collection(resource), _name(stored.meta))
 
     def post(
         self, resource: Resource[Any], name: str, subresource: str, body: Json, namespace: str | None
     ) -> Json:
-        """Bind or evict a pod; other subresources are not there."""
+        """Bind or evict a pod. There are no other subresources."""
         if not _is_pod(resource) or subresource not in ("binding", "eviction"):
             raise no_such_path()
         if subresource == "binding":
@@ -290,7 +289,8 @@ class MemoryServer:
         return self.store.write(self.store.collection(resource), _name(new["metadata"]), new, owners)
 
     def _change(self, resource: Resource[Any], about: Traits, stored: Stored, new: Json, owners: Owners) -> Stored:
-        """Store the changed object. What changes nothing is no write; what loses its last finalizer goes."""
+        """Store the changed object. Without a change nothing is written; without its last finalizer it is
+        removed."""
         old = stored.body
         if new == old and owners == stored.owners:
             return stored
@@ -298,13 +298,13 @@ class MemoryServer:
         check(resource, about, old, new)
         new = metadata.generation(old, new, about.generation)
         collection, name = self.store.collection(resource), _name(new["metadata"])
-        if _is_over(new["metadata"]):
+        if _is_removable(new["metadata"]):
             self.store.remove(collection, name)
             return Stored(new, orjson.dumps(new), owners)
         return self.store.write(collection, name, new, owners)
 
-    def _mark(self, resource: Resource[Any], stored: Stored, body: Json, grace: int) -> None:
-        """Store the object, whose finalizers may be new, as one that is being deleted."""
+    def _mark_deleted(self, resource: Resource[Any], stored: Stored, body: Json, grace: int) -> None:
+        """Store the object, whose finalizers may have changed, with a deletionTimestamp and grace period."""
         meta = body["metadata"]
         known = meta.get("deletionGracePeriodSeconds")
         if not meta.get("deletionTimestamp"):
@@ -317,14 +317,14 @@ class MemoryServer:
             self.store.write(self.store.collection(resource), _name(meta), body, stored.owners)
 
     def collect(self, collection: Collection, name: Name, uid: str, policy: Propagation) -> bool:
-        """A deletion of the garbage collector's. False if admission refuses it."""
+        """Delete an object for the garbage collector. Returns False if admission refuses it."""
         if self.gc_forbidden(collection.resource, collection.objects[name].body):
             return False
         self.delete(collection.resource, name[1], name[0] or None, uid, policy=policy)
         return True
 
     def revise(self, collection: Collection, name: Name, metadata: Json) -> None:
-        """A change of metadata of the garbage collector's."""
+        """Change an object's metadata for the garbage collector."""
         manager = Manager("garbage-collector", managed_fields.UPDATE, "")
         self.patch(collection.resource, name[1], {"metadata": metadata}, name[0] or None, manager)
 
@@ -338,7 +338,7 @@ class MemoryServer:
 
 
 def _patchable(resource: Resource[Any], namespace: str | None, subresource: str) -> Traits:
-    """The kind's traits. Raises a server's error for a path at which nothing can be patched."""
+    """The kind's traits. Raises BadRequest for a wrong scope, NotFound for a subresource that can't be patched."""
     _check_scope(resource, namespace)
     about = traits(resource)
     if subresource and not (subresource == "status" and about.status):
@@ -357,8 +357,8 @@ def _is_pod(resource: Resource[Any]) -> bool:
     return (resource.group, resource.plural) == ("", "pods")
 
 
-def _is_over(meta: Json) -> bool:
-    """Whether a marked object has nothing left to wait for."""
+def _is_removable(meta: Json) -> bool:
+    """Whether the object is being deleted and neither a finalizer nor a grace period is left."""
     return bool(
         meta.get("deletionTimestamp") and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
     )

@@ -1,6 +1,6 @@
-"""Where the objects are: by kind, each kind with its history, under one rising resourceVersion.
+"""The object store: a collection with a history for each kind, and one increasing resourceVersion for all.
 
-It knows nothing of rules: what may be written is decided by `server`.
+It checks no rules: `server` decides what may be written.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,21 +19,21 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True)
 class Collection:
-    """The objects of one kind. `resource` is the kind, decoded as a dictionary."""
+    """The objects of one kind. `resource` is the kind, whose objects are decoded as dictionaries."""
 
     resource: Resource[Json]
     objects: dict[Name, Stored]
     history: History
 
     def within(self, namespace: str | None) -> Iterator[Stored]:
-        """The objects of one namespace, or all of them, by name."""
+        """The objects of one namespace, or of all, sorted by name."""
         for name in sorted(self.objects):
             if not namespace or name[0] == namespace:
                 yield self.objects[name]
 
 
 class Store:
-    """All collections. `on_change` is called after each change, with the collection it was in."""
+    """All collections. `on_change` is called after each change, with its collection."""
 
     def __init__(self, history: int, on_change: Callable[[Collection, Change], None]) -> None:
         self._history = history
@@ -42,14 +42,14 @@ class Store:
         self.version = 1
 
     def collection(self, resource: Resource[Any]) -> Collection:
-        """The kind's; a new kind begins with an empty one."""
+        """The kind's collection; for a new kind an empty one is created."""
         key = (resource.group, resource.plural)
         if key not in self._collections:
             self._collections[key] = Collection(resource.untyped(), {}, History(self._history))
         return self._collections[key]
 
     def collections(self) -> list[Collection]:
-        """Of all kinds that anybody asked for."""
+        """The collections of all kinds that were requested so far."""
         return list(self._collections.values())
 
     def write(self, collection: Collection, name: Name, body: Json, owners: Any) -> Stored:
@@ -61,7 +61,7 @@ class Store:
         return new
 
     def remove(self, collection: Collection, name: Name) -> None:
-        """Take the object out; its deletion has a resourceVersion too."""
+        """Remove the object. Its deletion has a resourceVersion too."""
         old = collection.objects.pop(name)
         last = self._stored(old.body, old.owners)
         self._record(collection, Change(self.version, old, None, last))

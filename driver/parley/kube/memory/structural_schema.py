@@ -1,8 +1,8 @@
-"""What the API server does with a CRD's structural schema: drop unknown fields, fill in defaults, check rules.
+"""A CRD's structural schema as the API server applies it: prune unknown fields, fill in defaults, check rules.
 
-The schemas are those of the CRDs, made from the models. The rules in them are CEL, which is not interpreted here:
-`RULES_IN_PYTHON` has each in Python, and a unit test checks that none is missing: an unknown rule always holds.
-What a single field may hold is checked in `schema`.
+The schemas are those of the CRDs, generated from the models. Their rules are CEL, which is not interpreted here:
+`RULES_IN_PYTHON` has each rule in Python. An unknown rule always holds, and a unit test checks that there is none.
+The constraints of single fields are checked in `schema`.
 Source: "Specifying a structural schema" and "Validation rules" in the Kubernetes documentation (1.37).
 """
 
@@ -22,11 +22,11 @@ Schema = Mapping[str, Any]
 Fields = tuple[str, ...]
 
 schema_of: Callable[[type[BaseModel]], Schema] = cache(structural_schema)
-"""The structural schema of a model, made once."""
+"""The structural schema of a model, generated once."""
 
 
 def settled(value: Any, schema: Schema) -> Any:
-    """The value as the server stores it: known fields only, none of them null, with defaults."""
+    """The value as the server stores it: only known fields, none of them null, with defaults."""
     if isinstance(value, dict) and "properties" in schema:
         return _settled_object(value, schema["properties"])
     if isinstance(value, dict) and "additionalProperties" in schema:
@@ -50,7 +50,8 @@ def _settled_object(value: Json, properties: Mapping[str, Schema]) -> Json:
 
 
 def unknown_fields(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
-    """The fields that the schema does not have, which strict validation refuses; of metadata none is told."""
+    """The fields that the schema does not have, which strict validation refuses; those of metadata are left
+    out."""
     if isinstance(value, dict) and "properties" in schema:
         for name, child in value.items():
             where = f"{path}.{name}" if path else name
@@ -64,7 +65,8 @@ def unknown_fields(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
 
 
 def nulls(value: Any, schema: Schema, path: str = "") -> Iterator[Fault]:
-    """The known fields that are null, each of which makes an object invalid if it was not dropped before."""
+    """Faults for known fields that are null, each of which makes an object invalid unless it was dropped
+    before."""
     if isinstance(value, dict):
         for name, inner in schema.get("properties", {}).items():
             where = f"{path}.{name}" if path else name
@@ -79,7 +81,7 @@ def nulls(value: Any, schema: Schema, path: str = "") -> Iterator[Fault]:
 
 
 def list_maps(schema: Schema, fields: Fields = ()) -> Iterator[tuple[Fields, Fields]]:
-    """The lists whose items have keys: their fields from the root, and the names of the keys."""
+    """The list maps: their fields from the root, and the names of their key fields."""
     for name, inner in schema.get("properties", {}).items():
         yield from list_maps(inner, (*fields, name))
     if schema.get("x-kubernetes-list-type") == "map":
@@ -89,7 +91,7 @@ def list_maps(schema: Schema, fields: Fields = ()) -> Iterator[tuple[Fields, Fie
 
 
 def ruled(schema: Schema) -> Schema:
-    """Only those parts of the schema in which there are rules."""
+    """Only the parts of the schema that contain rules."""
     kept = {key: schema[key] for key in (RULES, "x-kubernetes-list-map-keys") if key in schema}
     inner = {name: ruled(part) for name, part in schema.get("properties", {}).items()}
     if properties := {name: part for name, part in inner.items() if _has_rules(part)}:
@@ -104,7 +106,7 @@ def _has_rules(schema: Schema) -> bool:
 
 
 def broken_rules(old: Any, new: Any, schema: Schema, path: str = "") -> Iterator[Fault]:
-    """What is wrong with `new`, by the rules of its schema. `old` is None where it was not there before."""
+    """The faults of `new` by the rules of its schema. `old` is None if there was no value before."""
     for entry in schema.get(RULES, ()):
         holds = RULES_IN_PYTHON.get(entry["rule"])
         applies = old is not None or "oldSelf" not in entry["rule"]
@@ -121,7 +123,7 @@ def broken_rules(old: Any, new: Any, schema: Schema, path: str = "") -> Iterator
 
 
 def _broken_in_list(old: Any, new: list[Any], schema: Schema, path: str) -> Iterator[Fault]:
-    """Items of a list map are compared with what they were; those of other lists are always new."""
+    """Items of a list map are compared with their old values; items of other lists always count as new."""
     keys = schema.get("x-kubernetes-list-map-keys", ())
     known = {_identity(child, keys): child for child in old or ()} if keys else {}
     for index, child in enumerate(new):
@@ -144,11 +146,11 @@ def _requirements(term: Json) -> list[Json]:
     return [*term.get("matchExpressions", ()), *term.get("matchFields", ())]
 
 
-def _compared(_: Any, selector: Json) -> bool:
+def _few_requirements(_: Any, selector: Json) -> bool:
     return sum(1 + len(_requirements(term)) for term in selector["nodeSelectorTerms"]) <= MAX_COMPARED
 
 
-def _values(_: Any, selector: Json) -> bool:
+def _few_values(_: Any, selector: Json) -> bool:
     all_of_them = (one for term in selector["nodeSelectorTerms"] for one in _requirements(term))
     return sum(len(one.get("values", ())) for one in all_of_them) <= MAX_VALUES
 
@@ -208,10 +210,10 @@ RULES_IN_PYTHON: Mapping[str, Callable[[Any, Any], bool]] = {
         )
     ),
     "self.nodeSelectorTerms.map(t, 1 + (has(t.matchExpressions) ? size(t.matchExpressions) : 0) + "
-    "(has(t.matchFields) ? size(t.matchFields) : 0)).sum() <= 256": _compared,
+    "(has(t.matchFields) ? size(t.matchFields) : 0)).sum() <= 256": _few_requirements,
     "self.nodeSelectorTerms.map(t, "
     "(has(t.matchExpressions) ? t.matchExpressions.map(r, has(r.values) ? size(r.values) : 0).sum() : 0) + "
     "(has(t.matchFields) ? t.matchFields.map(r, has(r.values) ? size(r.values) : 0).sum() : 0)).sum() <= 4096": (
-        _values
+        _few_values
     ),
 }

@@ -1,7 +1,7 @@
-"""The way to the server in memory: JSON in, JSON out, and a turn of the event loop for each request.
+"""The transport to the server in memory: JSON in, JSON out, and one iteration of the event loop for each request.
 
-The turn comes before the request takes effect, so that others get theirs, as with a real server. What a request
-does then happens at once.
+The event loop runs before the request takes effect, so that other tasks proceed, as with a real server. The
+request itself is then processed without interruption.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class MemoryTransport:
-    """See `MemoryServer.client`. `name` is the field manager of writes that name none."""
+    """See `MemoryServer.client`. `name` is the field manager of writes that specify none."""
 
     def __init__(self, server: "MemoryServer", name: str) -> None:
         self._server = server
         self._name = name
 
     async def request(self, call: Call) -> bytes:
-        """Let the server do it; returns the object, the list or a Status."""
+        """Process the request; returns the object, the list or a Status as JSON."""
         body = _copied(call.body)
         await asyncio.sleep(0)
         match call.verb:
@@ -54,24 +54,24 @@ class MemoryTransport:
     async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
         """The changes after the resourceVersion of the call, and bookmarks while there are none."""
         await asyncio.sleep(0)
-        selected, server = _within(call), self._server
+        selected, server = _watched(call), self._server
         seen = _version(call.query.get("resourceVersion", ""))
         history, watch_round = server.store.collection(call.resource).history, server.watch_round
         while server.watch_round == watch_round:
             changes = history.after(seen)
             for change in changes:
                 seen = change.version
-                for event in _seen(change, selected):
+                for event in _events(change, selected):
                     yield event
             if not changes and not await history.changed(server.bookmark_interval) and not history.after(seen):
                 seen = server.resource_version
                 yield RawEvent(EventType.BOOKMARK, orjson.dumps({"metadata": {"resourceVersion": str(seen)}}))
 
     async def close(self) -> None:
-        """There is nothing to release."""
+        """Does nothing: there are no connections."""
 
     def _list(self, call: Call) -> bytes:
-        """All in one page."""
+        """The list, in one page."""
         selected = _selector(call)
         found = self._server.store.collection(call.resource).within(call.namespace)
         items = b",".join(stored.data for stored in found if selected is None or selected(stored.body))
@@ -109,10 +109,10 @@ _SUCCESS = orjson.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "
 
 
 def _copied(body: Any) -> Any:
-    """As a server reads it: half a surrogate pair is no character. A fragment is text that nobody looks into."""
+    """The body as a server reads it: unpaired surrogates are replaced. Fragments, which are raw JSON, are kept."""
     try:
         return orjson.loads(msgspec.json.encode(body))
-    except (TypeError, ValueError, OverflowError):  # a fragment in it, half a pair, or what is no JSON
+    except (TypeError, ValueError, OverflowError):  # a fragment in it, an unpaired surrogate, or not JSON
         return _copied_by_parts(body)
 
 
@@ -122,11 +122,11 @@ def _copied_by_parts(body: Any) -> Any:
     if isinstance(body, list | tuple):
         return [_copied_by_parts(value) for value in body]
     if isinstance(body, str):
-        return body if body.isascii() else _HALF.sub("\ufffd", body)
+        return body if body.isascii() else _SURROGATE.sub("\ufffd", body)
     return body if isinstance(body, orjson.Fragment) else orjson.loads(orjson.dumps(body))
 
 
-_HALF = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _version(text: str) -> int:
@@ -139,7 +139,7 @@ def _selector(call: Call) -> Predicate | None:
     return selector(call.resource, call.query.get("labelSelector", ""), call.query.get("fieldSelector", ""))
 
 
-def _within(call: Call) -> Predicate:
+def _watched(call: Call) -> Predicate:
     namespace, selected = call.namespace, _selector(call)
 
     def admits(body: Json) -> bool:
@@ -150,8 +150,8 @@ def _within(call: Call) -> Predicate:
     return admits
 
 
-def _seen(change: Change, selected: Predicate) -> Iterator[RawEvent]:
-    """What who watches a selection sees of the change: at most one event."""
+def _events(change: Change, selected: Predicate) -> Iterator[RawEvent]:
+    """The event, if any, that a watch of the selected objects gets for the change."""
     before = change.old is not None and selected(change.old.body)
     after = change.new is not None and selected(change.new.body)
     if after:
@@ -163,6 +163,6 @@ def _seen(change: Change, selected: Predicate) -> Iterator[RawEvent]:
 
 
 def _at_version(stored: Stored, version: int) -> bytes:
-    """The object as it was when it was last selected, with the version of the change that ended that."""
+    """The object as last selected, with the resourceVersion of the change after which it no longer is."""
     meta = {**stored.meta, "resourceVersion": str(version)}
     return orjson.dumps({**stored.body, "metadata": meta})

@@ -1,4 +1,4 @@
-"""Whether the server takes an object: its metadata, the kind's schema and rules; all faults are reported."""
+"""Validation of an object: its metadata, and the kind's schema and rules. All faults are reported together."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _UNCHECKED = Fault(
 
 
 def check(resource: Resource[Any], traits: Traits, old: Json | None, new: Json) -> None:
-    """Raise Invalid if the object breaks a rule of its kind, BadRequest if its metadata is of other types."""
+    """Raise Invalid if the object violates a rule of its kind, BadRequest if its metadata has wrong types."""
     _check_types(new["metadata"])
     wrong: list[Fault] = []
     if traits.schema is not None:

@@ -1,7 +1,7 @@
-"""The changes of one kind, in order, from which every watch reads for itself.
+"""The changes of one kind, in order. Each watch reads them at its own pace.
 
-A change is kept once, however many watch. The oldest are forgotten when there are more than the limit, as etcd
-compacts its history: a watch that starts before them has to list anew.
+A change is stored once for all watches. If there are more changes than the limit, the oldest are dropped, as etcd
+compacts its history: a watch that starts from an earlier version has to list again.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from parley.kube.memory.kinds import Json
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object as the server keeps it. Its `body` is never changed, and `data` is its JSON."""
+    """An object as stored. `body` is never changed in place; `data` is its JSON."""
 
     body: Json
     data: bytes
     owners: Any
-    """See `ownership.Owners`."""
+    """See `managed_fields.Owners`."""
 
     @property
     def meta(self) -> Json:
@@ -32,54 +32,54 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An object before and after: None before its creation and after its deletion."""
+    """An object before and after a change: None before its creation and after its deletion."""
 
     version: int
     old: Stored | None
     new: Stored | None
     last: Stored
-    """The object after the change; of a deletion its last state, with the deletion's resourceVersion."""
+    """The object after the change; for a deletion its last state, with the deletion's resourceVersion."""
 
 
 class History:
-    """See the module."""
+    """The changes of one kind, of which at least the last `limit` are kept."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._changes: list[Change] = []
-        self._forgotten = 0
-        self._waiting: dict[asyncio.Future[bool], None] = {}  # in order: every run takes the same course
+        self._compacted = 0
+        self._waiting: dict[asyncio.Future[bool], None] = {}  # ordered, so that runs are reproducible
 
     def append(self, change: Change) -> None:
-        """Record the change and wake who waits for one."""
+        """Record the change and wake all waiters."""
         self._changes.append(change)
         if len(self._changes) > 2 * self._limit:
-            self._forget(len(self._changes) - self._limit)
+            self._compact(len(self._changes) - self._limit)
         self.wake()
 
     def forget(self) -> None:
-        """Forget everything so far."""
-        self._forget(len(self._changes))
+        """Drop all changes so far."""
+        self._compact(len(self._changes))
 
-    def _forget(self, count: int) -> None:
+    def _compact(self, count: int) -> None:
         if count:
-            self._forgotten = self._changes[count - 1].version
+            self._compacted = self._changes[count - 1].version
             del self._changes[:count]
 
     def after(self, version: int) -> Sequence[Change]:
-        """The changes since `version`. Raises Expired if some of them are forgotten."""
-        if version < self._forgotten:
-            raise expired(version, self._forgotten)
+        """The changes since `version`. Raises Expired if some of them were dropped."""
+        if version < self._compacted:
+            raise expired(version, self._compacted)
         if not self._changes or self._changes[-1].version <= version:
             return ()
         return self._changes[bisect_right(self._changes, version, key=lambda change: change.version) :]
 
     async def changed(self, within: float) -> bool:
-        """Wait for the next change, or for `wake`; returns False if neither came within so many seconds."""
+        """Wait for the next change, or for `wake`; returns False if neither comes within `within` seconds."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
         self._waiting[waiter] = None
-        limit = loop.call_later(within, _end, waiter, False)
+        limit = loop.call_later(within, _resolve, waiter, False)
         try:
             return await waiter
         finally:
@@ -89,10 +89,10 @@ class History:
     def wake(self) -> None:
         """End every wait for a change."""
         for waiter in self._waiting:
-            _end(waiter, True)
+            _resolve(waiter, True)
         self._waiting.clear()
 
 
-def _end(waiter: asyncio.Future[bool], changed: bool) -> None:
+def _resolve(waiter: asyncio.Future[bool], changed: bool) -> None:
     if not waiter.done():
         waiter.set_result(changed)

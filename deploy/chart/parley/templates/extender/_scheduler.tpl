@@ -1,4 +1,4 @@
-{{/* The second scheduler's KubeSchedulerConfiguration; docs/extender.md says what each line is for. */}}
+{{/* The second scheduler's KubeSchedulerConfiguration; docs/extender.md explains each line. */}}
 {{- define "parley.schedulerConfiguration" -}}
 {{- $address := "http://127.0.0.1:8090" -}}
 {{- if include "parley.service" . }}{{ $address = printf "https://parley-extender.%s.svc:8443" .Release.Namespace }}{{ end -}}
@@ -53,7 +53,7 @@ tlsConfig:
 {{- end }}
 {{- end -}}
 
-{{/* Its container, without the mounts. */}}
+{{/* The second scheduler's container, without volume mounts. */}}
 {{- define "parley.schedulerContainer" -}}
 - name: scheduler
   image: {{ include "parley.schedulerImage" . }}

@@ -51,7 +51,7 @@ metadata:
   annotations:
     helm.sh/hook: {{ .when }}
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
-    # so that `helm uninstall` shows what is in use
+    # so that `helm uninstall` shows which claims are in use
     helm.sh/hook-output-log-policy: hook-failed
 spec:
   backoffLimit: 0
@@ -79,7 +79,7 @@ spec:
             {{- include "parley.unprivileged" . | nindent 12 }}
 {{- end -}}
 
-{{/* Seconds after which a lease that nobody renews has surely ended. */}}
+{{/* Seconds after which a lease that nobody renews has certainly expired. */}}
 {{- define "parley.leaseEnds" -}}
 {{ add 45 (.Values.controller.options.leaseDuration | default 15) }}
 {{- end -}}
