@@ -5,6 +5,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling
 from parley.control.nominations import KEPT_SECONDS
 from parley.control.publishing.podscheduling import StandaloneClaim
@@ -227,6 +228,12 @@ class Attempt:
         self.made_room = nominated or self.made_room
         self.avoided.discard(again)
         return self.refused - {again}
+
+    def may_be_binding(self, pod: Pod) -> bool:
+        """Whether the scheduler may be binding the pod to the node that it nominated, which was not offered again
+        since. Then nothing is allocated elsewhere by evictions."""
+        nominated = pod.status.nominated_node_name
+        return bool(nominated) and nominated != self.made_room
 
     def nominated_by_us(self, node: str) -> None:
         """Note that Parley nominates the pod briefly. The cache may show it for longer: no room is made there."""

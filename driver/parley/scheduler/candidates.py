@@ -81,6 +81,11 @@ class CandidateNodes(EligibleNodes):
         return self._needs.node_name
 
     @property
+    def preferred(self) -> Sequence[str]:
+        nominated = self._pod.status.nominated_node_name
+        return (nominated,) if nominated else ()
+
+    @property
     def equivalence_key(self) -> Hashable:
         """The pod's requests and constraints, and its priority if it may preempt, even without victims now."""
         needs = self._needs

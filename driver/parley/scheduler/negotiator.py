@@ -124,7 +124,7 @@ class Negotiator:
     ) -> tuple[Search, Outcome]:
         """Survey also the nodes where the scheduler would have to evict pods of lower priority: no other node is
         viable, or the scheduler refused those that are."""
-        if not may_preempt(self._state.cluster, pod):
+        if not may_preempt(self._state.cluster, pod) or self._pods.attempt(pod).may_be_binding(pod):
             return search, outcome
         classes = [claim.class_ for claim in claims if claim.class_]
         wider = PreemptibleNodes(self._state, pod, classes, common_nodes(claims))
@@ -255,7 +255,9 @@ class Negotiator:
         candidates = fresh or viable
         fitting = [node for node in candidates if not search.nodes.evicts(node)]
         evicting = [node for node in candidates if node not in fitting and node not in attempt.avoided]
-        if attempt.avoided.issuperset(fitting) and evicting:
+        if (nominated := pod.status.nominated_node_name) in fitting:
+            selected = nominated  # its scheduler tries it first, or may be binding the pod to it
+        elif attempt.avoided.issuperset(fitting) and evicting:
             selected = evicting[0]
         else:
             selected = best(self._state, demand, fitting or candidates, attempt.avoided, standalone)

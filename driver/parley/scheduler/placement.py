@@ -174,9 +174,12 @@ class Placement:
         return await self.write(pod, claims)
 
     async def check_current(self, pod: Pod) -> None:
-        """Raise Busy if the cache is behind: the pod is gone, has ended, or was bound or deleted meanwhile."""
+        """Raise Busy if the cache is behind: the pod is gone, has ended, or was bound, nominated or deleted
+        meanwhile. A scheduler that has nominated a node may be binding the pod to it."""
         live = await live_pod(self._client, reference(pod))
         if live is None or live.spec.node_name != pod.spec.node_name or (is_done(live) and not is_done(pod)):
+            raise Busy
+        if not pod.spec.node_name and live.status.nominated_node_name != pod.status.nominated_node_name:
             raise Busy
 
     async def release_all(self, pod: Pod, cleared: Sequence[Holding] = ()) -> None:

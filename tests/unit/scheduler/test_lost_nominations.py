@@ -1,14 +1,18 @@
-"""A scheduler that reserved an offer and does not say where it wants the pod: kube-scheduler 1.37 does not write a
-nomination that it believes to be there, also while its own write that ends it is under way."""
+"""Nominations by schedulers: those that kube-scheduler 1.37 does not write, because it believes them to be there,
+also while its own write that ends one is under way; and those to whose nodes it may be binding the pod."""
 
+import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.containers import requesting
+from tests.support.trouble import TroubleClient
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED
-from parley.control.objects.mirror import consumer, is_offer, offer_ended
+from parley.api.resources import PODS
+from parley.control.objects.mirror import consumer, is_offer, nodes_of, offer_ended
 from parley.control.objects.pod import reference
 from parley.scheduler.attempts import CHOICE_SECONDS
 from parley.simulate.status_writes import patch_claim, patch_pod
@@ -78,5 +82,83 @@ def test_a_pod_that_its_scheduler_may_be_binding_still_is_offered_what_was_clear
         assert mirror.status.allocation is not None
         assert is_offer(mirror.status.allocation)
         assert not await world.devices()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("number", [3, 11, 19])
+def test_a_named_claim_is_allocated_on_the_node_that_its_pod_is_nominated_for(play: Play, number: int) -> None:
+    """It is not offered: other pods may use it. So many nodes that drivers are not asked about all of them."""
+
+    async def scenario(world: World) -> None:
+        node = f"n{number:02}"
+        for other in range(20):
+            await world.add_node(f"n{other:02}", 1)
+        await world.add_class()
+        await world.add_claim("disk")
+        await world.add_pod("p", claims=["disk"], schedulerName="quiet")
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": node})
+        world.start_parley()
+        await world.settle()
+        assert await allocated_on(world, "disk") == [node]
+
+    play(scenario)
+
+
+async def allocated_on(world: World, name: str) -> list[str]:
+    """Where the built-in claim of that name is allocated."""
+    found = (claim.status.allocation for claim in await world.mirrors() if claim.metadata.name == name)
+    return [node for allocation in found if allocation is not None for node in nodes_of(allocation)]
+
+
+def test_nothing_is_allocated_elsewhere_while_the_watch_of_pods_is_behind_a_nomination(play: Play) -> None:
+    """The scheduler waits for conditions of the claim, and an administrator clears it."""
+
+    async def scenario(world: World) -> None:
+        for node in ("a", "b", "c"):
+            await world.add_node(node, 1)
+        await world.add_class()
+        await world.add_claim("disk")
+        await world.add_pod("p", claims=["disk"], schedulerName="quiet")
+        client = TroubleClient(world.server.client(), random.Random(1))
+        world.start_parley(client)
+        await world.settle(5)
+        (before,) = await allocated_on(world, "disk")
+        client.hold(PODS, 60)
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": before})
+        (mirror,) = [claim for claim in await world.mirrors() if claim.metadata.name == "disk"]
+        await patch_claim(world.client, mirror, {"allocation": None, "reservedFor": None, "devices": None})
+        for _ in range(12):
+            await world.settle(10)
+            assert await allocated_on(world, "disk") in ([], [before])
+        assert await allocated_on(world, "disk") == [before]
+
+    play(scenario)
+
+
+def test_nobody_is_evicted_elsewhere_while_the_scheduler_may_be_binding_the_pod(play: Play) -> None:
+    """Its claim was cleared, and another pod took the device there."""
+
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class()
+        await world.add_claim("taken")
+        await world.add_claim("disk")
+        world.start_parley()
+        await world.add_pod("taker", claims=["taken"], nodeSelector={"kubernetes.io/hostname": "a"})
+        await world.add_pod("low", nodeName="b", priority=0, containers=requesting(cpu=6))
+        await world.settle(10)
+        await world.crash()
+        needs: Any = {"priority": 10, "containers": requesting(cpu=4), "schedulerName": "quiet"}
+        await world.add_pod("p", claims=["disk"], **needs)
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
+        world.start_parley()
+        await world.settle()
+        assert await allocated_on(world, "taken") == ["a"]
+        assert await allocated_on(world, "disk") == []
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": None})
+        await world.settle(10)
+        assert await allocated_on(world, "disk") == ["b"]
 
     play(scenario)

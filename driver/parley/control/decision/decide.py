@@ -8,6 +8,7 @@ with the reason, its message, and the changes that may help. Reads the state, an
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from parley.api import reasons
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem
@@ -108,14 +109,15 @@ def _drivers(pending: Sequence[PodClaim]) -> Sequence[str]:
 def survey(state: State, demand: Demand, search: Search, ask: Ask | None = None) -> Outcome:
     """Ask the embedded drivers about the candidates, with `ask` or else with `question`. Returns the outcome.
 
-    If claims are to be packed and a driver keeps its nodes in order, the fullest are asked about first. Raises
-    DriverFault.
+    Preferred nodes are asked about first, then the fullest, if claims are to be packed and a driver keeps its
+    nodes in order. Raises DriverFault.
     """
     ask_many = search.ask_many or demand.needs_more_nodes
+    first = chain(search.nodes.preferred, demand.fullest() if demand.packs else ())
     return negotiate(
         search.nodes,
         ask or question(state, demand, search),
-        in_order=search.nodes.beginning_with(demand.fullest()) if demand.packs else None,
+        in_order=search.nodes.beginning_with(first) if demand.packs or search.nodes.preferred else None,
         first=search.limit if ask_many else FIRST_CANDIDATES,
         limit=search.limit,
         enough=search.enough,

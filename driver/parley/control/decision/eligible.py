@@ -40,6 +40,11 @@ class EligibleNodes(ABC):
         return ""
 
     @property
+    def preferred(self) -> Sequence[str]:
+        """The nodes to ask about first, if they are eligible."""
+        return ()
+
+    @property
     def equivalence_key(self) -> Hashable:
         """Equal for all pods and claims that have the same nodes to choose from."""
         return ()
