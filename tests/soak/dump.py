@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from tests.soak.mirrors import is_parleys, read
-from tests.soak.world import World
+from tests.soak.cluster.world import World
+from tests.soak.rules.mirrors import is_parleys, read
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, PODS
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tests.soak.mirrors import nodes_of
-from tests.soak.processes import WHO
+from tests.soak.cluster.processes import WHO
+from tests.soak.rules.mirrors import nodes_of
 from tests.support.trouble import LATE_WRITE
 
 from parley.api.resources import LEASES, Resource

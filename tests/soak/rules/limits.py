@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.soak.invariants import Identity
-from tests.soak.keeping import NOWHERE, allocation, is_immediate, is_kept, said_lately, tokens
-from tests.soak.mirrors import Device, Json, is_parleys, read
-from tests.soak.observed import Step
-from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, NAMESPACE, TOKENS
+from tests.soak.cluster.observed import Step
+from tests.soak.kinds.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, NAMESPACE, TOKENS
+from tests.soak.rules.invariants import Identity
+from tests.soak.rules.keeping import NOWHERE, allocation, is_immediate, is_kept, said_lately, tokens
+from tests.soak.rules.mirrors import Device, Json, is_parleys, read
 
 from parley.control.holding import Holding
 from parley.simulate.anti_affinity import Pod

@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from tests.soak.bug import Bug, no_result, nothing
-from tests.soak.planted_nodes import OF_NODES
-from tests.soak.planted_preemption import OF_PREEMPTION
-from tests.soak.planted_standalone import OF_STANDALONE
-from tests.soak.pods import GUEST
-from tests.soak.processes import WHO
+from tests.soak.cluster.processes import WHO
+from tests.soak.kinds.pods import GUEST
+from tests.soak.planted.bug import Bug, no_result, nothing
+from tests.soak.planted.nodes import OF_NODES
+from tests.soak.planted.preemption import OF_PREEMPTION
+from tests.soak.planted.standalone import OF_STANDALONE
 
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim

@@ -34,10 +34,10 @@ from collections import defaultdict
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 
-from tests.soak.data import Data
-from tests.soak.keeping import NOWHERE, Keeping, allocation, is_kept
-from tests.soak.mirrors import Device, Json, Name, Record, far, identity_of_claim, is_far, is_parleys, read
-from tests.soak.observed import Step
+from tests.soak.cluster.observed import Step
+from tests.soak.rules.data import Data
+from tests.soak.rules.keeping import NOWHERE, Keeping, allocation, is_kept
+from tests.soak.rules.mirrors import Device, Json, Name, Record, far, identity_of_claim, is_far, is_parleys, read
 
 Identity = tuple[str, str]
 Use = tuple[str, Identity]

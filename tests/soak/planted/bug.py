@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tests.soak.priorities import Preemption
+from tests.soak.actions.priorities import Preemption
 
 from parley.api.models import Hold
 

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from tests.soak.keeping import allocation
-from tests.soak.mirrors import Json, Record
-from tests.soak.observed import Step
-from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, GUEST
+from tests.soak.cluster.observed import Step
+from tests.soak.kinds.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, GUEST
+from tests.soak.rules.keeping import allocation
+from tests.soak.rules.mirrors import Json, Record
 
 from parley.api.models import Hold
 from parley.kube.memory.watch_cache import Change

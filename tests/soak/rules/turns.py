@@ -12,11 +12,11 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.soak.judge import Judge, done
-from tests.soak.mirrors import is_parleys, read
-from tests.soak.observed import Step
-from tests.soak.plans import Memory
-from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, CLAIM_KINDS, FAR_CLASS_KINDS
+from tests.soak.cluster.observed import Step
+from tests.soak.kinds.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, CLAIM_KINDS, FAR_CLASS_KINDS
+from tests.soak.rules.judge import Judge, done
+from tests.soak.rules.mirrors import is_parleys, read
+from tests.soak.rules.plans import Memory
 
 from parley.control.objects.pod import priority, reference
 from parley.scheduler.pods import Pods

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.soak.mirrors import is_parleys, read
-from tests.soak.observed import Step
-from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS
-from tests.soak.priorities import SPARED
+from tests.soak.actions.priorities import SPARED
+from tests.soak.cluster.observed import Step
+from tests.soak.kinds.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS
+from tests.soak.rules.mirrors import is_parleys, read
 
 from parley.control.nominations import Nomination
 from parley.kube.client import Client

@@ -5,8 +5,8 @@ import random
 from abc import ABC, abstractmethod
 from datetime import timedelta
 
-from tests.soak.observed import ObservedServer
-from tests.soak.processes import ProcessLoop, acting_as
+from tests.soak.cluster.observed import ObservedServer
+from tests.soak.cluster.processes import ProcessLoop, acting_as
 from tests.support.trouble import Rates, TroubleClient
 
 from parley.kube.client import Client

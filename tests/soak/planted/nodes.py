@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
-from tests.soak.bug import Bug
+from tests.soak.planted.bug import Bug
 
 from parley.api.builtin import Node, Pod
 from parley.control.caches.own_writes import OwnWrites

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.soak.mirrors import FAR, ZONE_OF
+from tests.soak.rules.mirrors import FAR, ZONE_OF
 from tests.support.containers import requesting, using
 
 from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
@@ -105,7 +105,7 @@ LASTING_CLASS_KINDS: Mapping[str, Json] = {
     "lasting": {"whenUnused": {"keepSeconds": 240}},
     "lasting-shared": {"shareable": True, "whenUnused": {"keepSeconds": 60}},
 }
-"""Classes whose claims stay allocated without users, for less than `quiescence.QUIET`: at rest they are free."""
+"""Classes whose claims stay allocated without users, for less than `rules/quiescence.QUIET`: at rest they are free."""
 
 ZONE = "topology.kubernetes.io/zone"
 NODE_KINDS: Mapping[str, tuple[str, Sequence[str], int]] = {
@@ -227,7 +227,7 @@ VIEW_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
     "view-one": (5, ("view", "one"), (), {}),
     "view-common": (10, ("view",), ("common",), {}),
 }
-"""What else there is where allocations need another one: see `views`."""
+"""What else there is where allocations need another one: see `rules/views`."""
 
 GUEST = "guest"
 """A class to which claims yield what they reserve."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
-from tests.soak.bug import Bug, no_result, nothing
-from tests.soak.priorities import Preemption
+from tests.soak.actions.priorities import Preemption
+from tests.soak.planted.bug import Bug, no_result, nothing
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS

@@ -8,12 +8,14 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from tests.soak import limits
-from tests.soak import pods as kinds
-from tests.soak.keeping import has_failed
-from tests.soak.leased import MOST_SKEW, LeasedProcess
-from tests.soak.mirrors import FAR
-from tests.soak.pods import (
+from tests.soak.actions.priorities import Preemption, Priorities
+from tests.soak.actions.tenant import Tenant
+from tests.soak.cluster.leased import MOST_SKEW, LeasedProcess
+from tests.soak.cluster.processes import acting_as
+from tests.soak.cluster.taints import TOLERATIONS, some_taint
+from tests.soak.cluster.world import CLAIM_CONTROLLER, SECOND_SCHEDULER, World
+from tests.soak.kinds import pods as kinds
+from tests.soak.kinds.pods import (
     KEPT_POD_KINDS,
     KEPT_TEMPLATE_KINDS,
     LASTING_CLASS_KINDS,
@@ -25,12 +27,10 @@ from tests.soak.pods import (
     VIEW_POD_KINDS,
     VIEW_TEMPLATE_KINDS,
 )
-from tests.soak.priorities import Preemption, Priorities
-from tests.soak.processes import acting_as
-from tests.soak.reservations import HOME
-from tests.soak.taints import TOLERATIONS, some_taint
-from tests.soak.tenant import Tenant
-from tests.soak.world import CLAIM_CONTROLLER, SECOND_SCHEDULER, World
+from tests.soak.rules import limits
+from tests.soak.rules.keeping import has_failed
+from tests.soak.rules.mirrors import FAR
+from tests.soak.rules.reservations import HOME
 
 from parley.api.names import GENERATED_LABEL, UNREACHABLE_TAINT
 from parley.api.resources import (

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.soak.counted import CountedDriver
-from tests.soak.leased import LeasedProcess
-from tests.soak.mirrors import FAR, Json, is_far
-from tests.soak.observed import ObservedServer
+from tests.soak.cluster.leased import LeasedProcess
+from tests.soak.cluster.observed import ObservedServer
+from tests.soak.drivers.counted import CountedDriver
+from tests.soak.rules.mirrors import FAR, Json, is_far
 from tests.support.trouble import Rates
 
 from parley.api.names import driver_lease

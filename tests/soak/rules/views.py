@@ -8,10 +8,10 @@ A view takes a device like any claim, and needs the named claim `SOURCE` to be a
 
 from collections.abc import Callable, Iterator
 
-from tests.soak.invariants import Invariants
-from tests.soak.keeping import allocation
-from tests.soak.mirrors import Record
-from tests.soak.observed import Step
+from tests.soak.cluster.observed import Step
+from tests.soak.rules.invariants import Invariants
+from tests.soak.rules.keeping import allocation
+from tests.soak.rules.mirrors import Record
 
 SOURCE = "common"
 """The claim that views need."""

@@ -11,12 +11,12 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
-from tests.soak.invariants import Hold, Invariants, Source
-from tests.soak.keeping import allocation, has_failed, is_immediate, is_kept
-from tests.soak.mirrors import Device, Json, far, identity_of_claim, is_parleys, read
-from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, FAR_CLASS_KINDS, TOKEN_CLASS_KINDS, is_on_demand
-from tests.soak.reservations import Room
-from tests.soak.views import SOURCE, VIEW
+from tests.soak.kinds.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, FAR_CLASS_KINDS, TOKEN_CLASS_KINDS, is_on_demand
+from tests.soak.rules.invariants import Hold, Invariants, Source
+from tests.soak.rules.keeping import allocation, has_failed, is_immediate, is_kept
+from tests.soak.rules.mirrors import Device, Json, far, identity_of_claim, is_parleys, read
+from tests.soak.rules.reservations import Room
+from tests.soak.rules.views import SOURCE, VIEW
 
 from parley.api.quantity import parse
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, RESOURCE_SLICES, Resource

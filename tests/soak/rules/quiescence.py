@@ -6,14 +6,14 @@ with the negotiation but the filters of the simulated scheduler, which decide wh
 
 from collections.abc import Collection, Iterable, Iterator
 
-from tests.soak import outside
-from tests.soak.judge import Judge, bodies, done
-from tests.soak.keeping import is_immediate, kept_too_long
-from tests.soak.mirrors import Json
-from tests.soak.pods import CLAIM_KINDS
-from tests.soak.priorities import Preemption
-from tests.soak.reservations import not_held
-from tests.soak.world import SECOND_SCHEDULER, Broken, World
+from tests.soak.actions.priorities import Preemption
+from tests.soak.cluster import outside
+from tests.soak.cluster.world import SECOND_SCHEDULER, Broken, World
+from tests.soak.kinds.pods import CLAIM_KINDS
+from tests.soak.rules.judge import Judge, bodies, done
+from tests.soak.rules.keeping import is_immediate, kept_too_long
+from tests.soak.rules.mirrors import Json
+from tests.soak.rules.reservations import not_held
 
 from parley.api.resources import (
     BUILTIN_CLAIMS,

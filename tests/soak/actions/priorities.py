@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from tests.soak.pods import CLASS_KINDS, KEPT_CLASS_KINDS, NAMESPACE, typed
+from tests.soak.kinds.pods import CLASS_KINDS, KEPT_CLASS_KINDS, NAMESPACE, typed
 
 from parley.api.resources import CLASSES
 from parley.kube.client import ApiError

@@ -9,9 +9,9 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.soak import pods as kinds
-from tests.soak.pods import NAMESPACE
-from tests.soak.processes import acting_as
+from tests.soak.cluster.processes import acting_as
+from tests.soak.kinds import pods as kinds
+from tests.soak.kinds.pods import NAMESPACE
 from tests.support.containers import using
 
 from parley.api.names import (

@@ -7,8 +7,8 @@ data whose claim was forced away before the controller was replaced.
 
 from collections.abc import Callable, Set
 
-from tests.soak.mirrors import Device
-from tests.soak.observed import Step
+from tests.soak.cluster.observed import Step
+from tests.soak.rules.mirrors import Device
 
 Place = tuple[str, str]
 """The UID of a claim, and a node."""

@@ -7,9 +7,9 @@ whatever the claim has by now (pkg/kubelet/cm/dra/manager.go, 1.37)."""
 import asyncio
 from collections.abc import Callable
 
-from tests.soak.invariants import Invariants
-from tests.soak.mirrors import FAR, Device, far
-from tests.soak.priorities import ENDS_AFTER
+from tests.soak.actions.priorities import ENDS_AFTER
+from tests.soak.rules.invariants import Invariants
+from tests.soak.rules.mirrors import FAR, Device, far
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.control.objects.mirror import allocated

@@ -12,26 +12,26 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.soak.binding_faults import LOST_BINDINGS, BindingClient
-from tests.soak.collector import PodCollector
-from tests.soak.counted import CountedDriver, TardyDriver
-from tests.soak.evictions import Evictions, WatchedEvictions
-from tests.soak.invariants import Invariants, Use
-from tests.soak.kubelets import DeviceKubelets
-from tests.soak.leased import MOST_SKEW, LeasedProcess, lost_lease
-from tests.soak.limits import ClassLimits
-from tests.soak.mirrors import ZONE_OF
-from tests.soak.observed import AT_ONCE_SECONDS, MOST_AT_ONCE, ObservedServer, Step
-from tests.soak.outside import Array, OutsideProcess
-from tests.soak.plans import Memory, Plans
-from tests.soak.pods import GUEST, ZONAL, ZONE
-from tests.soak.priorities import Preemption
-from tests.soak.processes import ProcessLoop, acting_as
-from tests.soak.reservations import Reservations, reserve
-from tests.soak.taints import TaintEviction
-from tests.soak.turns import Turns
-from tests.soak.unruly import Broke, UnrulyDriver
-from tests.soak.views import SOURCE, VIEW, Views
+from tests.soak.actions.priorities import Preemption
+from tests.soak.cluster.binding_faults import LOST_BINDINGS, BindingClient
+from tests.soak.cluster.collector import PodCollector
+from tests.soak.cluster.kubelets import DeviceKubelets
+from tests.soak.cluster.leased import MOST_SKEW, LeasedProcess, lost_lease
+from tests.soak.cluster.observed import AT_ONCE_SECONDS, MOST_AT_ONCE, ObservedServer, Step
+from tests.soak.cluster.outside import Array, OutsideProcess
+from tests.soak.cluster.processes import ProcessLoop, acting_as
+from tests.soak.cluster.taints import TaintEviction
+from tests.soak.drivers.counted import CountedDriver, TardyDriver
+from tests.soak.drivers.unruly import Broke, UnrulyDriver
+from tests.soak.kinds.pods import GUEST, ZONAL, ZONE
+from tests.soak.rules.evictions import Evictions, WatchedEvictions
+from tests.soak.rules.invariants import Invariants, Use
+from tests.soak.rules.limits import ClassLimits
+from tests.soak.rules.mirrors import ZONE_OF
+from tests.soak.rules.plans import Memory, Plans
+from tests.soak.rules.reservations import Reservations, reserve
+from tests.soak.rules.turns import Turns
+from tests.soak.rules.views import SOURCE, VIEW, Views
 from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
 from parley.api.models import Hold

@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.soak.invariants import Hold, Invariants
-from tests.soak.judge import Judge, Taken, Use, bodies
-from tests.soak.mirrors import Device, Json, far, is_parleys, read
-from tests.soak.observed import Step
-from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, CLAIM_KINDS
-from tests.soak.priorities import SPARED
+from tests.soak.actions.priorities import SPARED
+from tests.soak.cluster.observed import Step
+from tests.soak.kinds.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, CLAIM_KINDS
+from tests.soak.rules.invariants import Hold, Invariants
+from tests.soak.rules.judge import Judge, Taken, Use, bodies
+from tests.soak.rules.mirrors import Device, Json, far, is_parleys, read
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES, Resource
 from parley.control.nominations import Nomination

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from tests.soak.mirrors import Device, Json
-from tests.soak.observed import Step
+from tests.soak.cluster.observed import Step
+from tests.soak.rules.mirrors import Device, Json
 
 T = TypeVar("T")
 Allocation = tuple[tuple[str, ...], tuple[Device, ...], bool]

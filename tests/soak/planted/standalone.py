@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.soak.bug import Bug, no_result
+from tests.soak.planted.bug import Bug, no_result
 
 from parley.sdk.standalone import runner
 from parley.sdk.standalone.runner import StandaloneDriver
