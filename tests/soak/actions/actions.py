@@ -14,22 +14,43 @@ from tests.soak.cluster.leased import MOST_SKEW, LeasedProcess
 from tests.soak.cluster.processes import acting_as
 from tests.soak.cluster.taints import TOLERATIONS, some_taint
 from tests.soak.cluster.world import CLAIM_CONTROLLER, SECOND_SCHEDULER, World
-from tests.soak.kinds import pods as kinds
-from tests.soak.kinds.pods import (
-    KEPT_POD_KINDS,
+from tests.soak.kinds import claims, classes, nodes, pods
+from tests.soak.kinds.claims import claim_kinds, is_on_demand
+from tests.soak.kinds.classes import (
+    FAR_CLASS_KINDS,
+    FAR_TEMPLATE_KINDS,
     KEPT_TEMPLATE_KINDS,
     LASTING_CLASS_KINDS,
-    LASTING_POD_KINDS,
-    NAMESPACE,
-    NODE_KINDS,
-    POD_KINDS,
+    MAKING_TEMPLATES,
+    ON_DEMAND_CLASS_KINDS,
+    REFERRING_CLASS_KINDS,
+    REFERRING_TEMPLATE_KINDS,
+    STANDING_CLASS_KINDS,
+    TEMPLATE_KINDS,
+    TOKEN_CLASS_KINDS,
+    TOKEN_TEMPLATE_KINDS,
     VIEW_CLASS_KINDS,
-    VIEW_POD_KINDS,
     VIEW_TEMPLATE_KINDS,
+    YIELDING_CLASS_KINDS,
+    YIELDING_TEMPLATE_KINDS,
+)
+from tests.soak.kinds.names import DRIVER, FAR, NAMESPACE, PARAMETERS, ZONE
+from tests.soak.kinds.nodes import FAR_DEVICES, NODE_KINDS
+from tests.soak.kinds.pods import (
+    CROWDING_POD_KINDS,
+    FAR_POD_KINDS,
+    KEPT_POD_KINDS,
+    LASTING_POD_KINDS,
+    ON_DEMAND_POD_KINDS,
+    POD_KINDS,
+    REFERRING_POD_KINDS,
+    STANDING_POD_KINDS,
+    TOKEN_POD_KINDS,
+    VIEW_POD_KINDS,
+    YIELDING_POD_KINDS,
 )
 from tests.soak.rules import limits
 from tests.soak.rules.keeping import has_failed
-from tests.soak.rules.mirrors import FAR
 from tests.soak.rules.reservations import HOME
 
 from parley.api.names import GENERATED_LABEL, UNREACHABLE_TAINT
@@ -84,27 +105,27 @@ class Actions:
             self._classes.update(VIEW_CLASS_KINDS)
             self._pod_kinds.update(VIEW_POD_KINDS)
         if world.plan.yielding:
-            self._classes.update(kinds.YIELDING_CLASS_KINDS)
-            self._pod_kinds.update(kinds.YIELDING_POD_KINDS)
+            self._classes.update(YIELDING_CLASS_KINDS)
+            self._pod_kinds.update(YIELDING_POD_KINDS)
         if world.plan.standing:
-            self._classes.update(kinds.STANDING_CLASS_KINDS)
-            self._pod_kinds.update(kinds.STANDING_POD_KINDS)
+            self._classes.update(STANDING_CLASS_KINDS)
+            self._pod_kinds.update(STANDING_POD_KINDS)
         if world.plan.on_demand:
-            self._classes.update(kinds.ON_DEMAND_CLASS_KINDS)
-            self._pod_kinds.update(kinds.ON_DEMAND_POD_KINDS)
+            self._classes.update(ON_DEMAND_CLASS_KINDS)
+            self._pod_kinds.update(ON_DEMAND_POD_KINDS)
         if world.plan.referring:
-            self._classes.update(kinds.REFERRING_CLASS_KINDS)
-            self._pod_kinds.update(kinds.REFERRING_POD_KINDS)
+            self._classes.update(REFERRING_CLASS_KINDS)
+            self._pod_kinds.update(REFERRING_POD_KINDS)
         self._varied = sorted(self._classes)
         if world.plan.tokens:
-            self._classes.update(kinds.TOKEN_CLASS_KINDS)
-            self._pod_kinds.update(kinds.TOKEN_POD_KINDS)
+            self._classes.update(TOKEN_CLASS_KINDS)
+            self._pod_kinds.update(TOKEN_POD_KINDS)
         if world.plan.standalone:
-            self._classes.update(kinds.FAR_CLASS_KINDS)
-            self._pod_kinds.update(kinds.FAR_POD_KINDS)
-        self._claims = kinds.claim_kinds(self._classes)
-        self._made_by_users = [name for name in self._claims if not kinds.is_on_demand(name)]
-        self._making = kinds.MAKING_TEMPLATES if world.plan.on_demand else {}
+            self._classes.update(FAR_CLASS_KINDS)
+            self._pod_kinds.update(FAR_POD_KINDS)
+        self._claims = claim_kinds(self._classes)
+        self._made_by_users = [name for name in self._claims if not is_on_demand(name)]
+        self._making = MAKING_TEMPLATES if world.plan.on_demand else {}
         self._actions: list[tuple[int, Callable[[], Awaitable[None] | None]]] = [
             (34, self._add_pod),
             (16, self._delete_pod),
@@ -167,7 +188,7 @@ class Actions:
                 world.server, world.chance, world.plan.preemption, crowded=world.plan.crowded
             )
             self._pod_kinds.update(KEPT_POD_KINDS)
-            self._pod_kinds.update(kinds.CROWDING_POD_KINDS if world.plan.crowded else {})
+            self._pod_kinds.update(CROWDING_POD_KINDS if world.plan.crowded else {})
             self._actions += [*self._priorities.actions(), (MORE_PODS, self._add_pod), (2, self._kill_preempting)]
         self._tenant = Tenant(world.server, world.chance)
         if world.plan.tenant:
@@ -177,26 +198,26 @@ class Actions:
     def begin(self) -> None:
         """The cluster's equipment."""
         for name in NODE_KINDS:
-            self._create(NODES, kinds.node(name))
-            self._create(RESOURCE_SLICES, kinds.slice_(name, 1))
+            self._create(NODES, nodes.node(name))
+            self._create(RESOURCE_SLICES, nodes.slice_(name, 1))
             if self._world.plan.standalone:
-                self._create(RESOURCE_SLICES, kinds.far_slice(name, 1))
+                self._create(RESOURCE_SLICES, nodes.far_slice(name, 1))
         for name, kind in self._classes.items():
-            self._create(CLASSES, kinds.class_(name, kind))
+            self._create(CLASSES, classes.class_(name, kind))
         kept = KEPT_TEMPLATE_KINDS if self._priorities is not None else ()
         views = VIEW_TEMPLATE_KINDS if self._world.plan.viewing else ()
-        guests = kinds.YIELDING_TEMPLATE_KINDS if self._world.plan.yielding else ()
-        referring = kinds.REFERRING_TEMPLATE_KINDS if self._world.plan.referring else ()
-        tokens = kinds.TOKEN_TEMPLATE_KINDS if self._world.plan.tokens else ()
+        guests = YIELDING_TEMPLATE_KINDS if self._world.plan.yielding else ()
+        referring = REFERRING_TEMPLATE_KINDS if self._world.plan.referring else ()
+        tokens = TOKEN_TEMPLATE_KINDS if self._world.plan.tokens else ()
         if self._world.plan.referring:
-            self._create(CONFIG_MAPS, kinds.config_map())
-        far = kinds.FAR_TEMPLATE_KINDS if self._world.plan.standalone else ()
-        for name in (*kinds.TEMPLATE_KINDS, *kept, *views, *guests, *referring, *tokens, *far):
-            self._create(TEMPLATES, kinds.template(name))
+            self._create(CONFIG_MAPS, classes.config_map())
+        far = FAR_TEMPLATE_KINDS if self._world.plan.standalone else ()
+        for name in (*TEMPLATE_KINDS, *kept, *views, *guests, *referring, *tokens, *far):
+            self._create(TEMPLATES, classes.template(name))
         for name in self._making:
-            self._create(TEMPLATES, kinds.making_template(name))
+            self._create(TEMPLATES, claims.making_template(name))
         for name in self._made_by_users:
-            self._create(CLAIMS, kinds.claim(name))
+            self._create(CLAIMS, claims.claim(name))
         if self._priorities is not None:
             self._priorities.begin()
 
@@ -213,22 +234,22 @@ class Actions:
         if self._world.plan.tenant:
             self._tenant.mend()
         for name in NODE_KINDS:
-            self._ensure(NODES, kinds.node(name))
+            self._ensure(NODES, nodes.node(name))
             self._world.kubelets.machine_there(name)
             self._patch(NODES, name, {"spec": {"unschedulable": None, "taints": None}})
-            self._patch(NODES, name, {"metadata": {"labels": {kinds.ZONE: NODE_KINDS[name][0]}}})
+            self._patch(NODES, name, {"metadata": {"labels": {ZONE: NODE_KINDS[name][0]}}})
             self._missing[name] = self._missing_far[name] = frozenset()
             self._set_slice(name)
         for name, kind in self._classes.items():
-            self._ensure(CLASSES, kinds.class_(name, kind))
+            self._ensure(CLASSES, classes.class_(name, kind))
             self._set_class(name)
         if self._priorities is not None:
             self._priorities.mend()
         for name in self._making:
-            self._ensure(TEMPLATES, kinds.making_template(name))
+            self._ensure(TEMPLATES, claims.making_template(name))
         if self._world.plan.referring:
-            self._ensure(CONFIG_MAPS, kinds.config_map())
-            self._patch(CONFIG_MAPS, kinds.PARAMETERS, kinds.config_map())
+            self._ensure(CONFIG_MAPS, classes.config_map())
+            self._patch(CONFIG_MAPS, PARAMETERS, classes.config_map())
         await self._world.restart_part(CLAIM_CONTROLLER)  # it may still believe in claims that are gone
         for found in [found for found in self._all(CLAIMS) if has_failed(found.body)]:
             self._delete(CLAIMS, found.meta["name"])  # made again below, unless pods use it
@@ -241,7 +262,7 @@ class Actions:
         if self._world.plan.outside:
             self._world.clean_array()
         for name in self._made_by_users:
-            self._ensure(CLAIMS, kinds.claim(name))
+            self._ensure(CLAIMS, claims.claim(name))
 
     def _sweep(self) -> None:
         """What a pod owned that was deleted without it is left to who did so."""
@@ -270,7 +291,7 @@ class Actions:
         scheduler = SECOND_SCHEDULER if self._chance.random() < self._world.plan.extender else ""
         name = f"p{self._pods}-{kind}"
         wishes = self._wishes()
-        self._create(PODS, kinds.pod(name, kind, node=node, seconds=seconds, scheduler=scheduler, wishes=wishes))
+        self._create(PODS, pods.pod(name, kind, node=node, seconds=seconds, scheduler=scheduler, wishes=wishes))
 
     def _wishes(self) -> Json | None:
         wishes = self._priorities.wishes() if self._priorities is not None else {}
@@ -304,7 +325,7 @@ class Actions:
             scheduler = found.body["spec"]["schedulerName"]
             self._delete(PODS, name, grace=0)
             if not self._there(PODS, name):
-                self._create(PODS, kinds.pod(name, kind, scheduler=scheduler, wishes=self._wishes()))
+                self._create(PODS, pods.pod(name, kind, scheduler=scheduler, wishes=self._wishes()))
 
     # -- the cluster
 
@@ -343,7 +364,7 @@ class Actions:
 
     def _add_node(self, name: str = "") -> None:
         name = name or self._some_node()
-        self._ensure(NODES, kinds.node(name))
+        self._ensure(NODES, nodes.node(name))
         self._world.kubelets.machine_there(name)
         self._set_slice(name)
 
@@ -357,16 +378,16 @@ class Actions:
     def _publish_far(self) -> None:
         """The standalone driver has a device less there, or has it again."""
         name = self._some_node()
-        if self._there(NODES, name) and kinds.FAR_DEVICES[name]:
-            device = self._chance.randrange(len(kinds.FAR_DEVICES[name]))
+        if self._there(NODES, name) and FAR_DEVICES[name]:
+            device = self._chance.randrange(len(FAR_DEVICES[name]))
             self._missing_far[name] = self._missing_far.get(name, frozenset()) ^ {device}
             self._set_slice(name)
 
     def _set_slice(self, name: str) -> None:
         self._generation += 1
-        found = [kinds.slice_(name, self._generation, self._missing.get(name, frozenset()))]
+        found = [nodes.slice_(name, self._generation, self._missing.get(name, frozenset()))]
         if self._world.plan.standalone:
-            found.append(kinds.far_slice(name, self._generation, self._missing_far.get(name, frozenset())))
+            found.append(nodes.far_slice(name, self._generation, self._missing_far.get(name, frozenset())))
         for body in found:
             if self._there(RESOURCE_SLICES, body["metadata"]["name"]):
                 self._patch(RESOURCE_SLICES, body["metadata"]["name"], {"spec": body["spec"]})
@@ -387,8 +408,8 @@ class Actions:
                 {"shareable": True},
                 {"shareable": False},
                 {"driverName": "nobody.example.com"},
-                {"driverName": kinds.DRIVER},
-                {"driverName": kinds.DRIVER, "parameters": None, "suitableNodes": None},
+                {"driverName": DRIVER},
+                {"driverName": DRIVER, "parameters": None, "suitableNodes": None},
                 *({"whenUnused": keeps} for keeps in self._keeps),
             ]
         )
@@ -406,12 +427,12 @@ class Actions:
                 {"shareable": True},
                 {"shareable": False},
                 {"driverName": "nobody.example.com"},
-                {"driverName": kinds.DRIVER},
+                {"driverName": DRIVER},
                 {"driverName": FAR},
                 {"driverName": FAR, "parameters": None, "suitableNodes": None},
             ]
         )
-        self._patch(CLASSES, self._chance.choice(sorted(kinds.FAR_CLASS_KINDS)), change)
+        self._patch(CLASSES, self._chance.choice(sorted(FAR_CLASS_KINDS)), change)
 
     def _set_class(self, name: str) -> None:
         usual = {"parameters": None, "suitableNodes": None, "placement": "Optimistic", "shareable": False}
@@ -419,41 +440,41 @@ class Actions:
             usual["whenUnused"] = None
         if self._priorities is not None:
             usual["preemption"] = "Never"
-        self._patch(CLASSES, name, {**usual, "driverName": kinds.DRIVER, **self._classes[name]})
+        self._patch(CLASSES, name, {**usual, "driverName": DRIVER, **self._classes[name]})
 
     def _relabel(self) -> None:
         """The node leaves its zone, or is in it again."""
         name = self._some_node()
         zone = NODE_KINDS[name][0] if self._chance.random() < 0.5 else None
-        self._patch(NODES, name, {"metadata": {"labels": {kinds.ZONE: zone}}})
+        self._patch(NODES, name, {"metadata": {"labels": {ZONE: zone}}})
 
     def _change_pool(self) -> None:
-        name = self._chance.choice(sorted(kinds.TOKEN_CLASS_KINDS))
+        name = self._chance.choice(sorted(TOKEN_CLASS_KINDS))
         self._patch(CLASSES, name, {"parameters": {"pool": self._chance.randint(1, 4)}})
 
     def _change_parameters(self) -> None:
         """The object that has them goes, or comes; or nobody understands what is in it."""
         if self._chance.random() < 0.6:
-            if not self._delete(CONFIG_MAPS, kinds.PARAMETERS):
-                self._create(CONFIG_MAPS, kinds.config_map())
+            if not self._delete(CONFIG_MAPS, PARAMETERS):
+                self._create(CONFIG_MAPS, classes.config_map())
             return
         text = self._chance.choice(["{}", "", "count: many", "count: [", "colour: blue"])
-        self._patch(CONFIG_MAPS, kinds.PARAMETERS, {"data": {"parameters": text}})
+        self._patch(CONFIG_MAPS, PARAMETERS, {"data": {"parameters": text}})
 
     def _change_limits(self) -> None:
-        limited = sorted(self._classes.keys() - kinds.FAR_CLASS_KINDS.keys())
+        limited = sorted(self._classes.keys() - FAR_CLASS_KINDS.keys())
         self._patch(CLASSES, self._chance.choice(limited), {"limits": limits.drawn(self._chance)})
 
     def _change_classes_existence(self) -> None:
         name = self._chance.choice(sorted(self._classes))
         if not self._delete(CLASSES, name):
-            self._create(CLASSES, kinds.class_(name, self._classes[name]))
+            self._create(CLASSES, classes.class_(name, self._classes[name]))
 
     def _change_claim(self) -> None:
         """A named claim is deleted, or made again."""
         name = self._chance.choice(sorted(self._claims))
         if not self._delete(CLAIMS, name, policy=self._policy()) and name in self._made_by_users:
-            self._create(CLAIMS, kinds.claim(name))
+            self._create(CLAIMS, claims.claim(name))
 
     # -- what is replaced by another one of its name at once, and what others hold by finalizers
 
@@ -467,7 +488,7 @@ class Actions:
     def _replace_class(self) -> None:
         name = self._chance.choice(sorted(self._classes))
         if self._delete(CLASSES, name):
-            self._create(CLASSES, kinds.class_(name, self._classes[name]))
+            self._create(CLASSES, classes.class_(name, self._classes[name]))
 
     def _replace_claim(self) -> None:
         """Where nobody holds it."""
@@ -475,7 +496,7 @@ class Actions:
         if self._delete(CLAIMS, name) and self._chance.random() < 0.3:
             self._patch(CLAIMS, name, {"metadata": {"finalizers": None}})
         if not self._there(CLAIMS, name):
-            self._create(CLAIMS, kinds.claim(name))
+            self._create(CLAIMS, claims.claim(name))
 
     def _hold(self, resource: Resource[Any], found: Stored | None) -> None:
         if found is not None and not found.meta.get("deletionTimestamp"):
@@ -508,7 +529,7 @@ class Actions:
         """One that makes claims goes, or comes."""
         name = self._chance.choice(sorted(self._making))
         if not self._delete(TEMPLATES, name):
-            self._create(TEMPLATES, kinds.making_template(name))
+            self._create(TEMPLATES, claims.making_template(name))
 
     # -- meddlers
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from tests.soak.kinds.pods import CLASS_KINDS, KEPT_CLASS_KINDS, NAMESPACE, typed
+from tests.soak.kinds.classes import CLASS_KINDS, KEPT_CLASS_KINDS
+from tests.soak.kinds.names import NAMESPACE, typed
 
 from parley.api.resources import CLASSES
 from parley.kube.client import ApiError

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.soak.cluster.processes import acting_as
-from tests.soak.kinds import pods as kinds
-from tests.soak.kinds.pods import NAMESPACE
+from tests.soak.kinds import pods
+from tests.soak.kinds.claims import CLAIM_KINDS
+from tests.soak.kinds.classes import CLASS_KINDS
+from tests.soak.kinds.names import NAMESPACE, typed
 from tests.support.containers import using
 
 from parley.api.names import (
@@ -101,7 +103,7 @@ class Tenant:
 
     def _pod(self, entry: Json, node: str = "") -> None:
         if len(self._all(PODS)) < MOST_PODS:
-            body = kinds.pod(self._name("pod"), "plain", node=node, seconds=self._chance.uniform(10, 120))
+            body = pods.pod(self._name("pod"), "plain", node=node, seconds=self._chance.uniform(10, 120))
             body["spec"]["resourceClaims"] = entries = [{"name": "gpu", **entry}]
             body["spec"]["containers"] = using(body["spec"]["containers"], entries)
             self._create(PODS, body)
@@ -129,7 +131,7 @@ class Tenant:
             "name": self._chance.choice(["exclusive", "shareable", "x"]),
             "exactly": {"deviceClassName": DEVICE_CLASS},
         }
-        parameters = {"resourceClassName": self._chance.choice(sorted(kinds.CLASS_KINDS))}
+        parameters = {"resourceClassName": self._chance.choice(sorted(CLASS_KINDS))}
         return {
             "devices": {
                 "requests": [request],
@@ -139,7 +141,7 @@ class Tenant:
 
     def _forge_template(self) -> None:
         body = {"metadata": {"name": HIS, "namespace": NAMESPACE}, "spec": {"spec": self._spec()}}
-        self._create(BUILTIN_TEMPLATES, kinds.typed(BUILTIN_TEMPLATES, body))
+        self._create(BUILTIN_TEMPLATES, typed(BUILTIN_TEMPLATES, body))
 
     def _owners(self) -> list[Json]:
         pod = self._some(PODS)
@@ -156,12 +158,12 @@ class Tenant:
             "annotations": {POD_CLAIM_NAME_ANNOTATION: self._chance.choice(["gpu", "gpu-0", "gpu-1"])},
             "ownerReferences": self._owners(),
         }
-        self._create(BUILTIN_CLAIMS, kinds.typed(BUILTIN_CLAIMS, {"metadata": meta, "spec": self._spec()}))
+        self._create(BUILTIN_CLAIMS, typed(BUILTIN_CLAIMS, {"metadata": meta, "spec": self._spec()}))
 
     def _forge_parley_claim(self) -> None:
         """One of the name of another's claim, or with the mark of a stand-in."""
         found = self._some(BUILTIN_CLAIMS)
-        taken = found is not None and self._chance.random() < 0.5 and found.meta["name"] not in kinds.CLAIM_KINDS
+        taken = found is not None and self._chance.random() < 0.5 and found.meta["name"] not in CLAIM_KINDS
         labels = self._chance.choice([{}, {GENERATED_LABEL: "gpu-0"}])
         meta = {
             "name": found.meta["name"] if found is not None and taken else self._name("claim"),
@@ -169,8 +171,8 @@ class Tenant:
             "labels": labels,
             "ownerReferences": self._owners() if labels else [],
         }
-        spec = {"resourceClassName": self._chance.choice(sorted(kinds.CLASS_KINDS))}
-        self._create(CLAIMS, kinds.typed(CLAIMS, {"metadata": meta, "spec": spec}))
+        spec = {"resourceClassName": self._chance.choice(sorted(CLASS_KINDS))}
+        self._create(CLAIMS, typed(CLAIMS, {"metadata": meta, "spec": spec}))
 
     # -- whose it is, and what marks it
 
@@ -183,7 +185,7 @@ class Tenant:
             one
             for one in self._held()
             if one.body["spec"]["devices"]["requests"][0]["name"] != "exclusive"
-            and one.meta["name"] not in kinds.CLAIM_KINDS
+            and one.meta["name"] not in CLAIM_KINDS
         ]
 
     def _change_mirror(self) -> None:
@@ -199,7 +201,7 @@ class Tenant:
         left = [name for name in _finalizers(body) if name != FINALIZER]
         owners: list[Json] = [{"ownerReferences": None}, {"ownerReferences": self._owners() or None}]
         return [
-            *(owners if body["metadata"]["name"] not in kinds.CLAIM_KINDS else []),
+            *(owners if body["metadata"]["name"] not in CLAIM_KINDS else []),
             {"annotations": {POD_CLAIM_NAME_ANNOTATION: None}},
             {"annotations": {POD_CLAIM_NAME_ANNOTATION: "gpu-1"}},
             {"labels": {MIRROR_LABEL: None}},
@@ -221,7 +223,7 @@ class Tenant:
 
     def _delete_parley_claim(self) -> None:
         """What is not a user's own: named claims are deleted by others."""
-        found = [one for one in self._all(CLAIMS) if one.meta["name"] not in kinds.CLAIM_KINDS]
+        found = [one for one in self._all(CLAIMS) if one.meta["name"] not in CLAIM_KINDS]
         if found:
             self._delete(CLAIMS, self._chance.choice(found).meta["name"])
 

@@ -8,8 +8,9 @@ import asyncio
 from collections.abc import Callable
 
 from tests.soak.actions.priorities import ENDS_AFTER
+from tests.soak.kinds.names import FAR
 from tests.soak.rules.invariants import Invariants
-from tests.soak.rules.mirrors import FAR, Device, far
+from tests.soak.rules.mirrors import Device, far
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.control.objects.mirror import allocated

@@ -14,7 +14,8 @@ from typing import Any
 from tests.soak.cluster.leased import LeasedProcess
 from tests.soak.cluster.observed import ObservedServer
 from tests.soak.drivers.counted import CountedDriver
-from tests.soak.rules.mirrors import FAR, Json, is_far
+from tests.soak.kinds.names import FAR
+from tests.soak.rules.mirrors import Json, is_far
 from tests.support.trouble import Rates
 
 from parley.api.names import driver_lease

@@ -23,11 +23,11 @@ from tests.soak.cluster.processes import ProcessLoop, acting_as
 from tests.soak.cluster.taints import TaintEviction
 from tests.soak.drivers.counted import CountedDriver, TardyDriver
 from tests.soak.drivers.unruly import Broke, UnrulyDriver
-from tests.soak.kinds.pods import GUEST, ZONAL, ZONE
+from tests.soak.kinds.classes import GUEST, ZONAL
+from tests.soak.kinds.names import ZONE, ZONE_OF
 from tests.soak.rules.evictions import Evictions, WatchedEvictions
 from tests.soak.rules.invariants import Invariants, Use
 from tests.soak.rules.limits import ClassLimits
-from tests.soak.rules.mirrors import ZONE_OF
 from tests.soak.rules.plans import Memory, Plans
 from tests.soak.rules.reservations import Reservations, reserve
 from tests.soak.rules.turns import Turns

@@ -1,251 +1,153 @@
-"""The kinds of pods, templates, claims, classes and nodes that a soak uses, as JSON."""
+"""Kinds of pods of a soak, by the worlds in which they are, and their JSON."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
-from tests.soak.rules.mirrors import FAR, ZONE_OF
+from tests.soak.kinds.claims import is_on_demand
+from tests.soak.kinds.classes import GUEST
+from tests.soak.kinds.names import NAMESPACE, ZONE, Json, typed
 from tests.support.containers import requesting, using
 
-from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
-from parley.api.resources import (
-    CLAIMS,
-    CLASSES,
-    CONFIG_MAPS,
-    NODES,
-    PODS,
-    RESOURCE_SLICES,
-    TEMPLATES,
-    Resource,
-)
+from parley.api.resources import PODS
 from parley.simulate.kubelet import RUN_SECONDS
 
-Json = dict[str, Any]
-NAMESPACE = "default"
-DRIVER = "device.parley.dev"
-PARAMETERS = "parameters"
-"""A ConfigMap."""
 
-CLASS_KINDS: Mapping[str, Json] = {
-    "gpu": {},
-    "exact": {"placement": "Exact"},
-    "shareable": {"shareable": True},
-}
-TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
-    "one": ("gpu", {}),
-    "double": ("gpu", {"count": 2}),
-    "large": ("gpu", {"memory": "60Gi"}),
-    "share": ("gpu", {"shared": True}),
-    "offered": ("exact", {}),
-}
-CLAIM_KINDS: Mapping[str, tuple[str, Json]] = {
-    "disk": ("gpu", {}),
-    "tape": ("gpu", {"count": 2}),
-    "common": ("shareable", {}),
-    "cache": ("lasting", {}),
-    "workspace": ("lasting-shared", {"shared": True}),
-    "standing": ("standing", {}),
-    "standing-shared": ("standing-shared", {"shared": True}),
-    "manual": ("referring", {}),
-    "seat": ("seats", {}),
-    "zone": ("zonal", {}),
-    "run-1": ("run", {}),
-    "run-2": ("run", {}),
-    "task-1": ("run-shared", {"shared": True}),
-    "drive": ("far", {}),
-    "array": ("far-shared", {}),
-    "standing-far": ("far-standing", {}),
-}
-"""Named claims: the class, and what is asked for. Some are there only where their classes are."""
+class PodKind(NamedTuple):
+    """How often a pod is of this kind (a weight), its templates, its named claims, and the rest of its spec."""
 
-IMMEDIATE = frozenset({"standing", "standing-shared", "far-standing"})
-STANDING_CLASS_KINDS: Mapping[str, Json] = {"standing": {}, "standing-shared": {"shareable": True}}
-"""Classes of claims that are allocated without a pod."""
-
-TOKENS = "tokens.parley.dev"
-ZONAL = "zonal"
-"""A class whose tokens can be used in the zone of the node for which they were allocated."""
-
-TOKEN_CLASS_KINDS: Mapping[str, Json] = {
-    "licences": {"driverName": TOKENS, "parameters": {"pool": 3}, "nodePart": "None"},
-    "seats": {"driverName": TOKENS, "parameters": {"pool": 1}, "nodePart": "None", "shareable": True},
-    ZONAL: {"driverName": TOKENS, "parameters": {"pool": 3}, "nodePart": "None", "shareable": True},
-}
-TOKEN_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
-    "licence": ("licences", {}),
-    "licences": ("licences", {"count": 2}),
-    "zonal": (ZONAL, {}),
-}
-"""Claims of a second driver, which can be used everywhere, or in one zone."""
-
-FAR_CLASS_KINDS: Mapping[str, Json] = {
-    "far": {"driverName": FAR},
-    "far-shared": {"driverName": FAR, "shareable": True},
-    "far-standing": {"driverName": FAR},
-}
-FAR_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
-    "far": ("far", {}),
-    "far-double": ("far", {"count": 2}),
-    "far-share": ("far", {"shared": True}),
-}
-"""Claims of a standalone driver, which has devices of its own: their memory, by node."""
-
-FAR_DEVICES: Mapping[str, Sequence[str]] = {"a": ("40Gi",), "b": ("40Gi", "40Gi"), "c": (), "d": ("80Gi", "80Gi")}
-
-REFERRING_CLASS_KINDS: Mapping[str, Json] = {"referring": {}}
-REFERRING_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"referring": ("referring", {})}
-"""The parameters of their claims are in a ConfigMap."""
-
-ON_DEMAND_CLASS_KINDS: Mapping[str, Json] = {"run": {}, "run-shared": {"shareable": True}}
-"""Classes of claims that are made when pods name them."""
-
-MAKING_TEMPLATES: Mapping[str, str] = {"run": "run", "task": "run-shared"}
-"""Templates that make these, and their classes."""
-
-LASTING_CLASS_KINDS: Mapping[str, Json] = {
-    "lasting": {"whenUnused": {"keepSeconds": 240}},
-    "lasting-shared": {"shareable": True, "whenUnused": {"keepSeconds": 60}},
-}
-"""Classes whose claims stay allocated without users, for less than `rules/quiescence.QUIET`: at rest they are free."""
-
-ZONE = "topology.kubernetes.io/zone"
-NODE_KINDS: Mapping[str, tuple[str, Sequence[str], int]] = {
-    "a": (ZONE_OF["a"], ("40Gi",), 1),
-    "b": (ZONE_OF["b"], ("40Gi", "80Gi"), 1),
-    "c": (ZONE_OF["c"], ("40Gi", "40Gi", "40Gi"), 1),
-    "d": (ZONE_OF["d"], ("80Gi",), 4),
-}
-"""Zone, each device's memory, and the number of shares that each can be split into."""
+    weight: int
+    templates: Sequence[str]
+    claims: Sequence[str]
+    spec: Json
 
 
 def _apart() -> Json:
+    """Anti-affinity between all pods that have it."""
     term = {"labelSelector": {"matchLabels": {"group": "apart"}}, "topologyKey": "kubernetes.io/hostname"}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
-    "one": (20, ("one",), (), {}),
-    "pair": (10, ("one", "one"), (), {}),
-    "double": (8, ("double",), (), {}),
-    "large": (6, ("large",), (), {}),
-    "share": (10, ("share",), (), {}),
-    "offered": (12, ("offered",), (), {}),
-    "offered-pair": (6, ("offered", "offered"), (), {}),
-    "mixed": (5, ("offered", "one"), (), {}),
-    "disk": (8, (), ("disk",), {}),
-    "tape": (4, (), ("tape",), {}),
-    "both": (6, ("one",), ("disk",), {}),
-    "two-named": (3, (), ("disk", "tape"), {}),
-    "common": (10, (), ("common",), {}),
-    "common-one": (5, ("one",), ("common",), {}),
-    "apart": (6, ("one",), (), {"affinity": _apart()}),
-    "apart-offered": (4, ("offered",), (), {"affinity": _apart()}),
-    "huge": (2, ("one",), (), {"containers": requesting(cpu="1000")}),
-    "heavy": (6, ("one",), (), {"containers": requesting(cpu="5")}),
-    "east": (5, ("one",), (), {"nodeSelector": {ZONE: "east"}}),
-    "plain": (3, (), (), {}),
-    "lost": (2, ("no-such-template",), (), {}),
-}
-"""How often, claims from templates, named claims, and the rest of the spec."""
-
-KEPT_CLASS_KINDS: Mapping[str, Json] = {"kept": {}}
-KEPT_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"kept": ("kept", {})}
-KEPT_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
-    "one": (60, ("one",), (), {}),
-    "double": (20, ("double",), (), {}),
-    "kept": (8, ("kept",), (), {}),
-    "kept-too": (4, ("one", "kept"), (), {}),
-}
-"""What else there is in worlds with priorities: a class of which nothing is taken, and more pods that take."""
-
-CROWDING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
-    "heavy": (60, ("one",), (), {"containers": requesting(cpu="5")}),
-    "heavy-pair": (30, ("offered", "one"), (), {"containers": requesting(cpu="5")}),
-    "heavy-plain": (120, (), (), {"containers": requesting(cpu="5")}),
-}
-"""What else there is where pods fill nodes, so that their scheduler preempts those that it is binding."""
-
-LASTING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
-    "cache": (10, (), ("cache",), {}),
-    "cache-one": (5, ("one",), ("cache",), {}),
-    "cache-apart": (3, (), ("cache",), {"affinity": _apart()}),
-    "workspace": (15, (), ("workspace",), {}),
-    "both-lasting": (4, (), ("cache", "workspace"), {}),
-}
-
-STANDING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
-    "standing": (10, (), ("standing",), {}),
-    "standing-shared": (10, (), ("standing-shared",), {}),
-    "standing-both": (4, ("one",), ("standing", "standing-shared"), {}),
-}
-
-ON_DEMAND_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
-    "run-1": (8, (), ("run-1",), {}),
-    "run-2": (6, (), ("run-2",), {}),
-    "task": (14, (), ("task-1",), {}),
-    "run-task": (4, (), ("run-1", "task-1"), {}),
-}
-
-TOKEN_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
-    "licence": (8, ("licence",), (), {}),
-    "licence-one": (15, ("licence", "one"), (), {}),
-    "licences-double": (8, ("double", "licences"), (), {}),
-    "seat": (6, (), ("seat",), {}),
-    "seat-disk": (6, ("licence",), ("seat", "disk"), {}),
-    "seat-offered": (4, ("offered",), ("seat",), {}),
-    "zonal-one": (10, ("zonal", "one"), (), {}),
-    "zonal-offered": (5, ("offered", "zonal"), (), {}),
-    "zone": (10, (), ("zone",), {}),
-    "zone-one": (8, ("one",), ("zone",), {}),
-}
-
-REFERRING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
-    "referring": (20, ("referring",), (), {}),
-    "referring-pair": (5, ("referring", "one"), (), {}),
-    "manual": (10, (), ("manual",), {}),
-}
-
-FAR_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
-    "far": (50, ("far",), (), {}),
-    "far-pair": (16, ("far", "far"), (), {}),
-    "far-double": (16, ("far-double",), (), {}),
-    "far-share": (16, ("far-share",), (), {}),
-    "far-one": (24, ("far", "one"), (), {}),
-    "far-offered": (12, ("far", "offered"), (), {}),
-    "far-heavy": (10, ("far",), (), {"containers": requesting(cpu="5")}),
-    "far-apart": (10, ("far",), (), {"affinity": _apart()}),
-    "drive": (20, (), ("drive",), {}),
-    "drive-far": (10, ("far",), ("drive",), {}),
-    "array": (28, (), ("array",), {}),
-    "array-common": (8, (), ("array", "common"), {}),
-    "standing-far": (16, (), ("standing-far",), {}),
-}
-
-VIEW_CLASS_KINDS: Mapping[str, Json] = {"view": {}}
-VIEW_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"view": ("view", {})}
-VIEW_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
-    "view": (20, ("view",), (), {}),
-    "view-one": (5, ("view", "one"), (), {}),
-    "view-common": (10, ("view",), ("common",), {}),
-}
-"""What else there is where allocations need another one: see `rules/views`."""
-
-GUEST = "guest"
-"""A class to which claims yield what they reserve."""
-
-
 def _room(amount: str) -> list[Json]:
+    """Containers that request the extended resource that claims reserve."""
     return requesting(**{"example.com/room": amount})
 
 
-YIELDING_CLASS_KINDS: Mapping[str, Json] = {GUEST: {}}
-YIELDING_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {GUEST: (GUEST, {})}
-YIELDING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
-    "guest": (12, (GUEST,), (), {"containers": _room("2")}),
-    "guest-one": (5, (GUEST, "one"), (), {"containers": _room("1")}),
-    "other": (8, ("one",), (), {"containers": _room("1")}),
-    "other-large": (5, ("one",), (), {"containers": _room("3")}),
+POD_KINDS: Mapping[str, PodKind] = {
+    "one": PodKind(20, ("one",), (), {}),
+    "pair": PodKind(10, ("one", "one"), (), {}),
+    "double": PodKind(8, ("double",), (), {}),
+    "large": PodKind(6, ("large",), (), {}),
+    "share": PodKind(10, ("share",), (), {}),
+    "offered": PodKind(12, ("offered",), (), {}),
+    "offered-pair": PodKind(6, ("offered", "offered"), (), {}),
+    "mixed": PodKind(5, ("offered", "one"), (), {}),
+    "disk": PodKind(8, (), ("disk",), {}),
+    "tape": PodKind(4, (), ("tape",), {}),
+    "both": PodKind(6, ("one",), ("disk",), {}),
+    "two-named": PodKind(3, (), ("disk", "tape"), {}),
+    "common": PodKind(10, (), ("common",), {}),
+    "common-one": PodKind(5, ("one",), ("common",), {}),
+    "apart": PodKind(6, ("one",), (), {"affinity": _apart()}),
+    "apart-offered": PodKind(4, ("offered",), (), {"affinity": _apart()}),
+    "huge": PodKind(2, ("one",), (), {"containers": requesting(cpu="1000")}),
+    "heavy": PodKind(6, ("one",), (), {"containers": requesting(cpu="5")}),
+    "east": PodKind(5, ("one",), (), {"nodeSelector": {ZONE: "east"}}),
+    "plain": PodKind(3, (), (), {}),
+    "lost": PodKind(2, ("no-such-template",), (), {}),
 }
-"""What else there is where reserved room yields: pods that request of it, and may have it or not."""
+"""Of every world."""
+
+KEPT_POD_KINDS: Mapping[str, PodKind] = {
+    "one": PodKind(60, ("one",), (), {}),
+    "double": PodKind(20, ("double",), (), {}),
+    "kept": PodKind(8, ("kept",), (), {}),
+    "kept-too": PodKind(4, ("one", "kept"), (), {}),
+}
+"""In worlds with priorities: pods with a class for which nobody is evicted, and more pods for which others are."""
+
+CROWDING_POD_KINDS: Mapping[str, PodKind] = {
+    "heavy": PodKind(60, ("one",), (), {"containers": requesting(cpu="5")}),
+    "heavy-pair": PodKind(30, ("offered", "one"), (), {"containers": requesting(cpu="5")}),
+    "heavy-plain": PodKind(120, (), (), {"containers": requesting(cpu="5")}),
+}
+"""In worlds where pods fill nodes, so that their scheduler preempts pods that it is binding."""
+
+LASTING_POD_KINDS: Mapping[str, PodKind] = {
+    "cache": PodKind(10, (), ("cache",), {}),
+    "cache-one": PodKind(5, ("one",), ("cache",), {}),
+    "cache-apart": PodKind(3, (), ("cache",), {"affinity": _apart()}),
+    "workspace": PodKind(15, (), ("workspace",), {}),
+    "both-lasting": PodKind(4, (), ("cache", "workspace"), {}),
+}
+"""In worlds where some claims stay allocated without users."""
+
+STANDING_POD_KINDS: Mapping[str, PodKind] = {
+    "standing": PodKind(10, (), ("standing",), {}),
+    "standing-shared": PodKind(10, (), ("standing-shared",), {}),
+    "standing-both": PodKind(4, ("one",), ("standing", "standing-shared"), {}),
+}
+"""In worlds with immediate claims."""
+
+ON_DEMAND_POD_KINDS: Mapping[str, PodKind] = {
+    "run-1": PodKind(8, (), ("run-1",), {}),
+    "run-2": PodKind(6, (), ("run-2",), {}),
+    "task": PodKind(14, (), ("task-1",), {}),
+    "run-task": PodKind(4, (), ("run-1", "task-1"), {}),
+}
+"""In worlds where Parley creates claims on demand."""
+
+TOKEN_POD_KINDS: Mapping[str, PodKind] = {
+    "licence": PodKind(8, ("licence",), (), {}),
+    "licence-one": PodKind(15, ("licence", "one"), (), {}),
+    "licences-double": PodKind(8, ("double", "licences"), (), {}),
+    "seat": PodKind(6, (), ("seat",), {}),
+    "seat-disk": PodKind(6, ("licence",), ("seat", "disk"), {}),
+    "seat-offered": PodKind(4, ("offered",), ("seat",), {}),
+    "zonal-one": PodKind(10, ("zonal", "one"), (), {}),
+    "zonal-offered": PodKind(5, ("offered", "zonal"), (), {}),
+    "zone": PodKind(10, (), ("zone",), {}),
+    "zone-one": PodKind(8, ("one",), ("zone",), {}),
+}
+"""In worlds with the tokens driver."""
+
+REFERRING_POD_KINDS: Mapping[str, PodKind] = {
+    "referring": PodKind(20, ("referring",), (), {}),
+    "referring-pair": PodKind(5, ("referring", "one"), (), {}),
+    "manual": PodKind(10, (), ("manual",), {}),
+}
+"""In worlds where parameters are in a ConfigMap."""
+
+FAR_POD_KINDS: Mapping[str, PodKind] = {
+    "far": PodKind(50, ("far",), (), {}),
+    "far-pair": PodKind(16, ("far", "far"), (), {}),
+    "far-double": PodKind(16, ("far-double",), (), {}),
+    "far-share": PodKind(16, ("far-share",), (), {}),
+    "far-one": PodKind(24, ("far", "one"), (), {}),
+    "far-offered": PodKind(12, ("far", "offered"), (), {}),
+    "far-heavy": PodKind(10, ("far",), (), {"containers": requesting(cpu="5")}),
+    "far-apart": PodKind(10, ("far",), (), {"affinity": _apart()}),
+    "drive": PodKind(20, (), ("drive",), {}),
+    "drive-far": PodKind(10, ("far",), ("drive",), {}),
+    "array": PodKind(28, (), ("array",), {}),
+    "array-common": PodKind(8, (), ("array", "common"), {}),
+    "standing-far": PodKind(16, (), ("standing-far",), {}),
+}
+"""In worlds with a standalone driver."""
+
+VIEW_POD_KINDS: Mapping[str, PodKind] = {
+    "view": PodKind(20, ("view",), (), {}),
+    "view-one": PodKind(5, ("view", "one"), (), {}),
+    "view-common": PodKind(10, ("view",), ("common",), {}),
+}
+"""What else there is where allocations need another one: see `rules/views`."""
+
+YIELDING_POD_KINDS: Mapping[str, PodKind] = {
+    "guest": PodKind(12, (GUEST,), (), {"containers": _room("2")}),
+    "guest-one": PodKind(5, (GUEST, "one"), (), {"containers": _room("1")}),
+    "other": PodKind(8, ("one",), (), {"containers": _room("1")}),
+    "other-large": PodKind(5, ("one",), (), {"containers": _room("3")}),
+}
+"""In worlds where reserved room yields: pods that request that room, some with the class to which it yields."""
 
 ALL_POD_KINDS = {
     **POD_KINDS,
@@ -260,20 +162,6 @@ ALL_POD_KINDS = {
     **YIELDING_POD_KINDS,
     **FAR_POD_KINDS,
 }
-ALL_TEMPLATE_KINDS = {
-    **TEMPLATE_KINDS,
-    **KEPT_TEMPLATE_KINDS,
-    **REFERRING_TEMPLATE_KINDS,
-    **TOKEN_TEMPLATE_KINDS,
-    **VIEW_TEMPLATE_KINDS,
-    **YIELDING_TEMPLATE_KINDS,
-    **FAR_TEMPLATE_KINDS,
-}
-
-
-def claim_kinds(classes: Mapping[str, Json]) -> list[str]:
-    """The named claims of those classes."""
-    return [name for name, (class_name, _) in CLAIM_KINDS.items() if class_name in classes]
 
 
 def pod(
@@ -285,10 +173,10 @@ def pod(
     scheduler: str = "",
     wishes: Json | None = None,
 ) -> Json:
-    """A pod of that kind: put on a node by its creator if one is named, and ending by itself after `seconds`.
+    """A pod of that kind. Its creator puts it on `node` if that is given; it succeeds by itself after `seconds`.
 
-    `scheduler` is the one that it names; without it the cluster's own places it. `wishes` are labels, annotations
-    and more of the spec.
+    `scheduler` is its schedulerName; without it the cluster's own scheduler places it. `wishes` are labels,
+    annotations and more of the spec.
     """
     _, templates, claims, spec = ALL_POD_KINDS[kind]
     more = {"labels": {}, "annotations": {}, "spec": {}, **(wishes or {})}
@@ -320,85 +208,3 @@ def pod(
     if scheduler:
         body["spec"]["schedulerName"] = scheduler
     return typed(PODS, body)
-
-
-def class_(name: str, kind: Json) -> Json:
-    return typed(CLASSES, {"metadata": {"name": name}, "driverName": DRIVER, **kind})
-
-
-def template(name: str) -> Json:
-    spec = _claim_spec(*ALL_TEMPLATE_KINDS[name])
-    return typed(TEMPLATES, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"spec": spec}})
-
-
-def is_on_demand(claim: str) -> bool:
-    """Whether a template makes the claim."""
-    return CLAIM_KINDS[claim][0] in ON_DEMAND_CLASS_KINDS
-
-
-def making_template(name: str) -> Json:
-    class_name = MAKING_TEMPLATES[name]
-    parameters = next(parameters for kind, parameters in CLAIM_KINDS.values() if kind == class_name)
-    spec = {"resourceClassName": class_name, "parameters": parameters}
-    shared = {"podLabel": name}
-    return typed(
-        TEMPLATES,
-        {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"sharedBy": shared, "spec": spec}},
-    )
-
-
-def claim(name: str) -> Json:
-    class_name, parameters = CLAIM_KINDS[name]
-    spec = _claim_spec(class_name, parameters)
-    if class_name in IMMEDIATE:
-        spec["allocationMode"] = "Immediate"
-    return typed(CLAIMS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
-
-
-def _claim_spec(class_name: str, parameters: Json) -> Json:
-    if class_name in REFERRING_CLASS_KINDS:
-        return {"resourceClassName": class_name, "parametersRef": {"kind": "ConfigMap", "name": PARAMETERS}}
-    return {"resourceClassName": class_name, "parameters": parameters}
-
-
-def config_map(text: str = "{}") -> Json:
-    """The one with the parameters, which say nothing if they are not given."""
-    metadata = {"name": PARAMETERS, "namespace": NAMESPACE}
-    return typed(CONFIG_MAPS, {"metadata": metadata, "data": {"parameters": text}})
-
-
-def node(name: str) -> Json:
-    labels = {"kubernetes.io/hostname": name, ZONE: NODE_KINDS[name][0]}
-    allocatable = {"cpu": "8", "memory": "16Gi", "pods": "110", "example.com/room": "4"}
-    return typed(NODES, {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": allocatable}})
-
-
-def slice_(node_name: str, generation: int, missing: frozenset[int] = frozenset()) -> Json:
-    """What a node publishes; `missing` are the numbers of devices that it does not."""
-    _, memories, shares = NODE_KINDS[node_name]
-    devices = [
-        {"name": f"gpu-{i}", "capacity": {"memory": {"value": memory}, "slices": {"value": str(shares)}}}
-        for i, memory in enumerate(memories)
-        if i not in missing
-    ]
-    pool = {"name": node_name, "generation": generation, "resourceSliceCount": 1}
-    spec = {"driver": DRIVER, "nodeName": node_name, "pool": pool, "devices": devices}
-    metadata = {"name": f"{node_name}-devices", "labels": {PUBLISHED_BY_LABEL: NODE_PLUGIN}}
-    return typed(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
-
-
-def far_slice(node_name: str, generation: int, missing: frozenset[int] = frozenset()) -> Json:
-    """What the standalone driver's node part publishes."""
-    devices = [
-        {"name": f"far-{i}", "capacity": {"memory": {"value": memory}, "slices": {"value": "2"}}}
-        for i, memory in enumerate(FAR_DEVICES[node_name])
-        if i not in missing
-    ]
-    pool = {"name": node_name, "generation": generation, "resourceSliceCount": 1}
-    spec = {"driver": FAR, "nodeName": node_name, "pool": pool, "devices": devices}
-    metadata = {"name": f"{node_name}-far", "labels": {PUBLISHED_BY_LABEL: NODE_PLUGIN}}
-    return typed(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
-
-
-def typed(resource: Resource[Any], body: Json) -> Json:
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **body}

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.soak.cluster.processes import WHO
-from tests.soak.kinds.pods import GUEST
+from tests.soak.kinds.classes import GUEST
 from tests.soak.planted.bug import Bug, no_result, nothing
 from tests.soak.planted.nodes import OF_NODES
 from tests.soak.planted.preemption import OF_PREEMPTION
@@ -164,7 +164,6 @@ def _needs_anything(self: Allocator, new: Any) -> str:
 _FINISH, _GOES = Deallocator._finish, Allocator._set_uses
 _LEFT, _LEFT_BY_POD, _ADOPT_RECORD = Keeping.pod_left, Deallocator._released, restoring.adopt_record
 
-
 _WHOSE = admission._ownership
 _COUNTED, _LET_IN = mirrors.counted, UnseenUsers.join_known
 _BIND = Posting.bind
@@ -283,7 +282,6 @@ BUGS: Mapping[str, Bug] = {
     ),
 }
 
-
 BUGS = {
     **BUGS,
     "any name of a request makes a mirror, and a generated one is freed with its own pod": Bug(
@@ -305,7 +303,6 @@ BUGS = {
         tenant=True,
     ),
 }
-
 
 BUGS = {
     **BUGS,

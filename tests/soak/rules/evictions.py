@@ -18,7 +18,8 @@ from typing import Any
 
 from tests.soak.actions.priorities import SPARED
 from tests.soak.cluster.observed import Step
-from tests.soak.kinds.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS
+from tests.soak.kinds.claims import CLAIM_KINDS
+from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS
 from tests.soak.rules.mirrors import is_parleys, read
 
 from parley.control.nominations import Nomination

@@ -11,7 +11,8 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
-from tests.soak.kinds.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, FAR_CLASS_KINDS, TOKEN_CLASS_KINDS, is_on_demand
+from tests.soak.kinds.claims import CLAIM_KINDS, is_on_demand
+from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS, FAR_CLASS_KINDS, TOKEN_CLASS_KINDS
 from tests.soak.rules.invariants import Hold, Invariants, Source
 from tests.soak.rules.keeping import allocation, has_failed, is_immediate, is_kept
 from tests.soak.rules.mirrors import Device, Json, far, identity_of_claim, is_parleys, read

@@ -14,7 +14,9 @@ from random import Random
 from typing import Any
 
 from tests.soak.cluster.observed import Step
-from tests.soak.kinds.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS, NAMESPACE, TOKENS
+from tests.soak.kinds.claims import CLAIM_KINDS
+from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS
+from tests.soak.kinds.names import NAMESPACE, TOKENS
 from tests.soak.rules.invariants import Identity
 from tests.soak.rules.keeping import NOWHERE, allocation, is_immediate, is_kept, said_lately, tokens
 from tests.soak.rules.mirrors import Device, Json, is_parleys, read

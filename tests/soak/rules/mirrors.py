@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tests.soak.kinds.names import FAR, ZONE_OF
+
 Json = dict[str, Any]
 Device = tuple[str, str]
 """Pool and name."""
@@ -11,11 +13,6 @@ Name = tuple[str, str]
 """Namespace and name."""
 
 ALLOCATED = "parley.dev/allocated"
-
-FAR = "far.example.com"
-"""The standalone driver of a soak. The names of its devices begin with "far-"."""
-
-ZONE_OF = {"a": "east", "b": "east", "c": "west", "d": "west"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from tests.soak.actions.priorities import Preemption
 from tests.soak.cluster import outside
 from tests.soak.cluster.world import SECOND_SCHEDULER, Broken, World
-from tests.soak.kinds.pods import CLAIM_KINDS
+from tests.soak.kinds.claims import CLAIM_KINDS
 from tests.soak.rules.judge import Judge, bodies, done
 from tests.soak.rules.keeping import is_immediate, kept_too_long
 from tests.soak.rules.mirrors import Json

@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from tests.soak.cluster.observed import Step
-from tests.soak.kinds.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, GUEST
+from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS, GUEST
+from tests.soak.kinds.pods import ALL_POD_KINDS
 from tests.soak.rules.keeping import allocation
 from tests.soak.rules.mirrors import Json, Record
 
@@ -37,7 +38,6 @@ RESERVED: Mapping[str, int] = {
     "task-1": 1,
 }
 """What named claims reserve, by their names."""
-
 
 REMOVING = ("Releasing", "True", "RemovingData")
 HOME = "parley-system"

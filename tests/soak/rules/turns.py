@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.soak.cluster.observed import Step
-from tests.soak.kinds.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, CLAIM_KINDS, FAR_CLASS_KINDS
+from tests.soak.kinds.claims import CLAIM_KINDS
+from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS, FAR_CLASS_KINDS
+from tests.soak.kinds.pods import ALL_POD_KINDS
 from tests.soak.rules.judge import Judge, done
 from tests.soak.rules.mirrors import is_parleys, read
 from tests.soak.rules.plans import Memory
