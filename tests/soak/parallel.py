@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import count
 
 from tests.soak.cluster.binding_faults import LOST_BINDINGS
-from tests.soak.cluster.world import CALM, Plan
+from tests.soak.plan import CALM, Plan
 from tests.soak.planted.bugs import planted
 from tests.soak.running import REMEMBERED, Failed, Played, play
 from tests.support.garbage import collect_seldom

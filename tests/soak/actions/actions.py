@@ -10,10 +10,12 @@ from typing import Any
 
 from tests.soak.actions.priorities import Preemption, Priorities
 from tests.soak.actions.tenant import Tenant
+from tests.soak.cluster.controller_process import SECOND_SCHEDULER
 from tests.soak.cluster.leased import MOST_SKEW, LeasedProcess
+from tests.soak.cluster.parts import CLAIM_CONTROLLER
 from tests.soak.cluster.processes import acting_as
 from tests.soak.cluster.taints import TOLERATIONS, some_taint
-from tests.soak.cluster.world import CLAIM_CONTROLLER, SECOND_SCHEDULER, World
+from tests.soak.cluster.world import World
 from tests.soak.kinds import claims, classes, nodes, pods
 from tests.soak.kinds.claims import claim_kinds, is_on_demand
 from tests.soak.kinds.classes import (
@@ -235,7 +237,7 @@ class Actions:
             self._tenant.mend()
         for name in NODE_KINDS:
             self._ensure(NODES, nodes.node(name))
-            self._world.kubelets.machine_there(name)
+            self._world.parts.kubelets.machine_there(name)
             self._patch(NODES, name, {"spec": {"unschedulable": None, "taints": None}})
             self._patch(NODES, name, {"metadata": {"labels": {ZONE: NODE_KINDS[name][0]}}})
             self._missing[name] = self._missing_far[name] = frozenset()
@@ -250,7 +252,7 @@ class Actions:
         if self._world.plan.referring:
             self._ensure(CONFIG_MAPS, classes.config_map())
             self._patch(CONFIG_MAPS, PARAMETERS, classes.config_map())
-        await self._world.restart_part(CLAIM_CONTROLLER)  # it may still believe in claims that are gone
+        await self._world.parts.restart(CLAIM_CONTROLLER)  # it may still believe in claims that are gone
         for found in [found for found in self._all(CLAIMS) if has_failed(found.body)]:
             self._delete(CLAIMS, found.meta["name"])  # made again below, unless pods use it
         while self._held(PODS) or self._held(CLAIMS):
@@ -343,9 +345,9 @@ class Actions:
             return
         taints = [] if (node.body.get("spec") or {}).get("taints") else [some_taint(self._chance)]
         if any(taint["key"] == UNREACHABLE_TAINT for taint in taints):
-            self._world.kubelets.stop(name)
+            self._world.parts.kubelets.stop(name)
         else:
-            self._world.kubelets.machine_there(name)
+            self._world.parts.kubelets.machine_there(name)
         self._patch(NODES, name, {"spec": {"taints": taints or None}})
 
     def _remove_node(self, name: str = "") -> None:
@@ -355,7 +357,7 @@ class Actions:
         self._delete(NODES, name)
         self._delete(RESOURCE_SLICES, f"{name}-devices")
         self._delete(RESOURCE_SLICES, f"{name}-far")
-        self._world.kubelets.machine_gone(name)
+        self._world.parts.kubelets.machine_gone(name)
         if self._world.plan.lingering:
             return
         for stored in self._all(PODS):
@@ -365,7 +367,7 @@ class Actions:
     def _add_node(self, name: str = "") -> None:
         name = name or self._some_node()
         self._ensure(NODES, nodes.node(name))
-        self._world.kubelets.machine_there(name)
+        self._world.parts.kubelets.machine_there(name)
         self._set_slice(name)
 
     def _publish(self) -> None:
@@ -599,7 +601,7 @@ class Actions:
 
     async def _restart_part(self) -> None:
         """As it is killed, or deposed by another of its kind."""
-        await self._world.restart_part(self._chance.choice(self._world.restartable))
+        await self._world.parts.restart(self._chance.choice(self._world.parts.restartable))
 
     async def _kill_preempting(self) -> None:
         """The controller that keeps something for a pod that others are evicted for."""

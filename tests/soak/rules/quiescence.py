@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from tests.soak.actions.priorities import Preemption
 from tests.soak.cluster import outside
-from tests.soak.cluster.world import SECOND_SCHEDULER, Broken, World
+from tests.soak.cluster.controller_process import SECOND_SCHEDULER
+from tests.soak.cluster.world import Broken, World
 from tests.soak.kinds.claims import CLAIM_KINDS
 from tests.soak.rules.judge import Judge, bodies, done
 from tests.soak.rules.keeping import is_immediate, kept_too_long
