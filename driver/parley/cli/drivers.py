@@ -11,7 +11,7 @@ import typer
 
 from parley.drivers import BUILT_IN
 from parley.sdk import Driver
-from parley.sdk.class_checks import class_fault, unlike_a_name
+from parley.sdk.class_checks import class_fault, is_invalid_name
 
 
 def driver_class(text: str) -> type[Driver[Any, Any]]:
@@ -57,7 +57,7 @@ def driver_name(text: str) -> str:
     """The name of the driver that `text` means: as for `driver_class`, or the name itself. Raises BadParameter."""
     if text in BUILT_IN or ":" in text:
         return driver_class(text).name
-    if "." not in text or unlike_a_name(text):
+    if "." not in text or is_invalid_name(text):
         known = ", ".join(sorted(BUILT_IN))
         raise typer.BadParameter(
             f"{text!r} is not known: give one of {known}, MODULE:CLASS, or a name like disks.example.com"

@@ -18,7 +18,7 @@ from parley.control.holding import Holding
 from parley.control.limited_driver import CALL_SECONDS
 from parley.control.objects import mirror as mirrors
 from parley.control.objects.pod import priority, reference
-from parley.control.room import Asker, lacking
+from parley.control.room import Requester, room_shortage
 from parley.control.state import State
 from parley.control.wakeups import Listener
 from parley.negotiation.availability import KnownNodes, NodeLabels, SelectedNodes, words
@@ -106,7 +106,7 @@ class Allocator:
         """Whether a driver is allocating the claim of that UID now."""
         return uid in self._allocating
 
-    async def allocate_alone(
+    async def allocate_without_pod(
         self, claim: ResourceClaim, class_: ResourceClass, demand: Demand, node: str
     ) -> Holding:
         """Allocate a claim on the node without a pod. The ledger has it afterwards, the API not yet.
@@ -141,7 +141,7 @@ class Allocator:
 
         def why_no_room(reserving: Sequence[Reserving]) -> str:
             kept = self._why_kept(meta.uid, None, demand, node)
-            return kept or lacking(self._state, node, Asker(meta.namespace), reserving)
+            return kept or room_shortage(self._state, node, Requester(meta.namespace), reserving)
 
         (holding,) = await self._allocate([meta.uid], demand.requests, node, why_no_room, holdings)
         return holding
@@ -285,7 +285,7 @@ class Allocator:
             return kept
         if not reserving and not self._ledger.reserving(node):
             return ""
-        return lacking(self._state, node, Asker.of(self._state, pod, requested(pod).items()), reserving)
+        return room_shortage(self._state, node, Requester.of(self._state, pod, requested(pod).items()), reserving)
 
     def _why_kept(self, uid: str, priority: int | None, demand: Demand, node: str) -> str:
         uids = [claim.uid for request in demand.requests.values() for claim in request.claims]
@@ -299,7 +299,7 @@ class Allocator:
             uid = next(claim.uid for claim in requests[driver].claims if claim.name == entry)
             await self._drivers[driver].undo([uid])
         for uid in uids:
-            self._ledger.count_no_more(uid)
+            self._ledger.stop_counting(uid)
 
     def join(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """Add the pod to the users of its allocated claims. Raises Busy if one is being released, or is full."""

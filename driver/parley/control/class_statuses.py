@@ -23,7 +23,7 @@ from parley.kube.queue import WorkQueue
 from parley.negotiation.waiting import Topic
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.referenced import NotRead
+from parley.sdk.referenced import ParametersUnavailable
 from parley.sdk.values import Capacity
 
 SECONDS = 10.0
@@ -120,24 +120,24 @@ class ClassStatuses:
         if message := self._moved.problem(class_.driver_name):
             return ConditionUpdate(reasons.READY, False, reasons.DRIVER_MOVED, message), None
         presence = await self._presence.of(class_.driver_name)
-        if not presence.there:
+        if not presence.running:
             return ConditionUpdate(reasons.READY, False, reasons.DRIVER_MISSING, presence.message), None
         try:
             capacity = self._capacity(class_)
         except BadParameters as error:
             return ConditionUpdate(reasons.READY, False, reasons.PARAMETERS_INVALID, str(error)), None
-        except NotRead as error:
+        except ParametersUnavailable as error:
             if not error.transient:
                 return ConditionUpdate(reasons.READY, False, error.code, str(error)), None
             capacity = None
         except DriverFault as fault:
             return ConditionUpdate(reasons.READY, False, reasons.DRIVER_FAILED, str(fault)), None
-        reason = reasons.IN_CONTROLLER if self._moved.is_here(class_.driver_name) else reasons.READY
+        reason = reasons.IN_CONTROLLER if self._moved.is_embedded(class_.driver_name) else reasons.READY
         return ConditionUpdate(reasons.READY, True, reason, presence.message), capacity
 
     def _capacity(self, class_: ResourceClass) -> Capacity | None:
         """The class's capacity. The driver is asked again only if something changed. Raises BadParameters,
-        NotRead, and DriverFault."""
+        ParametersUnavailable, and DriverFault."""
         driver = self._drivers.get(class_.driver_name)
         if driver is None:
             return None

@@ -200,7 +200,7 @@ class Holding:
         reserve = self.allocation.reserve
         return reserve.yields_to if reserve is not None else ()
 
-    def reaches(self, node: str) -> bool:
+    def usable_on(self, node: str) -> bool:
         """Whether the claim can be used on the node."""
         nodes = self.nodes
         return nodes is None or node in nodes

@@ -90,25 +90,25 @@ class ImmediateClaims:
         limits from when it is accepted, and waits in line while they are reached."""
         key, meta = _key(claim), claim.metadata
         if self._accepted.get(key) not in (None, meta.uid):
-            self.count_no_more(key)
+            self.stop_counting(key)
         if not is_pending(claim):
             return
         if problem is None and class_ is not None and counts_when_accepted(class_, self._drivers):
             self._ledger.limits.count(meta.uid, class_.metadata.name, meta.namespace, 1)
             self._accepted[key] = meta.uid
         else:
-            self.count_no_more(key)
+            self.stop_counting(key)
         if problem is not None and problem.code == reasons.LIMIT_REACHED:
             if (following := self._lines.wait(key, problem.topics[1:], problem.topics)) is not None:
                 self._queue.add(following)
         elif class_ is not None and class_.driver_name not in self._drivers:
             self._leave_line(key)
 
-    def count_no_more(self, key: Key) -> None:
+    def stop_counting(self, key: Key) -> None:
         """Stop counting the claim, unless it is allocated. One that is being deleted counts until it is gone: its
         driver may have begun to allocate."""
         if (uid := self._accepted.pop(key, None)) is not None:
-            self._ledger.count_no_more(uid)
+            self._ledger.stop_counting(uid)
 
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
         """Requeue the first claim of each waiting line that a change of the topic, on these nodes only if they are
@@ -116,7 +116,7 @@ class ImmediateClaims:
         for key in self._wake(topic, nodes):
             self._queue.add_after(key, UP_TO_DATE_SECONDS)
 
-    def less_used(self, topic: Topic, nodes: Collection[str] | None) -> None:
+    def usage_reduced(self, topic: Topic, nodes: Collection[str] | None) -> None:
         """Requeue the claims that may have room for their reservations now that pods use less of these nodes. Pods
         end all the time, so the others are not requeued."""
         self._wake(topic, nodes)
@@ -156,7 +156,7 @@ class ImmediateClaims:
 
     def _attempt(self, claim: ResourceClaim, class_: ResourceClass | None) -> _Attempt:
         attempt = self._attempts.get(_key(claim))
-        if attempt is None or not attempt.nodes.are_about(claim, class_):
+        if attempt is None or not attempt.nodes.still_apply(claim, class_):
             attempt = self._attempts[_key(claim)] = _Attempt(FailedNodes.none(claim, class_), _now())
         return attempt
 
@@ -198,7 +198,7 @@ class ImmediateClaims:
 
     async def _allocate(self, claim: ResourceClaim, class_: ResourceClass, demand: Demand, node: str) -> None:
         try:
-            holding = await self._allocator.allocate_alone(claim, class_, demand, node)
+            holding = await self._allocator.allocate_without_pod(claim, class_, demand, node)
         except AllocationFailed as failure:
             permanent = isinstance(failure.__cause__, PermanentError)
             await self._failed(claim, class_, node, str(failure), permanent=permanent)
@@ -230,7 +230,7 @@ class ImmediateClaims:
         The write names the state of the claim that it was decided on. So a write of unknown outcome is settled as
         soon as the cache shows a newer state: it has arrived by then, or never will.
         """
-        if self._cluster.own_writes.unseen(claim.metadata):
+        if self._cluster.own_writes.is_stale(claim.metadata):
             return
         recorded = driver_of_record(claim) == holding.driver
         if recorded and _is_shown(claim, holding):

@@ -201,10 +201,10 @@ class Ledger:
         claims = self._expecting.pop(pod, {})
         for claim in claims:
             _, uid = self._expected.pop(claim)
-            self.count_no_more(uid)
+            self.stop_counting(uid)
         return list(claims)
 
-    def count_no_more(self, uid: str) -> None:
+    def stop_counting(self, uid: str) -> None:
         """Stop counting the claim for limits, unless it is allocated: an attempt to allocate it has ended."""
         if uid not in self._by_uid:
             self.limits.forget(uid)

@@ -12,7 +12,7 @@ from typing import Any
 from parley.sdk import Allocation, Driver, Request
 from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.referenced import NOTHING_READ, References
+from parley.sdk.referenced import NO_REFERENCES, References
 
 CALL_SECONDS = 30.0
 """The time limit for a call of an embedded driver that allocates or releases."""
@@ -27,7 +27,7 @@ SLOW_SECONDS, MOST_SLOW = 1.0, 8
 class LimitedDriver(EmbeddedDriver):
     """An embedded driver whose calls are counted, and limited in time."""
 
-    def __init__(self, driver: Driver[Any, Any], references: References = NOTHING_READ) -> None:
+    def __init__(self, driver: Driver[Any, Any], references: References = NO_REFERENCES) -> None:
         super().__init__(driver, references)
         self._begun: dict[object, float] = {}
         """When the call that a task waits for began, on the event loop's clock."""

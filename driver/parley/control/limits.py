@@ -56,9 +56,12 @@ class Limits:
 
     def count(self, uid: str, class_name: str, namespace: str, units: int) -> None:
         """Count the claim with its units: it is allocated, or about to be. Idempotent."""
+        before = self._held[place].get(uid, 0) if (place := self._place.get(uid)) is not None else 0
         self._remove(uid)
         self._held[class_name, namespace][uid] = units
         self._place[uid] = (class_name, namespace)
+        if place is not None and (units < before or place != self._place[uid]):
+            self._less(topic(*place))
 
     def forget(self, uid: str) -> None:
         """Stop counting the claim. Idempotent."""

@@ -32,7 +32,7 @@ class MovedClaims:
         self._by_driver: defaultdict[str, dict[str, Key]] = defaultdict(dict)
         self._driver_of: dict[str, str] = {}
 
-    def look(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> str:
+    def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> str:
         """Handle a mirror that was read or has changed. Returns the driver that may be asked again now, or ""."""
         if new is not None and (old is None or old.status.allocation is None) and self._is_unknown(new):
             driver, meta = allocator(new), new.metadata
@@ -65,7 +65,7 @@ class MovedClaims:
         del self._by_driver[driver]
         return driver
 
-    def is_here(self, driver: str) -> bool:
+    def is_embedded(self, driver: str) -> bool:
         """Whether the driver is an embedded one."""
         return driver in self._here
 

@@ -65,7 +65,7 @@ class Nominations:
         """The pod's nomination; None if it has none."""
         return self._by_pod.get(pod_uid)
 
-    def make(self, nomination: Nomination) -> list[PodReference]:
+    def add(self, nomination: Nomination) -> list[PodReference]:
         """Add the nomination in place of the pod's earlier one. Returns the pods of lower priority that lose
         theirs: their node was chosen for this pod as if they had none. They keep them if it wants no more than
         before."""
@@ -93,7 +93,7 @@ class Nominations:
         if nomination is not None:
             self._ended(nomination)
 
-    def beside(self, pod_uid: str, priority: int, node: str) -> list[Nomination]:
+    def others_on(self, pod_uid: str, priority: int, node: str) -> list[Nomination]:
         """The other pods' nominations for the node that a pod of that priority has to leave room for."""
         return [
             one
@@ -124,7 +124,7 @@ class Nominations:
         own = self._by_pod.get(pod_uid)
         return own is not None and claim_uid in own.claims
 
-    def keep_claim(self, claim_uid: str, pod_uid: str, priority: int) -> bool:
+    def is_claim_kept(self, claim_uid: str, pod_uid: str, priority: int) -> bool:
         """Whether a pod of that priority has to leave the claim to another one, which was nominated with it."""
         others = (one for one in self._by_pod.values() if one.pod.uid != pod_uid and one.priority >= priority)
         return any(claim_uid in one.claims for one in others)
@@ -137,7 +137,7 @@ class Nominations:
         """Whether the pod was evicted by this process, and is not gone yet."""
         return pod_uid in self._evicted
 
-    def gone(self, pod_uid: str) -> None:
+    def pod_gone(self, pod_uid: str) -> None:
         """Handle the event that the pod is gone: its nomination ends, and it is no evicted pod any more."""
         self._evicted.discard(pod_uid)
         self.end(pod_uid)

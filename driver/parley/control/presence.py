@@ -21,7 +21,7 @@ _LATE = 2
 class Presence:
     """Whether a driver runs, as far as is known, and a message that says how that is known."""
 
-    there: bool
+    running: bool
     message: str
 
 

@@ -58,16 +58,20 @@ class Records:
         """Drivers whose `status.devices` this account may not write."""
 
     async def write(self, claims: Sequence[PodClaim]) -> None:
-        """Record each claim's holding and its users. Safe to repeat.
+        """Record each claim's holding and its users: those that others use (`Holding.uses`) before these. Safe to
+        repeat.
 
         The room that reservation pods hold for new users is handed over first, because the scheduler clears an
         allocation on a node where it finds no room for the pod.
         """
-        held = [(claim, claim.holding or self._ledger.get(claim.uid)) for claim in claims]
+        found = [(claim, claim.holding or self._ledger.get(claim.uid)) for claim in claims]
+        held = {holding.uid: (claim, holding) for claim, holding in found if holding is not None}
         displaces = self._ledger.displaces_reservation_pods
-        for node in {holding.node for _, holding in held if holding is not None and displaces(holding)}:
+        for node in {holding.node for _, holding in held.values() if displaces(holding)}:
             await self._reservation_pods.hand_over(node)
-        await together(self._write(claim, holding) for claim, holding in held if holding is not None)
+        while held:
+            ready = [uid for uid, (_, holding) in held.items() if held.keys().isdisjoint(holding.uses)]
+            await run_all([self._write(*held.pop(uid)) for uid in ready or [*held]])
 
     async def _write(self, claim: PodClaim, holding: Holding) -> None:
         assert claim.mirror is not None
@@ -197,7 +201,7 @@ class Records:
         def body(mirror: BuiltinClaim, entry: str) -> dict[str, Any]:
             return mirrors.offer_body(mirror, drivers[entry], nodes, now, units=units.get(entry))
 
-        return await together(
+        return await run_all(
             self._mirrors.patch(claim.mirror, {"allocation": body(claim.mirror, claim.entry)})
             for claim in claims
             if claim.mirror is not None
@@ -247,7 +251,7 @@ class Records:
         claim = self._cluster.claim((holding.namespace, holding.claim))
         if claim is None or claim.status.allocation is None or claim.metadata.deletion_timestamp:
             return False
-        return not claim.status.deallocation_requested and not self._cluster.own_writes.unseen(claim.metadata)
+        return not claim.status.deallocation_requested and not self._cluster.own_writes.is_stale(claim.metadata)
 
     async def is_reserved(self, holding: Holding, pod: PodReference) -> bool:
         """Whether the mirror, no older than our last write of it, is reserved for the pod."""
@@ -334,7 +338,7 @@ class Records:
         if claim is None:
             return
         try:
-            if self._cluster.own_writes.unseen(claim.metadata):
+            if self._cluster.own_writes.is_stale(claim.metadata):
                 claim = await self._client.get(CLAIMS, holding.claim, holding.namespace)
             freed = {"reservedFor": None, **_kept_until(holding)} if claim.status.reserved_for else {}
             status = with_conditions(claim, freed, rfc3339(self._clock()), releasing_condition(holding))
@@ -362,7 +366,7 @@ class Records:
         return True
 
 
-async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def run_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Run all to their end, then raise the first error: a failed write must not cancel the others."""
     results = await asyncio.gather(*work, return_exceptions=True)
     done: list[T] = []

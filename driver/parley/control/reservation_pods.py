@@ -203,7 +203,7 @@ class ReservationPods:
 
     def _cached(self, pod: Pod) -> Pod | None:
         """The pod as it is in the cache by now."""
-        return self._state.cluster.that_pod(reference(pod))
+        return self._state.cluster.pod_with_uid(reference(pod))
 
     async def _nominate(self, pod: PodReference, node: str) -> None:
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from parley.api.models import ResourceClaim
 from parley.control.caches.cluster import ClusterCache
 from parley.control.holding import Holding
-from parley.control.objects.mirror import asked, of_spec, recorded_units
+from parley.control.objects.mirror import class_request, of_spec, recorded_units
 from parley.control.state import State
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.immediate import no_pod
 from parley.sdk.parameters import RawClaim
-from parley.sdk.referenced import NotRead
+from parley.sdk.referenced import ParametersUnavailable
 
 Drivers = Mapping[str, EmbeddedDriver]
 
@@ -41,7 +41,7 @@ def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int | N
     """The units that the driver counts for the parameters; None if these are unknown or rejected."""
     key = (holding.namespace, holding.claim)
     class_, claim, mirror = cluster.class_(holding.class_name), _claim_of(cluster, holding), cluster.mirror(key)
-    by_mirror = asked(mirror) if mirror is not None and (claim is None or not holding.named) else None
+    by_mirror = class_request(mirror) if mirror is not None and (claim is None or not holding.named) else None
     asks = by_mirror or (of_spec(claim.spec) if claim is not None else None)
     driver, recorded = drivers.get(holding.driver), _recorded_units(cluster, holding)
     if recorded is not None:
@@ -62,7 +62,7 @@ def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int | N
     try:
         (claim_request,) = driver.request(no_pod(holding.namespace), (raw,)).claims
         return driver.units(claim_request)
-    except (BadParameters, NotRead, DriverFault):
+    except (BadParameters, ParametersUnavailable, DriverFault):
         return None
 
 

@@ -16,7 +16,7 @@ from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.entries import number_of
 from parley.control.holding import Holding, Phase, PreparedOn, Written
 from parley.control.objects.mirror import (
-    asked,
+    class_request,
     counted,
     driver_of,
     is_mirror,
@@ -63,7 +63,7 @@ def restore(state: State, newer: Mapping[str, BuiltinClaim] = MappingProxyType({
     for release in owed(state.cluster.releases()):
         _adopt_release(state, release)
     for mirror in mirrors:
-        state.moved.look(None, mirror)
+        state.moved.mirror_changed(None, mirror)
     users = {user for holding in state.ledger for user in holding.pods.values()}
     return {user.uid for user in users if not state.cluster.has_pod(user)}
 
@@ -72,7 +72,7 @@ def count_unbound(state: State) -> None:
     """Count unbound pods for the node on which their claims are allocated, as the controller before did."""
     for holding in state.ledger:
         for user in holding.pods.values() if holding.only_node is not None else ():
-            pod = state.cluster.that_pod(user)
+            pod = state.cluster.pod_with_uid(user)
             if pod is not None and not pod.spec.node_name and not is_done(pod):
                 state.cluster.usage.assume(pod, holding.node)
 
@@ -88,7 +88,7 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
         return
     driver, claim_uid = driver_of(allocation), named_claim_uid(mirror)
     uid = claim_uid or mirror.metadata.uid
-    found, asks = counted(mirror, driver), asked(mirror)
+    found, asks = counted(mirror, driver), class_request(mirror)
     if (driver not in state.drivers and not standalone) or found is None or state.ledger.get(uid) is not None:
         return
     users = _users(state.cluster, mirror)
@@ -256,7 +256,7 @@ def _running_pod(cluster: ClusterCache, release: ClaimRelease) -> PodReference |
 
 def _stands_for(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
     entry = mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
-    return stands_for(claim, owner_pod_uid(mirror), entry, asked(mirror))
+    return stands_for(claim, owner_pod_uid(mirror), entry, class_request(mirror))
 
 
 def _node_part(mirror: BuiltinClaim | None, class_: ResourceClass | None) -> bool:

@@ -28,7 +28,7 @@ from parley.api.wording import listed
 from parley.control.caches.entries import claims_named, evaluated
 from parley.control.decision.demand import Reserving
 from parley.control.holding import Holding
-from parley.control.objects.mirror import asked as asked_by
+from parley.control.objects.mirror import class_request
 from parley.control.objects.pod import reference
 from parley.control.state import State
 from parley.negotiation.requests import Amounts, requested
@@ -37,19 +37,19 @@ from parley.negotiation.reservations import (
     PODS,
     Reservation,
     amount_of,
-    crowded,
     hand_over,
     is_ample,
+    reservation_shortage,
     unused,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class Requester:
     """Who asks for room: a pod, or a namespace's claim without a pod.
 
     `claims` are the names of the pod's named claims, `classes` the classes of all its claims. `bound`: the pod has
-    its own room already. `discreet`: messages don't name claims of other namespaces.
+    its own room already. `hide_other_namespaces`: messages don't name claims of other namespaces.
     """
 
     namespace: str
@@ -58,70 +58,78 @@ class Asker:
     claims: frozenset[str] = frozenset()
     classes: frozenset[str] = frozenset()
     bound: bool = False
-    discreet: bool = True
+    hide_other_namespaces: bool = True
 
     @staticmethod
-    def of(state: State, pod: Pod, requests: Iterable[tuple[str, int]], *, discreet: bool = True) -> "Asker":
+    def of(
+        state: State, pod: Pod, requests: Iterable[tuple[str, int]], *, hide_other_namespaces: bool = True
+    ) -> "Requester":
         """The pod with its requests, in thousandths."""
-        return Asker(
+        return Requester(
             pod.metadata.namespace,
             pod.metadata.uid,
             {**dict(requests), **A_POD},
             frozenset(claims_named(pod)),
             frozenset(_classes(state, pod)) if state.ledger.reserves else frozenset(),
             bool(pod.spec.node_name),
-            discreet,
+            hide_other_namespaces,
         )
 
     def uses(self, holding: Holding) -> bool:
-        """Whether the asker is a pod that names the holding's claim."""
+        """Whether the requester is a pod that names the holding's claim."""
         return holding.named and holding.namespace == self.namespace and holding.claim in self.claims
 
     def name(self, reservation: Reservation) -> str:
-        """A reservation's claim in messages to the asker."""
-        if self.discreet and reservation.namespace != self.namespace:
+        """A reservation's claim in messages to the requester."""
+        if self.hide_other_namespaces and reservation.namespace != self.namespace:
             return "claims of other namespaces"
         return f"claim {reservation.claim}"
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
-    """Changes assumed on a node: the pods with the UIDs `gone` have left it, others now use `beside`."""
+class AssumedChanges:
+    """Changes assumed on a node: the pods with the UIDs `gone` have left it, others now use `added`."""
 
     gone: Collection[str] = ()
-    beside: Sequence[Amounts] = ()
+    added: Sequence[Amounts] = ()
 
 
-def lacking(
-    state: State, node: str, asker: Asker, new: Sequence[Reserving] = (), foreseen: Foreseen | None = None
+def room_shortage(
+    state: State,
+    node: str,
+    requester: Requester,
+    new: Sequence[Reserving] = (),
+    changes: AssumedChanges | None = None,
 ) -> str:
-    """Why the node lacks room for the asker, and for `new` reservations, beside what is reserved there, or would
-    lack it after the `foreseen` changes.
+    """Why the node lacks room for the requester, and for `new` reservations, beside what is reserved there, or
+    would lack it after these `changes`.
 
     "" if it has room, or if nothing is reserved.
     """
     held = state.ledger.reserving(node)
     if not held and not new:
         return ""
-    asked: Amounts = {} if asker.bound else asker.amounts
-    foreseen = foreseen or Foreseen()
-    # an asker that is not bound may be counted for the node already, which does not take its own room
-    free = _free(state, node, (*foreseen.gone, *(() if asker.bound else (asker.uid,))))
-    for amounts in foreseen.beside:
+    asked: Amounts = {} if requester.bound else requester.amounts
+    changes = changes or AssumedChanges()
+    # an requester that is not bound may be counted for the node already, which does not take its own room
+    free = _free(state, node, (*changes.gone, *(() if requester.bound else (requester.uid,))))
+    for amounts in changes.added:
         taken = {**amounts, PODS: max(amounts.get(PODS, 0), A_POD[PODS])}
         free = {name: amount - taken.get(name, 0) for name, amount in free.items()}
     if is_ample(asked, free, [*map(reserved, held)], [one.amounts for one in new]):
         return ""
     pods = _PodsOnNode(state, node)
     reservations = [
-        *(_reservation(state, holding, asker, pods) for holding in held),
-        *(Reservation(one.uid, one.claim, one.amounts, frozenset([asker.uid]), new=True) for one in new),
+        *(_reservation(state, holding, requester, pods) for holding in held),
+        *(Reservation(one.uid, one.claim, one.amounts, frozenset([requester.uid]), new=True) for one in new),
     ]
     users = chain.from_iterable((*_uids(pods.users(one)), *pods.guests(one)) for one in held)
     used = _used(state, users, _resource_names(reservations))
-    if asker.uid:
-        used[asker.uid] = asker.amounts
-    return crowded(asked, free, reservations, used, asker.name, "" if asker.bound else asker.uid)
+    if requester.uid:
+        used[requester.uid] = requester.amounts
+    return reservation_shortage(
+        asked, free, reservations, used, requester.name, "" if requester.bound else requester.uid
+    )
 
 
 def _pods_awaiting_node(state: State, holding: Holding) -> Sequence[Pod]:
@@ -205,16 +213,16 @@ def _classes(state: State, pod: Pod) -> Iterator[str]:
         if mirror is None:
             template = cluster.template_mirror((namespace, entry.resource_claim_template_name or ""))
             mirror = BuiltinClaim(spec=template.spec.spec) if template is not None else None
-        request = asked_by(mirror) if mirror is not None else None
+        request = class_request(mirror) if mirror is not None else None
         if request is not None:
             yield request.class_name
 
 
-def taken_by_guests(state: State, node: str, asker: Asker) -> str:
+def taken_by_guests(state: State, node: str, requester: Requester) -> str:
     """The room reserved on the node for the pod's claims that guests use, as a clause of a message; "" if none."""
     clauses, pods = [], _PodsOnNode(state, node)
     for holding in state.ledger.reserving(node):
-        if asker.uses(holding) and (guests := pods.guests(holding)):
+        if requester.uses(holding) and (guests := pods.guests(holding)):
             own = Reservation(holding.uid, holding.path, reserved(holding), frozenset(guests))
             left = unused([own], _used(state, guests, own.amounts))[holding.uid]
             taken = {name: amount - left[name] for name, amount in own.amounts.items() if amount > left[name]}
@@ -280,17 +288,17 @@ def _awaited(state: State, holding: Holding) -> Amounts:
     return state.cluster.awaited.of(key, reserved(holding).keys()) if holding.named else {}
 
 
-def _reservation(state: State, holding: Holding, asker: Asker, pods: _PodsOnNode) -> Reservation:
+def _reservation(state: State, holding: Holding, requester: Requester, pods: _PodsOnNode) -> Reservation:
     guests = pods.guests(holding)
-    is_own = bool(asker.uid) and asker.uses(holding)
-    is_guest = bool(asker.uid) and not is_own and not asker.classes.isdisjoint(holding.yields_to)
+    is_own = bool(requester.uid) and requester.uses(holding)
+    is_guest = bool(requester.uid) and not is_own and not requester.classes.isdisjoint(holding.yields_to)
     return Reservation(
         holding.uid,
         holding.path,
         reserved(holding),
-        frozenset([*([asker.uid] if is_own else ()), *_uids(pods.users(holding))]),
-        yields_to=frozenset([*guests, *([asker.uid] if is_guest else ())]),
-        awaited=_awaited(state, holding) if is_guest and asker.uid not in guests else {},
+        frozenset([*([requester.uid] if is_own else ()), *_uids(pods.users(holding))]),
+        yields_to=frozenset([*guests, *([requester.uid] if is_guest else ())]),
+        awaited=_awaited(state, holding) if is_guest and requester.uid not in guests else {},
     )
 
 

@@ -28,8 +28,8 @@ class StandIns:
     async def create(self, pod: Pod, claim: PodClaim, begun_by: str = "") -> None:
         """Create the pod's stand-in for a generated claim. The driver `begun_by`, if given, is to allocate it at
         once: setting its finalizer here saves it a write."""
-        assert claim.asked is not None
-        body = standin.stand_in(pod, claim.entry, claim.name, claim.asked, begun_by)
+        assert claim.class_request is not None
+        body = standin.stand_in(pod, claim.entry, claim.name, claim.class_request, begun_by)
         try:
             await self._client.create(CLAIMS, body, pod.metadata.namespace)
         except AlreadyExists:
@@ -62,7 +62,7 @@ class StandIns:
     async def delete_left_behind(self, stand_in: ResourceClaim) -> None:
         """Delete the stand-in if its pod is terminal, even if the cache does not show that yet."""
         pod = standin.owner(stand_in)
-        known = self._cluster.that_pod(pod) if pod is not None else None
+        known = self._cluster.pod_with_uid(pod) if pod is not None else None
         ended = known is not None and is_terminal(known)
         if pod is None or ended or await live_pod(self._client, pod) is None:
             await self.delete(stand_in)
@@ -73,12 +73,12 @@ class StandIns:
         Returns False if it was deleted before. Raises Conflict if the stand-in has changed since.
         """
         meta = stand_in.metadata
-        if meta.deletion_timestamp or self._cluster.own_writes.unseen(meta):
+        if meta.deletion_timestamp or self._cluster.own_writes.is_stale(meta):
             return False
         try:
             version = meta.resource_version
             await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid, resource_version=version)
         except NotFound:
             pass  # deleted meanwhile
-        self._cluster.own_writes.found_gone(meta)
+        self._cluster.own_writes.note_not_found(meta)
         return True

@@ -31,7 +31,7 @@ C = TypeVar("C", BuiltinClaim, ResourceClaim)
 log = structlog.get_logger(__name__)
 
 
-async def shut_out_former_leaders(client: Client, cluster: ClusterCache) -> Mapping[str, BuiltinClaim]:
+async def fence_former_leaders(client: Client, cluster: ClusterCache) -> Mapping[str, BuiltinClaim]:
     """Wait until no write of an earlier leader can allocate anything any more.
 
     Returns the changed claims, by UID: they are newer than the cache, and may show a last write of that leader.
@@ -39,7 +39,7 @@ async def shut_out_former_leaders(client: Client, cluster: ClusterCache) -> Mapp
     return await _touch_all(MirrorWrites(client, cluster), _allocatable(cluster))
 
 
-async def shut_out_acceptances(
+async def fence_acceptances(
     client: Client, cluster: ClusterCache, claims: Iterable[ResourceClaim]
 ) -> Mapping[str, ResourceClaim]:
     """Wait until no write of an earlier leader can accept these claims any more. Returns them by UID."""
@@ -77,7 +77,7 @@ def _warn_not_prevented(claim: BuiltinClaim | ResourceClaim, error: str) -> None
     log.warning("late writes of a former leader are not prevented", claim=name, error=error)
 
 
-async def persist(problem: str, request: Callable[[], Awaitable[T]]) -> T:
+async def retry_while_unavailable(problem: str, request: Callable[[], Awaitable[T]]) -> T:
     """The answer to the request, repeated with an informer's pauses while the server is busy or just starting."""
     failures = 0
     while True:

@@ -22,7 +22,7 @@ class Wakeups:
         self._listeners.append(listener)
 
     def subscribe_to_usage(self, listener: Listener) -> None:
-        """Call the listener from now on for `less_used`, which `subscribe` leaves out."""
+        """Call the listener from now on for `usage_reduced`, which `subscribe` leaves out."""
         self._of_usage.append(listener)
 
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
@@ -30,7 +30,7 @@ class Wakeups:
         for listener in self._listeners:
             listener(topic, nodes)
 
-    def less_used(self, topic: Topic, nodes: Collection[str]) -> None:
+    def usage_reduced(self, topic: Topic, nodes: Collection[str]) -> None:
         """Notify those that wait for room on these nodes, and nobody else, that pods use less of them."""
         for listener in self._of_usage:
             listener(topic, nodes)

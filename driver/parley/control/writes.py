@@ -36,7 +36,7 @@ class ObjectWrites(Generic[T]):
                 self._resource, meta.name, body, meta.namespace, subresource="status"
             )
         except NotFound:
-            self._cluster.own_writes.found_gone(meta)
+            self._cluster.own_writes.note_not_found(meta)
             raise
         self._cluster.own_writes.note(written.metadata)
         return written
@@ -66,7 +66,7 @@ class MirrorWrites(ObjectWrites[BuiltinClaim]):
         mirror = self._cluster.mirror(key)
         if not holding.named and mirror is None and (recreated := self._recreated(holding)) is not None:
             key, mirror = (recreated.metadata.namespace, recreated.metadata.name), recreated
-        behind = mirror is not None and self._cluster.own_writes.unseen(mirror.metadata)
+        behind = mirror is not None and self._cluster.own_writes.is_stale(mirror.metadata)
         return await self._live(*key) if behind or not holding.written.is_settled else mirror
 
     def _recreated(self, holding: Holding) -> BuiltinClaim | None:

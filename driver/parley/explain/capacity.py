@@ -16,7 +16,7 @@ from parley.drivers.workspace import WorkspaceDriver
 from parley.explain.snapshot import Snapshot
 from parley.sdk import Device
 from parley.sdk.checks import BadParameters, DriverFault
-from parley.sdk.referenced import NotRead
+from parley.sdk.referenced import ParametersUnavailable
 
 Count = Callable[[ResourceClass, Collection[str]], "Availability | None"]
 
@@ -65,7 +65,7 @@ class Capacities:
         """The capacity as the driver itself counts it, with all holdings restored."""
         try:
             found = self._snapshot.state.drivers[class_.driver_name].capacity(class_, list(nodes))
-        except (BadParameters, DriverFault, NotRead):
+        except (BadParameters, DriverFault, ParametersUnavailable):
             return None
         return Availability(what, found.total, found.free) if found is not None else None
 

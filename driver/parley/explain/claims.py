@@ -13,7 +13,7 @@ from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.holding import Holding
 from parley.control.objects.mirror import (
     allocated,
-    asked,
+    class_request,
     driver_of,
     is_mirror,
     nodes_of,
@@ -91,7 +91,7 @@ def class_name_of(state: State, pod: Pod, claim: PodClaim) -> str:
         template = cluster.template((namespace, entry.resource_claim_template_name or ""))
         return template.spec.spec.resource_class_name if template is not None else ""
     mirror, record = cluster.mirror((namespace, claim.name)), cluster.claim((namespace, claim.name))
-    wanted = asked(mirror) if mirror is not None and is_mirror(mirror) else None
+    wanted = class_request(mirror) if mirror is not None and is_mirror(mirror) else None
     if wanted is not None and wanted.class_name:
         return wanted.class_name
     return record.spec.resource_class_name if record is not None else ""

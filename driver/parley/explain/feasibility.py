@@ -30,11 +30,11 @@ from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.states import ClaimState
 from parley.negotiation.stranded import StrandedClaims
 from parley.scheduler.candidates import CandidateNodes, common_nodes, may_preempt
-from parley.scheduler.claim_victims import ClaimVictims, Plan, Preemptor, may_take
+from parley.scheduler.claim_victims import ClaimVictims, Plan, Preemptor, drivers_allowing_preemption
 from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.recorded import held_as_recorded
-from parley.sdk.referenced import NotRead
+from parley.sdk.referenced import ParametersUnavailable
 
 _DEFAULT_SCHEDULER = "default-scheduler"
 """Known not to ask Parley. The name of Parley's second scheduler is known to the controller only."""
@@ -71,7 +71,7 @@ class PodFeasibility:
         """Why no driver can be asked; "" if they can."""
         try:
             self._demand = demand_of(snapshot.state.drivers, reference(pod), self.pending)
-        except (BadParameters, NotRead) as error:
+        except (BadParameters, ParametersUnavailable) as error:
             self._demand, self.problem = Demand(reference(pod), {}, {}, {}, {}), str(error)
 
     @property
@@ -199,7 +199,9 @@ class PodFeasibility:
 
     def _candidates(self) -> CandidateNodes:
         classes = [claim.class_ for claim in self.claims if claim.class_ is not None]
-        return CandidateNodes(self._snapshot.state, self.pod, classes, common_nodes(self.claims), discreet=False)
+        return CandidateNodes(
+            self._snapshot.state, self.pod, classes, common_nodes(self.claims), hide_other_namespaces=False
+        )
 
     def viable_nodes(self, nodes: Sequence[str]) -> frozenset[str]:
         """Those of the nodes that every driver that can be asked finds viable. Ask about many nodes at once: a
@@ -218,7 +220,7 @@ class PodFeasibility:
         """The pods that would be evicted for this one by claim preemption; None if there are none, or if a node is
         feasible without."""
         state = self._snapshot.state
-        drivers = may_take(state, self.pod, self._demand, self.claims)
+        drivers = drivers_allowing_preemption(state, self.pod, self._demand, self.claims)
         if (
             self.problem
             or not drivers

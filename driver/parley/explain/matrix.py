@@ -117,7 +117,7 @@ def _present(
     if claim.problem is not None:
         return Cell(claim.entry, None, code_of(claim.problem))
     if claim.holding is not None:
-        here = claim.holding.reaches(node)
+        here = claim.holding.usable_on(node)
         return Cell(claim.entry, here, "allocated" if here else where(claim.holding.nodes))
     if answer is not None:
         here = node in viable

@@ -97,7 +97,7 @@ def _pods_to_end(
 def _kept_by_claims(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:
     """Nodes that would be feasible if one claim were released that outlives its pods."""
     for holding in feasibility.outliving_holdings()[:_MOST_NODES]:
-        candidates = [node for node in nodes if node not in now and holding.reaches(node)]
+        candidates = [node for node in nodes if node not in now and holding.usable_on(node)]
         with feasibility.as_if_released([holding]):
             with_room = feasibility.feasible_nodes(candidates)
         feasible = [node for node in candidates if node in with_room]

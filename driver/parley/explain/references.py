@@ -14,11 +14,17 @@ import orjson
 from parley.api import reasons
 from parley.api.models import ParametersReference
 from parley.control.caches.cluster import ClusterCache
-from parley.control.objects.mirror import ClassRequest, asked, is_mirror, of_spec
+from parley.control.objects.mirror import ClassRequest, class_request, is_mirror, of_spec
 from parley.kube.client import ApiError, Call, Client, OutcomeUnknown
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.reference_reader import why_not_read
-from parley.sdk.referenced import NotRead, ParametersObject, Unfit, object_of, parameters_in
+from parley.sdk.referenced import (
+    InvalidParametersObject,
+    ParametersObject,
+    ParametersUnavailable,
+    object_of,
+    parameters_in,
+)
 
 MOST = 64
 """The most objects that are read for a snapshot."""
@@ -28,7 +34,7 @@ class SnapshotReferences:
     """The content of parameters objects, as read for a snapshot; implements `References`."""
 
     def __init__(self) -> None:
-        self._found: dict[ParametersObject, bytes | NotRead] = {}
+        self._found: dict[ParametersObject, bytes | ParametersUnavailable] = {}
 
     async def read(self, client: Client, cluster: ClusterCache, drivers: Mapping[str, EmbeddedDriver]) -> None:
         """Get the objects that claims and classes in the caches name. Namespaces, and the classes, take turns: one
@@ -46,22 +52,24 @@ class SnapshotReferences:
         try:
             answer = await client.request(Call("get", wanted.resource, wanted.namespace or None, wanted.name))
             self._found[wanted] = parameters_in(wanted, answer)
-        except Unfit as error:
-            self._found[wanted] = NotRead(reasons.PARAMETERS_INVALID, f"{wanted} {error}", wanted.topic)
+        except InvalidParametersObject as error:
+            self._found[wanted] = ParametersUnavailable(
+                reasons.PARAMETERS_INVALID, f"{wanted} {error}", wanted.topic
+            )
         except (ApiError, OutcomeUnknown) as error:
-            self._found[wanted] = NotRead(*why_not_read(wanted, error), wanted.topic)
+            self._found[wanted] = ParametersUnavailable(*why_not_read(wanted, error), wanted.topic)
 
     def get(self, wanted: ParametersObject, since: float) -> Mapping[str, Any]:  # noqa: ARG002 - as References has it
-        """The object's content when the snapshot was read. Raises NotRead."""
+        """The object's content when the snapshot was read. Raises ParametersUnavailable."""
         found = self._found.get(wanted)
         if found is None:
-            raise NotRead(reasons.PARAMETERS_NOT_READ, f"{wanted} was not read", wanted.topic)
-        if isinstance(found, NotRead):
+            raise ParametersUnavailable(reasons.PARAMETERS_NOT_READ, f"{wanted} was not read", wanted.topic)
+        if isinstance(found, ParametersUnavailable):
             raise found
         content: Mapping[str, Any] = orjson.loads(found)
         return content
 
-    def doubt(self, wanted: ParametersObject) -> None:
+    def reread_later(self, wanted: ParametersObject) -> None:
         """Does nothing: a snapshot is not read again."""
 
 
@@ -76,7 +84,7 @@ def _named(cluster: ClusterCache, drivers: Mapping[str, EmbeddedDriver]) -> Iter
             if reference is not None:
                 try:
                     yield object_of(reference, payer, driver.driver.parameter_kinds)
-                except Unfit:
+                except InvalidParametersObject:
                     pass  # reported when the parameters are validated
 
 
@@ -86,5 +94,9 @@ def _pending(cluster: ClusterCache) -> Iterator[tuple[str, ClassRequest]]:
         if claim.status.allocation is None:
             yield claim.metadata.namespace, of_spec(claim.spec)
     for mirror in cluster.mirrors():
-        if is_mirror(mirror) and mirror.status.allocation is None and (request := asked(mirror)) is not None:
+        if (
+            is_mirror(mirror)
+            and mirror.status.allocation is None
+            and (request := class_request(mirror)) is not None
+        ):
             yield mirror.metadata.namespace, request

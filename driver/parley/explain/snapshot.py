@@ -135,7 +135,7 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
     drivers = {driver.name: EmbeddedDriver(driver, references) for driver in built_in()}
     cluster = _filled_cache(client, reader.listings, pods_seen=pods_are_seen(drivers))
     if any(class_.selects_namespaces for class_ in cluster.classes()):
-        cluster.show_namespaces(await reader.namespaces())
+        cluster.replace_namespaces(await reader.namespaces())
     ledger = Ledger(Limits(labels=lambda name: cluster.namespace_labels(name) or {}))
     await references.read(client, cluster, drivers)
     for driver in drivers.values():

@@ -43,7 +43,7 @@ class ClientConfig:
     impersonation: tuple[tuple[str, str], ...] = ()
     """Headers, which the kubernetes package does not support."""
 
-    def bear(self, token: str) -> None:
+    def set_bearer_token(self, token: str) -> None:
         """Sets the bearer token."""
         self.api_key["BearerToken"] = f"Bearer {token.strip()}"
 
@@ -54,7 +54,7 @@ def read_service_account(config: ClientConfig, account: Path = _ACCOUNT) -> None
     if not host or not port:
         raise ValueError(f"{_HOST} and {_PORT} are not set")
     config.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    config.bear((account / "token").read_text())
+    config.set_bearer_token((account / "token").read_text())
     config.ssl_ca_cert = str(account / "ca.crt")
 
 
@@ -72,7 +72,7 @@ def read_kubeconfig(path: str, context: str | None, config: ClientConfig) -> boo
         return False
     if set(user) != {"token"} or not user["token"] or not {"server"} <= set(cluster) <= _CLUSTER:
         return False
-    config.bear(user["token"])
+    config.set_bearer_token(user["token"])
     _read_cluster(cluster, file.parent, config)
     return True
 

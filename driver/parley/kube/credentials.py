@@ -71,7 +71,7 @@ class Credentials:
         """Whether no refresh is due."""
         return self._due is not None and asyncio.get_running_loop().time() < self._due
 
-    def doubt(self) -> None:
+    def invalidate(self) -> None:
         """Makes a refresh due before the next request: the server did not accept the credentials."""
         if self._due is not None:
             self._due = 0.0

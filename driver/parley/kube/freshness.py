@@ -33,7 +33,7 @@ class Freshness:
         self._now = now
         self._down_since = now()
 
-    def works(self) -> None:
+    def succeeded(self) -> None:
         """Notes a list or an event: the cache is up to date now."""
         self._down_since = None
 

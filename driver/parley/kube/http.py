@@ -218,8 +218,8 @@ class HttpTransport:
 
     def _refused(self, call: Call, response: aiohttp.ClientResponse, content: bytes) -> Exception:
         if response.status == 401:
-            self._credentials.doubt()
-        if responses.is_from_elsewhere(response.status, content):
+            self._credentials.invalidate()
+        if responses.is_foreign_not_found(response.status, content):
             return Garbled(f"{call}: the answer 404 does not come from an API server")
         phrase = response.reason or "Unknown"
         error = responses.refusal(response.status, phrase, content, response.headers.get("Retry-After"))

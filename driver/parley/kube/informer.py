@@ -196,7 +196,7 @@ class Informer(Generic[T]):
         chosen = self._selection
         listing = await self._client.list(self._read, chosen.namespace, **chosen.selectors)
         self.replace(listing)
-        self._freshness.works()
+        self._freshness.succeeded()
         self._version = listing.resource_version
         return listing.resource_version
 
@@ -230,7 +230,7 @@ class Informer(Generic[T]):
                     await asyncio.sleep(0)
 
     def _apply(self, event: WatchEvent[T]) -> None:
-        self._freshness.works()
+        self._freshness.succeeded()
         if event.object is not None or event.tombstone is not None:
             self._failures = 0
         if event.tombstone is not None:

@@ -45,9 +45,9 @@ class LoopLag:
         while True:
             due, used = self._clock() + EVERY, self._cpu()
             await asyncio.sleep(EVERY)
-            self.saw(max(0.0, self._clock() - due), self._cpu() - used)
+            self.report(max(0.0, self._clock() - due), self._cpu() - used)
 
-    def saw(self, lag: float, used: float) -> None:
+    def report(self, lag: float, used: float) -> None:
         """Reports that the loop was late, and the CPU time used, in seconds; logs that at most once in 30 s."""
         blocked = min(lag, used)
         self._observe(lag, blocked)

@@ -174,7 +174,7 @@ def unreadable(call: Call, error: Exception) -> OutcomeUnknown:
     return Garbled(f"{call}: the answer cannot be read as {call.resource.kind}: {error}")
 
 
-def is_from_elsewhere(code: int, content: bytes) -> bool:
+def is_foreign_not_found(code: int, content: bytes) -> bool:
     """Whether the answer is a 404 of a gateway or a web server, which does not mean that the object is absent. For
     a kind that it does not serve, an API server sends the 404 of Go's library."""
     return code == 404 and not content.startswith(_NO_PATH) and _status_in(content).kind != "Status"

@@ -24,7 +24,7 @@ from parley.api.builtin import (
 )
 from parley.api.meta import MAX_COMPARED, MAX_VALUES
 from parley.api.selectors import NodeMatcher, matches
-from parley.negotiation.requests import MAX_RESOURCES, Amounts, few_resources, requested, stated
+from parley.negotiation.requests import MAX_RESOURCES, Amounts, declared_resources, few_resources, requested
 
 MAX_VOLUMES = 256
 """The most volumes with a PersistentVolumeClaim that a pod may have: each may tie it to nodes."""
@@ -101,7 +101,10 @@ def excess_of(spec: PodSpec) -> str:
 
 
 def _requests_too_many(spec: PodSpec) -> bool:
-    if sum(len(resources.requests) + len(resources.limits) for resources in stated(spec)) <= MAX_RESOURCES:
+    if (
+        sum(len(resources.requests) + len(resources.limits) for resources in declared_resources(spec))
+        <= MAX_RESOURCES
+    ):
         return False
     return len(requested(Pod(spec=spec))) > MAX_RESOURCES
 
@@ -125,15 +128,15 @@ def misfit(needs: Needs, node: Node, allocatable: Amounts, used: Amounts, pods: 
         return "" if needs.node_name == node.metadata.name else f"the pod is bound to node {needs.node_name}"
     return (
         needs.excess
-        or untolerated(needs, node)
+        or untolerated_taint(needs, node)
         or ("" if selected(needs, node) else "does not match the pod's node selector or affinity")
         or shortage(needs, allocatable, used, pods)
     )
 
 
-def untolerated(needs: Needs, node: Node) -> str:
+def untolerated_taint(needs: Needs, node: Node) -> str:
     """Which cordon or taint of the node keeps the pod away, or ""."""
-    taint = next(iter(refusing(needs, node)), None)
+    taint = next(iter(untolerated_taints(needs, node)), None)
     if taint is None:
         return ""
     if taint is CORDON:
@@ -141,7 +144,7 @@ def untolerated(needs: Needs, node: Node) -> str:
     return f"taint {taint.key}:{taint.effect}, which the pod does not tolerate"
 
 
-def refusing(needs: Needs, node: Node) -> list[Taint]:
+def untolerated_taints(needs: Needs, node: Node) -> list[Taint]:
     """The taints of the node that keep the pod away."""
     return [taint for taint in all_taints(node) if not _tolerated(taint, needs.tolerations)]
 

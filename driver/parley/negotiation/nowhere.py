@@ -10,7 +10,7 @@ from parley.negotiation.availability import Places, SelectedNodes, intersection
 _MISFIT_REMEDY = "change what rules out one of these nodes, or add a node"
 
 
-def nowhere(
+def no_node_available(
     total: int,
     misfits: Mapping[str, str],
     refused: Mapping[str, str],
@@ -35,7 +35,7 @@ def nowhere(
     return code, f"0 of {nodes} available: {causes}. Remedy: {remedy}"
 
 
-def apart(claims: Mapping[str, Places]) -> str:
+def no_common_node(claims: Mapping[str, Places]) -> str:
     """The message if no node has all of the claims, each of which can be used on these nodes (None: every node);
     "" if one has. Also "" where all claims select the same labels: a node that has them may still be added."""
     limits = set(_limits(claims.values()))

@@ -26,7 +26,7 @@ def few_resources(requests: Amounts) -> Amounts:
     return {name: requests[name] for name in islice(names, MAX_RESOURCES + 1)}
 
 
-def stated(spec: PodSpec) -> Iterator[ResourceRequirements]:
+def declared_resources(spec: PodSpec) -> Iterator[ResourceRequirements]:
     """The `resources` fields of a pod: those of each container, and the pod-level one."""
     yield from (container.resources for container in (*spec.init_containers, *spec.containers))
     if spec.resources is not None:

@@ -82,19 +82,19 @@ def _sources(order: Sequence[Reservation], pod: str) -> list[str]:
 
 
 def _unused_after(
-    reservations: Sequence[Reservation], pods: Mapping[str, Amounts], asker: str
+    reservations: Sequence[Reservation], pods: Mapping[str, Amounts], requester: str
 ) -> Mapping[str, Mapping[str, int]]:
     """The unused amounts after the asking pod, which is among `pods`, has taken its part: a guest comes after all
     others, and takes nothing that users wait for."""
-    if not any(asker in one.yields_to for one in reservations):
+    if not any(requester in one.yields_to for one in reservations):
         return unused(reservations, pods)
-    left = unused(reservations, {uid: amounts for uid, amounts in pods.items() if uid != asker})
+    left = unused(reservations, {uid: amounts for uid, amounts in pods.items() if uid != requester})
     open_to_it = {
-        one.uid: dict(left[one.uid]) if asker in one.users else _unawaited(left[one.uid], one)
+        one.uid: dict(left[one.uid]) if requester in one.users else _unawaited(left[one.uid], one)
         for one in reservations
     }
     before = {uid: dict(amounts) for uid, amounts in open_to_it.items()}
-    _take(open_to_it, _sources(_in_order(reservations), asker), pods[asker])
+    _take(open_to_it, _sources(_in_order(reservations), requester), pods[requester])
     return {
         uid: {name: amount - before[uid][name] + open_to_it[uid][name] for name, amount in amounts.items()}
         for uid, amounts in left.items()
@@ -161,21 +161,21 @@ def is_ample(asked: Amounts, free: Amounts, reserved: Sequence[Amounts], new: Se
     return all(total[name] <= free.get(name, 0) for name in {*asked, *chain.from_iterable(new)})
 
 
-def crowded(
+def reservation_shortage(
     asked: Amounts,
     free: Amounts,
     reservations: Sequence[Reservation],
     pods: Mapping[str, Amounts],
     named: Callable[[Reservation], str],
-    asker: str = "",
+    requester: str = "",
 ) -> str:
     """Why a node does not have what is asked for beside what is reserved there, "" if it has, and "" where
     everything that is reserved is used.
 
     `free` is what no pod uses, the asking pod left out; it is among `pods`, as in `unused`. `named` returns the
-    name of a reservation's claim for the message. `asker` is the UID of the asking pod, if it is not bound yet.
+    name of a reservation's claim for the message. `requester` is the asking pod's UID, if it is not bound yet.
     """
-    left = _unused_after(reservations, pods, asker)
+    left = _unused_after(reservations, pods, requester)
     new = {name for one in reservations if one.new for name in one.amounts}
     for name in sorted({*asked, *new}):
         kept = {one.uid: left[one.uid].get(name, 0) for one in reservations}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from zlib import crc32
 
 
-def spread(names: Sequence[str], uid: str) -> Iterator[str]:
+def rotated(names: Sequence[str], uid: str) -> Iterator[str]:
     """All names, rotated by a hash of the UID, so that different objects ask about different nodes first."""
     start = crc32(uid.encode()) % len(names) if names else 0
     for position in range(len(names)):

@@ -14,7 +14,7 @@ from parley.api.names import NOT_READY_TAINT, OUT_OF_SERVICE_TAINT, UNREACHABLE_
 from parley.api.wording import listed
 from parley.kube.clock import moment
 from parley.negotiation.answers import by_reason
-from parley.negotiation.fit import CORDON, Needs, all_taints, refusing, selected, shortage
+from parley.negotiation.fit import CORDON, Needs, all_taints, selected, shortage, untolerated_taints
 from parley.negotiation.nowhere import where
 from parley.negotiation.requests import Amounts
 
@@ -114,7 +114,7 @@ def obstacle_for(
     """
     if node is None:
         return _DELETED
-    if taints := refusing(needs, node):
+    if taints := untolerated_taints(needs, node):
         return _taint_obstacle(taints)
     if not selected(needs, node):
         return None

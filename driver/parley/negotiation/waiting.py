@@ -107,7 +107,7 @@ class WaitingLines(Generic[K]):
         self._place_of[pod] = waiting, place
         return woken
 
-    def part(self, pod: K, line: Line) -> K | None:
+    def move(self, pod: K, line: Line) -> K | None:
         """Moves the pod, if it waits, to another line, for the same topics. Returns the same as `wait`."""
         if pod not in self._place_of:
             return None

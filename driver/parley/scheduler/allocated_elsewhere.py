@@ -33,4 +33,4 @@ def allocated_elsewhere(pod: Pod, attempt: Attempt | None, claims: Sequence[PodC
 
 def _is_there(holding: Holding, node: str, pod: Pod) -> bool:
     """Whether the claim can be used on the node. A node that loses labels keeps the pods that are bound to it."""
-    return holding.may_run_on(node) if pod.spec.node_name else holding.reaches(node)
+    return holding.may_run_on(node) if pod.spec.node_name else holding.usable_on(node)

@@ -81,8 +81,8 @@ class _Grouped(Generic[K, V]):
 
 class AnsweredCapacity:
     """Tracks for how many more pods nodes have enough, by standalone drivers' latest answers, and which pods wait
-    for one. Everything is kept by `wanted`, which is `Demand.alike_standalone`. Times are on the event loop's
-    clock, in seconds."""
+    for one. Everything is kept by `wanted`, which is `Demand.standalone_equivalence_key`. Times are on the event
+    loop's clock, in seconds."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

@@ -123,7 +123,7 @@ class ExtenderAttempt:
     """The part of an attempt that concerns a scheduler with an extender.
 
     `proposed` are the nodes that passed the scheduler's own filters when Parley last rejected them, `preemptible`
-    those where it would evict pods itself, `shunned` those that it refuses although the pod would fit. `passed`:
+    those where it would evict pods itself, `refused` those that it refuses although the pod would fit. `passed`:
     the last filter answer had viable nodes; `selected` is the node if there was only one, until the pod is bound.
     `not_taken` are selected nodes that it did not bind the pod to: another extender may reject them. Finding a
     node is left to the scheduler for `deferred_for` seconds since `deferred_since`.
@@ -131,7 +131,7 @@ class ExtenderAttempt:
 
     proposed: frozenset[str] = frozenset()
     preemptible: frozenset[str] = frozenset()
-    shunned: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
     passed: bool = False
     selected: str = ""
     not_taken: set[str] = field(default_factory=set)
@@ -246,10 +246,10 @@ class Attempt:
         """The node where the scheduler cleared the allocation, for evictions or for good; "" if there is none."""
         return self.evicting if self.cleared_at > -inf else ""
 
-    def eviction_seconds_left(self, now: float, *, leaving: bool) -> float:
+    def eviction_seconds_left(self, now: float, *, terminating: bool) -> float:
         """For how many seconds no pods are to be evicted on another node: the scheduler may be about to evict pods
-        where the claims were allocated, or these are already `leaving` that node."""
-        return max(self.cleared_at + (LEAVING_SECONDS if leaving else EVICTING_SECONDS) - now, 0.0)
+        where the claims were allocated, or these are `terminating` already."""
+        return max(self.cleared_at + (LEAVING_SECONDS if terminating else EVICTING_SECONDS) - now, 0.0)
 
     def evictions_finished(self) -> None:
         """Let the node where the scheduler had to evict pods be offered again: the pod fits there now."""

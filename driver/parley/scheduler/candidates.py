@@ -18,10 +18,10 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Reserving
 from parley.control.decision.eligible import EligibleNodes
 from parley.control.objects.pod import priority
-from parley.control.room import Asker, Foreseen, lacking, taken_by_guests
+from parley.control.room import AssumedChanges, Requester, room_shortage, taken_by_guests
 from parley.control.state import State
 from parley.negotiation.fit import misfit, needs_of, selected, unsuitable
-from parley.negotiation.nowhere import apart, in_common
+from parley.negotiation.nowhere import in_common, no_common_node
 from parley.negotiation.preemption import NODES_COMPARED, Eviction, eviction
 from parley.negotiation.requests import Amounts
 from parley.negotiation.stranded import Cause, Obstacle, obstacle_for
@@ -30,8 +30,8 @@ from parley.negotiation.stranded import Cause, Obstacle, obstacle_for
 class CandidateNodes(EligibleNodes):
     """The nodes that are eligible for the pod by Parley's model of the scheduler's filters.
 
-    `only` limits them to the nodes of the pod's other claims; None means no limit. `discreet`: reasons don't name
-    claims of other namespaces.
+    `only` limits them to the nodes of the pod's other claims; None means no limit. `hide_other_namespaces`:
+    reasons don't name claims of other namespaces.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CandidateNodes(EligibleNodes):
         classes: Sequence[ResourceClass],
         only: Set[str] | None,
         *,
-        discreet: bool = True,
+        hide_other_namespaces: bool = True,
     ) -> None:
         super().__init__(state.cluster, pod.metadata.uid)
         self._state = state
@@ -49,14 +49,16 @@ class CandidateNodes(EligibleNodes):
         needs = needs_of(pod)
         delegated = state.cluster.delegated.among(name for name, _ in needs.requests)
         self._needs = replace(needs, delegated=delegated) if delegated else needs
-        self._discreet = discreet
+        self._hide_other_namespaces = hide_other_namespaces
         self.classes = classes
         self._suitable = [(c.metadata.name, selector) for c in classes if (selector := suitable_nodes(c))]
         self.only = only
 
     @cached_property
-    def _asker(self) -> Asker:
-        return Asker.of(self._state, self._pod, self._needs.requests, discreet=self._discreet)
+    def _requester(self) -> Requester:
+        return Requester.of(
+            self._state, self._pod, self._needs.requests, hide_other_namespaces=self._hide_other_namespaces
+        )
 
     @cached_property
     def _affinity_nodes(self) -> Set[str] | None:
@@ -79,7 +81,7 @@ class CandidateNodes(EligibleNodes):
         return self._needs.node_name
 
     @property
-    def alike(self) -> Hashable:
+    def equivalence_key(self) -> Hashable:
         """The pod's requests and constraints, and its priority if it may preempt, even without victims now."""
         needs = self._needs
         return (
@@ -91,21 +93,23 @@ class CandidateNodes(EligibleNodes):
             needs.excess,
             needs.node_name,
             self.only,
-            self._asker.classes,
+            self._requester.classes,
             repr(self._volumes) if self._volumes else "",
         )
 
-    def anew(self) -> "CandidateNodes":
+    def fresh_copy(self) -> "CandidateNodes":
         """The same nodes, evaluated afresh by the model."""
-        return CandidateNodes(self._state, self._pod, self.classes, self.only, discreet=self._discreet)
+        return CandidateNodes(
+            self._state, self._pod, self.classes, self.only, hide_other_namespaces=self._hide_other_namespaces
+        )
 
-    def _names(self) -> Sequence[str]:
+    def _candidate_names(self) -> Sequence[str]:
         if self._needs.node_name:
             return (self._needs.node_name,)
         names = self.only if self.only is not None else self._affinity_nodes
         return sorted(names) if names is not None else self._cluster.node_names()
 
-    def _proposes(self, node: str) -> bool:
+    def _is_candidate(self, node: str) -> bool:
         return self._needs.node_name in ("", node) and (self.only is None or node in self.only)
 
     def fits(self, node: str) -> bool:
@@ -125,21 +129,20 @@ class CandidateNodes(EligibleNodes):
             plain := obstacle_for(self._needs, found, allocatable, usage.used(node), usage.pods(node))
         ) is not None:
             return self._because_of_guests(plain, node)
-        full = self.crowded(node) if found is not None and selected(self._needs, found) else ""
+        full = self.room_shortage(node) if found is not None and selected(self._needs, found) else ""
         return Obstacle(Cause.FULL, full) if full else None
 
     def _because_of_guests(self, obstacle: Obstacle, node: str) -> Obstacle:
-        guests = taken_by_guests(self._state, node, self._asker) if obstacle.cause is Cause.FULL else ""
+        guests = taken_by_guests(self._state, node, self._requester) if obstacle.cause is Cause.FULL else ""
         return replace(obstacle, text=f"{obstacle.text}: {guests}") if guests else obstacle
 
-    def crowded(self, node: str, new: Sequence[Reserving] = ()) -> str:
+    def room_shortage(self, node: str, new: Sequence[Reserving] = ()) -> str:
         reserved = new or self._state.ledger.reserving(node)
-        return lacking(self._state, node, self._asker, new) if reserved else ""
+        return room_shortage(self._state, node, self._requester, new) if reserved else ""
 
-    def crowded_once(self, node: str, new: Sequence[Reserving], foreseen: Foreseen) -> str:
-        """Why the node would lack room for the reservations once what is foreseen has happened; "" if it would
-        not."""
-        return lacking(self._state, node, self._asker, new, foreseen) if new else ""
+    def room_shortage_after(self, node: str, new: Sequence[Reserving], changes: AssumedChanges) -> str:
+        """Why the node would lack room for the reservations after these changes; "" if it would not."""
+        return room_shortage(self._state, node, self._requester, new, changes) if new else ""
 
     def misfit_with_usage(self, node: str, used: Amounts, pods: int) -> str:
         """Why the node would not be eligible if so many pods used that much of it; "" if it would be. Never
@@ -167,7 +170,7 @@ class CandidateNodes(EligibleNodes):
     def _filtered(self, node: Node) -> str:
         name, usage = node.metadata.name, self._cluster.usage
         plain = misfit(self._needs, node, self._cluster.allocatable(name), usage.used(name), usage.pods(name))
-        return plain or self.crowded(name)
+        return plain or self.room_shortage(name)
 
     def _lacks_plugin(self, node: str) -> str:
         found = (self._cluster.plugins.missing(class_, node) for class_ in self.classes)
@@ -193,20 +196,20 @@ class ProposedNodes(CandidateNodes):
         self._proposed = proposed
         self._known = frozenset(proposed)
 
-    def _names(self) -> Sequence[str]:
+    def _candidate_names(self) -> Sequence[str]:
         if self.only is None:
             return self._proposed
         return [name for name in self._proposed if name in self.only]
 
-    def _proposes(self, node: str) -> bool:
-        return node in self._known and super()._proposes(node)
+    def _is_candidate(self, node: str) -> bool:
+        return node in self._known and super()._is_candidate(node)
 
     def _lacks_volume(self, node: Node) -> str:
         return super()._lacks_volume(node) if node.metadata.name not in self._known else ""
 
     def _filtered(self, node: Node) -> str:
         if node.metadata.name in self._known:
-            return self.crowded(node.metadata.name)
+            return self.room_shortage(node.metadata.name)
         return super()._filtered(node) or "refused by the scheduler's own filters"
 
 
@@ -220,19 +223,19 @@ class PreemptibleNodes(CandidateNodes):
         self._evictions: dict[str, Eviction] = {}
 
     def __iter__(self) -> Iterator[str]:
-        return self._sparing_most(super().__iter__())
+        return self._fewest_evictions_first(super().__iter__())
 
     def beginning_with(self, first: Iterable[str]) -> Iterator[str]:
-        return self._sparing_most(super().beginning_with(first))
+        return self._fewest_evictions_first(super().beginning_with(first))
 
-    def _sparing_most(self, fitting: Iterator[str]) -> Iterator[str]:
+    def _fewest_evictions_first(self, fitting: Iterator[str]) -> Iterator[str]:
         found = (node for node in fitting if node in self._evictions)
         return iter(sorted(islice(found, NODES_COMPARED), key=self._evictions.__getitem__))
 
     def evicts(self, node: str) -> bool:
         return node in self._evictions
 
-    def anew(self) -> "PreemptibleNodes":
+    def fresh_copy(self) -> "PreemptibleNodes":
         return PreemptibleNodes(self._state, self._pod, self.classes, self.only)
 
     def _filtered(self, node: Node) -> str:
@@ -254,7 +257,7 @@ class PreemptibleNodes(CandidateNodes):
 class FittingFirst(PreemptibleNodes):
     """The nodes that are eligible as they are, followed by the preemptible ones."""
 
-    def _sparing_most(self, fitting: Iterator[str]) -> Iterator[str]:
+    def _fewest_evictions_first(self, fitting: Iterator[str]) -> Iterator[str]:
         preemptible: list[str] = []
         for node in fitting:
             if node not in self._evictions:
@@ -263,7 +266,7 @@ class FittingFirst(PreemptibleNodes):
                 preemptible.append(node)
         yield from sorted(preemptible, key=self._evictions.__getitem__)
 
-    def anew(self) -> "FittingFirst":
+    def fresh_copy(self) -> "FittingFirst":
         return FittingFirst(self._state, self._pod, self.classes, self.only)
 
 
@@ -273,12 +276,12 @@ def may_preempt(cluster: ClusterCache, pod: Pod) -> bool:
     if pod.spec.node_name or pod.spec.preemption_policy == "Never" or not cluster.usage.any_below(priority(pod)):
         return False
     nominated = pod.status.nominated_node_name
-    return not (nominated and cluster.usage.are_leaving(nominated, priority(pod)))
+    return not (nominated and cluster.usage.any_terminating(nominated, priority(pod)))
 
 
-def are_apart(claims: Sequence[PodClaim]) -> bool:
+def have_no_common_node(claims: Sequence[PodClaim]) -> bool:
     """Whether no node can use everything that is allocated for the pod."""
-    return bool(apart({c.holding.path: c.holding.nodes for c in claims if c.holding is not None}))
+    return bool(no_common_node({c.holding.path: c.holding.nodes for c in claims if c.holding is not None}))
 
 
 def common_nodes(claims: Sequence[PodClaim]) -> Set[str] | None:

@@ -120,7 +120,7 @@ class Changes:
         if same is not None and same.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
             self._pods.pod_terminating(same.spec.node_name)
         if old.spec.node_name and not is_terminal(old) and (same is None or is_terminal(same)):
-            self._wakeups.less_used(NODES, (old.spec.node_name,))  # a scheduler may judge the node differently
+            self._wakeups.usage_reduced(NODES, (old.spec.node_name,))  # a scheduler may judge the node differently
 
     def _stopped_awaiting_room(self, pod: Pod) -> None:
         """Wake the pods to which the pod's claims yield room: it no longer needs it. It may name hundreds."""
@@ -130,7 +130,7 @@ class Changes:
 
     def usage_reduced(self, node: str) -> None:
         """A pod no longer counts towards the node's usage."""
-        self._wakeups.less_used(ROOM, (node,))
+        self._wakeups.usage_reduced(ROOM, (node,))
 
     def _pod_differs(self, old: Pod, new: Pod) -> bool:
         """Whether anything changed that a decision depends on. Conditions do not count, nor do status entries for
@@ -193,7 +193,7 @@ class Changes:
             self._foreign_changed(old, new)
             self._wakeups.wake(("claim", *key))
             return
-        if driver := self._state.moved.look(old, new):  # also if the mirror has lost its owner
+        if driver := self._state.moved.mirror_changed(old, new):  # also if the mirror has lost its owner
             self._wakeups.wake(("driver", driver))
         if (owner := owner_pod(claim)) is not None:
             (self._enqueue_new if old is None else self._queues.pods.add)((owner.namespace, owner.name))
@@ -206,8 +206,8 @@ class Changes:
 
     def _is_relevant(self, old: Claim | None, new: Claim | None) -> bool:
         """Whether the change may affect pods. Some wait until the cache shows one of Parley's own writes."""
-        unseen = self._cluster.own_writes.unseen
-        return old is None or new is None or claim_differs(old, new) or unseen(old.metadata)
+        is_stale = self._cluster.own_writes.is_stale
+        return old is None or new is None or claim_differs(old, new) or is_stale(old.metadata)
 
     def _enqueue_claim(self, key: Key, gone: ResourceClaim | None = None) -> None:
         """Enqueue the named claim and the pods that use it or wait for it, or for a successor of a `gone` one."""
@@ -314,7 +314,7 @@ class Changes:
         self._queues.pods.add((meta.namespace, meta.name))
         for owner in meta.owner_references:
             pod = PodReference(meta.namespace, meta.name, owner.uid)
-            note = self._publisher.lost if new is None else self._publisher.seen
+            note = self._publisher.scheduling_deleted if new is None else self._publisher.scheduling_changed
             note(pod)
 
     def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:

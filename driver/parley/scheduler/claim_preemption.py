@@ -129,7 +129,7 @@ class ClaimPreemption:
         for _ in range(PLANS):
             plan = await self._plan(preemptor, self._exclusions(pod, self._spared_now()))
             self._check_still_waiting(pod)
-            if plan is None or not (plan.victims or plan.leaving):
+            if plan is None or not (plan.victims or plan.terminating):
                 break
             if plan.victims and (postponed := self._postponed(pod, plan)):
                 self._nominations.end(pod.metadata.uid)
@@ -150,7 +150,7 @@ class ClaimPreemption:
         else:
             at_most = NEXT_PLANS_SECONDS
         self._nominations.end(pod.metadata.uid)
-        later = [await self._once_evictable(preemptor), await self._once_offered_again(preemptor)]
+        later = [await self._postponed_until_evictable(preemptor), await self._postponed_until_offered(preemptor)]
         soonest = min((one for one in later if one is not None), key=lambda one: one.after, default=None)
         return replace(soonest, after=min(soonest.after, at_most)) if soonest is not None else None
 
@@ -165,24 +165,24 @@ class ClaimPreemption:
 
     def _exclusions(self, pod: Pod, spared: Collection[str] = ()) -> Exclusions:
         attempt = self._pods.attempt(pod)
-        shunned = attempt.refused.union(attempt.excluded, attempt.extender.shunned)
-        return Exclusions(shunned, spared, attempt.stuck(now()))
+        excluded = attempt.refused.union(attempt.excluded, attempt.extender.refused)
+        return Exclusions(excluded, spared, attempt.stuck(now()))
 
     async def _plan(self, preemptor: Preemptor, exclusions: Exclusions) -> Plan | None:
         """The best plan at present. The search yields to other tasks."""
         attempt = self._pods.attempt(preemptor.pod)
         return self._search.plan(
-            preemptor, exclusions, await self._search.promising(preemptor, attempt, exclusions)
+            preemptor, exclusions, await self._search.potential_nodes(preemptor, attempt, exclusions)
         )
 
-    async def _once_offered_again(self, preemptor: Preemptor) -> Postponed | None:
+    async def _postponed_until_offered(self, preemptor: Preemptor) -> Postponed | None:
         """The postponement if there is a plan on nodes that the scheduler refused: these are offered later."""
         attempt = self._pods.attempt(preemptor.pod)
         if not attempt.refused:
             return None
         exclusions = Exclusions(frozenset(attempt.excluded), (), attempt.stuck(now()))
         plan = await self._plan(preemptor, exclusions)
-        if plan is None or not (plan.victims or plan.leaving):
+        if plan is None or not (plan.victims or plan.terminating):
             return None
         message = f"Pods on node {plan.node} may be evicted for it after a pause: the scheduler refused it there"
         return Postponed("", message, attempt.refusals.left_or_begin(now()))
@@ -211,7 +211,7 @@ class ClaimPreemption:
         self._spared = {uid: one for uid, one in self._spared.items() if one.until > time - DOUBTED_SECONDS}
         return {uid: one for uid, one in self._spared.items() if one.until > time}
 
-    async def _once_evictable(self, preemptor: Preemptor) -> Postponed | None:
+    async def _postponed_until_evictable(self, preemptor: Preemptor) -> Postponed | None:
         """The postponement if there is a plan with victims that are spared at present."""
         spared = self._spared_now()
         plan = await self._plan(preemptor, self._exclusions(preemptor.pod)) if spared else None
@@ -267,12 +267,12 @@ class ClaimPreemption:
             plan.node,
             preemptor.demand.requests,
             with_reserved(requested(pod), [one.amounts for one in preemptor.demand.reserving]),
-            plan.leaving.union(victim.metadata.uid for victim in plan.victims),
+            plan.terminating.union(victim.metadata.uid for victim in plan.victims),
             plan.freed,
             until,
             {claim.uid: claim.name for claim in preemptor.claims if claim.is_free},
         )
-        for loser in self._nominations.make(nomination):
+        for loser in self._nominations.add(nomination):
             self._pods.requeue((loser.namespace, loser.name))
 
     async def _evict(self, preemptor: Preemptor, plan: Plan) -> None:
@@ -317,7 +317,7 @@ class ClaimPreemption:
         nomination, or what was free there. Raises DriverFault."""
         self._check_still_waiting(preemptor.pod)
         nomination = self._nominations.of(preemptor.pod.metadata.uid)
-        if nomination is None or nomination.node != plan.node or not self._search.promises(preemptor, plan.node):
+        if nomination is None or nomination.node != plan.node or not self._search.may_help(preemptor, plan.node):
             raise Busy
 
     def _check_still_waiting(self, pod: Pod) -> None:
@@ -381,8 +381,8 @@ def _victims_of(pod: Pod, plan: Plan) -> str:
     if others:
         found.append(f"{counted(others, 'pod')} of other namespaces")
     parts = [f"{' and '.join(found)} of lower priority evicted"] if found else []
-    if plan.leaving:
-        parts.append(f"{counted(len(plan.leaving), 'pod')} terminating")
+    if plan.terminating:
+        parts.append(f"{counted(len(plan.terminating), 'pod')} terminating")
     return ", ".join(parts)
 
 

@@ -19,12 +19,12 @@ from parley.control.caches.indexes import named_claims
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Evictable
 from parley.control.decision.demand import Demand
-from parley.control.decision.kept import beside, is_enough
+from parley.control.decision.kept import is_enough, other_nominations
 from parley.control.holding import Holding
 from parley.control.nominations import Nomination
-from parley.control.objects.mirror import asked, is_mirror
+from parley.control.objects.mirror import class_request, is_mirror
 from parley.control.objects.pod import is_terminal, priority, reference
-from parley.control.room import Foreseen
+from parley.control.room import AssumedChanges
 from parley.control.state import State
 from parley.negotiation.answers import viable_for_all
 from parley.negotiation.victims import Choice, Holder, choose
@@ -34,8 +34,9 @@ from parley.sdk.checks import DriverFault
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """A pod for which no node is viable. Pods may be evicted for claims of these `drivers` (see `may_take`);
-    `scheduler_evicts`: its scheduler may evict ordinary pods of lower priority for it."""
+    """A pod for which no node is viable. Pods may be evicted for claims of these `drivers` (see
+    `drivers_allowing_preemption`); `scheduler_evicts`: its scheduler may evict ordinary pods of lower priority for
+    it."""
 
     pod: Pod
     claims: Sequence[PodClaim]
@@ -46,7 +47,7 @@ class Preemptor:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The pods to evict from a node: `victims`. The pods with the UIDs in `leaving` are terminating anyway.
+    """The pods to evict from a node: `victims`. `terminating` are the UIDs of those that are terminating anyway.
 
     `freed` are the UIDs of the claims that all of them hold there, by driver. `scheduler_evicts`: the pod's
     scheduler has to evict ordinary pods there afterwards.
@@ -54,40 +55,42 @@ class Plan:
 
     node: str
     victims: tuple[Pod, ...]
-    leaving: frozenset[str]
+    terminating: frozenset[str]
     freed: Mapping[str, frozenset[str]]
     scheduler_evicts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Exclusions:
-    """What a plan must not rely on: the nodes `shunned`, the eviction of pods with the UIDs `spared`, and
+    """What a plan must not rely on: the `nodes`, the eviction of pods with the UIDs `spared`, and
     terminating pods on the nodes `stuck`, where these have taken too long to leave."""
 
-    shunned: Collection[str] = ()
+    nodes: Collection[str] = ()
     spared: Collection[str] = ()
     stuck: Collection[str] = ()
 
 
 @dataclass(slots=True)
-class _Tenant:
+class _PotentialVictim:
     """A pod that holds claims on a node: `held` are their UIDs by driver. `pod` is None if it is terminating."""
 
     pod: Pod | None
     held: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
-class Promise(NamedTuple):
+class PreemptionPotential(NamedTuple):
     """A node that would be viable if all pods left it that may be evicted; the smallest is considered first.
     `needs_scheduler`: the scheduler would also have to evict ordinary pods. The rest is `ClaimVictims._rank`."""
 
     needs_scheduler: bool
-    not_own: bool
+    not_nominated: bool
     none_terminating: bool
     lowest: int
 
 
-def may_take(state: State, pod: Pod, demand: Demand, claims: Sequence[PodClaim]) -> frozenset[str]:
+def drivers_allowing_preemption(
+    state: State, pod: Pod, demand: Demand, claims: Sequence[PodClaim]
+) -> frozenset[str]:
     """The drivers for whose claims pods may be evicted for this one: the classes of its pending claims allow it,
     and the drivers can tell what would be viable then. Empty for a pod that preempts none."""
     if pod.spec.node_name or pod.spec.preemption_policy == "Never":
@@ -95,16 +98,18 @@ def may_take(state: State, pod: Pod, demand: Demand, claims: Sequence[PodClaim])
     nominated = state.nominations.of(pod.metadata.uid) is not None
     if not nominated and not state.cluster.usage.any_below(priority(pod)):
         return frozenset()
-    return _takeable(state, demand, claims)
+    return _drivers_allowing_preemption(state, demand, claims)
 
 
-def _takeable(state: State, demand: Demand, claims: Sequence[PodClaim]) -> frozenset[str]:
+def _drivers_allowing_preemption(state: State, demand: Demand, claims: Sequence[PodClaim]) -> frozenset[str]:
     spared = {
         claim.class_.driver_name
         for claim in claims
         if claim.class_ is not None and claim.class_.preemption == "Never"
     }
-    return frozenset(name for name in demand.requests if name not in spared and state.drivers[name].foresees)
+    return frozenset(
+        name for name in demand.requests if name not in spared and state.drivers[name].supports_preemption
+    )
 
 
 def evictable(state: State, preemptor: Preemptor, excluded: Collection[str]) -> Evictable:
@@ -113,18 +118,18 @@ def evictable(state: State, preemptor: Preemptor, excluded: Collection[str]) -> 
     pod, demand, claims = preemptor.pod, preemptor.demand, preemptor.claims
     if pod.spec.node_name or pod.spec.preemption_policy == "Never":
         return lambda _: False
-    drivers = _takeable(state, demand, claims)
+    drivers = _drivers_allowing_preemption(state, demand, claims)
     if not drivers:
         return lambda _: False
-    asking = replace(preemptor, drivers=drivers, claims=tuple(claims))
+    with_drivers = replace(preemptor, drivers=drivers, claims=tuple(claims))
 
-    def promises(node: str) -> bool:
+    def may_help(node: str) -> bool:
         try:
-            return ClaimVictims(state, asking, Exclusions(excluded)).promise(node) is not None
+            return ClaimVictims(state, with_drivers, Exclusions(excluded)).potential(node) is not None
         except DriverFault:
             return True
 
-    return promises
+    return may_help
 
 
 class ClaimVictims:
@@ -148,40 +153,40 @@ class ClaimVictims:
         self._nodes = CandidateNodes(state, pod, classes, common_nodes(claims))
         self._exclusions = exclusions or Exclusions()
         self._among = among
-        self._known: dict[str, dict[str, _Tenant]] | None = None
+        self._known: dict[str, dict[str, _PotentialVictim]] | None = None
         self._viable: dict[tuple[str, str], bool] = {}
 
     @property
-    def wanted(self) -> Hashable:
+    def search_key(self) -> Hashable:
         """A key, equal for searches that have the same result as long as nothing changes but the spared pods."""
-        shunned, stuck = frozenset(self._exclusions.shunned), frozenset(self._exclusions.stuck)
+        excluded, stuck = frozenset(self._exclusions.nodes), frozenset(self._exclusions.stuck)
         return (
-            self._demand.wanted,
-            self._nodes.alike,
+            self._demand.equivalence_key,
+            self._nodes.equivalence_key,
             frozenset(self._drivers),
             self._scheduler_evicts,
-            shunned,
+            excluded,
             stuck,
             bool(self._exclusions.spared),
         )
 
-    def promise(self, node: str) -> Promise | None:
-        """The node's promise if all pods left it that may be evicted; None if it would not be viable even then."""
-        self._known = {node: self._tenants_on(node)}
+    def potential(self, node: str) -> PreemptionPotential | None:
+        """How evictions on the node rank; None if it would not be viable whatever is evicted."""
+        self._known = {node: self._potential_victims_on(node)}
         if not self._known[node]:
             return None
         everybody = self._holders(node)
         below = priority(self._pod) if self._scheduler_evicts else None
         if not self._suffices(node, everybody, below):
             return None
-        return Promise(below is not None and not self._suffices(node, everybody), *self._rank(node))
+        return PreemptionPotential(below is not None and not self._suffices(node, everybody), *self._rank(node))
 
     def plan(self) -> Plan | None:
         """The plan that does least harm; None if none helps. A node that pods have left for this one comes first,
         then nodes where its scheduler would not have to evict any."""
         holders = {node: self._holders(node) for node in self._order()}
         with_scheduler = partial(self._suffices, below=priority(self._pod))
-        if self._scheduler_evicts and (own := self._own_node()) in holders and with_scheduler(own, ()):
+        if self._scheduler_evicts and (own := self._nominated_node()) in holders and with_scheduler(own, ()):
             return self._planned(Choice(own, ()), scheduler_evicts=not self._suffices(own, ()))
         if (found := choose(holders, self._suffices)) is not None:
             return self._planned(found)
@@ -189,7 +194,7 @@ class ClaimVictims:
             return self._planned(found, scheduler_evicts=True)
         return None
 
-    def _own_node(self) -> str:
+    def _nominated_node(self) -> str:
         """The node that the pod is nominated for, or ""."""
         nomination = self._state.nominations.of(self._pod.metadata.uid)
         return nomination.node if nomination is not None else ""
@@ -197,36 +202,40 @@ class ClaimVictims:
     def _order(self) -> list[str]:
         """The nodes in the order of consideration: the one that the pod is nominated for, then those with a
         terminating pod, then those with the least important pods."""
-        return sorted(sorted(self._tenants), key=self._rank)
+        return sorted(sorted(self._potential_victims), key=self._rank)
 
     def _rank(self, node: str) -> tuple[bool, bool, int]:
-        tenants = self._tenants[node].values()
-        priorities = [priority(one.pod) for one in tenants if one.pod is not None]
-        return node != self._own_node(), all(one.pod is not None for one in tenants), min(priorities, default=0)
+        potential_victims = self._potential_victims[node].values()
+        priorities = [priority(one.pod) for one in potential_victims if one.pod is not None]
+        return (
+            node != self._nominated_node(),
+            all(one.pod is not None for one in potential_victims),
+            min(priorities, default=0),
+        )
 
     @property
-    def _tenants(self) -> Mapping[str, Mapping[str, _Tenant]]:
+    def _potential_victims(self) -> Mapping[str, Mapping[str, _PotentialVictim]]:
         """The pods on each node that are terminating or may be evicted, by UID."""
         if self._known is None:
             nodes = self._among if self._among is not None else self._state.ledger.nodes()
-            self._known = {node: found for node in nodes if (found := self._tenants_on(node))}
+            self._known = {node: found for node in nodes if (found := self._potential_victims_on(node))}
         return self._known
 
-    def _tenants_on(self, node: str) -> dict[str, _Tenant]:
-        found: dict[str, _Tenant] = {}
-        for holding in self._takeable(node):
+    def _potential_victims_on(self, node: str) -> dict[str, _PotentialVictim]:
+        found: dict[str, _PotentialVictim] = {}
+        for holding in self._preemptible_holdings(node):
             uid, pod = self._holder(holding)
             if pod is None:
                 counts = node not in self._exclusions.stuck
             else:
                 counts = uid not in self._exclusions.spared and self._may_be_evicted(pod)
             if counts:
-                found.setdefault(uid, _Tenant(pod)).held[holding.driver].add(holding.uid)
+                found.setdefault(uid, _PotentialVictim(pod)).held[holding.driver].add(holding.uid)
         return found
 
-    def _takeable(self, node: str) -> Iterable[Holding]:
+    def _preemptible_holdings(self, node: str) -> Iterable[Holding]:
         """The holdings on the node that may be taken for the pod; none if it would not fit on the empty node."""
-        if node in self._exclusions.shunned or self._nodes.misfit_with_usage(node, {}, 0):
+        if node in self._exclusions.nodes or self._nodes.misfit_with_usage(node, {}, 0):
             return ()
         held = self._state.ledger.on(node)
         return (one for one in held if one.driver in self._drivers and _is_exclusive(one))
@@ -237,7 +246,7 @@ class ClaimVictims:
         user = next(iter(holding.pods.values()), None)
         if user is None:
             return holding.uid, None
-        pod = self._state.cluster.that_pod(user)
+        pod = self._state.cluster.pod_with_uid(user)
         stays = pod is not None and not self._leaves(pod)
         return user.uid, pod if stays else None
 
@@ -261,28 +270,28 @@ class ClaimVictims:
             if key[1] not in names and (builtin is None or is_mirror(builtin)):
                 found.add(claim.spec.resource_class_name if claim is not None else "")
         for mirror in filter(is_mirror, cluster.generated.of_pod(pod)):
-            request = asked(mirror)
+            request = class_request(mirror)
             found.add(request.class_name if request is not None else "")
         return found
 
     def _holders(self, node: str) -> list[Holder]:
-        tenants = self._tenants[node].items()
+        potential_victims = self._potential_victims[node].items()
         return [
             Holder(uid, priority(one.pod), sum(map(len, one.held.values())))
-            for uid, one in tenants
+            for uid, one in potential_victims
             if one.pod is not None
         ]
 
-    def _departing(self, node: str, victims: Sequence[Holder]) -> Iterator[tuple[str, _Tenant]]:
-        """The tenants of the node that are terminating or among the victims, by UID."""
+    def _removed(self, node: str, victims: Sequence[Holder]) -> Iterator[tuple[str, _PotentialVictim]]:
+        """The pods that hold claims on the node and are terminating or among the victims, by UID."""
         uids = {one.uid for one in victims}
-        return ((uid, one) for uid, one in self._tenants[node].items() if one.pod is None or uid in uids)
+        return ((uid, one) for uid, one in self._potential_victims[node].items() if one.pod is None or uid in uids)
 
     def _suffices(self, node: str, victims: Sequence[Holder], below: int | None = None) -> bool:
         """Whether the node would have enough for the pod and its claims without the victims, beside what is kept
         there for others; with `below`, once the scheduler has evicted the pods of a lower priority than that."""
-        others = beside(self._state, self._pod.metadata.uid, priority(self._pod), node)
-        gone = {uid for uid, _ in self._departing(node, victims)}.union(*(one.leaving for one in others))
+        others = other_nominations(self._state, self._pod.metadata.uid, priority(self._pod), node)
+        gone = {uid for uid, _ in self._removed(node, victims)}.union(*(one.leaving for one in others))
         cluster = self._state.cluster
         used, pods = cluster.usage.without(node, gone, cluster.allocatable(node), below)
         amounts = Counter(used)
@@ -290,8 +299,8 @@ class ClaimVictims:
             amounts.update(one.amounts)
         if self._nodes.misfit_with_usage(node, amounts, pods + len(others)):
             return False
-        foreseen = Foreseen(gone, [one.amounts for one in others])
-        if self._nodes.crowded_once(node, self._demand.reserving, foreseen):
+        changes = AssumedChanges(gone, [one.amounts for one in others])
+        if self._nodes.room_shortage_after(node, self._demand.reserving, changes):
             return False  # whatever the scheduler would evict: it does so after the allocation
         return all(self._driver_suffices(name, node, victims, others) for name in self._demand.requests)
 
@@ -301,12 +310,12 @@ class ClaimVictims:
                 answers = self._state.drivers[name].viable(self._demand.requests[name], (node,))
                 self._viable[name, node] = bool(viable_for_all((node,), answers))
             return self._viable[name, node]
-        freed = {uid for _, one in self._departing(node, victims) for uid in one.held[name]}
+        freed = {uid for _, one in self._removed(node, victims) for uid in one.held[name]}
         freed.update(*(one.freed.get(name, frozenset()) for one in others))
         return is_enough(self._state, name, self._demand, node, others, freed)
 
     def _planned(self, choice: Choice, *, scheduler_evicts: bool = False) -> Plan:
-        gone = dict(self._departing(choice.node, choice.victims))
+        gone = dict(self._removed(choice.node, choice.victims))
         return Plan(
             choice.node,
             tuple(one.pod for one in gone.values() if one.pod is not None),

@@ -19,7 +19,7 @@ from parley.control.immediate import within_limits
 from parley.control.objects.mirror import is_mirror, is_template_mirror, owner_pod
 from parley.control.objects.pod import arrival
 from parley.control.restoring import count_unbound, restore
-from parley.control.takeover import persist, shut_out_acceptances, shut_out_former_leaders
+from parley.control.takeover import fence_acceptances, fence_former_leaders, retry_while_unavailable
 from parley.control.telemetry.measured import MeasuredDriver
 from parley.control.telemetry.metrics import Metrics
 from parley.kube.client import Client
@@ -150,10 +150,12 @@ class Controller:
 
     async def _restore(self) -> None:
         """Rebuild the state in memory from the API, then enqueue everything once."""
-        changed = await shut_out_former_leaders(self._client, self.cluster)
+        changed = await fence_former_leaders(self._client, self.cluster)
         waiting = within_limits(self._base.state, accepted=False)
-        touched = await shut_out_acceptances(self._client, self.cluster, waiting)
-        published = await persist("PodSchedulings are not listed yet", lambda: self._client.list(POD_SCHEDULINGS))
+        touched = await fence_acceptances(self._client, self.cluster, waiting)
+        published = await retry_while_unavailable(
+            "PodSchedulings are not listed yet", lambda: self._client.list(POD_SCHEDULINGS)
+        )
         # No await from here until `listen`: an event in between would be lost.
         unconfirmed = restore(self._base.state, changed)
         count_unbound(self._base.state)
@@ -164,9 +166,9 @@ class Controller:
                 meta = scheduling.metadata
                 user = PodReference(meta.namespace, meta.name, owner.uid)
                 if scheduling.status.waiting_for:
-                    self._parts.publisher.left_waiting(user)
+                    self._parts.publisher.adopt_waiting(user)
                 else:
-                    self._parts.publisher.exists(user, asked=bool(scheduling.spec.claims))
+                    self._parts.publisher.adopt(user, asked=bool(scheduling.spec.claims))
         self.cluster.listen(self._parts.changes)
         log.info("restored", holdings=len(self.ledger), unconfirmed=len(unconfirmed))
         for holding in list(self.ledger):

@@ -33,7 +33,7 @@ from parley.scheduler.allocated_elsewhere import allocated_elsewhere
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.candidates import CandidateNodes, FittingFirst, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.claim_preemption import ClaimPreemption, Postponed
-from parley.scheduler.claim_victims import Preemptor, evictable, may_take
+from parley.scheduler.claim_victims import Preemptor, drivers_allowing_preemption, evictable
 from parley.scheduler.placement import NotAllocated, Placement
 from parley.scheduler.pods import TURN_SECONDS, Pods, now
 from parley.scheduler.result import Result, Wait, wait
@@ -76,7 +76,7 @@ class Negotiator:
             return self._not_admitted(pod, attempt, demand)
         attempt.turn_kept_until = None
         own = nodes is None
-        if own and not pod.spec.node_name and not self._state.cluster.knows_where(pod):
+        if own and not pod.spec.node_name and not self._state.cluster.placement_constraints_synced(pod):
             return Requeue(READING_SECONDS)
         if nodes is None:
             nodes = self._candidates_of(pod, claims, demand)
@@ -141,7 +141,7 @@ class Negotiator:
             alone=bool(attempt.refused),
             limit=self.candidates,
             enough=MAX_CANDIDATES if exact else 1 + len(attempt.refused | attempt.avoided),
-            choosy=exact,
+            ask_many=exact,
         )
 
     async def _with_answers(
@@ -198,7 +198,11 @@ class Negotiator:
         preemptor = Preemptor(pod, claims, demand, frozenset(), evicts)
         where = evictable(self._state, preemptor, search.excluded) if own and known else None
         blocked = none_viable(self._state, claims, demand, search, outcome, evictable=where)
-        drivers = may_take(self._state, pod, demand, claims) if own and not demand.standalone else frozenset()
+        drivers = (
+            drivers_allowing_preemption(self._state, pod, demand, claims)
+            if own and not demand.standalone
+            else frozenset()
+        )
         if not drivers:
             self._state.nominations.end(pod.metadata.uid)
             return wait(blocked, self._sessions.repeats_in(pod))
@@ -265,8 +269,8 @@ class Negotiator:
     def _while_evicting(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim]) -> Wait | None:
         """The wait while the scheduler may be evicting pods where it cleared the pod's allocation, as it does
         before evictions. None if it has had the time for that. Until then no pods are evicted on other nodes."""
-        leaving = self._state.cluster.usage.are_leaving(attempt.evicting, priority(pod))
-        left = attempt.eviction_seconds_left(now(), leaving=leaving)
+        terminating = self._state.cluster.usage.any_terminating(attempt.evicting, priority(pod))
+        left = attempt.eviction_seconds_left(now(), terminating=terminating)
         if not left:
             return None
         message = f"node {attempt.evicting}: the pod's scheduler evicts other pods of lower priority there"
@@ -280,7 +284,9 @@ class Negotiator:
         message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
         problem = Problem(reasons.SCHEDULER_REFUSED, message, (*class_topics(claims), NODES, PREEMPTION))
         blocked = Blocked(problem, pod.metadata.uid)
-        drivers = may_take(self._state, pod, demand, claims) if not demand.standalone else frozenset()
+        drivers = (
+            drivers_allowing_preemption(self._state, pod, demand, claims) if not demand.standalone else frozenset()
+        )
         room = await self._make_room(Preemptor(pod, claims, demand, drivers), blocked) if drivers else None
         if isinstance(room, Wait):
             return room

@@ -20,7 +20,7 @@ from parley.control.live import live_pod
 from parley.control.objects.mirror import is_offer, offer_body, recorded_units
 from parley.control.objects.pod import is_done, priority, reference
 from parley.control.records import Records
-from parley.control.release.deallocation import Deallocator, Departure
+from parley.control.release.deallocation import Deallocator, ReleaseContext
 from parley.control.state import State
 from parley.kube.cache import Key
 from parley.kube.client import REFUSALS, BadRequest, Client
@@ -206,8 +206,8 @@ class Placement:
         node = pod.spec.node_name
         for holding in holdings:
             prepared_on = (node,) if node and holding.may_run_on(node) else ()
-            departure = Departure(departed=False, bound=bool(node), prepared_on=prepared_on)
-            await self._deallocator.release(reference(pod), [holding], departure, cleared)
+            context = ReleaseContext(pod_terminal=False, bound=bool(node), prepared_on=prepared_on)
+            await self._deallocator.release(reference(pod), [holding], context, cleared)
 
     async def offer(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, nodes: Sequence[str]
@@ -262,7 +262,9 @@ class Placement:
         if live.metadata.uid != pod.metadata.uid or chosen != chosen_node(live, offered):
             return None
         held = [claim.holding for claim in claims if claim.holding is not None]
-        if not all(chosen in claim.offered_nodes for claim in offered) or not all(h.reaches(chosen) for h in held):
+        if not all(chosen in claim.offered_nodes for claim in offered) or not all(
+            h.usable_on(chosen) for h in held
+        ):
             await self._records.decline(offered, f"node {chosen} was not among those offered")
             return None
         demand = admit(self._state, reference(pod), offered, self._pods.attempt(pod).begun)

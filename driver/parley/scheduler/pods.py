@@ -286,7 +286,7 @@ class Pods:
         is woken by the same topics as before, so that no pod of lower priority gets what it waits for."""
         if _is_kept_out(self._lines.line_of(key)):
             self.leave_line(key)
-        elif (following := self._lines.part(key, ("apart", key))) is not None:
+        elif (following := self._lines.move(key, ("apart", key))) is not None:
             self._queue.add(following)
 
     async def apply(self, key: Key, pod: Pod, result: Result, since: int) -> Requeue | None:

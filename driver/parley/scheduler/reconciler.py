@@ -17,8 +17,8 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.holding import Holding
 from parley.control.live import live_pod
 from parley.control.objects.pod import is_done, is_terminal, reference
-from parley.control.records import together
-from parley.control.release.deallocation import Deallocator, Departure
+from parley.control.records import run_all
+from parley.control.release.deallocation import Deallocator, ReleaseContext
 from parley.control.state import State
 from parley.kube.cache import Key
 from parley.kube.client import REFUSALS, ApiError, Client, Conflict, OutcomeUnknown
@@ -154,7 +154,7 @@ class Reconciler:
         await self._pods.reporter.waits(pod, self._pods.attempt(pod), code, message)
 
     async def _reconcile(self, key: Key, pod: Pod | None) -> Requeue | None:
-        await self._release_departed(key, pod)
+        await self._release_terminal(key, pod)
         if pod is None or is_done(pod):
             self._pods.leave_line(key)
             if pod is not None:
@@ -188,7 +188,7 @@ class Reconciler:
         live = await live_pod(self._client, user)
         if live is None or live.spec.node_name:
             raise Busy
-        await self._deallocator.release(user, replaced, Departure(departed=False, bound=False))
+        await self._deallocator.release(user, replaced, ReleaseContext(pod_terminal=False, bound=False))
         return True
 
     def _is_replaced(self, holding: Holding) -> bool:
@@ -203,11 +203,11 @@ class Reconciler:
             path.pod_terminal(pod)
         await self._deallocator.pod_ended(reference(pod))
 
-    async def _release_departed(self, key: Key, pod: Pod | None) -> None:
+    async def _release_terminal(self, key: Key, pod: Pod | None) -> None:
         """Release what terminal and deleted pods of that name held. Each driver is handled separately, because
         another one may take long, or fail."""
-        by_driver: defaultdict[str, list[tuple[PodReference, Holding, Departure]]] = defaultdict(list)
-        departed: set[str] = set()
+        by_driver: defaultdict[str, list[tuple[PodReference, Holding, ReleaseContext]]] = defaultdict(list)
+        terminal: set[str] = set()
         for holding in self._state.ledger.of_pod_name(*key):
             for user in [u for u in holding.pods.values() if (u.namespace, u.name) == key]:
                 if pod is not None and pod.metadata.uid == user.uid and not is_terminal(pod):
@@ -218,32 +218,32 @@ class Reconciler:
                     if live is not None and not is_terminal(live):
                         continue
                     nodes = () if live is not None else tuple(holding.nodes or ())
-                departed.add(user.uid)
+                terminal.add(user.uid)
                 same = pod is not None and pod.metadata.uid == user.uid
                 bound = bool(pod.spec.node_name) if pod is not None and same else user.uid not in self._never_bound
-                departure = Departure(departed=True, bound=bound, prepared_on=nodes)
-                by_driver[holding.driver].append((user, holding, departure))
+                context = ReleaseContext(pod_terminal=True, bound=bound, prepared_on=nodes)
+                by_driver[holding.driver].append((user, holding, context))
         try:
-            await together(map(self._release_each, by_driver.values()))
+            await run_all(map(self._release_each, by_driver.values()))
         finally:
-            self._forget_departed(key, departed)
+            self._forget_terminal(key, terminal)
 
-    async def _release_each(self, departing: Sequence[tuple[PodReference, Holding, Departure]]) -> None:
+    async def _release_each(self, releases: Sequence[tuple[PodReference, Holding, ReleaseContext]]) -> None:
         """Release all of these, then raise the first error: one claim's failure must not stop the others."""
         errors: list[Exception] = []
-        for user, holding, departure in departing:
+        for user, holding, context in releases:
             try:
-                await self._deallocator.release(user, [holding], departure)
+                await self._deallocator.release(user, [holding], context)
             except Exception as error:
                 errors.append(error)
         if errors:
             raise errors[0]
 
-    def _forget_departed(self, key: Key, departed: Collection[str]) -> None:
+    def _forget_terminal(self, key: Key, terminal: Collection[str]) -> None:
         """Drop what was tracked about pods of that name that hold nothing any more."""
         held = {uid for holding in self._state.ledger.of_pod_name(*key) for uid in holding.pods}
         tracked = self._tracked.get(key, set())
-        for uid in tracked.union(departed) - held:  # somebody else may have released what they held
+        for uid in tracked.union(terminal) - held:  # somebody else may have released what they held
             self._forced_on.pop(uid, None)
             self._unconfirmed.discard(uid)
             self._never_bound.discard(uid)
@@ -267,7 +267,7 @@ class Reconciler:
         """Event handler: the pod's object is gone. `sync` releases what it holds."""
         user, cluster = reference(pod), self._state.cluster
         self._allocator.abort(user.uid)
-        self._state.nominations.gone(user.uid)
+        self._state.nominations.pod_gone(user.uid)
         running_on = "" if is_terminal(pod) else pod.spec.node_name
         unwatched = cluster.listing_pods and not pod.spec.node_name  # it may have been bound since the last event
         if running_on or unwatched:

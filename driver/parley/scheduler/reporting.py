@@ -38,7 +38,7 @@ class PodReporter:
         self._publisher = publisher
         self._only_waiting = pod_schedulings == "WhenWaiting"
         self._recorder = recorder
-        self._figures = (metrics or Metrics()).pods
+        self._pod_metrics = (metrics or Metrics()).pods
         self._warned: set[str] = set()
         """UIDs of pods for which the event about claims that no container uses was written."""
 
@@ -46,9 +46,9 @@ class PodReporter:
         """Report that the pod is being reconciled, with those of its claims that are Parley's. Returns whether an
         event was written: by then the claims may have changed."""
         if not claims:
-            self._figures.forget(pod.metadata.uid)
+            self._pod_metrics.forget(pod.metadata.uid)
         elif not pod.spec.node_name:
-            self._figures.looked_at(pod.metadata.uid)
+            self._pod_metrics.reconciled(pod.metadata.uid)
             return await self._warn_of_unused(pod, claims)
         return False
 
@@ -68,12 +68,12 @@ class PodReporter:
         if attempt.drivers or code != reasons.CLAIM_NOT_FOUND or self._publisher.shows(reference(pod)):
             question = _question(pod, attempt) if attempt.standalone.claims else None
             report = Report(attempt.outcome, attempt.drivers, "", code, message, question)
-            self._publisher.want(reference(pod), report)
+            self._publisher.enqueue(reference(pod), report)
         await self.warn(pod, code, message)
 
     async def warn(self, pod: Pod, code: str, message: str) -> None:
         """Write an event alone: something failed and is retried."""
-        self._figures.waits(pod.metadata.uid, code)
+        self._pod_metrics.waits(pod.metadata.uid, code)
         meta = pod.metadata
         await self._recorder.warn("Pod", "v1", meta.namespace, meta.name, meta.uid, code, message)
 
@@ -92,10 +92,12 @@ class PodReporter:
     ) -> None:
         """Publish the question to standalone drivers, or the selected node on which they allocate, and that the
         pod waits for them. `quiet`: users are not told that it waits."""
-        self._figures.goes_on(pod.metadata.uid, code)
+        self._pod_metrics.left_line(pod.metadata.uid, code)
         question = _question(pod, attempt)
         shown = ("", "") if quiet else (code, message)
-        self._publisher.want(reference(pod), Report(attempt.outcome, attempt.drivers, selected, *shown, question))
+        self._publisher.enqueue(
+            reference(pod), Report(attempt.outcome, attempt.drivers, selected, *shown, question)
+        )
 
     async def withdraw(self, pod: Pod) -> bool:
         """Withdraw the question to standalone drivers. Waits until the PodScheduling shows it, and returns whether
@@ -108,15 +110,15 @@ class PodReporter:
 
     def offered(self, pod: Pod, attempt: Attempt) -> None:
         """Report that the scheduler is choosing among the offered nodes."""
-        self._figures.goes_on(pod.metadata.uid, reasons.SCHEDULER_CHOOSES)
+        self._pod_metrics.left_line(pod.metadata.uid, reasons.SCHEDULER_CHOOSES)
         log.debug("offered", pod=_name(pod), nodes=len(attempt.offered))
         message = f"the scheduler is choosing among {counted(len(attempt.offered), 'viable node')}"
         report = Report(attempt.outcome, attempt.drivers, "", reasons.SCHEDULER_CHOOSES, message)
-        self._publisher.want(reference(pod), report)
+        self._publisher.enqueue(reference(pod), report)
 
     def allocated(self, pod: Pod, node: str) -> None:
         """Report that the drivers have allocated on the node; the binding is up to the scheduler."""
-        if self._figures.goes_on(pod.metadata.uid, reasons.BINDING):
+        if self._pod_metrics.left_line(pod.metadata.uid, reasons.BINDING):
             log.info("allocated", pod=_name(pod), node=node)
 
     def binding_late(self, pod: Pod, attempt: Attempt, selected: str = "") -> None:
@@ -124,11 +126,11 @@ class PodReporter:
         drivers the node stays `selected`; otherwise they would release what they allocated there."""
         question = _question(pod, attempt) if selected else None
         report = Report(attempt.outcome, attempt.drivers, selected, reasons.BINDING, not_bound(pod), question)
-        self._publisher.want(reference(pod), report)
+        self._publisher.enqueue(reference(pod), report)
 
     def refused(self, pod: Pod, nodes: Iterable[str]) -> None:
         """Report that the scheduler, or whoever cleared the allocation, refused these nodes for the pod."""
-        self._figures.goes_on(pod.metadata.uid)
+        self._pod_metrics.left_line(pod.metadata.uid)
         log.info("refused", pod=_name(pod), node=",".join(sorted(nodes)), reason=reasons.SCHEDULER_REFUSED)
 
     def bound(self, pod: Pod, drivers: dict[str, str], attempt: Attempt | None, *, standalone: bool) -> None:
@@ -136,9 +138,9 @@ class PodReporter:
         not known. `standalone`: standalone drivers were asked about the pod; the question ends."""
         user, node = reference(pod), pod.spec.node_name
         rounds = attempt.outcome.round if attempt is not None else 0
-        if (seconds := self._figures.bound(user.uid, rounds)) is not None:
+        if (seconds := self._pod_metrics.bound(user.uid, rounds)) is not None:
             log.info("bound", pod=_name(pod), node=node, rounds=rounds, seconds=round(seconds, 3))
-        if self._publisher.bound(user, node):
+        if self._publisher.pod_bound(user, node):
             self._recorder.forget(user.uid)
             return
         known_before = self._publisher.known(user)
@@ -147,22 +149,22 @@ class PodReporter:
         known = attempt is not None and attempt.outcome.candidates
         outcome = attempt.outcome if attempt is not None and known else Outcome(candidates=(node,), viable=(node,))
         question = Question(priority=priority(pod)) if standalone else None
-        self._publisher.want(user, Report(outcome, drivers, node, question=question))
+        self._publisher.enqueue(user, Report(outcome, drivers, node, question=question))
         self._recorder.forget(user.uid)
 
     def ended(self, pod: Pod) -> None:
         """Report that the pod has ended, or is being deleted before it was bound."""
         if pod.spec.node_name:
-            self._figures.bound(pod.metadata.uid, rounds=0)
+            self._pod_metrics.bound(pod.metadata.uid, rounds=0)
         else:
-            self._figures.gone(pod.metadata.uid)
+            self._pod_metrics.gone(pod.metadata.uid)
 
     def gone(self, pod: PodReference) -> None:
         """Forget the pod: its object is gone."""
         self._publisher.forget(pod)
         self._recorder.forget(pod.uid)
         self._warned.discard(pod.uid)
-        self._figures.gone(pod.uid)
+        self._pod_metrics.gone(pod.uid)
 
 
 def not_bound(pod: Pod) -> str:

@@ -85,7 +85,11 @@ class StandaloneSessions:
         if (stale := self._stale_scheduling(pod)) is not None:
             await self._records.delete_scheduling(stale)
             return None
-        if mine.session is None or mine.session.is_void or not demand.wanted_standalone <= mine.session.wanted:
+        if (
+            mine.session is None
+            or mine.session.is_void
+            or not demand.standalone_question_key <= mine.session.wanted
+        ):
             self.give_up(reference(pod))
             mine.claims = tuple(
                 StandaloneClaim(c.entry, demand.drivers[c.entry], c.name) for c in demand.standalone

@@ -38,7 +38,9 @@ class StandaloneRounds:
     def begin(self, pod: Pod, demand: Demand, nodes: EligibleNodes, rounds: int) -> StandaloneSession:
         """A session whose first question is open. `rounds` is the number of the last question about the pod."""
         negotiation, revision = self._negotiation(pod, nodes, rounds), self._pods.revision(_ELIGIBILITY)
-        return StandaloneSession(demand.wanted_standalone, negotiation, now(), revision, self._released(demand))
+        return StandaloneSession(
+            demand.standalone_question_key, negotiation, now(), revision, self._released(demand)
+        )
 
     def close(
         self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes

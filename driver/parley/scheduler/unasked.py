@@ -40,12 +40,12 @@ class UnaskedPods:
         """Whether the pod may be placed without asking its driver: no driver has been asked about it yet."""
         attempt = self._pods.attempt(pod)
         begun = attempt.standalone.rounds or attempt.refused or attempt.avoided or attempt.excluded
-        return not begun and not pod.spec.node_name and demand.alike_standalone is not None
+        return not begun and not pod.spec.node_name and demand.standalone_equivalence_key is not None
 
     def hold(self, pod: Pod, demand: Demand) -> float:
         """How many seconds at most the pod has to wait for the answer about another pod; 0.0 if it need not
         wait."""
-        attempt, wanted = self._pods.attempt(pod), demand.alike_standalone
+        attempt, wanted = self._pods.attempt(pod), demand.standalone_equivalence_key
         if self._capacity.nodes(wanted, now()):
             return 0.0
         mine, driver = attempt.standalone, demand.drivers[demand.standalone[0].entry]
@@ -60,7 +60,7 @@ class UnaskedPods:
         self, pod: Pod, session: StandaloneSession, demand: Demand, nodes: EligibleNodes, ask: Ask
     ) -> Outcome | None:
         """The outcome with the nodes that have enough for the pod; None if its driver has to be asked."""
-        wanted = demand.alike_standalone
+        wanted = demand.standalone_equivalence_key
         known = self._capacity.nodes(wanted, now())
         candidates = tuple(node for node in known if nodes.fits(node) and not nodes.evicts(node))[: self._limit]
         answers = dict(ask(candidates)) if demand.requests and candidates else {}
@@ -76,39 +76,39 @@ class UnaskedPods:
         self, pod: Pod, session: StandaloneSession, demand: Demand, entries: Sequence[ClaimScheduling]
     ) -> None:
         """Record, once, what these answers for a pod say about other pods."""
-        if demand.alike_standalone is None or tuple(entries) == session.recorded_entries:
+        if demand.standalone_equivalence_key is None or tuple(entries) == session.recorded_entries:
             return
         session.recorded_entries = tuple(entries)
         mine = [entry for entry in entries if demand.drivers.get(entry.name) == entry.driver_name]
         if mine and all(entry.viable_nodes for entry in mine):
             uid, driver = pod.metadata.uid, mine[0].driver_name
             answer = (capacity_of(mine), scores_of(mine))
-            self._requeue(self._capacity.answered(uid, demand.alike_standalone, driver, *answer, now()))
+            self._requeue(self._capacity.answered(uid, demand.standalone_equivalence_key, driver, *answer, now()))
 
     def without_full(self, pod: Pod, demand: Demand, nodes: EligibleNodes, outcome: Outcome) -> Outcome:
         """The outcome for a pod that was asked about, without nodes that selections for other pods have filled
         since. If all nodes that need no evictions are full, they stay viable: that is no reason to evict pods."""
-        if demand.alike_standalone is None:
+        if demand.standalone_equivalence_key is None:
             return outcome
         if not outcome.viable:
-            self._requeue(self._capacity.none_viable(pod.metadata.uid, demand.alike_standalone))
+            self._requeue(self._capacity.none_viable(pod.metadata.uid, demand.standalone_equivalence_key))
         fitting = [node for node in outcome.viable if nodes.fits(node) and not nodes.evicts(node)]
         others = [node for node in outcome.viable if node not in fitting]
-        left = (self._capacity.not_full(demand.alike_standalone, viable) for viable in (fitting, others))
+        left = (self._capacity.not_full(demand.standalone_equivalence_key, viable) for viable in (fitting, others))
         return replace(outcome, viable=tuple(chain.from_iterable(left)))
 
     def scores(self, demand: Demand, scores: Mapping[str, float]) -> Mapping[str, float]:
         """A driver's scores, adjusted by what was selected since."""
-        return self._capacity.tie_breaking(demand.alike_standalone, scores)
+        return self._capacity.tie_breaking(demand.standalone_equivalence_key, scores)
 
     def selected(self, pod: Pod, demand: Demand, node: str) -> None:
         """Note that the node was selected, with or without asking the driver."""
-        if demand.alike_standalone is not None:
-            self._capacity.selected(reference(pod), demand.alike_standalone, node)
+        if demand.standalone_equivalence_key is not None:
+            self._capacity.selected(reference(pod), demand.standalone_equivalence_key, node)
 
     def failed(self, demand: Demand, node: str) -> None:
         """Note that the driver could not allocate on the node."""
-        self._capacity.failed(demand.alike_standalone, node)
+        self._capacity.failed(demand.standalone_equivalence_key, node)
 
     def allocated(self, pod: Pod) -> None:
         """Note that the claims show what the driver allocated."""

@@ -15,7 +15,7 @@ from parley.control.state import State
 from parley.negotiation.preemption import NODES_COMPARED
 from parley.negotiation.waiting import Topic
 from parley.scheduler.attempts import Attempt
-from parley.scheduler.claim_victims import ClaimVictims, Exclusions, Plan, Preemptor, Promise
+from parley.scheduler.claim_victims import ClaimVictims, Exclusions, Plan, PreemptionPotential, Preemptor
 from parley.scheduler.pods import Pods
 
 AT_A_TIME = 8
@@ -29,45 +29,49 @@ class VictimSearch:
         self._state = state
         self._pods = pods
 
-    async def promising(self, preemptor: Preemptor, attempt: Attempt, exclusions: Exclusions) -> Sequence[str]:
+    async def potential_nodes(
+        self, preemptor: Preemptor, attempt: Attempt, exclusions: Exclusions
+    ) -> Sequence[str]:
         """The nodes among which to make a plan, best first. Raises DriverFault."""
         change, victims = self._pods.latest_change, ClaimVictims(self._state, preemptor, exclusions)
-        wanted = victims.wanted
-        found = dict[str, Promise]()
+        search_key = victims.search_key
+        found = dict[str, PreemptionPotential]()
         for number, node in enumerate(self._to_examine(preemptor, attempt, victims), start=1):
-            if (promise := victims.promise(node)) is not None:
-                found[node] = promise
+            if (potential := victims.potential(node)) is not None:
+                found[node] = potential
             if not number % AT_A_TIME:
                 await asyncio.sleep(0)
                 victims = ClaimVictims(self._state, preemptor, exclusions)
         if not found:
-            attempt.victimless.remember(wanted, change, self._nodes_of(exclusions.spared))
+            attempt.victimless.remember(search_key, change, self._nodes_of(exclusions.spared))
             return ()
-        attempt.victimless.forget(wanted)
+        attempt.victimless.forget(search_key)
         first = nsmallest(NODES_COMPARED, found, key=lambda node: (found[node], node))
-        own = [node for node, promise in found.items() if not promise.not_own]
+        own = [node for node, potential in found.items() if not potential.not_nominated]
         return [*dict.fromkeys([*own, *first])]
 
     def _to_examine(self, preemptor: Preemptor, attempt: Attempt, victims: ClaimVictims) -> Collection[str]:
-        wanted = victims.wanted
-        held, since = self._state.ledger.nodes(), attempt.victimless.since(wanted)
+        search_key = victims.search_key
+        held, since = self._state.ledger.nodes(), attempt.victimless.since(search_key)
         changed = self._pods.nodes_since(_topics(preemptor), since) if since is not None else None
         if changed is None:
             return list(held)
-        return [node for node in sorted(changed | attempt.victimless.recheck(wanted)) if node in held]
+        return [node for node in sorted(changed | attempt.victimless.recheck(search_key)) if node in held]
 
     def _nodes_of(self, uids: Iterable[str]) -> frozenset[str]:
         """The nodes of these pods."""
         nodes = (self._state.cluster.usage.node_of(uid) for uid in uids)
         return frozenset(node for node in nodes if node is not None)
 
-    def promises(self, preemptor: Preemptor, node: str) -> bool:
+    def may_help(self, preemptor: Preemptor, node: str) -> bool:
         """Whether the node would be viable if all pods left it that may be evicted. Raises DriverFault."""
-        return ClaimVictims(self._state, preemptor).promise(node) is not None
+        return ClaimVictims(self._state, preemptor).potential(node) is not None
 
-    def plan(self, preemptor: Preemptor, exclusions: Exclusions, promising: Sequence[str]) -> Plan | None:
+    def plan(self, preemptor: Preemptor, exclusions: Exclusions, potential_nodes: Sequence[str]) -> Plan | None:
         """The best plan among these nodes at present. Raises DriverFault."""
-        return ClaimVictims(self._state, preemptor, exclusions, promising).plan() if promising else None
+        return (
+            ClaimVictims(self._state, preemptor, exclusions, potential_nodes).plan() if potential_nodes else None
+        )
 
 
 def _topics(preemptor: Preemptor) -> tuple[Topic, ...]:

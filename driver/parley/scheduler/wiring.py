@@ -165,7 +165,7 @@ def parts(base: Base) -> Parts:
         state, control.allocator, control.records, control.deallocator, queues.claims, settings.candidates
     )
     base.wakeups.subscribe(immediate.wake)
-    base.wakeups.subscribe_to_usage(immediate.less_used)
+    base.wakeups.subscribe_to_usage(immediate.usage_reduced)
     in_process = {**state.drivers, **base.over_api}
     stranding = Stranding(state, control.deallocator, base.recorder, base.clock)
     classes = ClassStatuses(

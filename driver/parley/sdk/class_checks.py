@@ -18,7 +18,7 @@ _ABSTRACT = ("viable", "allocate", "deallocate", "restore", "forget")
 def class_fault(kind: type[Driver[Any, Any]]) -> str:
     """Why the class is not a valid driver, and what to change; "" if it is."""
     given = getattr(kind, "name", "")
-    if unlike_a_name(given):
+    if is_invalid_name(given):
         return f"name={given!r} must be a DNS subdomain of at most 63 characters, such as disks.example.com"
     for name in _REQUIRED:
         model = getattr(kind, name, None)
@@ -48,7 +48,7 @@ def _is_default(kind: type[Driver[Any, Any]], name: str) -> bool:
     return getattr(kind, name) is getattr(Driver, name) and not replaced_by_consider
 
 
-def unlike_a_name(given: object) -> bool:
+def is_invalid_name(given: object) -> bool:
     """Whether the value is not a valid driver name."""
     try:
         TypeAdapter(DriverName).validate_python(given)

@@ -37,7 +37,7 @@ from parley.sdk.checks import (
 from parley.sdk.driver import Driver
 from parley.sdk.guard import RAISED, Guard
 from parley.sdk.parameters import ParameterReader, RawClaim
-from parley.sdk.referenced import NOTHING_READ, References
+from parley.sdk.referenced import NO_REFERENCES, References
 from parley.sdk.sight import SeenCluster, SeenPod
 from parley.sdk.threads import from_any_thread
 from parley.sdk.undos import Undos
@@ -62,7 +62,7 @@ log = structlog.get_logger(__name__)
 class EmbeddedDriver:
     """One driver in this process. `references` reads the objects that `parametersRef` names."""
 
-    def __init__(self, driver: Driver[Any, Any], references: References = NOTHING_READ) -> None:
+    def __init__(self, driver: Driver[Any, Any], references: References = NO_REFERENCES) -> None:
         self.driver = driver
         self._reader = ParameterReader(driver, references)
         self.name = driver.name
@@ -76,10 +76,10 @@ class EmbeddedDriver:
     @property
     def has_preferences(self) -> bool:
         """Whether some nodes are better than others: the driver overrides `score` or `room_left`."""
-        return type(self.driver).score is not Driver.score or self.tells_room
+        return type(self.driver).score is not Driver.score or self.reports_room
 
     @property
-    def tells_room(self) -> bool:
+    def reports_room(self) -> bool:
         """Whether the room left on nodes decides: the driver overrides `room_left`, and not `score`."""
         kind = type(self.driver)
         return kind.room_left is not Driver.room_left and kind.score is Driver.score
@@ -95,7 +95,7 @@ class EmbeddedDriver:
         return self.driver.sees_pods
 
     @property
-    def foresees(self) -> bool:
+    def supports_preemption(self) -> bool:
         """Whether the driver overrides `viable_without`, so that pods may be evicted for its claims."""
         return type(self.driver).viable_without is not Driver.viable_without
 
@@ -150,10 +150,11 @@ class EmbeddedDriver:
         """The typed request; it describes the pod (`seen`) if the driver `sees_pods`. Parameters in objects must
         have been read at the time `since` (the event loop's clock) or later.
 
-        Raises BadParameters, with claim or class, field and value; NotRead if such an object is not read yet.
+        Raises BadParameters, with claim or class, field and value; ParametersUnavailable if such an object is not
+        read yet.
         """
         with self._guard.contained("parameters"):
-            prefer = preference_of_classes((claim.prefer for claim in claims), reports_room=self.tells_room)
+            prefer = preference_of_classes((claim.prefer for claim in claims), reports_room=self.reports_room)
             typed = tuple(self._reader.claim(claim, since) for claim in claims)
             return Request(pod, typed, prefer=prefer, seen=seen if self.driver.sees_pods else None)
 
@@ -215,7 +216,7 @@ class EmbeddedDriver:
 
         Raises DriverFault if the driver fails, or a score is not between 0 and 1.
         """
-        if self.tells_room:
+        if self.reports_room:
             return scores_by_room(request.prefer, self.room_left(request, nodes))
         with self._guard.contained("score"):
             scores = self.driver.score(request, nodes)
@@ -232,7 +233,7 @@ class EmbeddedDriver:
     def fullest(self, request: Request[Any, Any]) -> Iterable[str]:
         """The nodes with the least room first, if the claims are to be packed and the driver keeps an order.
         Iterating raises DriverFault if the driver fails."""
-        if self.tells_room and request.prefer == "Pack":
+        if self.reports_room and request.prefer == "Pack":
             with self._guard.contained("fullest"):
                 yield from self.driver.fullest(request)
 
@@ -270,8 +271,8 @@ class EmbeddedDriver:
     def capacity(self, class_: ResourceClass, nodes: Sequence[str]) -> Capacity | None:
         """How much the class has on these nodes; None if the driver does not know.
 
-        Raises BadParameters if the driver does not understand the class's own parameters, NotRead if the object
-        that has them is not read yet, and DriverFault.
+        Raises BadParameters if the driver does not understand the class's own parameters, ParametersUnavailable if
+        the object that has them is not read yet, and DriverFault.
         """
         name = class_.metadata.name
         with self._guard.contained("capacity"):

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from parley.kube.cancelling import CancelledItself, uncancelled
 from parley.sdk.checks import BadParameters, DriverFault, fault_text, shown
-from parley.sdk.referenced import NotRead
+from parley.sdk.referenced import ParametersUnavailable
 
 RAISED = (Exception, asyncio.CancelledError)
 """The exceptions of a driver's synchronous method: a CancelledError is its own, as nobody can cancel the call."""
@@ -22,11 +22,12 @@ class Guard:
 
     @contextmanager
     def contained(self, call: str) -> Iterator[None]:
-        """Turns exceptions of the block into DriverFault; BadParameters and NotRead pass unchanged."""
+        """Turns exceptions of the block into DriverFault. BadParameters and ParametersUnavailable pass
+        unchanged."""
         try:
             with self.uncancelled():
                 yield
-        except (BadParameters, NotRead):
+        except (BadParameters, ParametersUnavailable):
             raise
         except DriverFault as fault:
             self._on_failure(call, fault)

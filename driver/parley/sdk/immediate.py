@@ -104,7 +104,7 @@ class FailedNodes:
         """The value before any failure. `class_` is None if the class does not exist now."""
         return cls(claim.metadata.uid, class_.revision if class_ is not None else None)
 
-    def are_about(self, claim: ResourceClaim, class_: ResourceClass | None) -> bool:
+    def still_apply(self, claim: ResourceClaim, class_: ResourceClass | None) -> bool:
         """Whether the failures still count: another claim of that name, or a change of the class, resets them."""
         now = FailedNodes.none(claim, class_)
         return (self.uid, self.class_revision) == (now.uid, now.class_revision)

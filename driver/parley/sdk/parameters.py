@@ -8,7 +8,7 @@ from parley.api.models import ParametersReference
 from parley.negotiation.preference import Prefer
 from parley.sdk.checks import BadParameters, ParameterModels
 from parley.sdk.driver import Driver
-from parley.sdk.referenced import NotRead, References, Unfit, object_of
+from parley.sdk.referenced import InvalidParametersObject, ParametersUnavailable, References, object_of
 from parley.sdk.values import ClaimRequest
 
 
@@ -45,7 +45,8 @@ class ParameterReader:
         self._class_models = ParameterModels(driver.class_parameters, driver.class_parameter_versions)
 
     def claim(self, raw: RawClaim, since: float) -> ClaimRequest[Any, Any]:
-        """The claim with typed parameters. Raises BadParameters, with claim or class, field and value; NotRead."""
+        """The claim with typed parameters. Raises BadParameters, with claim or class, field and value;
+        ParametersUnavailable."""
         for_class = self.class_(raw.class_name, raw.class_parameters, raw.class_reference, since)
         subject = raw.subject or f"claim {raw.namespace}/{raw.claim}"
         if raw.reference is None:
@@ -61,7 +62,7 @@ class ParameterReader:
         reference: ParametersReference | None,
         since: float,
     ) -> Any:
-        """The typed parameters of a class. Raises BadParameters and NotRead."""
+        """The typed parameters of a class. Raises BadParameters and ParametersUnavailable."""
         if reference is None:
             return self._class_models.parse(parameters, f"class {class_name}")
         return self._referenced(self._class_models, reference, "", f"class {class_name}", since)
@@ -72,14 +73,14 @@ class ParameterReader:
         """The typed parameters in the object that a class, or a claim in the namespace `payer`, refers to."""
         try:
             wanted = object_of(reference, payer, self._kinds)
-        except Unfit as error:
+        except InvalidParametersObject as error:
             raise BadParameters(f"parametersRef of {whose}: {error}") from None
         try:
             raw = self._references.get(wanted, since)
-        except NotRead as error:
+        except ParametersUnavailable as error:
             raise error.about(whose) from None
         try:
             return models.parse(raw, f"{whose}, in {wanted}", private=True)
         except BadParameters as error:
-            self._references.doubt(wanted)
+            self._references.reread_later(wanted)
             raise BadParameters(str(error), wanted.topic) from None

@@ -24,7 +24,14 @@ from parley.kube.backoff import Backoff
 from parley.kube.client import ApiError, Call, Client, Forbidden, NotFound, OutcomeUnknown
 from parley.kube.queue import Requeue, WorkQueue, run_workers
 from parley.negotiation.waiting import Topic
-from parley.sdk.referenced import NotRead, ParametersObject, Unfit, parameters_in, room_topic, version_in
+from parley.sdk.referenced import (
+    InvalidParametersObject,
+    ParametersObject,
+    ParametersUnavailable,
+    parameters_in,
+    room_topic,
+    version_in,
+)
 
 READERS = 8
 """Concurrent requests, each for another namespace."""
@@ -102,7 +109,8 @@ class ReferenceReader:
         await run_workers(self._queue, self._sync, READERS)
 
     def get(self, wanted: ParametersObject, since: float) -> Mapping[str, Any]:
-        """The object's parameters, read at that time or later, and at most MAX_AGE_SECONDS ago. Raises NotRead."""
+        """The object's parameters, read at that time or later, and at most MAX_AGE_SECONDS ago. Raises
+        ParametersUnavailable."""
         now = _now()
         entry = self._entry(wanted, now)
         entry.asked = now
@@ -115,14 +123,14 @@ class ReferenceReader:
                 self._queue.add(wanted.payer)
         entry.awaited |= entry.failure is not None or entry.known_at < oldest
         if entry.failure is not None:
-            raise NotRead(entry.failure.code, entry.failure.message, wanted.topic)
+            raise ParametersUnavailable(entry.failure.code, entry.failure.message, wanted.topic)
         if entry.known_at < oldest:
             message = f"{wanted} is being read"
-            raise NotRead(reasons.PARAMETERS_NOT_READ, message, wanted.topic, transient=True)
+            raise ParametersUnavailable(reasons.PARAMETERS_NOT_READ, message, wanted.topic, transient=True)
         content: Mapping[str, Any] = orjson.loads(entry.content)
         return content
 
-    def doubt(self, wanted: ParametersObject) -> None:
+    def reread_later(self, wanted: ParametersObject) -> None:
         """Has the object read again after a pause: the driver does not understand its parameters."""
         share = self._shares.get(wanted.payer)
         entry = share.entries.get(wanted) if share is not None else None
@@ -138,7 +146,7 @@ class ReferenceReader:
         if wanted not in share.entries:
             if len(share.entries) >= MAX_OBJECTS:
                 whose = f"claims of namespace {wanted.payer}" if wanted.payer else "classes"
-                raise NotRead(
+                raise ParametersUnavailable(
                     reasons.PARAMETERS_NOT_READ,
                     f"{wanted} is not read yet: {whose} name {MAX_OBJECTS} other objects in parametersRef, which "
                     "is the most that is read at a time: correct or delete those that wait",
@@ -196,7 +204,7 @@ class ReferenceReader:
             if version and version == entry.version:
                 return
             content, failure = parameters_in(wanted, answer), None
-        except Unfit as error:
+        except InvalidParametersObject as error:
             failure = _Failure(reasons.PARAMETERS_INVALID, f"{wanted} {error}")
         except (ApiError, OutcomeUnknown) as error:
             failure = _Failure(*why_not_read(wanted, error))

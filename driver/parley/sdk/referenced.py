@@ -48,7 +48,7 @@ class ParametersObject:
         return ("parameters", self.payer, self.resource.group, self.resource.kind, self.namespace, self.name)
 
 
-class NotRead(Exception):
+class ParametersUnavailable(Exception):
     """Raised when the content of a referenced object is not known. `transient`: a read is under way."""
 
     def __init__(self, code: str, message: str, topic: Topic, *, transient: bool = False) -> None:
@@ -57,12 +57,14 @@ class NotRead(Exception):
         self.topic = topic
         self.transient = transient
 
-    def about(self, whose: str) -> "NotRead":
+    def about(self, whose: str) -> "ParametersUnavailable":
         """The same error, with the claim or class that refers to the object in its message."""
-        return NotRead(self.code, f"parametersRef of {whose}: {self}", self.topic, transient=self.transient)
+        return ParametersUnavailable(
+            self.code, f"parametersRef of {whose}: {self}", self.topic, transient=self.transient
+        )
 
 
-class Unfit(Exception):
+class InvalidParametersObject(Exception):
     """Raised when an object can't hold parameters; the message continues a sentence that begins with the name of
     the claim or class, or of the object."""
 
@@ -71,44 +73,48 @@ class References(Protocol):
     """The parameters in referenced objects, cached in memory."""
 
     def get(self, wanted: ParametersObject, since: float) -> Mapping[str, Any]:
-        """The object's parameters, read at that time (the event loop's clock) or later. Raises NotRead; then a
-        read is under way, and the object's topic is woken after it."""
+        """The object's parameters, read at that time (the event loop's clock) or later. Raises
+        ParametersUnavailable; then a read is under way, and the object's topic is woken after it."""
         ...
 
-    def doubt(self, wanted: ParametersObject) -> None:
+    def reread_later(self, wanted: ParametersObject) -> None:
         """Has the object read again after a pause: the driver does not understand its parameters."""
         ...
 
 
-class _Nothing:
+class _NoReferences:
     """For a driver that is asked about parameters in claims and classes only."""
 
     def get(self, wanted: ParametersObject, since: float) -> Mapping[str, Any]:  # noqa: ARG002 - as References has it
-        raise NotRead(reasons.PARAMETERS_NOT_READ, f"{wanted} is not read here", wanted.topic)
+        raise ParametersUnavailable(reasons.PARAMETERS_NOT_READ, f"{wanted} is not read here", wanted.topic)
 
-    def doubt(self, wanted: ParametersObject) -> None:
+    def reread_later(self, wanted: ParametersObject) -> None:
         """Does nothing: there is nothing to read again."""
 
 
-NOTHING_READ: References = _Nothing()
+NO_REFERENCES: References = _NoReferences()
 
 
 def object_of(reference: ParametersReference, payer: str, kinds: Sequence[Resource[Any]]) -> ParametersObject:
     """The object that a class, or a claim in the namespace `payer`, refers to. `kinds` are those that the driver
-    accepts besides ConfigMaps. Raises Unfit if its kind is none of them."""
+    accepts besides ConfigMaps. Raises InvalidParametersObject if its kind is none of them."""
     accepted = (CONFIG_MAPS, *kinds)
     wanted = (reference.api_group, reference.kind)
     resource = next((kind for kind in accepted if (kind.group, kind.kind) == wanted), None)
     if resource is None:
         names = " or a ".join(_title(kind.group, kind.kind) for kind in accepted)
-        raise Unfit(f"the driver takes no parameters from a {_title(*wanted)}: name a {names}")
+        raise InvalidParametersObject(f"the driver takes no parameters from a {_title(*wanted)}: name a {names}")
     if not isinstance(reference, ClassParametersReference):
         if not resource.namespaced:
-            raise Unfit(f"{_title(*wanted)} is in no namespace: only a ResourceClass can name one")
+            raise InvalidParametersObject(
+                f"{_title(*wanted)} is in no namespace: only a ResourceClass can name one"
+            )
         return ParametersObject(resource, payer, reference.name, payer)
     if resource.namespaced != bool(reference.namespace):
         remedy = "name its namespace" if resource.namespaced else "leave namespace out"
-        raise Unfit(f"{_title(*wanted)} is in {'a' if resource.namespaced else 'no'} namespace: {remedy}")
+        raise InvalidParametersObject(
+            f"{_title(*wanted)} is in {'a' if resource.namespaced else 'no'} namespace: {remedy}"
+        )
     return ParametersObject(resource, reference.namespace, reference.name, "")
 
 
@@ -156,39 +162,42 @@ def version_in(answer: bytes) -> str:
 
 
 def parameters_in(wanted: ParametersObject, answer: bytes) -> bytes:
-    """The parameters in the API server's answer for the object, as compact JSON of a mapping. Raises Unfit."""
+    """The parameters in the API server's answer for the object, as compact JSON of a mapping. Raises
+    InvalidParametersObject."""
     try:
         value = _in_config_map(answer) if wanted.resource == CONFIG_MAPS else _in_spec(answer)
         packed = orjson.dumps(value)
     except (msgspec.DecodeError, RecursionError):
-        raise Unfit("can't be read: it is nested too deeply, or is not valid Unicode") from None
+        raise InvalidParametersObject("can't be read: it is nested too deeply, or is not valid Unicode") from None
     except (TypeError, ValueError):
-        raise Unfit("it has a number or string that JSON cannot represent") from None
+        raise InvalidParametersObject("it has a number or string that JSON cannot represent") from None
     if len(packed) > MAX_BYTES:
-        raise Unfit(f"has {len(packed)} bytes of parameters, at most {MAX_BYTES} are allowed: shorten them")
+        raise InvalidParametersObject(
+            f"has {len(packed)} bytes of parameters, at most {MAX_BYTES} are allowed: shorten them"
+        )
     return packed
 
 
 def _in_config_map(answer: bytes) -> Mapping[str, Any]:
     raw = (_config_map(answer).data or {}).get(KEY)
     if raw is None:
-        raise Unfit(f"has no data key {KEY!r}: put the parameters there, as YAML or JSON")
+        raise InvalidParametersObject(f"has no data key {KEY!r}: put the parameters there, as YAML or JSON")
     text = msgspec.json.decode(raw, type=str)
     if (size := len(text.encode())) > MAX_BYTES:
-        raise Unfit(f"data.{KEY} has {size} bytes, at most {MAX_BYTES} are allowed: shorten it")
+        raise InvalidParametersObject(f"data.{KEY} has {size} bytes, at most {MAX_BYTES} are allowed: shorten it")
     try:
         return read_mapping(text)
     except BadDocument as error:
-        raise Unfit(f"data.{KEY} {error}") from None
+        raise InvalidParametersObject(f"data.{KEY} {error}") from None
 
 
 def _in_spec(answer: bytes) -> Mapping[str, Any]:
     spec = bytes(_other(answer).spec)
     if len(spec) > _MOST_SPEC_BYTES:
-        raise Unfit(f"spec has {len(spec)} bytes, at most {MAX_BYTES} are allowed: shorten it")
+        raise InvalidParametersObject(f"spec has {len(spec)} bytes, at most {MAX_BYTES} are allowed: shorten it")
     if nests_deeper(spec, MAX_DEPTH):
-        raise Unfit(f"spec nests deeper than {MAX_DEPTH} levels: make it flatter")
+        raise InvalidParametersObject(f"spec nests deeper than {MAX_DEPTH} levels: make it flatter")
     value = {} if spec == b"null" else orjson.loads(spec)
     if not isinstance(value, dict):
-        raise Unfit("spec is not an object")
+        raise InvalidParametersObject("spec is not an object")
     return value

@@ -38,8 +38,8 @@ from parley.sdk.checks import (
 from parley.sdk.class_checks import class_fault
 from parley.sdk.driver import Driver
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.merging import merge_requests
 from parley.sdk.recorded import allocation_record, held_as_recorded, read_allocation
-from parley.sdk.together import together
 from parley.sdk.values import Allocation, ClaimRequest, ClassOnNodes, Held, PodReference, Request
 
 UNKNOWN_NODE = "unknown-node"
@@ -194,7 +194,7 @@ def check_what_is_counted(scenario: Scenario, wanted: Request[Any, Any]) -> None
     with _contract():
         called.score(wanted, viable)
         assert called.alike(wanted) == called.alike(wanted), "alike() differs for the same request"
-        if called.foresees:
+        if called.supports_preemption:
             called.viable_without(wanted, viable[0], ())
         for claim in wanted.claims:
             called.units(claim)
@@ -264,7 +264,7 @@ async def check_claims_are_judged_together(scenario: Scenario, wanted: Request[A
         fit = len(await _exhaust(scenario.make(), alone, wanted))
         many = [_copy(wanted, number) for number in range(_TIMES * (fit + 1))]
         if fit and len(many) * len(wanted.claims) <= MAX_CLAIMS:
-            asked = together(many[0], many[1:])
+            asked = merge_requests(many[0], many[1:])
             assert not _viable(scenario.make(), alone, asked), (
                 f"node {node} is viable for a pod with {len(asked.claims)} claims, and has enough for"
                 f" {fit * len(wanted.claims)}: judge all claims of a request together"

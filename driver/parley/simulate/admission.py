@@ -161,7 +161,7 @@ def _ownership(mirror: Json) -> tuple[Any, ...]:
     )
 
 
-def spares(resource: Resource[Any], claim: Json) -> bool:
+def gc_forbidden(resource: Resource[Any], claim: Json) -> bool:
     """Whether a policy keeps the garbage collector from deleting the object."""
     return resource.untyped() == CLAIMS.untyped() and bool(_deletion_refused("", claim))
 

@@ -61,7 +61,7 @@ class SimulatedCluster:
         settings = settings or ControllerSettings()
         clock = loop_clock()
         self._server = MemoryServer(clock=clock)
-        self._server.spares = admission.spares
+        self._server.gc_forbidden = admission.gc_forbidden
         self.client: Client = self._server.client()
         self.controller = Controller(self.client, drivers if drivers is not None else built_in(), settings, clock)
         self.recording = Recording(self.client, partial(left_out, self.controller.state))

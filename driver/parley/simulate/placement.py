@@ -16,7 +16,7 @@ from parley.api.builtin import AllocatedDeviceStatus, BuiltinClaim, Condition, D
 from parley.api.selectors import matches
 from parley.control.objects.mirror import nodes_of
 from parley.kube.clock import moment
-from parley.negotiation.fit import Needs, misfit, needs_of, selected, untolerated
+from parley.negotiation.fit import Needs, misfit, needs_of, selected, untolerated_taint
 from parley.simulate.anti_affinity import Pod, conflicting_topology_keys
 from parley.simulate.node_table import NodeInfo, NodeTable
 from parley.simulate.scheduling_queue import Plugin
@@ -145,7 +145,7 @@ def in_tree_misfit(needs: Needs, node_info: NodeInfo, forbidden: frozenset[tuple
 
 def _rejector(needs: Needs, node: Node) -> Plugin:
     """The first filter plugin that rejects the node for the pod."""
-    if untolerated(needs, node):
+    if untolerated_taint(needs, node):
         return Plugin.TAINT_TOLERATION
     return Plugin.NODE_RESOURCES_FIT if selected(needs, node) else Plugin.NODE_AFFINITY
 

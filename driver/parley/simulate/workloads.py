@@ -12,7 +12,7 @@ import orjson
 
 from parley.api.builtin import LabelSelector, ObjectMeta, Pod, Struct
 from parley.api.resources import NODES, PODS, Resource
-from parley.negotiation.fit import needs_of, selected, untolerated
+from parley.negotiation.fit import needs_of, selected, untolerated_taint
 from parley.simulate.objects import Manifest
 
 Body = Mapping[str, Any]
@@ -170,7 +170,7 @@ def _on_nodes(workload: Manifest, there: Sequence[Manifest], nodes: Sequence[Man
         pod = _pinned(pod_of(workload, f"{workload.name}-{node.name}"), node.name)
         needs = needs_of(PODS.decode(orjson.dumps(_own(pod))))
         known = NODES.decode(orjson.dumps({**node.body, "status": {}}))
-        if node.name not in served and selected(needs, known) and not untolerated(needs, known):
+        if node.name not in served and selected(needs, known) and not untolerated_taint(needs, known):
             yield pod
 
 

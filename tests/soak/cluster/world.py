@@ -57,7 +57,7 @@ class World:
         self.reservations = Reservations(self.invariants.fault)
         self.views = Views(self.invariants, self.invariants.fault)
         self.limits = ClassLimits(self.invariants.fault, self.invariants.lives)
-        self.server.spares = admission.spares
+        self.server.gc_forbidden = admission.gc_forbidden
         self.server.forbids_evictions = plan.preemption is not Preemption.ALLOWED
         self.calm = False
         self.parts = KubernetesParts(

@@ -150,8 +150,8 @@ def _taken_back(self: Deallocator, holding: Holding) -> None:
     _LEFT_BY_POD(self, holding)
 
 
-async def _free_at_once(self: Deallocator, holding: Holding, *, departed: bool) -> None:
-    await _FINISH(self, holding, departed=departed)
+async def _free_at_once(self: Deallocator, holding: Holding, *, pod_terminal: bool) -> None:
+    await _FINISH(self, holding, pod_terminal=pod_terminal)
     driver: Any = self._drivers[holding.driver].driver
     driver._inventory.release(holding.uid)
 
@@ -259,7 +259,7 @@ BUGS: Mapping[str, Bug] = {
         lost_bindings=True,
     ),
     "our own writes that are not seen yet are forgotten": Bug(
-        ((OwnWrites, "unseen", lambda _self, _cached: False),),
+        ((OwnWrites, "is_stale", lambda _self, _cached: False),),
         ("bound too early", "handed out twice", "moved under a pod", "waits in vain", "left over", "in circles"),
         trouble=True,
         extender=True,
@@ -288,7 +288,7 @@ BUGS = {
         (
             (admission, "_creation_refused", lambda _, __, kind: "" if kind.endswith("Template") else "no"),
             (admission, "is_shareable", lambda claim: claim.spec.devices.requests[0].name != "exclusive"),
-            (Deallocator, "_vanishes", lambda _self, _holding: True),
+            (Deallocator, "_is_deleted_with_pod", lambda _self, _holding: True),
             (UnseenUsers, "join_known", lambda self, holding: _LET_IN(self, holding) if holding.named else []),
         ),
         ("exclusive, two pods", "handed out twice", "waits in vain"),
@@ -348,7 +348,7 @@ BUGS = {
         data=True,
     ),
     "two claims reserve the same room": Bug(
-        ((room, "crowded", lambda *_: ""),), ("reserved twice",), reserving="Ledger", lasting=True
+        ((room, "reservation_shortage", lambda *_: ""),), ("reserved twice",), reserving="Ledger", lasting=True
     ),
     "a restart forgets what is reserved": Bug(
         ((sdk_records, "_reserve", no_result),), ("reserved twice",), reserving="Ledger", lasting=True
@@ -393,7 +393,7 @@ BUGS = {
         ((Limits, "forget", Limits._remove),), ("waits in vain",), limiting=True
     ),
     "parameters that were not understood are not read again": Bug(
-        ((ReferenceReader, "doubt", no_result),), ("waits in vain",), referring=True
+        ((ReferenceReader, "reread_later", no_result),), ("waits in vain",), referring=True
     ),
     "a restart forgets tokens": Bug(((TokensDriver, "restore", no_result),), ("over the limit",), tokens=True),
 }

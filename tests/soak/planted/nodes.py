@@ -31,7 +31,7 @@ async def _free_before_receipt(self: Deallocator, holding: Holding) -> bool:
         return await _CONCLUDE(self, holding)
     driver: Any = self._drivers[holding.driver].driver
     devices, shared = driver._inventory._held[holding.uid]
-    await self._finish(holding, departed=True)
+    await self._finish(holding, pod_terminal=True)
     loop = asyncio.get_running_loop()
     _LEFT.setdefault(loop, []).append(
         left := (loop.time() + STILL_HELD, f"{holding.uid}, before", devices, shared)
@@ -98,7 +98,7 @@ OF_NODES: Mapping[str, Bug] = {
         tainting=True,
     ),
     "what Parley itself wrote counts as seen at once": Bug(
-        ((OwnWrites, "unseen", lambda *_: False),),
+        ((OwnWrites, "is_stale", lambda *_: False),),
         ("bound too early", "handed out twice", "waits in vain"),
         lagging=True,
     ),

@@ -55,7 +55,7 @@ def _but_for_equals(self: Nominations, uid: str, priority: int | None, drivers: 
 
 
 def _take_whatever(state: State, _pod: Pod, demand: Demand, _claims: Sequence[PodClaim]) -> frozenset[str]:
-    return frozenset(name for name in demand.requests if state.drivers[name].foresees)
+    return frozenset(name for name in demand.requests if state.drivers[name].supports_preemption)
 
 
 _MAY_BE_EVICTED, _POST = ClaimVictims._may_be_evicted, ClaimPreemption._post
@@ -69,7 +69,10 @@ OF_PREEMPTION: Mapping[str, Bug] = {
         ((ClaimVictims, "_may_be_evicted", _any_pod_below),), ("wrongly evicted",), preemption=ALLOWED
     ),
     "neither the preemptor's policy nor its class is looked at": Bug(
-        ((negotiator, "may_take", _take_whatever), (preempting, "may_take", _take_whatever)),
+        (
+            (negotiator, "drivers_allowing_preemption", _take_whatever),
+            (preempting, "drivers_allowing_preemption", _take_whatever),
+        ),
         ("wrongly evicted",),
         preemption=ALLOWED,
     ),

@@ -83,7 +83,7 @@ class Memory:
             )
             and all(
                 (mirror := cluster.generated.of_entry(pod, entry.name)) is not None
-                and not cluster.own_writes.unseen(mirror.metadata)
+                and not cluster.own_writes.is_stale(mirror.metadata)
                 for entry in pod.spec.resource_claims
                 if entry.resource_claim_template_name
             )

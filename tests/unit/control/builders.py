@@ -149,7 +149,7 @@ def pending(
     class_ = class_ or a_class()
     claim = a_claim(name, class_.metadata.name, parameters=parameters)
     asked = ClassRequest(class_.metadata.name, parameters)
-    return PodClaim(name, name, mirror_of(claim), claim, class_=class_, asked=asked, standalone=standalone)
+    return PodClaim(name, name, mirror_of(claim), claim, class_=class_, class_request=asked, standalone=standalone)
 
 
 def a_holding(claim: str = "c", *pods: str, node: str = "node-1", **fields: Any) -> Holding:

@@ -204,12 +204,12 @@ def test_an_immediate_claim_is_allocated_for_nobody(failure: Exception | None) -
         assert one.claim is not None
         demand = demand_of(world.state.drivers, user("p"), [one])
         if failure is None:
-            holding = await allocator.allocate_alone(one.claim, OTHER, demand, "node-1")
+            holding = await allocator.allocate_without_pod(one.claim, OTHER, demand, "node-1")
             assert (holding.pods, holding.immediate, holding.units) == ({}, True, 2)
             assert world.ledger.get(one.uid) is holding
         else:
             with pytest.raises(AllocationFailed):
-                await allocator.allocate_alone(one.claim, OTHER, demand, "node-1")
+                await allocator.allocate_without_pod(one.claim, OTHER, demand, "node-1")
             limited = a_class("other", limits=[{"claims": 1}])
             assert world.ledger.limits.excess(limited, NAMESPACE, {"uid-new": 1}) == ""
 

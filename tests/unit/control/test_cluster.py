@@ -159,12 +159,12 @@ def test_our_own_write_is_remembered_as_long_as_the_object_is_there() -> None:
         claim = await world.claim()
         newer = await world.admin.patch(CLAIMS, "c", {"metadata": {"labels": {"a": "b"}}}, NAMESPACE)
         world.cluster.own_writes.note(newer.metadata)
-        assert world.cluster.own_writes.unseen(claim.metadata)
-        assert not world.cluster.own_writes.unseen(newer.metadata)
+        assert world.cluster.own_writes.is_stale(claim.metadata)
+        assert not world.cluster.own_writes.is_stale(newer.metadata)
         await world.delete(CLAIMS, "c")
-        assert not world.cluster.own_writes.unseen(claim.metadata)
+        assert not world.cluster.own_writes.is_stale(claim.metadata)
         world.cluster.own_writes.note(newer.metadata)
-        assert not world.cluster.own_writes.unseen(claim.metadata)
+        assert not world.cluster.own_writes.is_stale(claim.metadata)
 
     played(story)
 

@@ -25,15 +25,15 @@ from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import demand_of
 from parley.control.holding import Holding, Phase, PreparedOn
-from parley.control.objects.mirror import asked, consumer
+from parley.control.objects.mirror import class_request, consumer
 from parley.control.objects.pod import reference
 from parley.control.records import Records
-from parley.control.release.deallocation import Departure
+from parley.control.release.deallocation import ReleaseContext
 from parley.kube.client import Conflict, ServerError
 from parley.sdk import Held
 
-ENDED = Departure(departed=True, bound=True)
-UNPLACED = Departure(departed=False, bound=False)
+ENDED = ReleaseContext(pod_terminal=True, bound=True)
+UNPLACED = ReleaseContext(pod_terminal=False, bound=False)
 
 DRIVER = ("driver", TOKENS)
 CLAIM = ("claim", NAMESPACE, "c")
@@ -209,12 +209,12 @@ def test_nobody_is_shut_out_of_a_claim_without_users_who_was_let_in_unseen(prepa
             await world.admin.create(PODS, {"apiVersion": "v1", "kind": "Pod", **second}, NAMESPACE)
         )
         holding.unseen_users = {let_in.uid: let_in}  # the cache has yet to show it
-        departure = Departure(departed=True, bound=True, prepared_on=prepared)
+        context = ReleaseContext(pod_terminal=True, bound=True, prepared_on=prepared)
         with pytest.raises(Busy) if prepared else nullcontext():
-            await acting.deallocator.release(reference(first), [holding], departure)
+            await acting.deallocator.release(reference(first), [holding], context)
         assert holding.joinable
         await world.seen()
-        await acting.deallocator.release(reference(first), [holding], departure)
+        await acting.deallocator.release(reference(first), [holding], context)
         assert holding.joinable
         assert world.ledger.of_pod(let_in) == ([holding] if prepared else [])
 
@@ -226,7 +226,7 @@ def test_when_a_pod_has_ended_its_stand_ins_go() -> None:
         pod = await world.pod(templates=["licence"])
         await world.class_(driver="outside.example.com")
         mirror = await world.generated(pod)
-        claim = PodClaim("licence", mirror.metadata.name, mirror, asked=asked(mirror))
+        claim = PodClaim("licence", mirror.metadata.name, mirror, class_request=class_request(mirror))
         await world.records.stand_ins.create(pod, claim)
         await world.seen()
         await Acting(world).deallocator.pod_ended(reference(pod))

@@ -11,7 +11,16 @@ from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_class, a_hol
 from parley.api import reasons
 from parley.api.models import ResourceClass
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem
-from parley.control.decision.decide import Blocked, Search, admit, best, none_viable, question, soon, survey
+from parley.control.decision.decide import (
+    Blocked,
+    Search,
+    admit,
+    as_transient,
+    best,
+    none_viable,
+    question,
+    survey,
+)
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import SuitableNodes
 from parley.control.state import State
@@ -45,7 +54,7 @@ class OtherNodes(SuitableNodes):
     """Who chooses from these is not alike to who chooses from all."""
 
     @property
-    def alike(self) -> Hashable:
+    def equivalence_key(self) -> Hashable:
         return "other"
 
 
@@ -146,7 +155,7 @@ class TestSurvey:
     def test_a_choosy_search_asks_about_as_many_as_its_limit_allows(self) -> None:
         async def story(world: World) -> None:
             await nodes(world, 4)
-            search = everywhere(world.state, limit=3, choosy=True)
+            search = everywhere(world.state, limit=3, ask_many=True)
             assert len(survey(world.state, wanted(world.state, pending("a")), search).candidates) == 3
 
         played(story)
@@ -322,6 +331,6 @@ class TestBest:
 
 def test_what_passes_in_a_moment_is_not_told_and_is_woken_by_more() -> None:
     blocked = Blocked(Problem("Code", "words", (NODES,)), "line")
-    passing = soon(blocked, ROOM)
+    passing = as_transient(blocked, ROOM)
     assert passing.problem == Problem("Code", "words", (NODES, ROOM), transient=True)
     assert not blocked.problem.transient

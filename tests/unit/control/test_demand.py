@@ -57,20 +57,22 @@ def test_claims_of_a_driver_that_does_not_run_here_are_left_to_it() -> None:
 
 def test_what_drivers_outside_are_asked_changes_with_claim_parameters_and_uid() -> None:
     there = pending("there", ELSEWHERE, standalone=True, size="10Gi")
-    assert demanded(there).wanted_standalone == demanded(there).wanted_standalone
+    assert demanded(there).standalone_question_key == demanded(there).standalone_question_key
     larger = pending("there", ELSEWHERE, standalone=True, size="20Gi")
     assert there.claim is not None
     meta = there.claim.metadata.model_copy(update={"uid": "uid-of-the-next"})
     anew = replace(there, claim=there.claim.model_copy(update={"metadata": meta}))
     assert (
-        demanded(larger).wanted_standalone != demanded(there).wanted_standalone != demanded(anew).wanted_standalone
+        demanded(larger).standalone_question_key
+        != demanded(there).standalone_question_key
+        != demanded(anew).standalone_question_key
     )
 
 
 def test_demands_are_alike_whatever_the_claims_are_called() -> None:
-    assert demanded(pending("a", count=2)).wanted == demanded(pending("b", count=2)).wanted
-    assert demanded(pending("a", count=2)).wanted != demanded(pending("a", count=1)).wanted
-    assert demanded(pending("a")).wanted != demanded(pending("a", a_class("other"))).wanted
+    assert demanded(pending("a", count=2)).equivalence_key == demanded(pending("b", count=2)).equivalence_key
+    assert demanded(pending("a", count=2)).equivalence_key != demanded(pending("a", count=1)).equivalence_key
+    assert demanded(pending("a")).equivalence_key != demanded(pending("a", a_class("other"))).equivalence_key
 
 
 def test_demands_that_reserve_as_much_are_alike_too() -> None:
@@ -79,9 +81,9 @@ def test_demands_that_reserve_as_much_are_alike_too() -> None:
     def reserving(uid: str, cpu: int) -> Demand:
         return replace(demanded(pending("a")), reserving=(Reserving(uid, f"team/{uid}", {"cpu": cpu}),))
 
-    assert reserving("a", 2000).wanted == reserving("b", 2000).wanted
-    assert reserving("a", 2000).wanted != reserving("a", 1000).wanted
-    assert reserving("a", 2000).wanted != demanded(pending("a")).wanted
+    assert reserving("a", 2000).equivalence_key == reserving("b", 2000).equivalence_key
+    assert reserving("a", 2000).equivalence_key != reserving("a", 1000).equivalence_key
+    assert reserving("a", 2000).equivalence_key != demanded(pending("a")).equivalence_key
 
 
 @pytest.mark.parametrize(
@@ -122,12 +124,12 @@ def test_a_drivers_own_count_is_what_limits_are_told() -> None:
 
 
 def test_on_an_excluded_node_no_claim_is_viable_and_its_driver_is_not_asked() -> None:
-    answers = demanded(pending("a")).asking({"node-2": "is broken for good"})(["node-1", "node-2"])
+    answers = demanded(pending("a")).ask_function({"node-2": "is broken for good"})(["node-1", "node-2"])
     assert answers == {"a": Answer(("node-1",), None, {"node-2": "is broken for good"})}
 
 
 def test_why_drivers_refuse_a_node_stays_beside_what_is_excluded() -> None:
-    answers = demanded(pending("a", count=9)).asking({"node-2": "is broken for good"})(["node-1", "node-2"])
+    answers = demanded(pending("a", count=9)).ask_function({"node-2": "is broken for good"})(["node-1", "node-2"])
     assert answers["a"].reasons == {
         "node-1": "4 of 4 tokens of class licence free, 9 wanted",
         "node-2": "is broken for good",

@@ -92,7 +92,7 @@ def test_looking_anew_begins_where_the_first_look_did_and_knows_nothing_of_it() 
         await world.node("cordoned", unschedulable=True)
         nodes = SuitableNodes(world.state, a_class(), "team", "uid")
         looked = list(nodes)
-        anew = nodes.anew()
+        anew = nodes.fresh_copy()
         assert anew.misfits == {}
         assert list(anew) == looked
 

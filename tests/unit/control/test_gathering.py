@@ -27,7 +27,7 @@ def test_a_generated_claim_is_found_with_its_class_and_what_it_asks_for() -> Non
     async def story(world: World) -> None:
         (claim,) = await gathered(world, given)
         assert (claim.entry, claim.name, claim.problem) == ("licence", "p-licence", None)
-        assert claim.asked == ClassRequest("licence", {"count": 2})
+        assert claim.class_request == ClassRequest("licence", {"count": 2})
         assert (claim.class_, claim.standalone) == (world.cluster.class_("licence"), False)
         assert claim.mirror is world.cluster.mirror((NAMESPACE, "p-licence"))
 

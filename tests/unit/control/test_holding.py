@@ -15,7 +15,7 @@ def test_a_claim_reaches_the_nodes_that_its_allocation_names() -> None:
     here = a_holding(node="node-1")
     both = a_holding(allocation=Allocation(available_on=("node-1", "node-2")))
     everywhere = a_holding(allocation=Allocation(available_on=None))
-    reached = [[h.reaches(node) for node in ("node-1", "node-2", "node-3")] for h in (here, both, everywhere)]
+    reached = [[h.usable_on(node) for node in ("node-1", "node-2", "node-3")] for h in (here, both, everywhere)]
     assert reached == [[True, False, False], [True, True, False], [True, True, True]]
     assert (here.nodes, everywhere.nodes) == (("node-1",), None)
 
@@ -36,12 +36,12 @@ class Known:
 def test_a_claim_that_goes_by_labels_reaches_the_nodes_that_have_them_now() -> None:
     nodes = {name: Node(metadata=ObjectMeta(name=name, labels={"zone": "a"})) for name in ("node-1", "node-2")}
     zone = a_holding(allocation=Allocation(available_on=NodeLabels({"zone": "a"})), known_nodes=Known(nodes))
-    assert (zone.reaches("node-1"), zone.reaches("node-3"), zone.only_node) == (True, False, None)
+    assert (zone.usable_on("node-1"), zone.usable_on("node-3"), zone.only_node) == (True, False, None)
 
     nodes["node-3"] = nodes.pop("node-1")
     nodes["node-1"] = Node(metadata=ObjectMeta(name="node-1", labels={"zone": "b"}))
 
-    assert [zone.reaches(node) for node in ("node-1", "node-2", "node-3")] == [False, True, True]
+    assert [zone.usable_on(node) for node in ("node-1", "node-2", "node-3")] == [False, True, True]
     assert zone.may_run_on("node-1")  # its user there is none of a new one's business
     assert not a_holding(node="node-1").may_run_on("node-2")
 

@@ -15,7 +15,14 @@ from parley.api.names import DEVICE_CLASS, POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES
 from parley.api.selectors import node_selector
 from parley.control.caches import kept
-from parley.control.objects.mirror import ClassRequest, allocated, asked, claim_spec, is_mirror, is_shareable
+from parley.control.objects.mirror import (
+    ClassRequest,
+    allocated,
+    claim_spec,
+    class_request,
+    is_mirror,
+    is_shareable,
+)
 from parley.drivers.device.inventory import Inventory
 from parley.negotiation.fit import needs_of
 from parley.negotiation.requests import requested
@@ -223,7 +230,7 @@ def test_of_a_mirror_everything_is_kept_that_says_what_was_asked_for_and_what_is
     )
     assert left.status == whole.status
     assert (is_mirror(left), is_shareable(left)) == (True, False)
-    assert asked(left) == asked(whole) == ClassRequest("gpu", {"count": 2})
+    assert class_request(left) == class_request(whole) == ClassRequest("gpu", {"count": 2})
     assert allocated(left, "device.parley.dev") == allocated(whole, "device.parley.dev")
     assert len(left.spec.devices.config) == 1
 
@@ -247,7 +254,7 @@ def test_what_is_kept_of_a_claim_does_not_keep_the_answer_that_it_came_in() -> N
     before = sys.getrefcount(body)
     left = kept.mirror(BUILTIN_CLAIMS.decode(body))
     assert sys.getrefcount(body) == before
-    assert asked(left) == ClassRequest("gpu", None)
+    assert class_request(left) == ClassRequest("gpu", None)
 
 
 def test_what_was_asked_for_alike_is_in_memory_once() -> None:
@@ -267,5 +274,5 @@ def test_a_template_is_read_for_the_claims_that_will_be_made_from_it() -> None:
             BUILTIN_TEMPLATES.decode(orjson.dumps({"metadata": {"name": "t"}, "spec": {"spec": spec}}))
         )
 
-    assert asked(BuiltinClaim(spec=template(DEVICE_CLASS).spec.spec)) == ClassRequest("gpu", {"count": 2})
+    assert class_request(BuiltinClaim(spec=template(DEVICE_CLASS).spec.spec)) == ClassRequest("gpu", {"count": 2})
     assert template("gpu.example.com").spec.spec == BuiltinClaimSpec()

@@ -205,6 +205,20 @@ CHANGES = st.lists(
 )
 
 
+@pytest.mark.parametrize(
+    ("class_name", "units", "woken"),
+    [("licence", 5, []), ("licence", 6, []), ("licence", 4, ["licence"]), ("other", 5, ["licence"])],
+    ids=["as_before", "more", "less", "of_another_class"],
+)
+def test_whoever_waits_hears_when_a_claim_counts_for_less(class_name: str, units: int, woken: list[str]) -> None:
+    """The units of a restored allocation may be known only after its class has been read."""
+    heard: list[Topic] = []
+    limits = Limits(heard.append)
+    limits.count("held", "licence", "team", 5)
+    limits.count("held", class_name, "team", units)
+    assert heard == [topic(name, "team") for name in woken]
+
+
 @settings(max_examples=40, deadline=None)
 @given(CHANGES, st.integers(0, 12), st.integers(0, 4))
 def test_there_is_room_exactly_if_the_latest_counts_leave_it(

@@ -47,10 +47,10 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 
 def test_a_pod_that_is_bound_counts_once_with_its_time_and_rounds(metrics: Metrics, clock: Clock) -> None:
-    metrics.pods.looked_at("uid")
+    metrics.pods.reconciled("uid")
     clock.now += 0.2
-    metrics.pods.looked_at("uid")
-    metrics.pods.goes_on("uid", reasons.BINDING)
+    metrics.pods.reconciled("uid")
+    metrics.pods.left_line("uid", reasons.BINDING)
     clock.now += 0.1
 
     assert metrics.pods.bound("uid", rounds=2) == pytest.approx(0.3)
@@ -61,9 +61,9 @@ def test_a_pod_that_is_bound_counts_once_with_its_time_and_rounds(metrics: Metri
 
 
 def test_a_pod_that_had_to_wait_is_an_outcome_of_its_own(metrics: Metrics) -> None:
-    metrics.pods.looked_at("uid")
+    metrics.pods.reconciled("uid")
     metrics.pods.waits("uid", reasons.NOTHING_VIABLE)
-    metrics.pods.goes_on("uid", reasons.BINDING)
+    metrics.pods.left_line("uid", reasons.BINDING)
     metrics.pods.bound("uid", rounds=1)
 
     assert value(metrics, "parley_pods_total", outcome="bound_after_waiting") == 1
@@ -72,7 +72,7 @@ def test_a_pod_that_had_to_wait_is_an_outcome_of_its_own(metrics: Metrics) -> No
 
 def test_pods_that_wait_are_told_by_reason_until_they_go_on_or_are_gone(metrics: Metrics) -> None:
     for uid in "abc":
-        metrics.pods.looked_at(uid)
+        metrics.pods.reconciled(uid)
         metrics.pods.waits(uid, reasons.NOTHING_VIABLE)
     metrics.pods.waits("b", reasons.CLAIM_IN_USE)
     metrics.pods.gone("c")
@@ -81,14 +81,14 @@ def test_pods_that_wait_are_told_by_reason_until_they_go_on_or_are_gone(metrics:
     assert value(metrics, "parley_pods_waiting", reason="ClaimInUse") == 1
     assert value(metrics, "parley_pods_total", outcome="gone") == 1
 
-    metrics.pods.goes_on("a")
+    metrics.pods.left_line("a")
     assert value(metrics, "parley_pods_waiting", reason="NothingViable") is None
 
 
 def test_pods_that_were_never_on_their_way_do_not_count(metrics: Metrics) -> None:
     metrics.pods.waits("bound already", reasons.NOTHING_VIABLE)
-    metrics.pods.goes_on("bound already")
-    metrics.pods.looked_at("of others")
+    metrics.pods.left_line("bound already")
+    metrics.pods.reconciled("of others")
     metrics.pods.forget("of others")
 
     assert metrics.pods.bound("bound already", rounds=1) is None
@@ -97,7 +97,7 @@ def test_pods_that_were_never_on_their_way_do_not_count(metrics: Metrics) -> Non
 
 
 def test_rounds_that_are_not_known_do_not_count(metrics: Metrics) -> None:
-    metrics.pods.looked_at("uid")
+    metrics.pods.reconciled("uid")
     metrics.pods.bound("uid", rounds=0)
 
     assert value(metrics, "parley_pod_negotiation_rounds_count") == 0

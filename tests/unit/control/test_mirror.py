@@ -29,8 +29,9 @@ from parley.control.objects.mirror import (
     ClassRequest,
     allocated,
     allocation_body,
-    asked,
+    can_never_reserve,
     claim_mirror,
+    class_request,
     counted,
     declined_body,
     driver_of,
@@ -38,7 +39,6 @@ from parley.control.objects.mirror import (
     is_mirror,
     is_offer,
     is_shareable,
-    is_shut_out,
     nodes_of,
     offer_body,
     offer_ended,
@@ -165,7 +165,7 @@ def test_a_named_mirror_tells_whose_it_is_what_it_asks_for_and_whether_pods_may_
     mirror = mirror_of(CLAIM, shareable=shareable)
     assert is_mirror(mirror)
     assert is_shareable(mirror) is shareable
-    assert asked(mirror) == ClassRequest("licence", {"count": 2})
+    assert class_request(mirror) == ClassRequest("licence", {"count": 2})
     assert owned_by(mirror, CLAIM.metadata.uid)
     assert not owned_by(mirror, "uid-other")
     assert (owner_pod(mirror), owner_pod_uid(mirror)) == (None, "")
@@ -190,14 +190,14 @@ def test_claims_made_from_a_mirrored_template_are_mirrors_for_one_pod_each() -> 
     made = BuiltinClaim(spec=template.spec.spec)
     assert is_mirror(made)
     assert not is_shareable(made)
-    assert asked(made) == ClassRequest("licence", {"count": 2})
+    assert class_request(made) == ClassRequest("licence", {"count": 2})
     assert template.spec.metadata.labels == {"app": "a", MIRROR_LABEL: "generated"}
     assert owned_by(template, "uid-t")
 
 
 def test_what_was_asked_without_parameters_is_read_back_without() -> None:
     template = read(BUILTIN_TEMPLATES, template_mirror(a_template()))
-    assert asked(BuiltinClaim(spec=template.spec.spec)) == ClassRequest("licence", None)
+    assert class_request(BuiltinClaim(spec=template.spec.spec)) == ClassRequest("licence", None)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_what_was_asked_without_parameters_is_read_back_without() -> None:
 )
 def test_a_reference_travels_by_itself(reference: dict[str, str]) -> None:
     body = template_mirror(a_template(parametersRef=reference))
-    made = asked(BuiltinClaim(spec=read(BUILTIN_TEMPLATES, body).spec.spec))
+    made = class_request(BuiltinClaim(spec=read(BUILTIN_TEMPLATES, body).spec.spec))
     assert made == ClassRequest("licence", None, ParametersReference.model_validate(reference))
     (config,) = body["spec"]["spec"]["devices"]["config"]
     assert config["opaque"]["parameters"] == {"resourceClassName": "licence", "parametersRef": reference}
@@ -215,7 +215,9 @@ def test_a_reference_travels_by_itself(reference: dict[str, str]) -> None:
     "forged", [3, {}, {"kind": "ConfigMap", "name": "../../secrets/s"}, {"kind": "configmaps", "name": "x"}]
 )
 def test_a_reference_that_nobody_could_write_into_a_claim_is_none_of_ours(forged: Any) -> None:
-    assert asked(spec_of(OURS, parameters={"resourceClassName": "licence", "parametersRef": forged})) is None
+    assert (
+        class_request(spec_of(OURS, parameters={"resourceClassName": "licence", "parametersRef": forged})) is None
+    )
 
 
 def test_units_are_recorded_beside_the_drivers_handle_if_they_are_given() -> None:
@@ -257,7 +259,7 @@ def test_only_a_claim_whose_one_request_is_ours_is_a_mirror(requests: Any, expec
     ids=["none", "empty", "class-a-number", "parameters-a-text", "a-text"],
 )
 def test_a_configuration_that_parley_did_not_write_asks_for_nothing(parameters: Any) -> None:
-    assert asked(spec_of(OURS, parameters=parameters)) is None
+    assert class_request(spec_of(OURS, parameters=parameters)) is None
 
 
 def test_why_nobody_can_tell_what_is_asked_for() -> None:
@@ -267,7 +269,7 @@ def test_why_nobody_can_tell_what_is_asked_for() -> None:
     assert unreadable(spec_of(OURS, parameters={"resourceClassName": "licence"})) == ""
     mirror = spec_of(OURS, parameters={"resourceClassName": "licence", "parameters": {"n": deep}})
     assert unreadable(mirror) == "they nest deeper than 64 levels: make them flatter"
-    assert asked(mirror) is None
+    assert class_request(mirror) is None
 
 
 @pytest.mark.parametrize(("size", "expected"), [(MAX_PARAMETERS_BYTES, 0), (MAX_PARAMETERS_BYTES + 1,) * 2])
@@ -296,4 +298,4 @@ RESERVED = {"reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}]}
 def test_a_bound_pod_is_shut_out_of_a_claim_that_was_deleted_before_it_was_let_in(
     mirror: BuiltinClaim, pod: Any, expected: bool
 ) -> None:
-    assert is_shut_out(mirror, pod) is expected
+    assert can_never_reserve(mirror, pod) is expected

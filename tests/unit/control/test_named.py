@@ -246,7 +246,7 @@ def test_a_free_claim_is_found_with_what_it_asks_for() -> None:
         claim = await found(world)
         assert claim is not None
         assert (claim.problem, claim.holding) == (None, None)
-        assert claim.asked == ClassRequest("licence", {"count": 2})
+        assert claim.class_request == ClassRequest("licence", {"count": 2})
         assert (claim.mirror, claim.claim) == (world.cluster.mirror((NAMESPACE, "c")), await world.the_claim())
 
     played(story)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.control.builders import World, a_holding, played, user
 
-from parley.control.decision.kept import beside
+from parley.control.decision.kept import other_nominations
 from parley.control.nominations import LEAST, Nomination, Nominations
 from parley.control.objects.pod import reference
 from parley.drivers.tokens import TokensDriver
@@ -26,7 +26,7 @@ def made(*nominations: Nomination) -> tuple[Nominations, list[PodReference]]:
     ended: list[PodReference] = []
     found = Nominations(lambda one: ended.append(one.pod))
     for one in nominations:
-        found.make(one)
+        found.add(one)
     return found, ended
 
 
@@ -52,9 +52,9 @@ def test_who_is_not_above_the_pod_has_to_leave_it_enough_on_the_node(
 def test_pods_that_are_nominated_for_a_node_leave_each_other_room_there() -> None:
     nominations, _ = made(nomination("first"), nomination("second"), nomination("third", node="b"))
     assert nominations.shared(user("second").uid, 5, {DRIVER}) == {"a": 6, "b": 5}
-    beside = nominations.beside(user("second").uid, 5, "a")
+    beside = nominations.others_on(user("second").uid, 5, "a")
     assert [one.pod for one in beside] == [user("first")]
-    assert nominations.beside(user("second").uid, 6, "a") == []
+    assert nominations.others_on(user("second").uid, 6, "a") == []
 
 
 def test_a_pod_whose_claims_are_released_again_keeps_the_room_that_it_counts_for_no_more() -> None:
@@ -62,20 +62,20 @@ def test_a_pod_whose_claims_are_released_again_keeps_the_room_that_it_counts_for
         first = await world.pod("first")
         wanted = ClaimRequest("c", "uid-c", "c", "licence", Parameters(), Parameters())
         requests: dict[str, Any] = {DRIVER: Request(reference(first), (wanted,))}
-        world.state.nominations.make(replace(nomination("first"), pod=reference(first), requests=requests))
+        world.state.nominations.add(replace(nomination("first"), pod=reference(first), requests=requests))
         world.ledger.add(a_holding("c", node="a", pods={first.metadata.uid: reference(first)}))
 
-        assert [other.pod for other in beside(world.state, "another", 5, "a")] == [reference(first)]
+        assert [other.pod for other in other_nominations(world.state, "another", 5, "a")] == [reference(first)]
 
         world.cluster.usage.assume(first, "a")
-        assert beside(world.state, "another", 5, "a") == []
+        assert other_nominations(world.state, "another", 5, "a") == []
 
     played(story)
 
 
 def test_a_higher_one_takes_the_node_from_lower_ones() -> None:
     nominations, ended = made(nomination("equal"), nomination("low", priority=1))
-    losers = nominations.make(nomination("high"))
+    losers = nominations.add(nomination("high"))
     assert losers == ended == [user("low")]
     assert nominations.of(user("low").uid) is None
     assert nominations.of(user("equal").uid) is not None
@@ -85,15 +85,15 @@ def test_one_that_is_made_again_takes_nothing_from_those_that_were_made_beside_i
     """Else the two would take it from each other in turns, without any time passing."""
     first = nomination("high", leaving=frozenset({"a", "b"}))
     nominations, ended = made(first, nomination("low", priority=1))
-    assert nominations.make(replace(first, leaving=frozenset({"b"}), until=200.0)) == ended == []
+    assert nominations.add(replace(first, leaving=frozenset({"b"}), until=200.0)) == ended == []
     assert nominations.of(user("low").uid) is not None
-    assert nominations.make(replace(first, leaving=frozenset({"b", "c"}))) == ended == [user("low")]
+    assert nominations.add(replace(first, leaving=frozenset({"b", "c"}))) == ended == [user("low")]
 
 
 def test_another_node_ends_what_was_kept_on_the_first() -> None:
     nominations, ended = made(nomination("mine"), nomination("mine", until=200.0))
     assert ended == []
-    nominations.make(nomination("mine", node="b"))
+    nominations.add(nomination("mine", node="b"))
     assert ended == [user("mine")]
     assert nominations.shared("uid-low", 1, {DRIVER}) == {"b": 1}
 
@@ -110,25 +110,25 @@ def test_a_named_claim_is_kept_with_the_node() -> None:
         ("tape", "other", 5): False,
     }
     for (claim, pod, priority), kept in asked.items():
-        assert nominations.keep_claim(f"uid-{claim}", user(pod).uid, priority) is kept
+        assert nominations.is_claim_kept(f"uid-{claim}", user(pod).uid, priority) is kept
     nominations.end(user("mine").uid)
-    assert not nominations.keep_claim("uid-disk", user("other").uid, 4)
+    assert not nominations.is_claim_kept("uid-disk", user("other").uid, 4)
 
 
 def test_one_that_wants_one_more_named_claim_is_another() -> None:
     first = nomination("high", claims={"uid-disk": "disk"})
     nominations, ended = made(first, nomination("low", priority=1))
-    assert nominations.make(replace(first, claims={})) == ended == []
-    assert nominations.make(first) == ended == [user("low")]
+    assert nominations.add(replace(first, claims={})) == ended == []
+    assert nominations.add(first) == ended == [user("low")]
 
 
 def test_a_pod_that_is_gone_keeps_nothing_and_leaves_nothing() -> None:
     nominations, ended = made(nomination("mine"))
     nominations.evicted(["uid-victim", user("mine").uid])
     assert nominations.is_evicted("uid-victim")
-    nominations.gone("uid-victim")
-    nominations.gone(user("mine").uid)
+    nominations.pod_gone("uid-victim")
+    nominations.pod_gone(user("mine").uid)
     assert not nominations.is_evicted("uid-victim")
     assert ended == [user("mine")]
-    nominations.gone(user("mine").uid)
+    nominations.pod_gone(user("mine").uid)
     assert len(ended) == 1

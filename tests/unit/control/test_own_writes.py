@@ -27,20 +27,20 @@ def test_a_state_is_unseen_while_any_of_our_writes_of_that_object_is_newer(
     for uid, version in writes:
         own.note(Version(uid, str(version)))
     newer = any(uid == "a" and version > cached for uid, version in writes)
-    assert own.unseen(Version("a", str(cached))) == newer
+    assert own.is_stale(Version("a", str(cached))) == newer
 
 
 def test_the_answers_of_two_writes_may_come_in_any_order() -> None:
     own = OwnWrites()
     own.note(Version("a", "7"))
     own.note(Version("a", "5"))
-    assert own.unseen(Version("a", "6"))
+    assert own.is_stale(Version("a", "6"))
 
 
 def test_versions_are_numbers() -> None:
     own = OwnWrites()
     own.note(Version("a", "10"))
-    assert own.unseen(Version("a", "9"))
+    assert own.is_stale(Version("a", "9"))
 
 
 def test_an_object_that_is_gone_is_forgotten_and_others_are_not() -> None:
@@ -49,8 +49,8 @@ def test_an_object_that_is_gone_is_forgotten_and_others_are_not() -> None:
     own.note(Version("b", "7"))
     own.forget(Version("a", "1"))
     own.forget(Version("a", "1"))
-    assert not own.unseen(Version("a", "1"))
-    assert own.unseen(Version("b", "1"))
+    assert not own.is_stale(Version("a", "1"))
+    assert own.is_stale(Version("b", "1"))
 
 
 def test_nothing_is_remembered_of_what_the_cache_has_shown_to_be_gone() -> None:
@@ -59,6 +59,6 @@ def test_nothing_is_remembered_of_what_the_cache_has_shown_to_be_gone() -> None:
     own = OwnWrites(lambda meta: meta.uid in cached)
     own.note(Version("a", "7"))
     own.note(Version("b", "7"))
-    own.found_gone(Version("b", "7"))
-    assert own.unseen(Version("a", "1"))
-    assert not own.unseen(Version("b", "1"))
+    own.note_not_found(Version("b", "7"))
+    assert own.is_stale(Version("a", "1"))
+    assert not own.is_stale(Version("b", "1"))

@@ -15,7 +15,7 @@ from parley.control.caches import kept
 from parley.control.caches.entries import claims_named, number_of
 from parley.control.caches.indexes import named_claims
 from parley.control.claims.gathering import gather
-from parley.control.room import Asker
+from parley.control.room import Requester
 from parley.sdk.checks import MAX_ENTRIES
 
 KINDS = {"named": {"resourceClaimName": "c{}"}, "generated": {"resourceClaimTemplateName": "t{}"}}
@@ -117,6 +117,6 @@ def test_a_look_at_a_pod_with_very_many_claims_costs_little(kind: str, shorten: 
 
 def test_room_is_for_each_claim_that_a_pod_names() -> None:
     async def story(world: World) -> None:
-        assert Asker.of(world.state, kept.pod(pod(300)), ()).claims == {f"c{i}" for i in range(300)}
+        assert Requester.of(world.state, kept.pod(pod(300)), ()).claims == {f"c{i}" for i in range(300)}
 
     played(story)

@@ -45,7 +45,7 @@ class Published:
 
     async def publish(self, *reports: Report) -> None:
         for report in reports:
-            self.publisher.want(self.pod, report)
+            self.publisher.enqueue(self.pod, report)
         await self.publisher.publish(self.pod)
 
     async def gone(self) -> None:
@@ -57,7 +57,7 @@ class Published:
     async def deleted(self) -> None:
         """The cache shows that the PodScheduling is gone, too."""
         await self.world.seen()
-        self.publisher.lost(self.pod)
+        self.publisher.scheduling_deleted(self.pod)
 
     async def shown(self) -> PodScheduling:
         return await self.world.admin.get(POD_SCHEDULINGS, "p", NAMESPACE)
@@ -157,13 +157,13 @@ def test_what_was_written_before_is_written_again_after_another_state(under_way:
         published = Published(world, await world.pod())
         await published.publish(ASKED)
         other = replace(ASKED, selected="", waiting_for=reasons.LIMIT_REACHED)
-        published.publisher.want(published.pod, other)
+        published.publisher.enqueue(published.pod, other)
         if under_way:
-            world.before = lambda _: published.publisher.want(published.pod, ASKED)
+            world.before = lambda _: published.publisher.enqueue(published.pod, ASKED)
             await published.publisher.publish(published.pod)
             world.before = lambda _: None
         else:
-            published.publisher.want(published.pod, ASKED)
+            published.publisher.enqueue(published.pod, ASKED)
         await published.publisher.publish(published.pod)
         assert (await published.shown()).spec.selected_node == "node-1"
 
@@ -176,10 +176,10 @@ def test_one_that_keeps_being_deleted_is_written_less_and_less_soon() -> None:
         publisher, pod = published.publisher, published.pod
         waiting = []
         for _ in range(3):
-            publisher.want(pod, WAITING)
+            publisher.enqueue(pod, WAITING)
             waiting.append((published.queue.statistics().ready, published.queue.statistics().delayed))
             await publisher.publish(pod)
-            publisher.lost(pod)
+            publisher.scheduling_deleted(pod)
         assert waiting[0] == (1, 0)
         assert waiting[1] == (1, 1)
         assert REWRITES.delay(1) < REWRITES.delay(2)
@@ -221,8 +221,8 @@ def test_a_selection_that_says_all_that_there_is_to_say_of_a_bound_pod_is_not_wr
     async def story(world: World) -> None:
         published = Published(world, await world.pod())
         await published.publish(QUIET)
-        assert not published.publisher.bound(published.pod, "node-2")
-        assert published.publisher.bound(published.pod, "node-1")
+        assert not published.publisher.pod_bound(published.pod, "node-2")
+        assert published.publisher.pod_bound(published.pod, "node-1")
 
     played(story)
 
@@ -232,7 +232,7 @@ def test_what_waits_or_asks_nobody_is_written_for_a_bound_pod(report: Report) ->
     async def story(world: World) -> None:
         published = Published(world, await world.pod())
         await published.publish(report)
-        assert not published.publisher.bound(published.pod, "node-1")
+        assert not published.publisher.pod_bound(published.pod, "node-1")
 
     played(story)
 
@@ -242,11 +242,11 @@ def test_a_bound_pods_selection_is_withdrawn_before_its_claims_are_taken_back(re
     async def story(world: World) -> None:
         published = Published(world, await world.pod())
         await published.publish(QUIET)
-        assert published.publisher.bound(published.pod, "node-1")
+        assert published.publisher.pod_bound(published.pod, "node-1")
         publisher = published.publisher
         if restarted:
             publisher = Publisher(world.client, WorkQueue(), world.cluster.scheduling, world.cluster.has_pod)
-            publisher.exists(published.pod, asked=True)
+            publisher.adopt(published.pod, asked=True)
         await publisher.close(published.pod)
         shown = await published.shown()
         assert (shown.spec.selected_node, shown.spec.claims) == ("", ())
@@ -270,10 +270,10 @@ def test_a_question_that_a_late_write_undid_is_asked_again_less_and_less_soon(la
         await published.publish(ASKED)
         for times in (1, 2):
             await world.seen()
-            published.publisher.seen(published.pod)
+            published.publisher.scheduling_changed(published.pod)
             assert len(published.writes) == times
             await undo(world, published, late)
-            published.publisher.seen(published.pod)
+            published.publisher.scheduling_changed(published.pod)
             assert published.queue.statistics().delayed == 1
             await published.publisher.publish(published.pod)
             shown = await published.shown()
@@ -293,7 +293,7 @@ def test_what_a_late_write_asks_of_a_pod_that_asks_nothing_is_taken_back(report:
         else:
             await published.publisher.close(published.pod)
         await undo(world, published, ASKED)
-        published.publisher.seen(published.pod)
+        published.publisher.scheduling_changed(published.pod)
         await published.publisher.publish(published.pod)
         assert (await published.shown()).spec.claims == ()
 
@@ -360,7 +360,7 @@ def test_what_the_cache_shows_of_earlier_writes_is_not_written_over() -> None:
         await published.publish(ASKED)
         await world.seen()
         await published.publish(replace(BOUND, question=Question()))
-        published.publisher.seen(published.pod)
+        published.publisher.scheduling_changed(published.pod)
         await published.publisher.close(published.pod)
         assert len(published.writes) == 2
 
@@ -384,14 +384,14 @@ async def is_told_late(published: Published) -> None:
 async def was_there_before(published: Published) -> None:
     """A pod that had gone when the controller began."""
     await published.gone()
-    published.publisher.exists(published.pod, asked=True)
+    published.publisher.adopt(published.pod, asked=True)
     await published.deleted()
 
 
 async def was_collected_before(published: Published) -> None:
     """The same, and its PodScheduling went while the controller restored: nothing more is seen of it."""
     await published.gone()
-    published.publisher.exists(published.pod, asked=True)
+    published.publisher.adopt(published.pod, asked=True)
 
 
 def remembered(publisher: Publisher) -> tuple[object, ...]:
@@ -413,7 +413,7 @@ def test_nor_of_one_that_goes_while_a_write_fails() -> None:
         there = {reference(await world.pod())}
         publisher = Publisher(world.client, WorkQueue(), world.cluster.scheduling, there.__contains__)
         (pod,) = there
-        publisher.want(pod, WAITING)
+        publisher.enqueue(pod, WAITING)
 
         def fail(_: object) -> None:
             there.clear()

@@ -27,13 +27,13 @@ def test_a_driver_of_the_controller_is_there_and_others_say_so_by_their_lease() 
         presence = DriverPresence(world.client, SYSTEM, ["here.example.com"])
         assert (await presence.of("here.example.com")).message == "driver here.example.com runs in the controller"
         missing = await presence.of(OUTSIDE)
-        assert not missing.there
+        assert not missing.running
         assert missing.message == (
             f"driver {OUTSIDE} does not run: it is not in the controller, nobody renews Lease "
             f"{SYSTEM}/{driver_lease(OUTSIDE)}, and no question was answered: start it, or correct driverName"
         )
         await renew(world, "2026-01-01T00:00:00.000000Z")
-        assert (await presence.of(OUTSIDE)).there
+        assert (await presence.of(OUTSIDE)).running
 
     played(story)
 
@@ -42,15 +42,15 @@ def test_a_lease_counts_as_long_as_its_renewals_are_seen_whatever_its_clock_says
     async def story(world: World) -> None:
         presence = DriverPresence(world.client, SYSTEM, [])
         await renew(world, "1999-01-01T00:00:00.000000Z")
-        assert (await presence.of(OUTSIDE)).there
+        assert (await presence.of(OUTSIDE)).running
         await asyncio.sleep(29)
-        assert (await presence.of(OUTSIDE)).there
+        assert (await presence.of(OUTSIDE)).running
         await asyncio.sleep(2)
-        assert not (await presence.of(OUTSIDE)).there
+        assert not (await presence.of(OUTSIDE)).running
         await renew(world, "1999-01-01T00:00:01.000000Z")
-        assert (await presence.of(OUTSIDE)).there
+        assert (await presence.of(OUTSIDE)).running
         await renew(world, "1999-01-01T00:00:02.000000Z", holder="")
-        assert not (await presence.of(OUTSIDE)).there
+        assert not (await presence.of(OUTSIDE)).running
 
     played(story)
 
@@ -61,6 +61,6 @@ def test_without_a_lease_a_driver_is_there_from_an_answer_to_a_silence() -> None
         presence.answered(OUTSIDE)
         assert (await presence.of(OUTSIDE)).message == f"driver {OUTSIDE} answers"
         presence.silent(OUTSIDE)
-        assert not (await presence.of(OUTSIDE)).there
+        assert not (await presence.of(OUTSIDE)).running
 
     played(story)

@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 from tests.support.conditions import condition
+from tests.support.faults import NumberedCall
 from tests.unit.control.allocated import fresh, generated, named
 from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_holding, played, user
 
 from parley.api.conditions import ConditionUpdate
-from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.holding import Written
 from parley.control.objects.mirror import consumer, nodes_of
 from parley.control.objects.pod import reference
-from parley.control.records import together
-from parley.kube.client import Conflict, NotFound
+from parley.control.records import run_all
+from parley.kube.client import Conflict, NotFound, OutcomeUnknown
 from parley.sdk import Allocation
 
 
@@ -239,6 +240,31 @@ def test_an_answered_offer_keeps_its_nodes_and_tells_what_was_found() -> None:
     played(story)
 
 
+def test_what_others_use_is_recorded_before_them() -> None:
+    """A view shows the data of another claim: while that one's record is missing, so is the view's."""
+
+    async def story(world: World) -> None:
+        pod = await world.pod()
+        used, holding = await named(world, pod)
+        view, viewing = await generated(world, pod)
+        viewing.uses = (holding.uid,)
+
+        def refuse(call: NumberedCall) -> None:
+            if call.writes and call.resource == CLAIMS:
+                raise OutcomeUnknown("no answer")
+
+        world.before = refuse
+        with pytest.raises(OutcomeUnknown):
+            await world.records.write([view, used])
+        assert (await world.the_mirror(view.name)).status.allocation is None
+        world.before = lambda call: None
+        await world.records.write([view, await fresh(world, used)])
+        assert (await world.the_mirror(view.name)).status.allocation is not None
+        assert (await world.the_claim()).status.allocation is not None
+
+    played(story)
+
+
 def test_one_write_that_fails_cuts_no_other_short() -> None:
     async def story(world: World) -> None:
         ended: list[str] = []
@@ -251,7 +277,7 @@ def test_one_write_that_fails_cuts_no_other_short() -> None:
             raise RuntimeError(words)
 
         with pytest.raises(RuntimeError, match="first"):
-            await together([failing("first"), slow(), failing("second")])
+            await run_all([failing("first"), slow(), failing("second")])
         assert ended == ["slow"]
 
     played(story)

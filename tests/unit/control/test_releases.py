@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+from tests.support.faults import NumberedCall
 from tests.unit.control.builders import Acting, World, a_holding, played, user
 
 from parley.api.models import ClaimRelease
@@ -10,6 +12,7 @@ from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES, NODES
 from parley.control.holding import Holding, PreparedOn, Written
 from parley.control.release.receipts import record, record_name
+from parley.kube.client import OutcomeUnknown
 
 HERE = PreparedOn("uid-mirror", "node-1")
 
@@ -129,7 +132,14 @@ def test_an_answer_to_an_earlier_question_does_not_say_that_data_is_removed() ->
     played(story)
 
 
-def test_a_request_that_was_retracted_answers_no_later_one() -> None:
+def lose(call: NumberedCall) -> None:
+    """A write does not arrive, and nobody knows."""
+    if call.writes:
+        raise OutcomeUnknown("no answer")
+
+
+@pytest.mark.parametrize("failing", [False, True], ids=["deleted", "not_deleted_yet"])
+def test_a_request_that_was_retracted_answers_no_later_one(failing: bool) -> None:
     """A request to remove data is deleted while pods use the claim. They end before the cache shows that."""
 
     async def story(world: World) -> None:
@@ -138,12 +148,20 @@ def test_a_request_that_was_retracted_answers_no_later_one() -> None:
         await world.seen()
         (early,) = await releases(world)
         acting.releases.changed(None, early)
-        await acting.releases.retract(holding)
-        await acting.releases.retract(holding)
+        if failing:
+            world.before = lose
+            with pytest.raises(OutcomeUnknown):
+                await acting.releases.retract(holding)
+            world.before = lambda call: None
+            holding.owed.clear()
+        else:
+            await acting.releases.retract(holding)
+            await acting.releases.retract(holding)
         acting.releases.changed(early, early)
         assert not holding.owed
         holding.pods.clear()
         acting.releases.owe_removal(holding)
+        await acting.releases.create_missing(holding)
         await acting.releases.create_missing(holding)
         (request,) = await releases(world)
         assert request.metadata.uid != early.metadata.uid

@@ -187,7 +187,9 @@ def test_a_pod_that_asks_for_too_much_is_not_like_one_that_asks_for_nothing() ->
     async def story(world: World) -> None:
         demanding = a_pod("p", claims=["c"], tolerations=[{"operator": "Exists"}] * (MAX_COMPARED + 1))
         modest = a_pod("q", claims=["c"])
-        alike = [CandidateNodes(world.state, kept.pod(one), (), None).alike for one in (demanding, modest)]
+        alike = [
+            CandidateNodes(world.state, kept.pod(one), (), None).equivalence_key for one in (demanding, modest)
+        ]
         assert alike[0] != alike[1]
 
     played(story)

@@ -11,7 +11,7 @@ from parley.control.objects.mirror import ClassRequest
 def test_a_stand_in_is_made_once() -> None:
     async def story(world: World) -> None:
         pod = await world.pod()
-        claim = PodClaim("licence", "p-licence", asked=ClassRequest("licence", {"count": 2}))
+        claim = PodClaim("licence", "p-licence", class_request=ClassRequest("licence", {"count": 2}))
         await world.records.stand_ins.create(pod, claim)
         made = await world.the_claim("p-licence")
         await world.records.stand_ins.create(pod, claim)
@@ -36,9 +36,9 @@ def test_a_stand_in_that_is_gone_needs_no_deletion_and_what_has_its_name_gets_no
 @pytest.mark.parametrize(("now", "left"), [("there", True), ("gone", False), ("made anew", False)])
 def test_one_is_left_behind_whose_pod_is_gone(now: str, left: bool) -> None:
     async def story(world: World) -> None:
-        world.server.spares = lambda _resource, _body: True
+        world.server.gc_forbidden = lambda _resource, _body: True
         pod = await world.pod()
-        claim = PodClaim("licence", "p-licence", asked=ClassRequest("licence", None))
+        claim = PodClaim("licence", "p-licence", class_request=ClassRequest("licence", None))
         await world.records.stand_ins.create(pod, claim)
         stand_in = await world.the_claim("p-licence")
         if now != "there":

@@ -10,7 +10,7 @@ from tests.unit.control.builders import NAMESPACE, World, played, pod_manifest
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.control.objects.mirror import allocation_body, offer_body
-from parley.control.takeover import shut_out_acceptances, shut_out_former_leaders
+from parley.control.takeover import fence_acceptances, fence_former_leaders
 from parley.kube.client import BadRequest, Conflict, Forbidden, OutcomeUnknown, ServerError
 from parley.kube.responses import refusal
 from parley.sdk import Allocation
@@ -52,7 +52,7 @@ async def write_late(world: World, before: BuiltinClaim, status: dict[str, Any])
 def test_what_was_decided_on_an_earlier_state_of_a_claim_that_waits_or_is_offered_is_refused() -> None:
     async def story(world: World) -> None:
         before = await claims(world)
-        changed = await shut_out_former_leaders(world.client, world.cluster)
+        changed = await fence_former_leaders(world.client, world.cluster)
         assert {claim.metadata.name for claim in changed.values()} == {"p-waits", "p-offered"}
         assert len(world.writes) == 2
         for name in ("p-waits", "p-offered"):
@@ -74,7 +74,7 @@ def test_nobody_prevents_that_by_filling_the_annotations_of_a_claim() -> None:
         await world.admin.patch(BUILTIN_CLAIMS, "p-waits", body, NAMESPACE)
         before = await world.the_mirror("p-waits")
 
-        await shut_out_former_leaders(world.client, world.cluster)
+        await fence_former_leaders(world.client, world.cluster)
 
         with pytest.raises(Conflict):
             await write_late(world, before, {"devices": None})
@@ -90,7 +90,7 @@ def test_it_returns_what_was_written_since_the_cache_saw_the_claim() -> None:
             BUILTIN_CLAIMS, "p-waits", {"status": {"allocation": offer}}, NAMESPACE, subresource="status"
         )
         await late  # and no time for the cache to see it
-        changed = await shut_out_former_leaders(world.client, world.cluster)
+        changed = await fence_former_leaders(world.client, world.cluster)
         assert changed[before["p-waits"].metadata.uid].status.allocation is not None
 
     played(story)
@@ -120,7 +120,7 @@ def test_a_busy_server_is_asked_again_and_one_that_refuses_keeps_nobody_from_lea
                 raise error
 
         world.before = fail
-        changed = await shut_out_former_leaders(world.client, world.cluster)
+        changed = await fence_former_leaders(world.client, world.cluster)
         assert len(failed) == 1
         assert (before["p-waits"].metadata.uid in changed) is changes
 
@@ -146,7 +146,7 @@ def test_one_that_nobody_can_change_keeps_nobody_from_leading(error: Exception) 
 
         world.before = fail
         async with asyncio.timeout(120):
-            changed = await shut_out_former_leaders(world.client, world.cluster)
+            changed = await fence_former_leaders(world.client, world.cluster)
         assert set(changed) == {before["p-offered"].metadata.uid}
 
     played(story)
@@ -164,7 +164,7 @@ def test_many_that_fail_do_not_keep_another_one_from_being_changed() -> None:
                 raise ServerError(500, "InternalError", "failed calling webhook")
 
         world.before = fail
-        taking_over = asyncio.create_task(shut_out_former_leaders(world.client, world.cluster))
+        taking_over = asyncio.create_task(fence_former_leaders(world.client, world.cluster))
         await asyncio.sleep(1)
         assert "parley.dev/settled" in (await world.the_mirror("p-z")).metadata.labels
         await taking_over
@@ -176,7 +176,7 @@ def test_a_claim_is_not_accepted_late() -> None:
     async def story(world: World) -> None:
         await world.put(CLAIMS, {"metadata": {"name": "now"}, "spec": {"resourceClassName": "gpu"}})
         before = await world.admin.get(CLAIMS, "now", NAMESPACE)
-        changed = await shut_out_acceptances(world.client, world.cluster, [before])
+        changed = await fence_acceptances(world.client, world.cluster, [before])
         assert [claim.metadata.name for claim in changed.values()] == ["now"]
         meta = {"uid": before.metadata.uid, "resourceVersion": before.metadata.resource_version}
         body = {"metadata": meta, "status": {"driverName": "tokens.parley.dev"}}

@@ -35,13 +35,13 @@ def test_only_a_node_that_a_pod_leaves_has_more_room() -> None:
 def test_pods_of_lower_priority_that_are_being_deleted_are_known() -> None:
     usage = Usage()
     usage.put("p", Share("node-1", {}, priority=5))
-    assert not usage.are_leaving("node-1", below=6)
-    usage.put("p", Share("node-1", {}, priority=5, leaving=True))
-    assert usage.are_leaving("node-1", below=6)
-    assert not usage.are_leaving("node-1", below=5)
-    assert not usage.are_leaving("node-2", below=6)
+    assert not usage.any_terminating("node-1", below=6)
+    usage.put("p", Share("node-1", {}, priority=5, terminating=True))
+    assert usage.any_terminating("node-1", below=6)
+    assert not usage.any_terminating("node-1", below=5)
+    assert not usage.any_terminating("node-2", below=6)
     usage.remove("p")
-    assert not usage.are_leaving("node-1", below=6)
+    assert not usage.any_terminating("node-1", below=6)
 
 
 def test_of_what_pods_requested_that_are_gone_nothing_stays() -> None:
@@ -49,7 +49,7 @@ def test_of_what_pods_requested_that_are_gone_nothing_stays() -> None:
     usage.put("daemon", Share("node-1", {"cpu": 500}))
     usage.put("evil", Share("node-1", {"cpu": 500, "x.y/many": 1000, "x.y/none": 0}))
     assert dict(usage.used("node-1")) == {"cpu": 1000, "x.y/many": 1000}
-    usage.leave("evil")
+    usage.remove_terminal("evil")
     assert dict(usage.used("node-1")) == dict(usage.by_priority("node-1")[0].amounts) == {"cpu": 500}
 
 
@@ -57,7 +57,7 @@ def test_of_what_pods_requested_that_are_gone_nothing_stays() -> None:
     "one_event",
     [
         lambda usage: usage.put("theirs", Share("node-1", {"cpu": 1000})),
-        lambda usage: usage.leave("daemon"),
+        lambda usage: usage.remove_terminal("daemon"),
         lambda usage: usage.without("node-1", ["daemon"], ["cpu"]),
         lambda usage: usage.without("node-1", ["daemon"], ["cpu"], below=0),
     ],
@@ -109,8 +109,8 @@ def test_sums_are_those_of_the_pods_that_are_there(changes: list[tuple[str, Shar
             found = usage.by_priority(node).get(priority)
             assert (found.pods if found else 0) == len(of_priority)
             assert (dict(found.amounts) if found else {}) == total(of_priority)
-            leaving = any(share.leaving and share.priority < priority for share in here)
-            assert usage.are_leaving(node, priority) == leaving
+            leaving = any(share.terminating and share.priority < priority for share in here)
+            assert usage.any_terminating(node, priority) == leaving
     for priority in (-1, 0, 1, 2):
         assert usage.any_below(priority) == any(share.priority < priority for share in there.values())
 

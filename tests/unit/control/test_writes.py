@@ -120,8 +120,8 @@ def test_nothing_is_remembered_of_writes_of_what_is_gone_as_the_cache_has_shown(
         await world.seen()
         with pytest.raises(NotFound):
             await world.records.set_conditions(claim, ConditionUpdate("Accepted", True, "Accepted", "again"))
-        assert not world.cluster.own_writes.unseen(claim.metadata)
+        assert not world.cluster.own_writes.is_stale(claim.metadata)
         assert await world.records.stand_ins.delete_unused(claim)
-        assert not world.cluster.own_writes.unseen(claim.metadata)
+        assert not world.cluster.own_writes.is_stale(claim.metadata)
 
     played(story)

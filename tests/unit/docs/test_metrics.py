@@ -26,7 +26,7 @@ def every_figure() -> Iterable[Metric]:
     """All figures, each with a sample so that its labels show."""
     metrics = Metrics()
     for uid in ("waits", "bound"):
-        metrics.pods.looked_at(uid)
+        metrics.pods.reconciled(uid)
     metrics.pods.waits("waits", reasons.NOTHING_VIABLE)
     metrics.pods.bound("bound", rounds=1)
     metrics.driver_seconds.labels("device", "allocate").observe(1)

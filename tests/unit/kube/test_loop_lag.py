@@ -32,7 +32,7 @@ def warnings(lags: Iterator[tuple[float, float]], clock: Clock) -> list[dict[str
     with capture_logs() as logged:
         for when, seconds in lags:
             clock.now = when
-            lag.saw(seconds, 0.2)
+            lag.report(seconds, 0.2)
     return [{key: line[key] for key in ("event", "log_level", "seconds", "busy", "times")} for line in logged]
 
 

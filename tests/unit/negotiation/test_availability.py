@@ -17,7 +17,7 @@ from parley.negotiation.availability import (
     selector_body,
     words,
 )
-from parley.negotiation.nowhere import apart, in_common, where
+from parley.negotiation.nowhere import in_common, no_common_node, where
 
 NAMES = ("n0", "n1", "n2", "n3", "n4")
 Cluster = Mapping[str, Mapping[str, str]]
@@ -85,13 +85,13 @@ def test_claims_are_apart_if_no_node_has_them_all_and_they_do_not_go_by_the_same
     found = {f"team/{index}": places(on, Nodes(cluster)) for index, on in enumerate(several)}
     ways = {frozenset(on) if isinstance(on, tuple) else str(on) for on in several}
     none_in_common = not set(NAMES).intersection(*(naive(on, cluster) for on in several))
-    assert bool(apart(found)) == (none_in_common and len(ways) > 1)
+    assert bool(no_common_node(found)) == (none_in_common and len(ways) > 1)
 
 
 def test_the_message_of_claims_that_are_apart_says_by_what() -> None:
     nodes = Nodes({"n0": {"zone": "a"}, "n1": {"zone": "b"}})
     found = {"team/disk": places(NodeLabels({"zone": "a"}), nodes), "team/gpu": places(("n1",), nodes)}
-    assert apart(found) == (
+    assert no_common_node(found) == (
         "no node has all claims of the pod: claim team/disk is allocated on nodes with zone=a; claim team/gpu is "
         "allocated on node n1. Remedy: delete those on one of the nodes to start over"
     )

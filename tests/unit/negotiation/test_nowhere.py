@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from parley.api import reasons
-from parley.negotiation.nowhere import apart, nowhere, where
+from parley.negotiation.nowhere import no_common_node, no_node_available, where
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ from parley.negotiation.nowhere import apart, nowhere, where
 def test_why_no_node_will_do(
     total: int, misfits: Mapping[str, str], refused: Mapping[str, str], asked: bool, expected: tuple[str, str]
 ) -> None:
-    assert nowhere(total, misfits, refused, asked=asked) == expected
+    assert no_node_available(total, misfits, refused, asked=asked) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_where_a_claim_is(nodes: tuple[str, ...] | None, words: str) -> None:
 
 
 def test_more_nodes_are_no_remedy_where_what_is_asked_for_belongs_to_none() -> None:
-    _, message = nowhere(1, {}, {"a": "0 of 3 tokens free, 4 wanted"}, asked=True, on_nodes=False)
+    _, message = no_node_available(1, {}, {"a": "0 of 3 tokens free, 4 wanted"}, asked=True, on_nodes=False)
     assert message.endswith("Remedy: delete pods that hold some, request less, or enlarge the pool of the class")
 
 
@@ -97,7 +97,7 @@ def test_more_nodes_are_no_remedy_where_what_is_asked_for_belongs_to_none() -> N
 def test_claims_that_no_node_has_are_named_with_their_nodes(
     claims: Mapping[str, tuple[str, ...] | None], message: str
 ) -> None:
-    assert apart(claims) == message
+    assert no_common_node(claims) == message
 
 
 @pytest.mark.parametrize(
@@ -129,6 +129,6 @@ def test_claims_that_no_node_has_are_named_with_their_nodes(
 def test_a_pod_that_is_bound_is_not_told_to_add_nodes(
     misfits: Mapping[str, str], refused: Mapping[str, str], on_nodes: bool, message: str
 ) -> None:
-    told = nowhere(3, misfits, refused, asked=bool(refused), on_nodes=on_nodes, bound_to="a")
+    told = no_node_available(3, misfits, refused, asked=bool(refused), on_nodes=on_nodes, bound_to="a")
 
     assert told == (reasons.NOTHING_VIABLE if refused else reasons.NO_CANDIDATES, message)

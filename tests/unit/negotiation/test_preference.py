@@ -16,12 +16,12 @@ DEFAULTS: list[tuple[Prefer | None, bool, bool, Prefer]] = [
 ]
 
 
-@pytest.mark.parametrize(("stated", "shareable", "tells_room", "holds"), DEFAULTS, ids=str)
+@pytest.mark.parametrize(("stated", "shareable", "reports_room", "holds"), DEFAULTS, ids=str)
 def test_what_holds_where_a_class_does_not_say(
-    stated: Prefer | None, shareable: bool, tells_room: bool, holds: Prefer
+    stated: Prefer | None, shareable: bool, reports_room: bool, holds: Prefer
 ) -> None:
     class_ = ResourceClass(driver_name="d.example.com", prefer=stated, shareable=shareable)
-    assert preference_of_classes([class_.preference], reports_room=tells_room) == holds
+    assert preference_of_classes([class_.preference], reports_room=reports_room) == holds
 
 
 def test_claims_of_several_classes_are_packed_if_one_is() -> None:

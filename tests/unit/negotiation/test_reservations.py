@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.negotiation.requests import Amounts
-from parley.negotiation.reservations import Reservation, amount_of, crowded, hand_over, is_ample, unused
+from parley.negotiation.reservations import (
+    Reservation,
+    amount_of,
+    hand_over,
+    is_ample,
+    reservation_shortage,
+    unused,
+)
 
 
 def reservation(name: str, amounts: Amounts, *users: str, new: bool = False) -> Reservation:
@@ -75,25 +82,25 @@ class TestCrowded:
     )
     def test_others_are_kept_out_of_what_is_unused(self, asked: Amounts, free: Amounts, told: str) -> None:
         held = [reservation("a", {"cpu": 2000, "pods": 1000})]
-        assert crowded(asked, free, held, {"p": asked}, named) == told
+        assert reservation_shortage(asked, free, held, {"p": asked}, named) == told
 
     def test_a_user_is_not(self) -> None:
         held, asked = [reservation("a", {"cpu": 2000}, "p")], {"cpu": 2000}
-        assert crowded(asked, {"cpu": 2000}, held, {"p": asked}, named) == ""
+        assert reservation_shortage(asked, {"cpu": 2000}, held, {"p": asked}, named) == ""
 
     def test_a_new_reservation_is_made_where_it_fits_beside_the_others(self) -> None:
         held = [reservation("a", {"memory": 2 * 1024**3 * 1000})]
         new = reservation("b", {"memory": 3 * 1024**3 * 1000}, "p", new=True)
         free = {"memory": 5 * 1024**3 * 1000}
-        assert crowded({}, free, [*held, new], {}, named) == ""
-        told = crowded({}, {"memory": free["memory"] - 1}, [*held, new], {}, named)
+        assert reservation_shortage({}, free, [*held, new], {}, named) == ""
+        told = reservation_shortage({}, {"memory": free["memory"] - 1}, [*held, new], {}, named)
         assert told.startswith(
             "too little memory left to reserve 3Gi memory for claim team/b: 2Gi memory is reserved"
         )
 
     def test_where_nothing_is_left_of_reservations_the_scheduler_judges_alone(self) -> None:
         held = [reservation("a", {"cpu": 2000}, "user")]
-        assert crowded({"cpu": 9000}, {"cpu": 0}, held, {"user": {"cpu": 2000}}, named) == ""
+        assert reservation_shortage({"cpu": 9000}, {"cpu": 0}, held, {"user": {"cpu": 2000}}, named) == ""
 
 
 class TestYielding:
@@ -118,18 +125,18 @@ class TestYielding:
     def test_it_has_what_no_user_waits_for(self, asked: int, free: int, awaited: int, told: str) -> None:
         pods: dict[str, Amounts] = {"guest": {"cpu": asked}}
         held = [self.held("guest", awaited=awaited)]
-        assert crowded(pods["guest"], {"cpu": free}, held, pods, named, "guest") == told
+        assert reservation_shortage(pods["guest"], {"cpu": free}, held, pods, named, "guest") == told
 
     def test_one_that_is_there_keeps_what_it_has_whoever_waits(self) -> None:
         held = [self.held("guest", awaited=4)]
         assert unused(held, {"guest": {"cpu": 3}}) == {"a": {"cpu": 1}}
-        assert crowded({}, {"cpu": 1}, held, {"guest": {"cpu": 3}}, named) == ""
+        assert reservation_shortage({}, {"cpu": 1}, held, {"guest": {"cpu": 3}}, named) == ""
 
     def test_it_takes_from_its_own_claim_first(self) -> None:
         held = [self.held("p"), reservation("b", {"cpu": 2}, "p")]
         assert unused(held, {"p": {"cpu": 3}}) == {"a": {"cpu": 3}, "b": {"cpu": 0}}
-        assert crowded({"cpu": 3}, {"cpu": 6}, held, {"p": {"cpu": 3}}, named, "p") == ""
-        assert crowded({"cpu": 3}, {"cpu": 5}, held, {"p": {"cpu": 3}}, named, "p") != ""
+        assert reservation_shortage({"cpu": 3}, {"cpu": 6}, held, {"p": {"cpu": 3}}, named, "p") == ""
+        assert reservation_shortage({"cpu": 3}, {"cpu": 5}, held, {"p": {"cpu": 3}}, named, "p") != ""
 
     def test_users_take_before_it(self) -> None:
         other = Reservation("b", "team/b", {"cpu": 4}, frozenset(), yields_to=frozenset(["guest"]))
@@ -172,7 +179,7 @@ class Node:
         used = sum(one["cpu"] for one in self.pods.values())
         free = {"cpu": self.size - used}
         enough = asked.get("cpu", 0) <= free["cpu"]
-        return enough and not crowded(asked, free, reservations, pods, named)
+        return enough and not reservation_shortage(asked, free, reservations, pods, named)
 
     def add_claim(self, name: str, amount: int) -> None:
         one = reservation(name, {"cpu": amount}, new=True)
@@ -230,7 +237,7 @@ def test_users_have_the_larger_of_what_is_reserved_and_what_they_use(reserved: i
     size, total = 100, sum(used)
     rest = size - max(reserved, total)
     for asked, fits in (({"cpu": rest}, True), ({"cpu": rest + 1}, total >= reserved)):
-        told = crowded(asked, {"cpu": size - total}, held, {**pods, "other": asked}, named)
+        told = reservation_shortage(asked, {"cpu": size - total}, held, {**pods, "other": asked}, named)
         assert (told == "") is fits
 
 
@@ -271,4 +278,4 @@ def test_where_there_is_room_beside_all_reservations_nobody_is_kept_out(
     reserved = [one.amounts for one in held if not one.new]
     if is_ample(asked, free, reserved, [one.amounts for one in held if one.new]):
         pods = {uid: {"cpu": amount} for uid, amount in used.items()}
-        assert crowded(asked, free, held, pods, named) == ""
+        assert reservation_shortage(asked, free, held, pods, named) == ""

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parley.negotiation.answers import by_reason
-from parley.negotiation.selection import ranked, spread
+from parley.negotiation.selection import ranked, rotated
 
 names = st.sampled_from(["a", "b", "c", "d"])
 
@@ -45,13 +45,13 @@ def test_many_nodes_are_counted_rather_than_listed() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from("abcdefgh"), unique=True), st.text(max_size=5))
 def test_each_name_comes_once_in_its_turn_from_a_place_of_the_objects_own(names: list[str], uid: str) -> None:
-    found = list(spread(names, uid))
+    found = list(rotated(names, uid))
     turns = [names[n:] + names[:n] for n in range(len(names))] or [[]]
     assert found in turns
-    assert found == list(spread(names, uid))
+    assert found == list(rotated(names, uid))
 
 
 def test_not_everybody_begins_at_the_same_node() -> None:
     names = [f"node-{number}" for number in range(10)]
-    firsts = {next(iter(spread(names, f"uid-{number}"))) for number in range(100)}
+    firsts = {next(iter(rotated(names, f"uid-{number}"))) for number in range(100)}
     assert len(firsts) == len(names)

@@ -188,10 +188,10 @@ def test_one_that_parts_from_its_line_hears_of_the_same_and_the_next_one_is_firs
     lines: WaitingLines[str] = WaitingLines()
     for pod in ("first", "second"):
         lines.wait(pod, "line", [GPU])
-    assert lines.part("first", "alone") == "second"
+    assert lines.move("first", "alone") == "second"
     assert lines.wake(GPU) == ["first", "second"]
-    assert lines.part("first", "alone") is None
-    assert lines.part("nobody", "alone") is None
+    assert lines.move("first", "alone") is None
+    assert lines.move("nobody", "alone") is None
     assert lines.leave("first") is None
     assert lines.wake(GPU) == ["second"]
 

@@ -107,7 +107,7 @@ class World:
         self.calls = Calls()
         self.clock = loop_clock()
         self.server = MemoryServer(clock=self.clock, bookmark_interval=1800)  # else much of the time goes there
-        self.server.spares = admission.spares
+        self.server.gc_forbidden = admission.gc_forbidden
         self.client: Client = self.server.client()
         self.controller: Controller | None = None
         self._parley: asyncio.Task[None] | None = None

@@ -1415,8 +1415,8 @@ def test_nobody_is_evicted_before_all_of_a_pods_claims_are_seen_as_they_are(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A claim that was just cleared, which the cache has yet to show, needs a device as well."""
-    unseen, behind = OwnWrites.unseen, {"disk"}
-    monkeypatch.setattr(OwnWrites, "unseen", lambda self, meta: meta.name in behind or unseen(self, meta))
+    is_stale, behind = OwnWrites.is_stale, {"disk"}
+    monkeypatch.setattr(OwnWrites, "is_stale", lambda self, meta: meta.name in behind or is_stale(self, meta))
 
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=2)

@@ -124,7 +124,7 @@ def test_nothing_is_reported_of_a_pod_that_went_while_what_another_of_its_name_h
         await world.force_delete("p")
         await world.settle(100)
         assert world.controller is not None
-        assert world.controller._parts.reconciler._pods.reporter._figures._pending == {}
+        assert world.controller._parts.reconciler._pods.reporter._pod_metrics._pending == {}
 
     play(scenario)
 

@@ -14,7 +14,7 @@ from parley.api.names import RESERVATION_GATE
 from parley.api.resources import PODS, RESOURCE_SLICES
 from parley.api.selectors import node_selector
 from parley.control.caches import kept
-from parley.control.room import Asker, lacking, room_to_hold
+from parley.control.room import Requester, room_shortage, room_to_hold
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Listing
 from parley.negotiation import waiting
@@ -174,9 +174,9 @@ def test_what_others_cost_where_room_is_reserved_does_not_grow_with_the_resource
         await world.add_pod("evil", claims=["build"], containers=requesting(cpu="1", **names), nodeName="a")
         await world.settle()
         state = world.controller._base.state
-        other = Asker("default", "other", {"cpu": 3000})
-        assert "4 cpu are reserved" in lacking(state, "a", other)
-        assert peak_bytes(lambda: lacking(state, "a", other)) < 20_000, (
+        other = Requester("default", "other", {"cpu": 3000})
+        assert "4 cpu are reserved" in room_shortage(state, "a", other)
+        assert peak_bytes(lambda: room_shortage(state, "a", other)) < 20_000, (
             "a copy of all names takes many times as much"
         )
         (left,) = room_to_hold(state, "a", lambda _: True).amounts.values()
@@ -199,8 +199,11 @@ def test_what_others_cost_where_room_is_reserved_does_not_grow_with_the_pods_tha
             await claim(world, name, {"cpu": "100m"}, mountPath=f"/{name}")
         assert await task(world, "clone", *names, cpu="100m") == "a"
         state = world.controller._base.state
-        other = Asker("default", "other", {"cpu": 8000})
-        before = calls(lambda: lacking(state, "a", other)), calls(lambda: room_to_hold(state, "a", lambda _: True))
+        other = Requester("default", "other", {"cpu": 8000})
+        before = (
+            calls(lambda: room_shortage(state, "a", other)),
+            calls(lambda: room_to_hold(state, "a", lambda _: True)),
+        )
         spec: dict[str, Any] = {
             "gated": {"schedulingGates": [{"name": "x.y/z"}]},
             "waiting": {"nodeSelector": {"no": "where"}, "schedulerName": "nobody"},
@@ -211,8 +214,8 @@ def test_what_others_cost_where_room_is_reserved_does_not_grow_with_the_pods_tha
             if kind == "ended":
                 await world.finish_pod(f"evil-{i}")
         await world.settle()
-        assert "cpu" in lacking(state, "a", other)
-        assert calls(lambda: lacking(state, "a", other)) < before[0] * 1.2
+        assert "cpu" in room_shortage(state, "a", other)
+        assert calls(lambda: room_shortage(state, "a", other)) < before[0] * 1.2
         if kind != "waiting":  # these may come for the room
             assert calls(lambda: room_to_hold(state, "a", lambda _: True)) < before[1] * 1.2
 
@@ -229,14 +232,14 @@ def test_what_others_cost_where_room_yields_does_not_grow_with_the_claims_of_gue
             await claim(world, name, {"cpu": "100m"}, mountPath=f"/{name}")
         assert await task(world, "clone", *names, cpu="100m") == "a"
         state = world.controller._base.state
-        other = Asker("default", "other", {"cpu": 8000})
-        looks = [lambda: lacking(state, "a", other), lambda: room_to_hold(state, "a", lambda _: True)]
+        other = Requester("default", "other", {"cpu": 8000})
+        looks = [lambda: room_shortage(state, "a", other), lambda: room_to_hold(state, "a", lambda _: True)]
         before = [calls(look) for look in looks]
         many = [f"night-{i}" for i in range(100)]
         for name in many:
             await world.add_claim(name, NIGHT, size="1Mi", mountPath=f"/{name}")
         assert await task(world, "guest", *many, cpu="10m") == "a"
-        assert "cpu" in lacking(state, "a", other)
+        assert "cpu" in room_shortage(state, "a", other)
         assert all(calls(look) < 2 * first for look, first in zip(looks, before, strict=True))
 
     play(scenario)
@@ -267,11 +270,14 @@ def test_what_a_guest_costs_does_not_grow_with_the_pods_that_wait_for_the_claims
     async def scenario(world: Any) -> None:
         await yielding(world)
         await users_wait(world, *range(20))
-        asker, state = Asker("other", "guest", {"cpu": 7000}, classes=frozenset([NIGHT])), world.controller.state
-        assert "left: 1800m cpu are reserved" in lacking(state, "a", asker)
-        few = calls(lambda: lacking(state, "a", asker))
+        requester, state = (
+            Requester("other", "guest", {"cpu": 7000}, classes=frozenset([NIGHT])),
+            world.controller.state,
+        )
+        assert "left: 1800m cpu are reserved" in room_shortage(state, "a", requester)
+        few = calls(lambda: room_shortage(state, "a", requester))
         await users_wait(world, *range(20, 60))
-        assert calls(lambda: lacking(state, "a", asker)) < 1.2 * few
+        assert calls(lambda: room_shortage(state, "a", requester)) < 1.2 * few
 
     play(scenario)
 
@@ -283,14 +289,14 @@ def test_a_user_that_does_not_wait_any_more_has_each_guest_asked_once(
 
     def counted(state: Any, node: str, *args: Any) -> str:
         looks.append(node)
-        return lacking(state, node, *args)
+        return room_shortage(state, node, *args)
 
     async def scenario(world: Any) -> None:
         await yielding(world)
         await users_wait(world, *range(5))
         for i in range(3):
             assert await guest(world, f"guest-{i}", cpu=f"{7480 + i}m") == ""
-        monkeypatch.setattr(candidates, "lacking", counted)
+        monkeypatch.setattr(candidates, "room_shortage", counted)
         await world.client.delete(PODS, "evil-0", "default")
         await asyncio.sleep(1)
         assert 0 < len(looks) <= 2 * 3
@@ -306,7 +312,7 @@ def test_few_pods_of_a_namespace_are_asked_about_a_node_where_very_many_claims_r
 
     def counted(state: Any, node: str, *args: Any) -> str:
         looks.append(node)
-        return lacking(state, node, *args)
+        return room_shortage(state, node, *args)
 
     async def scenario(world: Any) -> None:
         monkeypatch.setattr(waiting, "MOST_COMPARED", 5 * len(BUILDS))
@@ -317,7 +323,7 @@ def test_few_pods_of_a_namespace_are_asked_about_a_node_where_very_many_claims_r
             pod = {"containers": requesting(cpu=f"{4000 + i}m")}
             await world.add_pod(f"work-{i}", claims=[f"work-{i}"], **pod)
         await world.settle()
-        monkeypatch.setattr(candidates, "lacking", counted)
+        monkeypatch.setattr(candidates, "room_shortage", counted)
         await world.finish_pod("plain")
         await asyncio.sleep(1)
         assert len(looks) == 5

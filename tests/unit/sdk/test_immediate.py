@@ -92,7 +92,7 @@ def test_a_node_that_failed_for_good_is_excluded_any_other_is_tried_last() -> No
 def test_a_new_claim_and_a_changed_class_begin_anew(
     claim: ResourceClaim, class_: ResourceClass | None, same: bool
 ) -> None:
-    assert FailedNodes.none(a_claim(), a_class()).are_about(claim, class_) is same
+    assert FailedNodes.none(a_claim(), a_class()).still_apply(claim, class_) is same
 
 
 def test_who_asks_where_no_pod_does() -> None:

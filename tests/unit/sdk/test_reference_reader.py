@@ -13,7 +13,7 @@ from parley.kube.client import Call, Client, NotFound, OutcomeUnknown, ServerErr
 from parley.kube.memory import MemoryServer
 from parley.negotiation.waiting import Topic
 from parley.sdk.reference_reader import KEEP_SECONDS, MAX_AGE_SECONDS, MAX_OBJECTS, ReferenceReader
-from parley.sdk.referenced import NotRead, ParametersObject, room_topic
+from parley.sdk.referenced import ParametersObject, ParametersUnavailable, room_topic
 from parley.simulate.virtual_time import run
 
 SIZES = Resource("disks.example.com", "v1", "sizes", "Size", True, dict[str, Any])
@@ -52,7 +52,7 @@ class World:
         """The content, or the code that stands for it."""
         try:
             return self.reader.get(wanted, since)
-        except NotRead as error:
+        except ParametersUnavailable as error:
             return "transient" if error.transient else error.code
 
 
@@ -192,8 +192,8 @@ def test_what_a_driver_does_not_understand_is_read_again() -> None:
         world.ask(config())
         await asyncio.sleep(1)
         assert world.ask(config()) == {"count": "two"}
-        world.reader.doubt(config())
-        world.reader.doubt(config())
+        world.reader.reread_later(config())
+        world.reader.reread_later(config())
         await asyncio.sleep(1.5)
         assert len(world.reads) == 2
         assert world.woken == [config().topic] * 2
@@ -222,7 +222,7 @@ def test_a_kind_that_is_not_installed_is_said_to_be() -> None:
         size = ParametersObject(SIZES, "team", "large", "team")
         world.ask(size)
         await asyncio.sleep(1)
-        with pytest.raises(NotRead) as refused:
+        with pytest.raises(ParametersUnavailable) as refused:
             world.reader.get(size, 0.0)
         assert refused.value.code == reasons.PARAMETERS_NOT_FOUND
         assert str(refused.value) == "the API server knows no sizes of disks.example.com/v1: install its CRD"

@@ -9,8 +9,8 @@ from parley.api.models import ClassParametersReference, ParametersReference
 from parley.api.resources import CONFIG_MAPS, Resource
 from parley.sdk.referenced import (
     MAX_BYTES,
+    InvalidParametersObject,
     ParametersObject,
-    Unfit,
     object_of,
     parameters_in,
     topic_of,
@@ -62,7 +62,7 @@ def test_a_class_names_one_of_any_namespace_or_of_none() -> None:
     ],
 )
 def test_another_object_is_refused_with_what_would_do(reference: ParametersReference, why: str) -> None:
-    with pytest.raises(Unfit) as refused:
+    with pytest.raises(InvalidParametersObject) as refused:
         object_of(reference, "team", KINDS)
     assert str(refused.value) == why
 
@@ -136,6 +136,6 @@ MOST = f"at most {MAX_BYTES} are allowed: shorten"
     ],
 )
 def test_what_can_be_no_parameters_is_refused(wanted: ParametersObject, sent: bytes, why: str) -> None:
-    with pytest.raises(Unfit) as refused:
+    with pytest.raises(InvalidParametersObject) as refused:
         parameters_in(wanted, sent)
     assert str(refused.value) == why

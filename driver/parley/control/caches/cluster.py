@@ -153,14 +153,14 @@ class ClusterCache:
     def pod(self, key: Key) -> Pod | None:
         return self._pods.get(*key)
 
-    def that_pod(self, pod: PodReference) -> Pod | None:
+    def pod_with_uid(self, pod: PodReference) -> Pod | None:
         """The cached pod of that name if it has that UID; otherwise it is another pod, and the result is None."""
         known = self.pod((pod.namespace, pod.name))
         return known if known is not None and known.metadata.uid == pod.uid else None
 
     def has_pod(self, pod: PodReference) -> bool:
         """Whether the cache has the pod of that name and UID."""
-        return self.that_pod(pod) is not None
+        return self.pod_with_uid(pod) is not None
 
     def pods(self) -> Iterable[Pod]:
         return self._pods.values()
@@ -204,7 +204,7 @@ class ClusterCache:
         """The pods with claims that are bound to the node and have not ended."""
         return self._pods.by_index("node", ("", node))
 
-    def knows_where(self, pod: Pod) -> bool:
+    def placement_constraints_synced(self, pod: Pod) -> bool:
         """Whether the volumes and device classes that restrict the pod's nodes are read; begins to read them."""
         known = (self.volumes.known(pod), self.delegated.known(pod))
         return all(known)
@@ -267,7 +267,7 @@ class ClusterCache:
         found = self._namespaces.informer.get("", name)
         return None if found is None else found.metadata.labels
 
-    def show_namespaces(self, found: Listing[Namespace]) -> None:
+    def replace_namespaces(self, found: Listing[Namespace]) -> None:
         """Put these namespaces into the cache, if its informers do not run."""
         self._namespaces.informer.replace(found)
 

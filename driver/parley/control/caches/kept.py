@@ -55,7 +55,7 @@ from parley.control.caches.shortened import few_finalizers, few_gates, few_label
 from parley.control.objects.mirror import is_mirror
 from parley.control.objects.pod import SCHEDULED, was_tried
 from parley.control.objects.reservation_pod import reserved_on
-from parley.negotiation.requests import Amounts, few_resources, is_resized, requested, stated
+from parley.negotiation.requests import Amounts, declared_resources, few_resources, is_resized, requested
 from parley.sdk.checks import MAX_ENTRIES
 
 T = TypeVar("T")
@@ -158,7 +158,7 @@ def _labels(whole: Pod, *, seen: bool) -> dict[str, str]:
 
 def _is_large(spec: PodSpec) -> bool:
     """Whether containers, their and the pod's requests, and the claims that they use are too many to keep each."""
-    parts = (len(one.requests) + len(one.limits) + len(one.claims) for one in stated(spec))
+    parts = (len(one.requests) + len(one.limits) + len(one.claims) for one in declared_resources(spec))
     return len(spec.init_containers) + len(spec.containers) + sum(parts) > _MOST_PARTS
 
 

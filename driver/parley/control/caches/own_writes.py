@@ -40,7 +40,7 @@ class OwnWrites:
         """Note the object's version after our write; the cache may show that later."""
         self._note(written, _number(written))
 
-    def found_gone(self, cached: Version) -> None:
+    def note_not_found(self, cached: Version) -> None:
         """Note that a write did not find the object any more: the cached state is older than that."""
         self._note(cached, _number(cached) + 1)
 
@@ -52,7 +52,7 @@ class OwnWrites:
         """Forget the object: the cache shows that it is gone."""
         self._versions.pop(gone.uid, None)
 
-    def unseen(self, cached: Version) -> bool:
+    def is_stale(self, cached: Version) -> bool:
         """Whether the cached state of the object is older than our latest write of it."""
         return _number(cached) < self._versions.get(cached.uid, 0)
 

@@ -13,12 +13,12 @@ from parley.negotiation.requests import Amounts, requested
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of a node that one pod uses. `leaving`: the pod is being deleted."""
+    """The part of a node that one pod uses. `terminating`: the pod is being deleted."""
 
     node: str
     amounts: Amounts
     priority: int = 0
-    leaving: bool = False
+    terminating: bool = False
 
 
 def _ignore(_: str) -> None:
@@ -47,14 +47,14 @@ def _add(sums: dict[str, int], amounts: Amounts, times: int) -> None:
 class _Node:
     """Sums over the pods of one node, changed in place: a pod's cost grows only with its own resource names."""
 
-    __slots__ = ("_amounts", "by_priority", "leaving", "pods", "used")
+    __slots__ = ("_amounts", "by_priority", "pods", "terminating", "used")
 
     def __init__(self) -> None:
         self.used: dict[str, int] = {}
         self.pods = 0
         self._amounts: defaultdict[int, dict[str, int]] = defaultdict(dict)
         self.by_priority: dict[int, Sum] = {}
-        self.leaving: Counter[int] = Counter()
+        self.terminating: Counter[int] = Counter()
 
     def count(self, share: Share, pods: int) -> None:
         """Add (`pods` is 1) or remove (-1) a pod's share."""
@@ -66,8 +66,8 @@ class _Node:
         self.by_priority[share.priority] = Sum(amounts, now)
         if not now:
             del self.by_priority[share.priority], self._amounts[share.priority]
-        if share.leaving:
-            self.leaving[share.priority] += pods
+        if share.terminating:
+            self.terminating[share.priority] += pods
 
 
 _NOBODY = Sum({}, 0)
@@ -112,7 +112,7 @@ class Usage:
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Handle the event of a pod; None does not exist. A bound pod counts for its node until it ends."""
-        stop_counting = self.leave if old is not None and old.spec.node_name else self.remove
+        stop_counting = self.remove_terminal if old is not None and old.spec.node_name else self.remove
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             stop_counting(old.metadata.uid)
         if new is not None and is_done(new):
@@ -122,13 +122,13 @@ class Usage:
 
     def _count(self, old: Pod | None, pod: Pod) -> None:
         """Count a bound pod. Its requests are summed up again only when they changed."""
-        node, leaving = pod.spec.node_name, bool(pod.metadata.deletion_timestamp)
+        node, terminating = pod.spec.node_name, bool(pod.metadata.deletion_timestamp)
         known = self._shares.get(pod.metadata.uid)
         if known is not None:
             self._end_assumed(pod.metadata.uid, known.node)
         resized = old is not None and _request_fields(old) != _request_fields(pod)
-        if known is None or resized or (known.node, known.leaving) != (node, leaving):
-            self.put(pod.metadata.uid, Share(node, requested(pod), priority(pod), leaving))
+        if known is None or resized or (known.node, known.terminating) != (node, terminating):
+            self.put(pod.metadata.uid, Share(node, requested(pod), priority(pod), terminating))
 
     def put(self, uid: str, share: Share) -> None:
         """Count the pod with this share, in place of an earlier one."""
@@ -147,7 +147,7 @@ class Usage:
         if before is not None:
             self._decreased(before)
 
-    def leave(self, uid: str) -> None:
+    def remove_terminal(self, uid: str) -> None:
         """Stop counting a bound pod that is terminal. `decreased` is not called: the pod's own event says so."""
         self._remove(uid)
 
@@ -205,10 +205,10 @@ class Usage:
         """Sums over the node's pods of each priority."""
         return self._nodes[node].by_priority if node in self._nodes else {}
 
-    def are_leaving(self, node: str, below: int) -> bool:
+    def any_terminating(self, node: str, below: int) -> bool:
         """Whether pods with a priority below `below` are being deleted on the node."""
         return node in self._nodes and any(
-            pods and priority < below for priority, pods in self._nodes[node].leaving.items()
+            pods and priority < below for priority, pods in self._nodes[node].terminating.items()
         )
 
     def any_below_on(self, node: str, priority: int) -> bool:

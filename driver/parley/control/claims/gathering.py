@@ -18,7 +18,7 @@ from parley.control.claims.generated import GENERATED, UNGENERATED, GeneratedCla
 from parley.control.claims.named import USABLE, NamedClaim
 from parley.control.claims.on_demand import made_for_former_owner, on_demand, shared_topic
 from parley.control.claims.podclaims import PodClaim, Problem
-from parley.control.objects.mirror import asked, is_mirror, is_template_mirror, of_spec, owner_pod
+from parley.control.objects.mirror import class_request, is_mirror, is_template_mirror, of_spec, owner_pod
 from parley.control.objects.pod import reference
 from parley.control.objects.standin import is_stand_in
 from parley.control.state import State
@@ -69,7 +69,7 @@ def _named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
         mirror,
         claim,
         claim,
-        asked=of_spec(claim.spec),
+        class_request=of_spec(claim.spec),
         holding=holding,
         own_writes=cluster.own_writes,
     )
@@ -109,7 +109,7 @@ def _generated(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | No
         return _not_generated(cluster, pod, entry)
     if not is_mirror(mirror):
         return None
-    key, request = (mirror.metadata.namespace, mirror.metadata.name), asked(mirror)
+    key, request = (mirror.metadata.namespace, mirror.metadata.name), class_request(mirror)
     holding, stand_in = ledger.of_entry(reference(pod), entry.name), cluster.claim(key)
     class_ = cluster.class_(request.class_name) if request is not None else None
     facts = GeneratedClaim(
@@ -130,7 +130,7 @@ def _generated(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | No
         key[1],
         mirror,
         written=stand_in,
-        asked=request,
+        class_request=request,
         holding=holding,
         own_writes=cluster.own_writes,
         subject=facts.subject,

@@ -111,7 +111,7 @@ class GeneratedClaim:
     pod: Pod
     entry: str
     mirror: BuiltinClaim
-    asked: ClassRequest | None
+    class_request: ClassRequest | None
     class_: ResourceClass | None
     stand_in: ResourceClaim | None
     holding: Holding | None
@@ -142,7 +142,7 @@ def generated_deleted(facts: GeneratedClaim) -> Problem | None:
     return Problem(reasons.CLAIM_NOT_FOUND, message, (), transient=True)
 
 
-def generated_leaving(facts: GeneratedClaim) -> Problem | None:
+def generated_releasing(facts: GeneratedClaim) -> Problem | None:
     """The holding of the claim's name is being released, or the stand-in that it needs is being deallocated."""
     stand_in = facts.stand_in
     if facts.former is not None and facts.former.phase is Phase.ENDING:
@@ -157,7 +157,7 @@ def generated_leaving(facts: GeneratedClaim) -> Problem | None:
 
 def generated_unreadable(facts: GeneratedClaim) -> Problem | None:
     """The claim's parameters can't be decoded."""
-    why = unreadable(facts.mirror) if facts.asked is None else ""
+    why = unreadable(facts.mirror) if facts.class_request is None else ""
     if not why:
         return None
     return facts.blocked(reasons.PARAMETERS_INVALID, parameters_unreadable(facts.subject, why))
@@ -167,7 +167,7 @@ def stand_in_taken(facts: GeneratedClaim) -> Problem | None:
     """The Parley claim with the claim's name was not made for it. An embedded driver's allocation needs none."""
     if facts.stand_in is None or (facts.holding is not None and not facts.holding.standalone):
         return None
-    if stands_for(facts.stand_in, facts.pod.metadata.uid, facts.entry, facts.asked):
+    if stands_for(facts.stand_in, facts.pod.metadata.uid, facts.entry, facts.class_request):
         return None
     message = (
         f"a parley.dev ResourceClaim {facts.path} exists that Parley did not create, and Parley needs the "
@@ -178,7 +178,7 @@ def stand_in_taken(facts: GeneratedClaim) -> Problem | None:
 
 def not_from_a_template(facts: GeneratedClaim) -> Problem | None:
     """The claim names Parley's DeviceClass, but no ResourceClass."""
-    if facts.asked is not None:
+    if facts.class_request is not None:
         return None
     message = (
         f"claim {facts.path} names Parley's DeviceClass but was not created by Parley: "
@@ -189,15 +189,15 @@ def not_from_a_template(facts: GeneratedClaim) -> Problem | None:
 
 def generated_class_missing(facts: GeneratedClaim) -> Problem | None:
     """The claim's class does not exist. A claim that is allocated does not need it."""
-    if facts.asked is None or facts.class_ is not None or facts.holding is not None:
+    if facts.class_request is None or facts.class_ is not None or facts.holding is not None:
         return None
-    name = facts.asked.class_name
+    name = facts.class_request.class_name
     return Problem(reasons.CLASS_NOT_FOUND, class_not_found(name, facts.subject), (("class", name),))
 
 
 GENERATED: Sequence[Check[GeneratedClaim]] = (
     generated_deleted,
-    generated_leaving,
+    generated_releasing,
     generated_unreadable,
     stand_in_taken,
     not_from_a_template,

@@ -33,7 +33,7 @@ from parley.control.state import State
 from parley.negotiation.waiting import Topic
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.immediate import is_pending, no_pod
-from parley.sdk.referenced import NotRead
+from parley.sdk.referenced import ParametersUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def releasing(facts: NamedClaim) -> Problem | None:
         return facts.blocked(reasons.DRIVER_FAILED, not_deallocated(f"claim {facts.path}", holding.driver))
     if holding is None or holding.phase is not Phase.RELEASING:
         return None
-    if facts.state.cluster.own_writes.unseen(claim.metadata):
+    if facts.state.cluster.own_writes.is_stale(claim.metadata):
         return None  # the condition, which says since when, is not in the cache yet
     since = [c.last_transition_time for c in claim.status.conditions if c.type == CONDITION_RELEASING]
     why = waits_for(holding) if holding.owed else "it is being released"
@@ -125,7 +125,7 @@ def releasing(facts: NamedClaim) -> Problem | None:
     return facts.blocked(reasons.RELEASING, f"claim {facts.path} is not free yet{when}: {why}")
 
 
-def leaving(facts: NamedClaim) -> Problem | None:
+def being_released(facts: NamedClaim) -> Problem | None:
     """The claim's allocation is being released."""
     holding = facts.holding
     if holding.joinable if holding is not None else not being_deallocated(facts.claim):
@@ -246,7 +246,7 @@ def parameters_not_understood(facts: NamedClaim) -> Problem | None:
         demand_of(facts.state.drivers, nobody, (without_pod(claim, class_),))
     except BadParameters as error:
         return facts.blocked(reasons.PARAMETERS_INVALID, str(error))
-    except NotRead as error:
+    except ParametersUnavailable as error:
         return Problem(error.code, str(error), (facts.topic, error.topic), transient=error.transient)
     except DriverFault as fault:
         return facts.blocked(reasons.DRIVER_FAILED, str(fault))
@@ -278,7 +278,7 @@ USABLE: Sequence[Check[NamedClaim]] = (
     mirror_refused,
     mirror_missing,
     releasing,
-    leaving,
+    being_released,
     mirror_outdated,
     mirror_deleted,
     allocating_for_another,
@@ -337,4 +337,4 @@ def is_shared(claim: ResourceClaim, class_: ResourceClass) -> bool:
 def without_pod(claim: ResourceClaim, class_: ResourceClass) -> PodClaim:
     """A named claim as a `PodClaim`, without a pod."""
     name = claim.metadata.name
-    return PodClaim(name, name, claim=claim, class_=class_, asked=of_spec(claim.spec))
+    return PodClaim(name, name, claim=claim, class_=class_, class_request=of_spec(claim.spec))

@@ -14,9 +14,9 @@ from parley.control.claims.on_demand import OnDemand
 from parley.control.holding import Holding
 from parley.control.objects.mirror import (
     ClassRequest,
+    can_never_reserve,
     driver_of,
     is_offer,
-    is_shut_out,
     may_be_shared,
     nodes_of,
     offer_ended,
@@ -72,7 +72,7 @@ class PodClaim:
     written: ResourceClaim | None = None
     standalone: bool = False
     class_: ResourceClass | None = None
-    asked: ClassRequest | None = None
+    class_request: ClassRequest | None = None
     holding: Holding | None = None
     problem: Problem | None = None
     own_writes: OwnWrites = field(default_factory=OwnWrites)
@@ -92,13 +92,13 @@ class PodClaim:
     @property
     def class_name(self) -> str:
         """The class that the claim asks for."""
-        return self.asked.class_name if self.asked is not None else ""
+        return self.class_request.class_name if self.class_request is not None else ""
 
     @property
     def refers(self) -> bool:
         """Whether parameters of the claim or its class are in an object that `parametersRef` names."""
         of_class = self.class_ is not None and self.class_.parameters_ref is not None
-        return of_class or (self.asked is not None and self.asked.reference is not None)
+        return of_class or (self.class_request is not None and self.class_request.reference is not None)
 
     @property
     def is_free(self) -> bool:
@@ -113,7 +113,7 @@ class PodClaim:
         """The claim's state for the pod, from the ledger and the mirror in the cache."""
         assert self.mirror is not None
         allocation, holding = self.mirror.status.allocation, self.holding
-        if self.own_writes.unseen(self.mirror.metadata):
+        if self.own_writes.is_stale(self.mirror.metadata):
             return ClaimState.STALE
         if holding is None and allocation is None:
             return ClaimState.PENDING
@@ -127,7 +127,7 @@ class PodClaim:
             return ClaimState.MISPLACED
         if not pod.spec.node_name and self._is_recreated(holding):
             return ClaimState.MISPLACED
-        if is_shut_out(self.mirror, pod) or (allocation is not None and self.is_node_given_up(pod)):
+        if can_never_reserve(self.mirror, pod) or (allocation is not None and self.is_node_given_up(pod)):
             return ClaimState.MISPLACED
         if allocation is None:
             return ClaimState.CLEARED if holding.written.is_known else ClaimState.UNWRITTEN

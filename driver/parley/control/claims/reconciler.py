@@ -108,7 +108,7 @@ class ClaimReconciler:
         if claim is None:
             self._unused_pauses.pop(key, None)
         if claim is None or is_stand_in(claim):
-            self._immediate.count_no_more(key)
+            self._immediate.stop_counting(key)
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)
         if claim is not None and claim.metadata.deletion_timestamp and await self._remove_driver_finalizers(claim):
@@ -136,7 +136,7 @@ class ClaimReconciler:
             return False
         immediate = claim.spec.allocation_mode == "Immediate"
         shown = mirror is not None and mirror.status.allocation is not None and not immediate
-        return not shown and not self._cluster.own_writes.unseen(claim.metadata)
+        return not shown and not self._cluster.own_writes.is_stale(claim.metadata)
 
     async def _release_all_unused(self, key: Key) -> float:
         """Release the claim's unused holdings. Returns the seconds for which one is still kept, 0 if none is."""
@@ -206,7 +206,7 @@ class ClaimReconciler:
         stranded, needed = self._stranding.conditions(claim), self._needed(claim)
         ended = {CONDITION_STRANDED, CONDITION_NEEDED} - {condition.type for condition in (*stranded, *needed)}
         holding = self._ledger.get(claim.metadata.uid)
-        if (holding is None or holding.standalone) and not self._cluster.own_writes.unseen(claim.metadata):
+        if (holding is None or holding.standalone) and not self._cluster.own_writes.is_stale(claim.metadata):
             ended.add(CONDITION_RELEASING)  # its driver left the controller: no node is waited for any more
         if not await self._records.set_conditions(claim, *updates, *stranded, *needed, without=ended):
             return False
@@ -329,7 +329,7 @@ class ClaimReconciler:
 
     async def _delete(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         if self._ledger.get(claim.metadata.uid) is not None or claim.status.allocation is not None:
-            if not self._cluster.own_writes.unseen(claim.metadata):
+            if not self._cluster.own_writes.is_stale(claim.metadata):
                 needed = self._needed(claim)
                 gone = () if needed else (CONDITION_NEEDED,)
                 # the same write shows that the claim is not ready any more

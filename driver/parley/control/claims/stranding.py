@@ -29,7 +29,7 @@ from parley.negotiation.stranded import Obstacle, remedy, unavailable, unavailab
 from parley.sdk import Stranded
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.immediate import no_pod
-from parley.sdk.referenced import NotRead
+from parley.sdk.referenced import ParametersUnavailable
 
 _ANEW = "delete the claim to start over elsewhere"
 
@@ -136,7 +136,7 @@ class Stranding:
             nobody = no_pod(case.claim.metadata.namespace)
             demand = demand_of(self._state.drivers, nobody, (without_pod(case.claim, class_),))
             return driver.stranded(demand.requests[driver.name].claims[0], case.node, case.obstacle.cause)
-        except (BadParameters, NotRead, DriverFault):
+        except (BadParameters, ParametersUnavailable, DriverFault):
             return Stranded()
 
     def _seconds_left(self, case: _Case, decision: Stranded) -> float:

@@ -20,13 +20,13 @@ from parley.control.holding import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.state import State
 from parley.negotiation.answers import Answers, viable_for_all, without
-from parley.negotiation.nowhere import apart, nowhere, where
+from parley.negotiation.nowhere import no_common_node, no_node_available, where
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Ask, Outcome, negotiate
 from parley.negotiation.selection import ranked
 from parley.negotiation.waiting import Helps, Topic
 from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters
-from parley.sdk.referenced import NotRead
+from parley.sdk.referenced import ParametersUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Search:
 
     `nodes` are the candidates, `excluded` those where a driver will never allocate, with its message. `alone`:
     changes that help others who want the same may not help here, for instance because a scheduler has refused a
-    node. Drivers are asked about at most `limit` nodes at once, until `enough` are viable; `choosy`: about as many
-    as possible from the beginning. `wider` are further nodes that were not viable: a change on one of them may
-    help, too.
+    node. Drivers are asked about at most `limit` nodes at once, until `enough` are viable; `ask_many`: about as
+    many as possible from the beginning. `wider` are further nodes that were not viable: a change on one of them
+    may help, too.
     """
 
     nodes: EligibleNodes
@@ -62,7 +62,7 @@ class Search:
     alone: bool = False
     limit: int = DEFAULT_CANDIDATES
     enough: int = 1
-    choosy: bool = False
+    ask_many: bool = False
     wider: EligibleNodes | None = None
 
 
@@ -79,7 +79,7 @@ def admit(state: State, pod: PodReference, pending: Sequence[PodClaim], since: f
         read: tuple[Topic, ...] = (error.topic,) if error.topic is not None else ()
         problem = Problem(reasons.PARAMETERS_INVALID, str(error), (*class_topics(pending), *own, *read))
         return Blocked(problem, str(error))
-    except NotRead as error:
+    except ParametersUnavailable as error:
         topics = (*class_topics(pending), *own, error.topic)
         if error.transient:  # meanwhile it waits for its drivers' resources as well
             topics += tuple(("driver", name) for name in _drivers(pending))
@@ -111,12 +111,12 @@ def survey(state: State, demand: Demand, search: Search, ask: Ask | None = None)
     If claims are to be packed and a driver keeps its nodes in order, the fullest are asked about first. Raises
     DriverFault.
     """
-    choosy = search.choosy or demand.best_may_be_any
+    ask_many = search.ask_many or demand.needs_more_nodes
     return negotiate(
         search.nodes,
         ask or question(state, demand, search),
         in_order=search.nodes.beginning_with(demand.fullest()) if demand.packs else None,
-        first=search.limit if choosy else FIRST_CANDIDATES,
+        first=search.limit if ask_many else FIRST_CANDIDATES,
         limit=search.limit,
         enough=search.enough,
     )
@@ -125,7 +125,7 @@ def survey(state: State, demand: Demand, search: Search, ask: Ask | None = None)
 def question(state: State, demand: Demand, search: Search) -> Ask:
     """Asks the embedded drivers about nodes, except those that are excluded, or kept for other pods."""
     kept = kept_nodes(state, search.nodes.uid, search.nodes.priority, demand)
-    plain = demand.asking({**search.excluded, **kept} if kept else search.excluded)
+    plain = demand.ask_function({**search.excluded, **kept} if kept else search.excluded)
     return with_room(plain, search.nodes, demand)
 
 
@@ -137,7 +137,9 @@ def with_room(plain: Ask, nodes: EligibleNodes, demand: Demand) -> Ask:
     def answers(asked: Sequence[str]) -> Answers:
         found = plain(asked)
         viable = viable_for_all(asked, found)
-        return without(found, {node: why for node in viable if (why := nodes.crowded(node, demand.reserving))})
+        return without(
+            found, {node: why for node in viable if (why := nodes.room_shortage(node, demand.reserving))}
+        )
 
     return answers
 
@@ -157,7 +159,7 @@ def none_viable(
     code, message = _why_nowhere(state, claims, held, search, outcome)
     problem = Problem(code, message, viability_topics(demand, claims))
     alone = search.alone or search.excluded
-    alike = (demand.wanted, search.nodes.alike, _claim_topics(demand, claims))
+    alike = (demand.equivalence_key, search.nodes.equivalence_key, _claim_topics(demand, claims))
     line: Hashable = search.nodes.uid if alone else alike
     return Blocked(problem, line, _helps(state, demand, search, evictable))
 
@@ -186,13 +188,13 @@ def _why_nowhere(
     state: State, claims: Sequence[PodClaim], held: Sequence[Holding], search: Search, outcome: Outcome
 ) -> tuple[str, str]:
     """Reason code and message."""
-    if conflict := apart({one.path: one.nodes for one in held}):
+    if conflict := no_common_node({one.path: one.nodes for one in held}):
         return reasons.CONFLICTING_ALLOCATIONS, conflict
     if (found := stranded(claims, search.nodes)) is not None:
         return reasons.CLAIM_STRANDED, found.message
     total = len(state.cluster.node_names())
     on_nodes = any(claim.class_ is None or claim.class_.node_part == "Required" for claim in claims)
-    code, message = nowhere(
+    code, message = no_node_available(
         total,
         search.nodes.misfits,
         outcome.refused,
@@ -208,13 +210,13 @@ def _helps(state: State, demand: Demand, search: Search, evictable: Evictable | 
     and all embedded drivers have room there, or if pods may be evicted there. Standalone drivers report by
     themselves when they have room."""
     asked = [(state.drivers[name], request) for name, request in demand.requests.items()]
-    nodes, excluded = (search.wider or search.nodes).anew(), search.excluded
+    nodes, excluded = (search.wider or search.nodes).fresh_copy(), search.excluded
     priority, usage = nodes.priority, state.cluster.usage
 
     def has_room(node: str) -> bool:
         if not all(driver.has_room(request, node) for driver, request in asked) or nodes.misfit(node):
             return False
-        return not (demand.reserving and nodes.crowded(node, demand.reserving))
+        return not (demand.reserving and nodes.room_shortage(node, demand.reserving))
 
     def has_lower(node: str) -> bool:
         if priority is None or not usage.any_below_on(node, priority):
@@ -265,7 +267,7 @@ def class_topics(claims: Sequence[PodClaim]) -> list[Topic]:
     return [("class", claim.class_.metadata.name) for claim in claims if claim.class_ is not None]
 
 
-def soon(blocked: Blocked, *topics: Topic) -> Blocked:
+def as_transient(blocked: Blocked, *topics: Topic) -> Blocked:
     """The same result as a transient one: it may pass within moments, with a change of one of the topics."""
     problem = blocked.problem
     return replace(blocked, problem=replace(problem, topics=(*problem.topics, *topics), transient=True))

@@ -49,19 +49,20 @@ class Demand:
     reserving: tuple[Reserving, ...] = ()
 
     @property
-    def wanted(self) -> Hashable:
+    def equivalence_key(self) -> Hashable:
         """Equal for demands that drivers answer alike and that reserve the same, whatever the pod. Raises
         DriverFault."""
-        inside = (_wanted(self.embedded[name], request) for name, request in self.requests.items())
-        outside = ((claim.refers and self.pod.namespace, repr(claim.asked)) for claim in self.standalone)
+        inside = (_request_key(self.embedded[name], request) for name, request in self.requests.items())
+        outside = ((claim.refers and self.pod.namespace, repr(claim.class_request)) for claim in self.standalone)
         reserved = sorted(sorted(one.amounts.items()) for one in self.reserving)
         return (*inside, *outside, repr(reserved))
 
     @property
-    def wanted_standalone(self) -> frozenset[Hashable]:
+    def standalone_question_key(self) -> frozenset[Hashable]:
         """The parts of a question to standalone drivers that void their answers when they change."""
         return frozenset(
-            (claim.entry, claim.uid, self.drivers[claim.entry], repr(claim.asked)) for claim in self.standalone
+            (claim.entry, claim.uid, self.drivers[claim.entry], repr(claim.class_request))
+            for claim in self.standalone
         )
 
     @property
@@ -70,14 +71,16 @@ class Demand:
         return tuple(("driver", name) for name in sorted({self.drivers[claim.entry] for claim in self.standalone}))
 
     @property
-    def alike_standalone(self) -> Hashable:
+    def standalone_equivalence_key(self) -> Hashable:
         """Equal for demands that the one standalone driver to be asked would answer alike. None if several are to
         be asked, or if a claim is named: only its driver knows what it holds."""
         names = {self.drivers[claim.entry] for claim in self.standalone}
         if len(names) != 1 or any(claim.claim is not None for claim in self.standalone):
             return None
         classes = (claim.class_.revision if claim.class_ is not None else None for claim in self.standalone)
-        wanted = sorted(repr((class_, c.asked)) for class_, c in zip(classes, self.standalone, strict=True))
+        wanted = sorted(
+            repr((class_, c.class_request)) for class_, c in zip(classes, self.standalone, strict=True)
+        )
         return (self.pod.namespace, *names, *wanted)
 
     @property
@@ -94,11 +97,11 @@ class Demand:
         return any(self.embedded[name].has_preferences for name in self.requests)
 
     @property
-    def best_may_be_any(self) -> bool:
+    def needs_more_nodes(self) -> bool:
         """Whether drivers should be asked about more than the first few nodes: some nodes are preferred, and which
         is only known by asking."""
         return any(
-            not self.embedded[name].tells_room
+            not self.embedded[name].reports_room
             and (self.embedded[name].has_preferences or request.prefer == "Pack")
             for name, request in self.requests.items()
         )
@@ -108,7 +111,7 @@ class Demand:
         A node may occur twice. Raises DriverFault."""
         return chain.from_iterable(self.embedded[name].fullest(request) for name, request in self.requests.items())
 
-    def asking(self, excluded: Mapping[str, str]) -> Ask:
+    def ask_function(self, excluded: Mapping[str, str]) -> Ask:
         """A function that asks the embedded drivers about nodes; it raises DriverFault. They are not asked about
         `excluded` nodes, which are answered as not viable, with the reason given by name."""
 
@@ -171,7 +174,7 @@ def demand_of(
     """The claims by driver, with typed parameters; drivers see `seen` of the pod. Objects that hold parameters
     count as they were at the time `since` (the event loop's clock) or later.
 
-    Raises BadParameters, NotRead, and DriverFault.
+    Raises BadParameters, ParametersUnavailable, and DriverFault.
     """
     raw: defaultdict[str, list[RawClaim]] = defaultdict(list)
     weights: defaultdict[str, int] = defaultdict(int)
@@ -207,7 +210,7 @@ def _reserving(drivers: Drivers, requests: Requests) -> tuple[Reserving, ...]:
     )
 
 
-def _wanted(driver: EmbeddedDriver, request: Request[Any, Any]) -> Hashable:
+def _request_key(driver: EmbeddedDriver, request: Request[Any, Any]) -> Hashable:
     """Equal for requests that the driver answers alike."""
     claims = tuple((claim.class_name, repr(claim.parameters)) for claim in request.claims)
     seen = repr(request.seen) if request.seen is not None else ""
@@ -222,10 +225,10 @@ def _raw(pod: PodReference, claim: PodClaim) -> RawClaim:
         namespace=pod.namespace,
         claim=claim.name,
         class_name=claim.class_.metadata.name,
-        parameters=claim.asked.parameters if claim.asked is not None else None,
+        parameters=claim.class_request.parameters if claim.class_request is not None else None,
         class_parameters=claim.class_.parameters,
         subject=claim.subject,
-        reference=claim.asked.reference if claim.asked is not None else None,
+        reference=claim.class_request.reference if claim.class_request is not None else None,
         class_reference=claim.class_.parameters_ref,
         prefer=claim.class_.preference,
         generated=claim.claim is None,

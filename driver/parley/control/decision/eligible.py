@@ -12,10 +12,10 @@ from parley.api.models import ResourceClass
 from parley.api.selectors import matches
 from parley.control.caches.cluster import ClusterCache
 from parley.control.decision.demand import Reserving
-from parley.control.room import Asker, lacking
+from parley.control.room import Requester, room_shortage
 from parley.control.state import State
 from parley.negotiation.rounds import FIRST_CANDIDATES
-from parley.negotiation.selection import spread
+from parley.negotiation.selection import rotated
 from parley.negotiation.stranded import Obstacle
 from parley.sdk.immediate import NodeRule
 
@@ -40,24 +40,24 @@ class EligibleNodes(ABC):
         return ""
 
     @property
-    def alike(self) -> Hashable:
+    def equivalence_key(self) -> Hashable:
         """Equal for all pods and claims that have the same nodes to choose from."""
         return ()
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in spread(self._names(), self.uid) if self.fits(name))
+        return (name for name in rotated(self._candidate_names(), self.uid) if self.fits(name))
 
     def beginning_with(self, first: Iterable[str]) -> Iterator[str]:
         """The eligible nodes, `first` before the others; in any order if all are asked about at once."""
         done: set[str] = set()
-        names = self._names()
+        names = self._candidate_names()
         if len(names) > FIRST_CANDIDATES:
             for name in first:
-                if name not in done and self._proposes(name):
+                if name not in done and self._is_candidate(name):
                     done.add(name)
                     if self.fits(name):
                         yield name
-        yield from (name for name in spread(names, self.uid) if name not in done and self.fits(name))
+        yield from (name for name in rotated(names, self.uid) if name not in done and self.fits(name))
 
     def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
         """The eligible nodes that match each of the selectors, in the same order."""
@@ -77,11 +77,11 @@ class EligibleNodes(ABC):
         """Whether other pods have to be evicted on the eligible node."""
         return False
 
-    def _names(self) -> Sequence[str]:
+    def _candidate_names(self) -> Sequence[str]:
         """The nodes to choose from, eligible or not."""
         return self._cluster.node_names()
 
-    def _proposes(self, node: str) -> bool:
+    def _is_candidate(self, node: str) -> bool:
         """Whether the node is one to choose from."""
         return self._cluster.node(node) is not None
 
@@ -94,11 +94,11 @@ class EligibleNodes(ABC):
         return None
 
     @abstractmethod
-    def crowded(self, node: str, new: Sequence[Reserving] = ()) -> str:
+    def room_shortage(self, node: str, new: Sequence[Reserving] = ()) -> str:
         """Why the node lacks room beside what is reserved there, and for `new` reservations; "" if it has room."""
 
     @abstractmethod
-    def anew(self) -> "EligibleNodes":
+    def fresh_copy(self) -> "EligibleNodes":
         """The same nodes, with no `misfits` noted yet."""
 
 
@@ -109,14 +109,14 @@ class SuitableNodes(EligibleNodes):
         super().__init__(state.cluster, uid)
         self._state = state
         self._class = class_
-        self._asker = Asker(namespace)
+        self._requester = Requester(namespace)
         self._rule = NodeRule(class_)
 
-    def anew(self) -> "SuitableNodes":
-        return SuitableNodes(self._state, self._class, self._asker.namespace, self.uid)
+    def fresh_copy(self) -> "SuitableNodes":
+        return SuitableNodes(self._state, self._class, self._requester.namespace, self.uid)
 
-    def crowded(self, node: str, new: Sequence[Reserving] = ()) -> str:
-        return lacking(self._state, node, self._asker, new)
+    def room_shortage(self, node: str, new: Sequence[Reserving] = ()) -> str:
+        return room_shortage(self._state, node, self._requester, new)
 
     def misfit(self, node: str) -> str:
         found = self._cluster.node(node)

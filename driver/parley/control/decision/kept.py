@@ -10,7 +10,7 @@ from parley.control.nominations import LEAST, Nomination
 from parley.control.objects.pod import priority
 from parley.control.state import State
 from parley.sdk import ClaimRequest, PodReference, Request
-from parley.sdk.together import together
+from parley.sdk.merging import merge_requests
 
 KEPT = "what evicted pods release there is kept for the pod that they were evicted for"
 
@@ -39,7 +39,7 @@ def kept_from(
 def kept_units(state: State, pod: PodReference, class_name: str) -> dict[str, int]:
     """The part of the namespace's limit of the class that nominated pods of at least the pod's priority will take:
     units by the claims' UIDs. Without a pod all of them come first. Raises DriverFault."""
-    known = state.cluster.that_pod(pod)
+    known = state.cluster.pod_with_uid(pod)
     least = priority(known) if known is not None else LEAST
     return {
         claim.uid: state.drivers[name].units(claim)
@@ -52,17 +52,18 @@ def kept_units(state: State, pod: PodReference, class_name: str) -> dict[str, in
 
 def _enough(state: State, uid: str, least: int, node: str, demand: Demand, allocated: Iterable[str] = ()) -> bool:
     """Whether there is enough now, before others' victims release theirs. False if a driver can't tell."""
-    others = beside(state, uid, least, node)
+    others = other_nominations(state, uid, least, node)
     names = [name for name in demand.requests if any(name in one.requests for one in others)]
     return all(
-        state.drivers[name].foresees and is_enough(state, name, demand, node, others, allocated) for name in names
+        state.drivers[name].supports_preemption and is_enough(state, name, demand, node, others, allocated)
+        for name in names
     )
 
 
-def beside(state: State, uid: str, priority: int, node: str) -> list[Nomination]:
+def other_nominations(state: State, uid: str, priority: int, node: str) -> list[Nomination]:
     """The nominations of others of at least that priority on the node, as far as they are not allocated yet. A pod
     whose allocation is being released does not count in the node's usage, so that its requests count here."""
-    others = (_unallocated(state, one) for one in state.nominations.beside(uid, priority, node))
+    others = (_unallocated(state, one) for one in state.nominations.others_on(uid, priority, node))
     return [one for one in others if one.requests or state.cluster.usage.node_of(one.pod.uid) is None]
 
 
@@ -88,4 +89,6 @@ def is_enough(
     """Whether the driver has enough on the node for the demand and for others, if the claims with the UIDs `freed`
     were free. Raises DriverFault."""
     theirs = (one.requests[name] for one in others if name in one.requests)
-    return state.drivers[name].viable_without(together(demand.requests[name], theirs), node, frozenset(freed))
+    return state.drivers[name].viable_without(
+        merge_requests(demand.requests[name], theirs), node, frozenset(freed)
+    )

@@ -27,7 +27,7 @@ def seen_pod(state: State, user: PodReference) -> SeenPod | None:
     """The view of the pod, if an embedded driver sees pods and the pod exists; otherwise None."""
     if not pods_are_seen(state.drivers):
         return None
-    pod = state.cluster.that_pod(user)
+    pod = state.cluster.pod_with_uid(user)
     return _seen(pod) if pod is not None else None
 
 

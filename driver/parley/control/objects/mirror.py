@@ -146,7 +146,7 @@ def may_be_shared(claim: BuiltinClaim | None, class_: ResourceClass | None) -> b
     return claim is not None and is_shareable(claim) and (class_ is None or class_.shareable)
 
 
-def asked(claim: BuiltinClaim) -> ClassRequest | None:
+def class_request(claim: BuiltinClaim) -> ClassRequest | None:
     """The mirror's request; None if Parley did not write its configuration."""
     parameters = _opaque(claim.spec.devices.config, GROUP) or {}
     name, inner = parameters.get("resourceClassName"), parameters.get("parameters")
@@ -383,7 +383,7 @@ def driver_of(allocation: BuiltinAllocation) -> str:
     return next((c.opaque.driver for c in allocation.devices.config if c.opaque is not None), "")
 
 
-def is_shut_out(claim: BuiltinClaim, pod: Pod) -> bool:
+def can_never_reserve(claim: BuiltinClaim, pod: Pod) -> bool:
     """Whether the pod, which others bound and which has not started, can't get the claim any more.
 
     A claim that is being deleted takes no new reservation, and no kubelet prepares one without: see

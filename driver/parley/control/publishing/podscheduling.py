@@ -154,7 +154,7 @@ class Publisher:
         self._left_waiting: set[PodReference] = set()
         """Pods that wait according to a PodScheduling that an earlier run wrote."""
 
-    def want(self, pod: PodReference, report: Report) -> None:
+    def enqueue(self, pod: PodReference, report: Report) -> None:
         """Write this report for the pod, unless it is written already."""
         if pod not in self._wanted and (self._writing.get(pod) or self._written.get(pod)) == report:
             return
@@ -168,12 +168,12 @@ class Publisher:
         """Whether something was written for the pod, or is about to be."""
         return pod in self._written or pod in self._wanted
 
-    def exists(self, pod: PodReference, *, asked: bool) -> None:
+    def adopt(self, pod: PodReference, *, asked: bool) -> None:
         """Note a PodScheduling that an earlier run wrote, and whether it asks standalone drivers."""
         self._written[pod] = _ASKED if asked else _FINAL
         self._forget_if_gone(pod)
 
-    def left_waiting(self, pod: PodReference) -> None:
+    def adopt_waiting(self, pod: PodReference) -> None:
         """Note a PodScheduling that an earlier run wrote, and that says that the pod waits."""
         self._left_waiting.add(pod)
         self._forget_if_gone(pod)
@@ -182,7 +182,7 @@ class Publisher:
         """Whether the pod has a PodScheduling, or is about to get one, that has to be kept up to date."""
         return self.known(pod) or pod in self._left_waiting
 
-    def bound(self, pod: PodReference, node: str) -> bool:
+    def pod_bound(self, pod: PodReference, node: str) -> bool:
         """Note that the pod is bound to the node. Returns whether its PodScheduling shows that already."""
         written = self._written.get(pod)
         if written is None or pod in self._wanted or written.waiting_for or written.selected != node:
@@ -190,7 +190,7 @@ class Publisher:
         self._written[pod] = _ASKED
         return True
 
-    def lost(self, pod: PodReference) -> None:
+    def scheduling_deleted(self, pod: PodReference) -> None:
         """Handle the deletion of the pod's PodScheduling: it is written again with the next change, with back-off.
 
         Back-off, because that of a pod that is gone, which the cache has yet to show, is deleted after each write.
@@ -199,7 +199,7 @@ class Publisher:
         if self._written.pop(pod, None) is not None:
             self._losses[pod] = self._losses.get(pod, 0) + 1
 
-    def seen(self, pod: PodReference) -> None:
+    def scheduling_changed(self, pod: PodReference) -> None:
         """Handle the event of the pod's PodScheduling. If it asks something else than was written last, that is
         written again, with back-off."""
         lock = self._locks.get(pod)
@@ -258,7 +258,7 @@ class Publisher:
 
     def _after_write(self, pod: PodReference) -> None:
         if not self._forget_if_gone(pod):
-            self.seen(pod)  # events during the write were not compared
+            self.scheduling_changed(pod)  # events during the write were not compared
 
     async def close(self, pod: PodReference) -> bool:
         """Withdraw what standalone drivers are asked for the pod. Returns whether a write was needed.

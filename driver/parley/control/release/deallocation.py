@@ -39,15 +39,15 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
-    """How a pod's use of its claims ends.
+class ReleaseContext:
+    """The state of a pod when its use of claims ends.
 
-    `departed`: the pod is terminal, so Kubernetes deletes its generated claims, which saves a write. `bound`: the
-    pod was bound to a node, or may have been. `prepared_on`: nodes whose kubelet has not reported the pod's end;
-    its claims are free when these have unprepared them.
+    `pod_terminal`: Kubernetes deletes the pod's generated claims then, which saves a write. `bound`: the pod was
+    bound to a node, or may have been. `prepared_on`: nodes whose kubelet has not reported the pod's end; its
+    claims are free when these have unprepared them.
     """
 
-    departed: bool
+    pod_terminal: bool
     bound: bool
     prepared_on: Sequence[str] = ()
 
@@ -78,7 +78,11 @@ class Deallocator:
         self._keeping = keeping
 
     async def release(
-        self, pod: PodReference, holdings: Sequence[Holding], departure: Departure, cleared: Sequence[Holding] = ()
+        self,
+        pod: PodReference,
+        holdings: Sequence[Holding],
+        context: ReleaseContext,
+        cleared: Sequence[Holding] = (),
     ) -> None:
         """End the pod's use of the holdings. Those without other users are freed, or kept for a time.
 
@@ -87,7 +91,7 @@ class Deallocator:
         """
         for holding in holdings:
             was_cleared = any(holding is other for other in cleared)
-            if await self._release(holding, pod, departure, cleared=was_cleared):
+            if await self._release(holding, pod, context, cleared=was_cleared):
                 self._released(holding)
 
     def _released(self, holding: Holding) -> None:
@@ -111,7 +115,9 @@ class Deallocator:
         orphaned = mirror is not None and owner_pod(mirror) is None
         return orphaned or (claim is not None and (claim.metadata.uid == holding.uid or is_stand_in(claim)))
 
-    async def _release(self, holding: Holding, pod: PodReference, departure: Departure, *, cleared: bool) -> bool:
+    async def _release(
+        self, holding: Holding, pod: PodReference, context: ReleaseContext, *, cleared: bool
+    ) -> bool:
         """End the pod's use of the holding. Returns whether the pod used it until now."""
         async with holding.lock:
             if pod.uid not in holding.pods:
@@ -119,12 +125,12 @@ class Deallocator:
             if cleared and await self._records.is_reserved(holding, pod):
                 raise Busy  # it was repaired for another user, and for all its users
             missed = self._unseen_users.nodes_of_missed(holding)
-            ends = not self._is_kept(holding) or holding.owed or departure.prepared_on or missed
+            ends = not self._is_kept(holding) or holding.owed or context.prepared_on or missed
             unseen = await self._unseen_users.nodes_of_unseen(holding) if ends and len(holding.pods) == 1 else ()
             doubtful = {*unseen, *self._unseen_users.join_known(holding), *missed}
             last = len(holding.pods) == 1
-            await self.releases.owe(holding, [*departure.prepared_on, *(doubtful if last else ())])
-            self._keeping.pod_left(holding, bound=departure.bound or bool(doubtful))
+            await self.releases.owe(holding, [*context.prepared_on, *(doubtful if last else ())])
+            self._keeping.pod_left(holding, bound=context.bound or bool(doubtful))
             if len(holding.pods) > 1 or (self._is_kept(holding) and not holding.owed):
                 await self.releases.create_missing(holding)
                 await self._records.unreserve(holding, pod)
@@ -133,14 +139,14 @@ class Deallocator:
                 await self._begin_releasing(holding)
                 await self._free_if_confirmed(holding)
             else:
-                await self._finish(holding, departed=departure.departed)
+                await self._finish(holding, pod_terminal=context.pod_terminal)
             return True
 
     def _is_current(self, holding: Holding) -> bool:
         """Whether the holding did not end while the caller waited for its lock."""
         return self._ledger.get(holding.uid) is holding
 
-    async def _finish(self, holding: Holding, *, departed: bool) -> None:
+    async def _finish(self, holding: Holding, *, pod_terminal: bool) -> None:
         """End the holding. Pods' data on its nodes is removed first; once that has begun no pod can use it any
         more, even if a later step fails."""
         driver = self._drivers.get(holding.driver)
@@ -149,7 +155,7 @@ class Deallocator:
             if leaves_data:
                 await self.releases.record_lost_nodes(holding)
             if not leaves_data or not self.releases.owes_removal(holding):
-                await self._end(holding, departed=departed)
+                await self._end(holding, pod_terminal=pod_terminal)
                 return
             await self._records.clear_mirror(holding)  # until then a scheduler may reserve it for others
             holding.written = Written.NO
@@ -172,7 +178,7 @@ class Deallocator:
             await self._records.record_releasing(holding)
         self._ledger.release(holding)
         holding.phase = Phase.RELEASING
-        self.releases.look_again(holding)
+        self.releases.requeue_if_cached(holding)
 
     async def sync(self, uid: str) -> Requeue | None:
         """Reconcile the holding's ClaimReleases. It is freed when no node may have it prepared any more."""
@@ -223,7 +229,7 @@ class Deallocator:
             await self._records.keep_without_users(holding)
             holding.phase = Phase.HELD
             return True
-        await self._finish(holding, departed=True)
+        await self._finish(holding, pod_terminal=True)
         return self._ledger.get(holding.uid) is None  # not `owed`: a ClaimRelease may come late
 
     async def release_unused(self, holding: Holding, is_wanted: Callable[[], bool] = lambda: True) -> None:
@@ -239,16 +245,16 @@ class Deallocator:
                 await self._begin_releasing(holding)
                 await self._free_if_confirmed(holding)
             else:
-                await self._finish(holding, departed=False)
+                await self._finish(holding, pod_terminal=False)
         self._released(holding)
 
-    async def _end(self, holding: Holding, *, departed: bool) -> None:
+    async def _end(self, holding: Holding, *, pod_terminal: bool) -> None:
         """Clear the holding in the API, deallocate, then drop it. If clearing fails it stays as it was."""
         with holding.entering(Phase.LEAVING):
-            if holding.named or not departed or not self._vanishes(holding):
+            if holding.named or not pod_terminal or not self._is_deleted_with_pod(holding):
                 await self._records.clear_mirror(holding)
             if holding.standalone:
-                deallocated = await self._requests.request(holding, departed=departed)
+                deallocated = await self._requests.request(holding, pod_terminal=pod_terminal)
             else:
                 await self._deallocate(holding)
                 deallocated = True
@@ -257,7 +263,7 @@ class Deallocator:
         else:
             self._ledger.release(holding)
 
-    def _vanishes(self, holding: Holding) -> bool:
+    def _is_deleted_with_pod(self, holding: Holding) -> bool:
         """Whether Kubernetes deletes the generated claim with its pod, and no other pod can use it until then: the
         scheduler reserves it for any pod that names it, unless an admission policy prevents that."""
         key = (holding.namespace, holding.claim)
@@ -286,7 +292,7 @@ class Deallocator:
         claim = self._cluster.claim((ended.namespace, ended.claim))
         if claim is None or claim.metadata.uid == ended.uid or driver_of_record(claim) in self._drivers:
             return
-        if not self._cluster.own_writes.unseen(claim.metadata):
+        if not self._cluster.own_writes.is_stale(claim.metadata):
             adopt_record(self._state, claim)
 
     async def _deallocate(self, holding: Holding) -> None:
@@ -303,7 +309,7 @@ class Deallocator:
             if holding.phase is not Phase.ENDING:
                 holding.phase = Phase.ENDING
                 self._ledger.release(holding)
-                self.releases.look_again(holding)
+                self.releases.requeue_if_cached(holding)
             raise
 
     async def ask_again(self, holding: Holding) -> None:

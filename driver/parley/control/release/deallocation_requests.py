@@ -30,14 +30,14 @@ class DeallocationRequests:
         self._close = close
         self._wakeups = wakeups
 
-    async def request(self, holding: Holding, *, departed: bool) -> bool:
+    async def request(self, holding: Holding, *, pod_terminal: bool) -> bool:
         """Ask the standalone driver to deallocate. Returns whether the holding can be dropped without waiting for
         it.
 
         The stand-in of a pod that is gone is deleted when its claim is reconciled, that of a pod that has ended by
         `Deallocator.pod_ended`: the driver sees the deletion.
         """
-        if departed and not holding.named:
+        if pod_terminal and not holding.named:
             return True
         await self._close_all(holding)
         try:

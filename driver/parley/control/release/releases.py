@@ -79,7 +79,7 @@ class Releases:
         self._leftovers = leftovers
         self._keeping = keeping
         self._retracted: set[str] = set()
-        """UIDs of ClaimReleases that were deleted because they do not apply, until the cache shows that they are
+        """UIDs of ClaimReleases that are deleted because they do not apply, until the cache shows that they are
         gone: that is no answer."""
 
     async def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
@@ -156,6 +156,9 @@ class Releases:
         try:
             await self._client.create(CLAIM_RELEASES, record(holding, prepared))
         except AlreadyExists:
+            shown = self._cluster.release(record_name(prepared))
+            if shown is not None and shown.metadata.uid in self._retracted:
+                await self._waive(shown)  # that failed before
             return  # the cache does not show it yet; its event requeues the holding
         name = holding.path
         log.info("waits for a receipt", claim=name, driver=holding.driver, node=prepared.node)
@@ -167,7 +170,7 @@ class Releases:
                 self._queue.add_after(holding.uid, UNSEEN_SECONDS)
                 await set_allocation_cleared(self._client, release)
 
-    def look_again(self, holding: Holding) -> None:
+    def requeue_if_cached(self, holding: Holding) -> None:
         """Requeue the holding if all its ClaimReleases are in the cache; otherwise the event of a new one does."""
         if all(self._cached(prepared) is not None for prepared in holding.owed):
             self._queue.add(holding.uid)
@@ -219,9 +222,9 @@ class Releases:
         service again, and requests to remove data that were decided on for an earlier allocation and came late."""
         await self._leftovers.retract(holding, self._lost)
         for release in owed(self._cluster.releases_of(holding.uid)):
-            if release.spec.remove_data and release.metadata.uid not in self._retracted:
+            if release.spec.remove_data:
+                self._retracted.add(release.metadata.uid)  # first: if the answer is lost, it may arrive later
                 await self._waive(release)
-                self._retracted.add(release.metadata.uid)
                 holding.owed.discard(prepared_by(release))
 
     async def waive_needless(self, uid: str) -> None:
@@ -238,7 +241,7 @@ class Releases:
         claim = release.spec.claim
         mirror = self._cluster.mirror((claim.namespace, claim.name))
         if mirror is not None and mirror.metadata.uid == claim.uid:
-            if self._cluster.own_writes.unseen(mirror.metadata):
+            if self._cluster.own_writes.is_stale(mirror.metadata):
                 self._queue.add_after(release.spec.holding_uid, UNSEEN_SECONDS)
                 return
             if mirror.status.allocation is not None:

@@ -15,7 +15,7 @@ from parley.control.caches.indexes import named_claims
 from parley.control.holding import Holding
 from parley.control.ledger import Ledger
 from parley.control.live import live_pod
-from parley.control.objects.mirror import MAX_USERS, is_older, is_shut_out, stands_for_another
+from parley.control.objects.mirror import MAX_USERS, can_never_reserve, is_older, stands_for_another
 from parley.control.objects.pod import is_done, reference
 from parley.kube.client import Client
 from parley.sdk import PodReference
@@ -71,7 +71,7 @@ class UnseenUsers:
 
     def _is_doubtful(self, holding: Holding, user: PodReference) -> bool:
         """Whether the cache shows the pod without a node, or not at all, and the pod is not a user."""
-        pod = self._cluster.that_pod(user)
+        pod = self._cluster.pod_with_uid(user)
         seen = pod is not None and (bool(pod.spec.node_name) or is_done(pod))
         return not seen and user.uid not in holding.pods
 
@@ -114,7 +114,7 @@ class UnseenUsers:
         for pod in self._cluster.pods_naming(key) if holding.shareable else ():
             if not self._may_run(holding, pod) or (later is not None and is_older(later, pod)):
                 continue
-            if mirror is not None and is_shut_out(mirror, pod):
+            if mirror is not None and can_never_reserve(mirror, pod):
                 doubtful.append(pod.spec.node_name)
             elif len(holding.pods) < MAX_USERS:
                 self._ledger.join(holding, reference(pod))

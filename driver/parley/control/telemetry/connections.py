@@ -57,10 +57,10 @@ a pod a back-off. A burst of a thousand bindings opens up to 660."""
 class _Connection(asyncio.Protocol):
     """One connection, as aiohttp's protocol sees it."""
 
-    __slots__ = ("_doorkeeper", "busy", "inner", "since", "transport")
+    __slots__ = ("_limiter", "busy", "inner", "since", "transport")
 
-    def __init__(self, doorkeeper: "Doorkeeper", inner: web.RequestHandler) -> None:
-        self._doorkeeper = doorkeeper
+    def __init__(self, limiter: "ConnectionLimiter", inner: web.RequestHandler) -> None:
+        self._limiter = limiter
         self.inner = inner
         self.busy = 0
         self.since = 0.0
@@ -70,10 +70,10 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.inner.connection_made(transport)
-        self._doorkeeper.opened(self.inner, self)
+        self._limiter.opened(self.inner, self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._doorkeeper.closed(self.inner, self)
+        self._limiter.closed(self.inner, self)
         if self.transport is not None:  # otherwise it was lost just when its handshake had ended
             self.inner.connection_lost(exc)
 
@@ -94,7 +94,7 @@ class _Connection(asyncio.Protocol):
             self.transport.abort()
 
 
-class Doorkeeper:
+class ConnectionLimiter:
     """Makes the protocols of a server's connections, and closes those that are too many or idle for too long."""
 
     def __init__(self, server: web.Server, limits: ConnectionLimits, clock: Callable[[], float]) -> None:
@@ -175,11 +175,11 @@ async def limited_app(
     app: web.Application, port: int, host: str | None = None, limits: ConnectionLimits = ANYBODY
 ) -> AsyncIterator[int]:
     """Serve an application within the block; gives the port, a free one if 0 was asked for."""
-    doorkeepers: list[Doorkeeper] = []
+    limiters: list[ConnectionLimiter] = []
 
     @web.middleware
     async def counted(request: web.Request, handler: Handler) -> web.StreamResponse:
-        with doorkeepers[0].answering(request.protocol):
+        with limiters[0].answering(request.protocol):
             return await handler(request)
 
     app.middlewares.insert(0, counted)
@@ -190,7 +190,7 @@ async def limited_app(
         logger=_rate_limited_logger(),
         shutdown_timeout=_ENDING_SECONDS,
     )
-    async with _listening(runner, doorkeepers, port, host, limits) as bound:
+    async with _listening(runner, limiters, port, host, limits) as bound:
         yield bound
 
 
@@ -204,15 +204,15 @@ async def limited(
     ending_seconds: float = 60.0,
 ) -> AsyncIterator[int]:
     """Serve requests without routes within the block; gives the port. Answers under way get `ending_seconds`."""
-    doorkeepers: list[Doorkeeper] = []
+    limiters: list[ConnectionLimiter] = []
 
     async def counted(request: web.BaseRequest) -> web.StreamResponse:
-        with doorkeepers[0].answering(request.protocol):
+        with limiters[0].answering(request.protocol):
             return await answer(request)
 
     server = web.Server(counted, request_factory=request_factory, access_log=None, logger=_rate_limited_logger())
     runner = web.ServerRunner(server, shutdown_timeout=ending_seconds)
-    async with _listening(runner, doorkeepers, address[1], address[0], limits, context) as bound:
+    async with _listening(runner, limiters, address[1], address[0], limits, context) as bound:
         yield bound
 
 
@@ -236,7 +236,7 @@ def _rate_limited_logger() -> logging.Logger:
 @asynccontextmanager
 async def _listening(
     runner: web.AppRunner | web.ServerRunner,
-    doorkeepers: list[Doorkeeper],
+    limiters: list[ConnectionLimiter],
     port: int,
     host: str | None,
     limits: ConnectionLimits,
@@ -246,11 +246,11 @@ async def _listening(
     await runner.setup()
     try:
         assert runner.server is not None
-        doorkeeper = Doorkeeper(runner.server, limits, loop.time)
-        doorkeepers.append(doorkeeper)
-        handshakes = Handshakes(doorkeeper, context, limits.handshakes) if context is not None else None
-        listening = await loop.create_server(handshakes or doorkeeper, host, port, backlog=_BACKLOG)
-        sweeping = asyncio.create_task(doorkeeper.sweeping())
+        limiter = ConnectionLimiter(runner.server, limits, loop.time)
+        limiters.append(limiter)
+        handshakes = Handshakes(limiter, context, limits.handshakes) if context is not None else None
+        listening = await loop.create_server(handshakes or limiter, host, port, backlog=_BACKLOG)
+        sweeping = asyncio.create_task(limiter.sweeping())
         try:
             yield listening.sockets[0].getsockname()[1]
         finally:

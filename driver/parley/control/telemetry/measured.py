@@ -12,13 +12,13 @@ from parley.kube.transport import Transport
 from parley.negotiation.answers import Answer
 from parley.sdk import Allocation, Driver, PermanentError, Request
 from parley.sdk.checks import DriverFault
-from parley.sdk.referenced import NOTHING_READ, References
+from parley.sdk.referenced import NO_REFERENCES, References
 
 
 class MeasuredDriver(LimitedDriver):
     """An embedded driver whose calls are timed and whose failures are counted."""
 
-    def __init__(self, driver: Driver[Any, Any], metrics: Metrics, references: References = NOTHING_READ) -> None:
+    def __init__(self, driver: Driver[Any, Any], metrics: Metrics, references: References = NO_REFERENCES) -> None:
         super().__init__(driver, references)
         self._metrics = metrics
         self._seconds = {

@@ -72,7 +72,7 @@ class _PendingPod:
     waited: bool = False
 
 
-class PodFigures:
+class PodMetrics:
     """Metrics of pods, from the first reconciliation of an unbound one to its binding or end. Keyed by UID."""
 
     def __init__(self, registry: CollectorRegistry, monotonic: Callable[[], float]) -> None:
@@ -102,7 +102,7 @@ class PodFigures:
         waiting.of(lambda: Tally((way.code,) for way in self._pending.values() if way.code))
         registry.register(waiting)
 
-    def looked_at(self, uid: str) -> None:
+    def reconciled(self, uid: str) -> None:
         """Note that an unbound pod with claims of ours is reconciled; only the first time counts."""
         if uid not in self._pending:
             self._pending[uid] = _PendingPod(self._monotonic())
@@ -112,7 +112,7 @@ class PodFigures:
         if (way := self._pending.get(uid)) is not None:
             way.code, way.waited = code, True
 
-    def goes_on(self, uid: str, code: str = "") -> bool:
+    def left_line(self, uid: str, code: str = "") -> bool:
         """Note that the pod waits in line no more, only for `code`. Returns whether that is a change."""
         way = self._pending.get(uid)
         if way is None:
@@ -153,7 +153,7 @@ class Metrics:
     ) -> None:
         self.registry = registry if registry is not None else CollectorRegistry()
         self.monotonic = monotonic
-        self.pods = PodFigures(self.registry, monotonic)
+        self.pods = PodMetrics(self.registry, monotonic)
         self.driver_seconds = self._histogram(
             "parley_driver_call_seconds",
             "Duration of calls of an embedded driver.",

@@ -66,7 +66,7 @@ class MemoryServer:
         self.store = Store(history, self._garbage.observe)
         self.garbage_lag: Callable[[], float] = lambda: 0.0
         """Seconds until the garbage collector looks at what has lost its owners."""
-        self.spares: Callable[[Resource[Any], Json], bool] = lambda _resource, _body: False
+        self.gc_forbidden: Callable[[Resource[Any], Json], bool] = lambda _resource, _body: False
         """Whether an admission policy keeps the garbage collector from deleting an object."""
         self.bookmark_interval = bookmark_interval
         self.watch_round = 0
@@ -318,7 +318,7 @@ class MemoryServer:
 
     def collect(self, collection: Collection, name: Name, uid: str, policy: Propagation) -> bool:
         """A deletion of the garbage collector's. False if admission refuses it."""
-        if self.spares(collection.resource, collection.objects[name].body):
+        if self.gc_forbidden(collection.resource, collection.objects[name].body):
             return False
         self.delete(collection.resource, name[1], name[0] or None, uid, policy=policy)
         return True

@@ -73,7 +73,7 @@ class AssumedPods:
         """Stop counting the pod's units in the limits: its allocation counts them from now on."""
         for of_class in self._counted.pop(uid, {}).values():
             for claim in of_class:
-                self._ledger.count_no_more(claim)
+                self._ledger.stop_counting(claim)
 
     def drop(self, uid: str) -> None:
         """End the pod's reservation: it is bound, or was rejected since. Idempotent."""

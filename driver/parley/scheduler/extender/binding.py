@@ -18,7 +18,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
 from parley.control.decision.kept import kept_nodes
 from parley.control.objects.pod import is_done, priority, reference
-from parley.control.room import Asker, lacking
+from parley.control.room import Requester, room_shortage
 from parley.control.state import State
 from parley.kube.cache import Key
 from parley.kube.client import ApiError, Conflict, OutcomeUnknown
@@ -134,7 +134,7 @@ class Binder:
         Raises BindRefused if there is no room for it any more."""
         if not self._ledger.reserving(node):
             return
-        if why := lacking(self._state, node, Asker.of(self._state, pod, requested(pod).items())):
+        if why := room_shortage(self._state, node, Requester.of(self._state, pod, requested(pod).items())):
             raise BindRefused(f"node {node}: {why}")
         self._cluster.usage.assume(pod, node)
 
@@ -149,7 +149,7 @@ class Binder:
         key = (user.namespace, user.name)
         waits = "Parley's watch of pods has not shown the pod yet"
         while now() < until:
-            pod = self._cluster.that_pod(user)
+            pod = self._cluster.pod_with_uid(user)
             if pod is not None:
                 if is_done(pod) or pod.spec.node_name:
                     raise BindRefused("the pod has ended, is being deleted, or is bound already")
@@ -184,7 +184,7 @@ class Binder:
             if not problem.transient:
                 raise BindRefused(problem.message)
             return problem.message
-        if unusable(pod, claims) or any(not self._reaches(claim, node) for claim in claims):
+        if unusable(pod, claims) or any(not self._usable_on(claim, node) for claim in claims):
             raise BindRefused(f"what the pod held can't be used on node {node} and is released first: {_AGAIN}")
         states = {claim.state(pod) for claim in claims}
         if ClaimState.STALE in states:
@@ -195,8 +195,8 @@ class Binder:
             await self._placement.rewrite(pod, claims)
         return self._recorded(pod, claims)
 
-    def _reaches(self, claim: PodClaim, node: str) -> bool:
-        return claim.holding is None or claim.holding.reaches(node)
+    def _usable_on(self, claim: PodClaim, node: str) -> bool:
+        return claim.holding is None or claim.holding.usable_on(node)
 
     async def _allocate(self, key: Key, pod: Pod, claims: Sequence[PodClaim], node: str) -> str:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]

@@ -14,11 +14,11 @@ from parley.control.decision.demand import Demand
 from parley.control.state import State
 from parley.negotiation.answers import Answers, viable_for_all, without
 from parley.negotiation.rounds import Ask
-from parley.negotiation.selection import spread
+from parley.negotiation.selection import rotated
 from parley.scheduler.candidates import ProposedNodes
 from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
 from parley.sdk import PodReference
-from parley.sdk.together import MOST_CLAIMS, together
+from parley.sdk.merging import MOST_CLAIMS, merge_requests
 
 TAKEN = "another pod is about to get what is left"
 
@@ -63,7 +63,7 @@ class LeastAssumed(ProposedNodes):
 
     def _least_assumed(self) -> Iterator[str]:
         promised: list[str] = []
-        for name in spread(self._names(), self.uid):
+        for name in rotated(self._candidate_names(), self.uid):
             if self._assumed.on(name):
                 promised.append(name)
             elif self.fits(name):
@@ -72,7 +72,7 @@ class LeastAssumed(ProposedNodes):
         yield from filter(self.fits, promised)
 
 
-def beside(
+def with_assumed_pods(
     assumed: AssumedPods,
     pod: PodReference,
     demand: Demand,
@@ -118,6 +118,6 @@ def _full(others: Sequence[Demand], demand: Demand, nodes: Sequence[str]) -> fro
         return frozenset(nodes)
     left = frozenset(nodes)
     for name, request in demand.requests.items():
-        with_others = together(request, (other.requests[name] for other in others if name in other.requests))
+        with_others = merge_requests(request, (other.requests[name] for other in others if name in other.requests))
         left = left.intersection(viable_for_all(nodes, demand.embedded[name].viable(with_others, nodes)))
     return frozenset(nodes) - left

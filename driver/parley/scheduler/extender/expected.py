@@ -9,7 +9,7 @@ from parley.control.claims.checks import first_problem
 from parley.control.claims.gathering import gather, with_class
 from parley.control.claims.generated import GENERATED, GeneratedClaim
 from parley.control.claims.podclaims import PodClaim
-from parley.control.objects.mirror import asked
+from parley.control.objects.mirror import class_request
 from parley.control.state import State
 
 
@@ -31,11 +31,13 @@ def _expected(state: State, pod: Pod, claim: PodClaim) -> PodClaim | None:
         return None
     own = ObjectMeta(name=f"{meta.name}-{claim.entry}", namespace=meta.namespace, uid=f"{meta.uid}/{claim.entry}")
     mirror = BuiltinClaim(metadata=own, spec=template.spec.spec)
-    request = asked(mirror)
+    request = class_request(mirror)
     if request is None:
         return None
     class_ = cluster.class_(request.class_name)
     facts = GeneratedClaim(pod, claim.entry, mirror, request, class_, stand_in=None, holding=None, former=None)
     if (problem := first_problem(GENERATED, facts)) is not None:
         return PodClaim(claim.entry, "", problem=problem)
-    return with_class(state, PodClaim(claim.entry, "", mirror, asked=request, subject=facts.subject), class_)
+    return with_class(
+        state, PodClaim(claim.entry, "", mirror, class_request=request, subject=facts.subject), class_
+    )

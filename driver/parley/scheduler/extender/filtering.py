@@ -13,12 +13,12 @@ from parley.control.decision.decide import (
     Evictable,
     Search,
     admit,
+    as_transient,
     best,
     by_preference,
     class_topics,
     none_viable,
     question,
-    soon,
     survey,
 )
 from parley.control.decision.demand import Demand, demand_of
@@ -29,14 +29,14 @@ from parley.negotiation.rounds import Outcome, negotiate
 from parley.negotiation.states import ClaimState
 from parley.negotiation.waiting import Topic
 from parley.scheduler.candidates import PreemptibleNodes, ProposedNodes, common_nodes, may_preempt
-from parley.scheduler.claim_victims import Preemptor, evictable, may_take
+from parley.scheduler.claim_victims import Preemptor, drivers_allowing_preemption, evictable
 from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
-from parley.scheduler.extender.contention import TAKEN, LeastAssumed, beside
+from parley.scheduler.extender.contention import TAKEN, LeastAssumed, with_assumed_pods
 from parley.scheduler.extender.expected import expected_claims
 from parley.scheduler.extender.scope import foreign_topics, unsupported
 from parley.scheduler.pods import Pods
 from parley.sdk.checks import BadParameters, DriverFault
-from parley.sdk.referenced import NotRead
+from parley.sdk.referenced import ParametersUnavailable
 
 ASSUMED: Topic = ("assumed",)
 """The topic that changes when an assumed pod is bound, or is not assumed any more."""
@@ -78,10 +78,11 @@ class CandidateFilter:
         self._assumed = assumed
         self._candidates = candidates
 
-    def filter(self, pod: Pod, names: Sequence[str], *, choosy: bool) -> FilterResult:
+    def filter(self, pod: Pod, names: Sequence[str], *, has_preferences: bool = False) -> FilterResult:
         """The result for these nodes, taking the assumed pods into account.
 
-        `choosy`: the pod prefers some nodes to others, so that it is worth asking about more than the first few.
+        `has_preferences`: the pod prefers some nodes to others, so that it is worth asking about more than the
+        first few.
         """
         claims = expected_claims(self._state, pod)
         if why := unsupported(pod, claims):
@@ -94,7 +95,7 @@ class CandidateFilter:
         if unusable(pod, claims):
             problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being released", (), True)
             return FilterResult(blocked=Blocked(problem, pod.metadata.uid), must_release=True)
-        result = self._negotiate(pod, claims, names, choosy=choosy)
+        result = self._negotiate(pod, claims, names, has_preferences=has_preferences)
         if result.blocked is not None and holds_some and not result.standalone:
             return self._while_evicting(pod, claims, result.blocked) or replace(result, must_release=True)
         return result
@@ -133,7 +134,7 @@ class CandidateFilter:
             demand = demand_of(self._state.drivers, reference(pod), pending, attempt.begun)
             asked = question(self._state, demand, Search(nodes, attempt.excluded))
             return frozenset(negotiate(nodes, asked, enough=len(names)).viable)
-        except (BadParameters, NotRead, DriverFault):
+        except (BadParameters, ParametersUnavailable, DriverFault):
             return frozenset()
 
     def unreserved(self, names: Sequence[str]) -> Sequence[str]:
@@ -171,7 +172,7 @@ class CandidateFilter:
         return tuple(name for name in names if nomination is None or nomination.node == name)
 
     def _negotiate(
-        self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str], *, choosy: bool
+        self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str], *, has_preferences: bool
     ) -> FilterResult:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         promised = self._promised(pod, pending)
@@ -186,7 +187,9 @@ class CandidateFilter:
             return FilterResult(blocked=demand)
         if demand.standalone:
             return _standalone_first(demand)
-        return self._survey(pod, claims, pending, demand, nodes, frozenset(promised), choosy=choosy)
+        return self._survey(
+            pod, claims, pending, demand, nodes, frozenset(promised), has_preferences=has_preferences
+        )
 
     def _promised(self, pod: Pod, pending: Sequence[PodClaim]) -> _Promised:
         return {c.uid: who for c in pending if (who := self._assumed.node_of(c.uid, but=pod.metadata.uid))}
@@ -198,7 +201,7 @@ class CandidateFilter:
                 continue
             if claim.uid in promised:
                 return _in_use(claim, promised[claim.uid][0])
-            if self._state.nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod)):
+            if self._state.nominations.is_claim_kept(claim.uid, pod.metadata.uid, priority(pod)):
                 return not_its_turn((pod.metadata.namespace, claim.name))
         return None
 
@@ -225,24 +228,24 @@ class CandidateFilter:
         nodes: ProposedNodes,
         promised: frozenset[str],
         *,
-        choosy: bool,
+        has_preferences: bool,
     ) -> FilterResult:
         attempt = self._pods.attempt(pod)
         nominated = self._state.nominations.of(pod.metadata.uid) is not None
         avoided = attempt.avoided if nominated else attempt.avoided | attempt.extender.not_taken
         enough = 1 + len(avoided)
-        search = Search(nodes, attempt.excluded, bool(attempt.refused), self._candidates, enough, choosy)
+        search = Search(nodes, attempt.excluded, bool(attempt.refused), self._candidates, enough, has_preferences)
         named = promised.union(claim.uid for claim in pending if claim.claim is not None)
-        only_best = bool(named) or (demand.packs and not choosy)
+        only_best = bool(named) or (demand.packs and not has_preferences)
         any_will_do = not avoided and not nominated
         best_first = partial(by_preference, self._state, demand) if only_best and any_will_do else None
         plain = question(self._state, demand, search)
-        asked = beside(self._assumed, reference(pod), demand, plain, best_first)
+        asked = with_assumed_pods(self._assumed, reference(pod), demand, plain, best_first)
         outcome = survey(self._state, demand, search, asked)
         attempt.outcome, attempt.drivers = outcome, demand.drivers
         if not outcome.viable:
             transient = bool(promised) or any(TAKEN in message for message in outcome.refused.values())
-            if not may_take(self._state, pod, demand, claims):
+            if not drivers_allowing_preemption(self._state, pod, demand, claims):
                 return self._none_viable(claims, demand, search, outcome, transient=transient)
             if may_preempt(self._state.cluster, pod):
                 search = replace(search, wider=PreemptibleNodes(self._state, pod, nodes.classes, nodes.only))
@@ -279,7 +282,7 @@ class CandidateFilter:
     ) -> FilterResult:
         """`transient`: assumed pods are in the way, which may soon be bound elsewhere."""
         blocked = none_viable(self._state, claims, demand, search, outcome, evictable=evictable)
-        return FilterResult(blocked=soon(blocked, ASSUMED) if transient else blocked, by_nodes=True)
+        return FilterResult(blocked=as_transient(blocked, ASSUMED) if transient else blocked, by_nodes=True)
 
 
 def _with_preemption_topic(result: FilterResult) -> FilterResult:

@@ -141,7 +141,7 @@ class ExtenderPath:
             return self._paused(pod, nodes, attempt.failures.until)
         attempt.extender.filter_called()
         try:
-            result = self._filtering.filter(pod, having, choosy=asked.choosy())
+            result = self._filtering.filter(pod, having, has_preferences=asked.has_preferences())
         except DriverFault as fault:
             return self._driver_failed(pod, nodes, fault)
         if result.viable and (turn := self._turns.of_another(pod)) is not None:
@@ -246,7 +246,7 @@ class ExtenderPath:
         if pod.spec.resource_claims or len(viable) < len(nodes):
             self._preemptors.set_preemptible(pod, nodes)
             if not viable and answered:
-                self._rejections.evictions_useless(pod)
+                self._rejections.require_release(pod)
             elif not viable:
                 self._reject_preemption(pod)
         return wire.victims({node: victims[node] for node in nodes if node in viable})
@@ -279,7 +279,7 @@ class ExtenderPath:
         """Whether the pod is rejected on all of the nodes; if so, the rejection is kept."""
         has_claims, filtering = bool(pod.spec.resource_claims), self._filtering
         try:
-            result = filtering.filter(pod, nodes, choosy=False) if has_claims else filtering.claimless(pod, nodes)
+            result = filtering.filter(pod, nodes) if has_claims else filtering.claimless(pod, nodes)
         except DriverFault as fault:
             self._driver_failed(pod, nodes, fault)
             return True

@@ -20,7 +20,7 @@ from parley.negotiation.states import ClaimState
 from parley.scheduler.attempts import LEAVING_SECONDS
 from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.claim_preemption import Postponed
-from parley.scheduler.claim_victims import Preemptor, may_take
+from parley.scheduler.claim_victims import Preemptor, drivers_allowing_preemption
 from parley.scheduler.extender.filtering import CandidateFilter
 from parley.scheduler.extender.nodesets import Nodes
 from parley.scheduler.extender.rejections import Rejection
@@ -106,11 +106,11 @@ class Preemptors:
             return Postponed("", "", READING_SECONDS)  # its parameters are being read again; the nomination stays
         drivers = frozenset[str]()
         if not isinstance(demand, Blocked) and not demand.standalone:
-            drivers = may_take(self._state, pod, demand, claims)
+            drivers = drivers_allowing_preemption(self._state, pod, demand, claims)
         if not drivers or isinstance(demand, Blocked):
             self._state.nominations.end(pod.metadata.uid)
             return None
-        if not self._state.cluster.knows_where(pod):
+        if not self._state.cluster.placement_constraints_synced(pod):
             return Postponed("", "", READING_SECONDS)
         if not self._is_viable_nowhere(pod, claims, rejection):
             rejection.skip_report()
@@ -120,7 +120,7 @@ class Preemptors:
             return Postponed("", "", left)
         if left := self._seconds_for_scheduler(pod, claims, demand):
             return Postponed("", "", left)
-        self._pods.attempt(pod).extender.shunned = self._refused_by_scheduler(pod, claims)
+        self._pods.attempt(pod).extender.refused = self._refused_by_scheduler(pod, claims)
         return await self._negotiator.preemption.make_room(Preemptor(pod, claims, demand, drivers))
 
     def _is_viable_nowhere(self, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection) -> bool:
@@ -130,7 +130,7 @@ class Preemptors:
         if proposed != nodes:
             fitting = CandidateNodes(self._state, pod, *_limits(claims))
             nodes = nodes.union(node for node in proposed if fitting.fits(node))
-        found = self._filtering.filter(pod, sorted(nodes), choosy=False)
+        found = self._filtering.filter(pod, sorted(nodes))
         if found.blocked is None or not found.by_nodes or found.blocked.problem.transient:
             return False
         if found.blocked.problem.code == rejection.problem.code:
@@ -149,7 +149,7 @@ class Preemptors:
         """For how many seconds to leave it to the scheduler to find a node, or to wait for pods that it evicts."""
         attempt, usage = self._pods.attempt(pod).extender, self._state.cluster.usage
         nominated = pod.status.nominated_node_name
-        if nominated and usage.are_leaving(nominated, priority(pod)):
+        if nominated and usage.any_terminating(nominated, priority(pod)):
             seconds = LEAVING_SECONDS if self._filtering.viable(pod, [nominated]) else 0.0
         else:
             seconds = SCHEDULER_SECONDS if self._is_viable_by_model(pod, claims, demand) else 0.0

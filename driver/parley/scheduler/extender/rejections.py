@@ -179,7 +179,7 @@ class Rejections:
             return frozenset()
         return frozenset() if rejection.still_holds(rejection.nodes, self._pods) else rejection.nodes
 
-    def evictions_useless(self, pod: Pod) -> None:
+    def require_release(self, pod: Pod) -> None:
         """Have the pod's claims released, as its scheduler can't evict pods on the node where they are
         allocated."""
         rejection = self._rejected.get(pod.metadata.uid)

@@ -48,7 +48,7 @@ class _PreferringPod(msgspec.Struct, frozen=True, gc=False):
     spec: _PreferringSpec
 
     @property
-    def choosy(self) -> bool:
+    def has_preferences(self) -> bool:
         affinity = self.spec.affinity or _Affinity()
         terms = (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity)
         return bool(self.spec.topology_spread_constraints) or any(
@@ -82,10 +82,10 @@ class Proposed(_Pascal, frozen=True):
             raise BadCall("NodeNames is missing: set nodeCacheCapable: true for this extender")
         return names
 
-    def choosy(self) -> bool:
+    def has_preferences(self) -> bool:
         """Whether the pod prefers some nodes to others, by preferred affinity or topology spread."""
         preferring: _PreferringPod = _decoded(_PREFERRING, self.pod_as_sent)
-        return preferring.choosy
+        return preferring.has_preferences
 
 
 class Bind(_Pascal, frozen=True):

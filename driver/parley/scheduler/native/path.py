@@ -22,7 +22,7 @@ from parley.kube.cache import Key
 from parley.kube.queue import Requeue
 from parley.negotiation.nowhere import where
 from parley.negotiation.states import ClaimState, Step, next_step
-from parley.scheduler.candidates import are_apart
+from parley.scheduler.candidates import have_no_common_node
 from parley.scheduler.native.turns import out_of_turn
 from parley.scheduler.negotiator import Negotiator
 from parley.scheduler.placement import Placement
@@ -120,8 +120,10 @@ class NativePath:
                 self._pods.attempt(pod).offer_ended()
                 return await self._release(pod, claims)
             case Step.FOLLOW_OFFER:
-                return await self._placement.follow_offer(key, pod, claims) or await self._unchosen(pod, claims)
-            case Step.WRITE if not pod.spec.node_name and are_apart(claims):
+                return await self._placement.follow_offer(key, pod, claims) or await self._withdraw_unchosen(
+                    pod, claims
+                )
+            case Step.WRITE if not pod.spec.node_name and have_no_common_node(claims):
                 return await self._release(pod, claims)
             case Step.WRITE:
                 return await self._placement.rewrite(pod, claims)
@@ -166,7 +168,7 @@ class NativePath:
             if claim.state(pod) is ClaimState.ALLOCATED and self._pods.keeps_out_retried(topic):
                 await self._records.mark_in_use(mirror, claim.holding, pod)
 
-    def _ask_to_mark(self, pod: Pod) -> None:
+    def _requeue_users(self, pod: Pod) -> None:
         """Requeue the users of the claims that the pod waits for: their reconciliation marks these as in use."""
         self._pods.attempt(pod).retried_by_scheduler = True
         for key in named_claims(pod):
@@ -184,14 +186,14 @@ class NativePath:
             if problem.fails_pod:
                 return await self._placement.fail(pod, problem.code, problem.message, unchanged=True)
         if problem.code in _USED_BY_OTHERS:
-            self._ask_to_mark(pod)
-        left = self._until_reported(pod, problem)
+            self._requeue_users(pod)
+        left = self._seconds_until_reported(pod, problem)
         if left == 0:
             problem = replace(problem, transient=False)
         line = KeptOut(problem.message) if problem.transient else KeptOut((problem.code, *problem.topics))
         return wait(Blocked(problem, line), after=left or None)
 
-    def _until_reported(self, pod: Pod, problem: Problem) -> float | None:
+    def _seconds_until_reported(self, pod: Pod, problem: Problem) -> float | None:
         """In how many seconds a transient problem has to be reported to the user; None if never."""
         if not problem.reported_after:
             return None
@@ -229,7 +231,7 @@ class NativePath:
         await self._placement.nominate_briefly(pod, (node for one in unplaced for node in one.nodes or ()))
         return result
 
-    async def _unchosen(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
+    async def _withdraw_unchosen(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         """Withdraw an offer that the scheduler neither reserves nor clears in time. It does neither while its
         other filters reject the pod on every node, also if a driver has declined. Then the pod is offered other
         nodes, including such where others have to be evicted."""

@@ -34,7 +34,7 @@ def out_of_turn(
         first = pods.first_kept_out(pod, topic, only_above=preempts)
         if first is not None:
             pods.requeue(first)
-        kept = nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod))
+        kept = nominations.is_claim_kept(claim.uid, pod.metadata.uid, priority(pod))
         if first is not None or kept or allocator.allocating(claim.uid):
             message = first_in_line(pod.metadata.namespace, claim.name)
             return Problem(reasons.CLAIM_IN_USE, message, (topic,), transient=True)

@@ -172,7 +172,7 @@ class StandaloneAllocator:
         failures = 0
         while not operation.stop.is_set():
             try:
-                claim = await self._records.allocated(ref, body, live=ref.uid in self._unsettled)
+                claim = await self._records.record_allocation(ref, body, live=ref.uid in self._unsettled)
             except OutcomeUnknown as error:
                 self._unsettled[ref.uid] = body
                 failures, why = failures + 1, str(error)
@@ -198,7 +198,7 @@ class StandaloneAllocator:
         """Releases these claims, except those whose allocation turns out to be recorded."""
         for ref in refs:
             if not await self._recorded_after_all(ref, operation.node):
-                await persist(ref, self._release)
+                await retry_until_done(ref, self._release)
                 await self._end_progress(ref, why)
 
     async def _recorded_after_all(self, ref: ClaimRef, node: str) -> bool:
@@ -207,7 +207,7 @@ class StandaloneAllocator:
         if body is None:
             return False
         try:
-            claim = await persist(ref, self._records.settle)
+            claim = await retry_until_done(ref, self._records.settle)
         except Gone:
             claim = None
         if claim is not None and claim.status.allocation is not None:
@@ -245,7 +245,7 @@ async def _within(
         await cancel(stopping)
 
 
-async def persist(ref: ClaimRef, work: Callable[[ClaimRef], Awaitable[T]]) -> T:
+async def retry_until_done(ref: ClaimRef, work: Callable[[ClaimRef], Awaitable[T]]) -> T:
     """Repeats the work until it succeeds, because continuing without it would be wrong. Raises Gone."""
     failures = 0
     while True:

@@ -19,7 +19,7 @@ from parley.kube.client import Client, Conflict, Invalid, NotFound
 from parley.kube.queue import WorkQueue
 from parley.negotiation.waiting import Topic
 from parley.sdk.checks import BadParameters, DriverFault
-from parley.sdk.referenced import NotRead
+from parley.sdk.referenced import ParametersUnavailable
 from parley.sdk.standalone import entries
 from parley.sdk.standalone.entries import Entries
 from parley.sdk.standalone.evaluation import Evaluator, outlook
@@ -108,7 +108,7 @@ class Responder:
                 answered = await self._evaluated(key, question)
             except Superseded:
                 return  # the new question is in the queue
-            except NotRead:
+            except ParametersUnavailable:
                 return  # the pod is requeued once the object is read
             except DriverFault as fault:
                 await self.apply(scheduling, entries.refused(self._informers.driver, question, str(fault)))
@@ -143,16 +143,16 @@ class Responder:
         return task.result()
 
     async def _consider(self, key: Key, question: PodQuestion) -> tuple[Entries, Outlook]:
-        """Asks the driver. Raises NotRead while an object that holds parameters is being read."""
+        """Asks the driver. Raises ParametersUnavailable while an object that holds parameters is being read."""
         try:
             answers = await self._evaluator.answers(question)
             scores = self._evaluator.scores(question, answers)
             waits = self.waiting.has(key)  # then pods ahead of it may wait for the same
             capacity = {} if waits else self._evaluator.capacity(question, answers, scores)
-        except (BadParameters, NotRead) as error:
+        except (BadParameters, ParametersUnavailable) as error:
             if error.topic is not None:
                 self.await_parameters(key, error.topic)  # before anything else runs: it may be read at once
-            if isinstance(error, NotRead) and error.transient:
+            if isinstance(error, ParametersUnavailable) and error.transient:
                 raise
             return entries.refused(self._informers.driver, question, str(error)), Outlook.NOWHERE
         answer = entries.answered(self._informers.driver, question, answers, scores, capacity)
@@ -174,7 +174,7 @@ class Responder:
             )
         except (NotFound, Conflict):
             return  # the PodScheduling was deleted or replaced: the watch will tell
-        self._informers.wrote(written)
+        self._informers.note_written(written)
         pod = f"{meta.namespace}/{meta.name}"
         log.debug("answered", driver=self._informers.driver, pod=pod, round=scheduling.spec.round)
 

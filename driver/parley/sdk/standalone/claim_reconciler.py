@@ -98,7 +98,7 @@ class StandaloneClaimReconciler:
         (ref,) = operation.refs
         await self._holdings.release(ref.uid)
         try:
-            await self._records.cleared(ref)
+            await self._records.clear_allocation(ref)
             await self._records.remove_finalizer(ref)
         except Gone:
             pass  # the claim was deleted by force; nothing is held any more

@@ -13,14 +13,14 @@ from typing import Any
 
 from parley.kube.cache import Key
 from parley.negotiation.answers import Answer, Answers, viable_for_all
-from parley.negotiation.selection import spread
+from parley.negotiation.selection import rotated
 from parley.sdk.checks import ANSWER_SECONDS, MAX_ALTERNATIVES, MAX_NODES, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.merging import MOST_CLAIMS
 from parley.sdk.standalone.expected import ExpectedPods
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.questions import PodQuestion, available
 from parley.sdk.standalone.waiting import Outlook
-from parley.sdk.together import MOST_CLAIMS
 from parley.sdk.values import Request
 
 CAPACITY_NODES = 16
@@ -51,7 +51,8 @@ class Evaluator:
         self._expected.forget(key)
 
     async def answers(self, question: PodQuestion) -> Answers:
-        """The answers for all claims of the question. Raises BadParameters, NotRead and DriverFault."""
+        """The answers for all claims of the question. Raises BadParameters, ParametersUnavailable and
+        DriverFault."""
         answers = self._allocated(question)
         if question.pending:
             answers.update(await self._pending(question))
@@ -76,7 +77,7 @@ class Evaluator:
         if not viable or not question.pending or not self._driver.has_preferences:
             return {}
         request = question.request(self._driver)
-        if self._driver.tells_room and not self._driver.driver.asynchronous:
+        if self._driver.reports_room and not self._driver.driver.asynchronous:
             return self._expected.scores(key, request, viable)
         return self._driver.score(request, viable)
 
@@ -161,7 +162,7 @@ def _times(request: Request[Any, Any], count: int) -> Request[Any, Any]:
 
 def in_own_order(question: PodQuestion, informers: Informers) -> list[str]:
     """The suitable nodes, rotated differently for each pod, so that not all pods are sent to the same nodes."""
-    return list(spread(question.suitable(informers.nodes()), question.uid))
+    return list(rotated(question.suitable(informers.nodes()), question.uid))
 
 
 def outlook(question: PodQuestion, answers: Answers) -> Outlook:

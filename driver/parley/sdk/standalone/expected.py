@@ -14,7 +14,7 @@ from parley.kube.cache import Key
 from parley.negotiation.answers import viable_for_all
 from parley.negotiation.preference import scores_by_room
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.together import MOST_CLAIMS, together
+from parley.sdk.merging import MOST_CLAIMS, merge_requests
 from parley.sdk.values import ClaimRequest, Request
 
 
@@ -62,17 +62,17 @@ class ExpectedPods:
         left: dict[str, float] = {}
         alone: list[str] = []
         for node in nodes:
-            with_others = self._together(request, node)
+            with_others = self._with_expected(request, node)
             if with_others is request:
                 alone.append(node)
             elif len(with_others.claims) <= MOST_CLAIMS and self._viable(with_others, node):
                 left.update(self._driver.room_left(with_others, (node,)))
         return {**self._driver.room_left(request, alone), **left}
 
-    def _together(self, request: Request[Any, Any], node: str) -> Request[Any, Any]:
+    def _with_expected(self, request: Request[Any, Any], node: str) -> Request[Any, Any]:
         """The request with the claims of the pods that are expected on the node added."""
         expected = self._by_node.get(node, {}).values()
-        return together(request, (replace(other, claims=self._pending(other)) for other in expected))
+        return merge_requests(request, (replace(other, claims=self._pending(other)) for other in expected))
 
     def _pending(self, request: Request[Any, Any]) -> tuple[ClaimRequest[Any, Any], ...]:
         return tuple(claim for claim in request.claims if not self._holds(claim.uid))

@@ -18,13 +18,13 @@ from parley.api.models import ResourceClaim, ResourceClass
 from parley.kube.cache import Key
 from parley.kube.queue import WorkQueue
 from parley.negotiation.answers import by_reason, refusals, viable_for_all
-from parley.negotiation.nowhere import nowhere
-from parley.negotiation.selection import ranked, spread
+from parley.negotiation.nowhere import no_node_available
+from parley.negotiation.selection import ranked, rotated
 from parley.negotiation.waiting import Topic, WaitingLines
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.immediate import FailedNodes, NodeRule, awaits_acceptance, is_pending, unknown_holdings
-from parley.sdk.referenced import NotRead
+from parley.sdk.referenced import ParametersUnavailable
 from parley.sdk.standalone.allocating import Failed, MayNotBegin, StandaloneAllocator
 from parley.sdk.standalone.evaluation import Evaluator, chunks
 from parley.sdk.standalone.holdings import AllocationStage, Holdings
@@ -148,7 +148,7 @@ class ImmediateAllocations:
             why = (reasons.PARAMETERS_INVALID, str(error))
             await self._wait(ref, (question.signature, error.topic), changes, *why, topic=error.topic)
             return
-        except NotRead as error:
+        except ParametersUnavailable as error:
             why = ("" if error.transient else error.code, str(error))
             await self._wait(ref, (ref.uid, error.topic), changes, *why, topic=error.topic)
             return
@@ -163,7 +163,7 @@ class ImmediateAllocations:
 
     def _failed_nodes(self, key: Key, claim: ResourceClaim, class_: ResourceClass) -> FailedNodes:
         failed = self._failed.get(key)
-        if failed is None or not failed.are_about(claim, class_):
+        if failed is None or not failed.still_apply(claim, class_):
             failed = self._failed[key] = FailedNodes.none(claim, class_)
         return failed
 
@@ -195,7 +195,7 @@ class ImmediateAllocations:
         request = question.request(driver)
         nodes = {node.metadata.name: rule.misfit(node) for node in informers.nodes()}
         misfits = {node: why for node, why in nodes.items() if why}
-        in_order = dict.fromkeys(chain(driver.fullest(request), spread(list(nodes), question.uid)))
+        in_order = dict.fromkeys(chain(driver.fullest(request), rotated(list(nodes), question.uid)))
         eligible = [node for node in in_order if node in nodes and node not in misfits]
         excluded = {node: failed.excluded[node] for node in eligible if node in failed.excluded}
         refused = {node: f"could not allocate: {why}" for node, why in excluded.items()}
@@ -205,10 +205,10 @@ class ImmediateAllocations:
             answers = await self._deps.evaluator.ask(request, chunk)
             viable += viable_for_all(chunk, answers)
             refused.update(refusals(answers))
-            if viable and (driver.tells_room or not driver.has_preferences):
+            if viable and (driver.reports_room or not driver.has_preferences):
                 break
         scores = driver.score(request, viable) if viable else {}
-        why = nowhere(len(nodes), misfits, refused, asked=bool(eligible))
+        why = no_node_available(len(nodes), misfits, refused, asked=bool(eligible))
         return ranked(viable, scores, failed.failed), why
 
     async def _try(

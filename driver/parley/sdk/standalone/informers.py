@@ -102,7 +102,7 @@ class Informers:
         """All nodes, without their status."""
         return list(self._nodes.values())
 
-    def wrote(self, item: PodScheduling | ResourceClaim) -> None:
+    def note_written(self, item: PodScheduling | ResourceClaim) -> None:
         """Overlays the object that the API server returned for a write of this process, or for a live read."""
         place = (type(item), identity(item).key)
         if place in self._written and not _newer(item, self._written[place]):
@@ -111,7 +111,7 @@ class Informers:
         if cached is not None and _newer(item, cached):
             self._written[place] = item
 
-    def lost(self, kind: Resource[Any], key: Key, uid: str) -> None:
+    def note_deleted(self, kind: Resource[Any], key: Key, uid: str) -> None:
         """Hides an object that the API server does not have any more; the watch may be behind."""
         cached = self._cache(kind.type).get(*key)
         if cached is not None and cached.metadata.uid == uid:

@@ -15,7 +15,7 @@ from parley.kube.client import Client, NotFound
 from parley.kube.queue import WorkQueue
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.referenced import NotRead
+from parley.sdk.referenced import ParametersUnavailable
 from parley.sdk.standalone import entries
 from parley.sdk.standalone.allocating import Assignment, Failed, StandaloneAllocator
 from parley.sdk.standalone.answering import Responder
@@ -101,8 +101,8 @@ class PodAllocations:
             return
         try:
             assignment = assignment_for(question, self._driver)
-        except (BadParameters, NotRead) as error:
-            if isinstance(error, NotRead) and error.transient:
+        except (BadParameters, ParametersUnavailable) as error:
+            if isinstance(error, ParametersUnavailable) and error.transient:
                 self._answering.await_parameters(key, error.topic)
             else:
                 self._fail(key, scheduling, Failed(str(error)))
@@ -131,9 +131,9 @@ class PodAllocations:
         except NotFound:
             live = None
         if live is None or live.metadata.uid != known.metadata.uid:
-            self._informers.lost(POD_SCHEDULINGS, key, known.metadata.uid)
+            self._informers.note_deleted(POD_SCHEDULINGS, key, known.metadata.uid)
             return False
-        self._informers.wrote(live)
+        self._informers.note_written(live)
         return self._wanted(operation, live)
 
     def _fail(self, key: Key, scheduling: PodScheduling, failure: Failed) -> None:
@@ -149,7 +149,7 @@ def _selection(scheduling: PodScheduling) -> tuple[str, int, str]:
 
 
 def assignment_for(question: PodQuestion, driver: EmbeddedDriver) -> Assignment:
-    """The assignment for the pending claims. Raises BadParameters and NotRead."""
+    """The assignment for the pending claims. Raises BadParameters and ParametersUnavailable."""
     return Assignment(
         request=question.request(driver),
         refs=[entry.ref for entry in question.pending],

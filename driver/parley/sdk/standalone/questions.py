@@ -78,7 +78,7 @@ class PodQuestion:
         return tuple(entry for entry in self.entries if entry.claim.status.allocation is None)
 
     def request(self, driver: EmbeddedDriver) -> Request[Any, Any]:
-        """The pending claims with typed parameters. Raises BadParameters and NotRead."""
+        """The pending claims with typed parameters. Raises BadParameters and ParametersUnavailable."""
         return driver.request(self.pod, [entry.raw() for entry in self.pending], self.since)
 
     @property

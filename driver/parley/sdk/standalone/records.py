@@ -93,7 +93,9 @@ class StandaloneRecords:
         except Gone:
             pass  # nothing to remove
 
-    async def allocated(self, ref: ClaimRef, allocation: Mapping[str, Any], *, live: bool) -> ResourceClaim:
+    async def record_allocation(
+        self, ref: ClaimRef, allocation: Mapping[str, Any], *, live: bool
+    ) -> ResourceClaim:
         """Records the allocation, unless there is one; returns the resulting claim. Raises Gone.
 
         `live`: an earlier attempt may have succeeded, so read the claim first.
@@ -138,7 +140,7 @@ class StandaloneRecords:
 
         return await self._write(ref, change, subresource="status")
 
-    async def cleared(self, ref: ClaimRef) -> None:
+    async def clear_allocation(self, ref: ClaimRef) -> None:
         """Clears the allocation, the request to deallocate, and the progress, unless another driver has allocated
         the claim. Raises Gone. If nothing is allocated, a refused write is ignored: the class may be another
         driver's by now."""
@@ -214,7 +216,7 @@ class StandaloneRecords:
                 continue
             if written.metadata.deletion_timestamp and not written.metadata.finalizers:
                 self._lost(ref)  # removing the last finalizer deleted it
-            self._informers.wrote(written)
+            self._informers.note_written(written)
             return written
         raise AssertionError("unreachable")
 
@@ -232,11 +234,11 @@ class StandaloneRecords:
             raise self._lost(ref) from None
         if claim.metadata.uid != ref.uid:
             raise self._lost(ref)
-        self._informers.wrote(claim)
+        self._informers.note_written(claim)
         return claim
 
     def _lost(self, ref: ClaimRef) -> Gone:
-        self._informers.lost(CLAIMS, ref.key, ref.uid)
+        self._informers.note_deleted(CLAIMS, ref.key, ref.uid)
         return Gone()
 
 

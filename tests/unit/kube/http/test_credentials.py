@@ -181,7 +181,7 @@ async def test_the_authority_of_a_simple_kubeconfig_is_trusted_and_may_be_renewe
         with pytest.raises(OutcomeUnknown, match="its certificate is not trusted"):
             await client.get(NODES, "any")
         write(authority)
-        known.doubt()
+        known.invalidate()
         assert (await client.get(NODES, "any")).metadata.name == "anybody"
 
 
@@ -216,7 +216,7 @@ async def test_what_can_no_longer_be_read_stays_as_it_was() -> None:
 
     known = Credentials(load, "test")
     await known.refresh()
-    known.doubt()
+    known.invalidate()
     await known.refresh()
     assert known.authorization == "Bearer first"
     assert known.current()
@@ -260,7 +260,7 @@ async def test_known_credentials_are_used_while_new_ones_do_not_come() -> None:
     await known.refresh()
     assert (now(), known.authorization) == (before + PATIENCE_SECONDS, "Bearer 1")
 
-    known.doubt()  # the server refused them: only new ones are of use
+    known.invalidate()  # the server refused them: only new ones are of use
     await known.refresh()
     assert (now(), known.authorization) == (before + 60, "Bearer 1")
     await asyncio.sleep(60)
@@ -350,7 +350,7 @@ async def test_a_plugin_is_asked_again_for_a_token_that_the_server_refuses(tmp_p
     await known.refresh()
     assert known.authorization == "Bearer token-1"
 
-    known.doubt()
+    known.invalidate()
     await known.refresh()
     assert known.authorization == "Bearer token-2"
 
@@ -432,7 +432,7 @@ async def test_a_client_certificate_proves_who_we_are_and_may_be_renewed(
         assert (await client.get(NODES, "any")).metadata.name == "first"
 
         write_certificate(tmp_path, authority, "second")
-        known.doubt()
+        known.invalidate()
         assert (await client.get(NODES, "any")).metadata.name == "second"
 
 
@@ -448,7 +448,7 @@ async def test_open_connections_do_not_go_on_with_a_certificate_that_was_renewed
     async with HttpClient(known) as client:
         assert (await client.get(NODES, "any")).metadata.name == "first"
         write_certificate(tmp_path, authority, "second")
-        known.doubt()
+        known.invalidate()
         assert (await client.get(NODES, "any")).metadata.name == "second"
     await server.stop()
 
@@ -465,7 +465,7 @@ async def test_a_certificate_that_is_renewed_before_its_key_is_used_when_both_ar
     async with HttpClient(known) as client:
         for file, name in (("client.crt", "first"), ("client.key", "second")):
             (renewed / file).rename(tmp_path / file)
-            known.doubt()
+            known.invalidate()
             assert (await client.get(NODES, "any")).metadata.name == name
 
 

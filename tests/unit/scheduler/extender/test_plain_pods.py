@@ -9,7 +9,7 @@ from tests.unit.scheduler.conftest import SECOND_SCHEDULER
 from tests.unit.scheduler.reserving import begin, claim, task
 
 from parley.api.resources import CLAIMS, NODES, PODS
-from parley.control.room import Asker, lacking
+from parley.control.room import Requester, room_shortage
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -53,7 +53,7 @@ def test_where_there_is_room_beside_all_that_is_reserved_nobody_looks_who_uses_i
         state = world.controller._base.state
 
         def lacks(cpu: int) -> str:
-            return lacking(state, "a", Asker("default", "plain", {"cpu": cpu, "pods": 1000}))
+            return room_shortage(state, "a", Requester("default", "plain", {"cpu": cpu, "pods": 1000}))
 
         assert [lacks(cpu) == "" for cpu in (3900, 4000, 4001)] == [True, True, False]
         assert calls(lambda: lacks(3900)) < calls(lambda: lacks(4000)) / 3

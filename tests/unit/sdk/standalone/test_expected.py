@@ -9,9 +9,9 @@ from parley.drivers.device import DeviceDriver
 from parley.kube.cache import Key
 from parley.sdk import Request
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.merging import MOST_CLAIMS
 from parley.sdk.parameters import RawClaim
 from parley.sdk.standalone.expected import ExpectedPods
-from parley.sdk.together import MOST_CLAIMS
 from parley.sdk.values import PodReference
 
 P, Q, R = (("team", name) for name in "pqr")

@@ -40,7 +40,7 @@ def test_an_own_write_shows_before_the_watch_brings_it() -> None:
     async def scenario(world: World, informers: Informers) -> None:
         written = await write(world, "1")
         assert label(informers) == ""
-        informers.wrote(written)
+        informers.note_written(written)
         assert label(informers) == "1"
 
     with_lag(scenario)
@@ -49,13 +49,13 @@ def test_an_own_write_shows_before_the_watch_brings_it() -> None:
 def test_an_older_write_does_not_hide_a_newer_one_nor_what_the_watch_brings() -> None:
     async def scenario(world: World, informers: Informers) -> None:
         first, second = await write(world, "1"), await write(world, "2")
-        informers.wrote(second)
-        informers.wrote(first)
+        informers.note_written(second)
+        informers.note_written(first)
         assert label(informers) == "2"
         await write(world, "3")
         await asyncio.sleep(15)
         assert label(informers) == "3"
-        informers.wrote(second)
+        informers.note_written(second)
         assert label(informers) == "3"
 
     with_lag(scenario)
@@ -66,7 +66,7 @@ def test_what_the_server_no_longer_has_is_gone_though_the_watch_is_late() -> Non
         claim = await world.claim("disk")
         await world.delete("disk")
         assert informers.claim(KEY) is not None
-        informers.lost(CLAIMS, KEY, claim.metadata.uid)
+        informers.note_deleted(CLAIMS, KEY, claim.metadata.uid)
         assert informers.claim(KEY) is None
 
     with_lag(scenario)
@@ -76,7 +76,7 @@ def test_a_claim_made_anew_under_the_name_of_a_lost_one_is_there() -> None:
     async def scenario(world: World, informers: Informers) -> None:
         before = await world.claim("disk")
         await world.delete("disk")
-        informers.lost(CLAIMS, KEY, before.metadata.uid)
+        informers.note_deleted(CLAIMS, KEY, before.metadata.uid)
         await world.add_claim("disk")
         await asyncio.sleep(15)
         found = informers.claim(KEY)

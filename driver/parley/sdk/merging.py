@@ -14,7 +14,7 @@ MOST_CLAIMS = 64
 """The most claims that are evaluated together; a node for which there would be more is left to the other pods."""
 
 
-def together(request: Request[Any, Any], others: Iterable[Request[Any, Any]]) -> Request[Any, Any]:
+def merge_requests(request: Request[Any, Any], others: Iterable[Request[Any, Any]]) -> Request[Any, Any]:
     """The request with the others' claims added, under names that do not clash; itself if they have none."""
     added = tuple(
         replace(claim, name=f"{other.pod.uid}/{claim.name}") for other in others for claim in other.claims
