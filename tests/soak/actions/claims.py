@@ -5,10 +5,7 @@ from tests.soak.cluster.world import World
 from tests.soak.kinds import claims
 from tests.soak.kinds.of_world import Kinds
 
-from parley.api.resources import (
-    CLAIMS,
-    TEMPLATES,
-)
+from parley.api.resources import CLAIMS, TEMPLATES
 
 
 class ClaimActions:

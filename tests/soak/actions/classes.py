@@ -9,10 +9,7 @@ from tests.soak.kinds.names import DRIVER, FAR, PARAMETERS, Json
 from tests.soak.kinds.of_world import Kinds
 from tests.soak.rules import limits
 
-from parley.api.resources import (
-    CLASSES,
-    CONFIG_MAPS,
-)
+from parley.api.resources import CLASSES, CONFIG_MAPS
 
 
 class ClassActions:

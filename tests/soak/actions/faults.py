@@ -6,14 +6,7 @@ from typing import Any
 from tests.soak.cluster.leased import MOST_SKEW, LeasedProcess
 from tests.soak.cluster.world import World
 
-from parley.api.resources import (
-    BUILTIN_CLAIMS,
-    CLAIMS,
-    NODES,
-    POD_SCHEDULINGS,
-    PODS,
-    Resource,
-)
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, POD_SCHEDULINGS, PODS, Resource
 
 HELD_KINDS: Sequence[Resource[Any]] = (PODS, PODS, BUILTIN_CLAIMS, BUILTIN_CLAIMS, CLAIMS, NODES, POD_SCHEDULINGS)
 """Kinds whose watches may be far behind. Not classes: an old state of these decides who is evicted."""

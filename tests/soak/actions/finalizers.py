@@ -5,11 +5,7 @@ from typing import Any
 from tests.soak.actions.requests import Requests
 from tests.soak.cluster.world import World
 
-from parley.api.resources import (
-    CLAIMS,
-    PODS,
-    Resource,
-)
+from parley.api.resources import CLAIMS, PODS, Resource
 from parley.kube.memory.watch_cache import Stored
 
 OTHERS_FINALIZER = "soak.example.com/held"

@@ -6,13 +6,7 @@ from tests.soak.cluster.world import World
 from tests.soak.kinds.of_world import Kinds
 from tests.soak.rules.reservations import HOME
 
-from parley.api.resources import (
-    BUILTIN_CLAIMS,
-    BUILTIN_TEMPLATES,
-    CLAIMS,
-    POD_SCHEDULINGS,
-    PODS,
-)
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, POD_SCHEDULINGS, PODS
 from parley.kube.memory.managed_fields import UPDATE, Manager
 
 

@@ -8,11 +8,7 @@ from tests.soak.kinds.names import ZONE
 from tests.soak.kinds.nodes import FAR_DEVICES, NODE_KINDS
 
 from parley.api.names import UNREACHABLE_TAINT
-from parley.api.resources import (
-    NODES,
-    PODS,
-    RESOURCE_SLICES,
-)
+from parley.api.resources import NODES, PODS, RESOURCE_SLICES
 
 
 class NodeActions:

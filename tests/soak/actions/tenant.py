@@ -16,13 +16,7 @@ from tests.soak.kinds.classes import CLASS_KINDS
 from tests.soak.kinds.names import NAMESPACE, typed
 from tests.support.containers import using
 
-from parley.api.names import (
-    DEVICE_CLASS,
-    FINALIZER,
-    GENERATED_LABEL,
-    MIRROR_LABEL,
-    POD_CLAIM_NAME_ANNOTATION,
-)
+from parley.api.names import DEVICE_CLASS, FINALIZER, GENERATED_LABEL, MIRROR_LABEL, POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS, Resource
 from parley.kube.client import ApiError
 from parley.kube.memory import MemoryServer

@@ -11,8 +11,8 @@ from tests.soak.drivers.variants import ReservingDriver, ZonedTokens, driver_kin
 from tests.soak.kinds.classes import GUEST
 from tests.soak.plan import Plan
 from tests.soak.rules.evictions import WatchedEvictions
-from tests.soak.rules.invariants import Use
 from tests.soak.rules.plans import Memory
+from tests.soak.rules.pod_state import Use
 from tests.support.trouble import Rates
 
 from parley.control.nominations import Nomination

@@ -17,9 +17,10 @@ from tests.soak.cluster.parts import KubernetesParts
 from tests.soak.cluster.processes import ProcessLoop
 from tests.soak.plan import CALM, Plan
 from tests.soak.rules.evictions import Evictions
-from tests.soak.rules.invariants import Invariants, Use
+from tests.soak.rules.invariants import Invariants
 from tests.soak.rules.limits import ClassLimits
 from tests.soak.rules.plans import Memory, Plans
+from tests.soak.rules.pod_state import Use
 from tests.soak.rules.reservations import Reservations
 from tests.soak.rules.turns import Turns
 from tests.soak.rules.views import Views

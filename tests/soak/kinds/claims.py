@@ -5,10 +5,7 @@ from collections.abc import Mapping
 from tests.soak.kinds.classes import MAKING_TEMPLATES, ON_DEMAND_CLASS_KINDS, claim_spec
 from tests.soak.kinds.names import NAMESPACE, Json, typed
 
-from parley.api.resources import (
-    CLAIMS,
-    TEMPLATES,
-)
+from parley.api.resources import CLAIMS, TEMPLATES
 
 CLAIM_KINDS: Mapping[str, tuple[str, Json]] = {
     "disk": ("gpu", {}),

@@ -7,11 +7,7 @@ from collections.abc import Mapping
 
 from tests.soak.kinds.names import DRIVER, FAR, NAMESPACE, PARAMETERS, TOKENS, Json, typed
 
-from parley.api.resources import (
-    CLASSES,
-    CONFIG_MAPS,
-    TEMPLATES,
-)
+from parley.api.resources import CLASSES, CONFIG_MAPS, TEMPLATES
 
 CLASS_KINDS: Mapping[str, Json] = {
     "gpu": {},

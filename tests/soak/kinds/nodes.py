@@ -5,10 +5,7 @@ from collections.abc import Mapping, Sequence
 from tests.soak.kinds.names import DRIVER, FAR, ZONE, ZONE_OF, Json, typed
 
 from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
-from parley.api.resources import (
-    NODES,
-    RESOURCE_SLICES,
-)
+from parley.api.resources import NODES, RESOURCE_SLICES
 
 NODE_KINDS: Mapping[str, tuple[str, Sequence[str], int]] = {
     "a": (ZONE_OF["a"], ("40Gi",), 1),

@@ -13,7 +13,8 @@ from typing import Any
 
 from tests.soak.kinds.claims import CLAIM_KINDS, is_on_demand
 from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS, FAR_CLASS_KINDS, TOKEN_CLASS_KINDS
-from tests.soak.rules.invariants import Hold, Invariants, Source
+from tests.soak.rules.holds import Hold, Source
+from tests.soak.rules.invariants import Invariants
 from tests.soak.rules.keeping import allocation, has_failed, is_immediate, is_kept
 from tests.soak.rules.mirrors import Device, Json, far, identity_of_claim, is_parleys, read
 from tests.soak.rules.reservations import Room
@@ -106,7 +107,7 @@ class Judge:
         recorded = [*_recorded(self.claims.values(), living, self._needed)]
         kept = self._needed | {uid for uid, use in self._used.items() if use.pods & living}
         recorded += [one for one in in_memory if one[1].identity[1] in kept - there]
-        self._taken = taken if taken is not None else [*_by_device(invariants.holds), *recorded]
+        self._taken = taken if taken is not None else [*_by_device(invariants.holds.by_device), *recorded]
         self._held = _held(self._taken)
 
     def strands(self, claim: Json) -> bool:

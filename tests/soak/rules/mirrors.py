@@ -11,6 +11,8 @@ Device = tuple[str, str]
 """Pool and name."""
 Name = tuple[str, str]
 """Namespace and name."""
+Identity = tuple[str, str]
+"""A claim, also after it was recreated: see `Record`."""
 
 ALLOCATED = "parley.dev/allocated"
 
@@ -134,3 +136,8 @@ def nodes_of(allocation: Json) -> Iterator[str]:
     for term in allocation.get("nodeSelector", {}).get("nodeSelectorTerms") or ():
         for field in term.get("matchFields") or ():
             yield from field["values"]
+
+
+def listed(devices: Iterable[Device]) -> str:
+    """The devices in a message."""
+    return " ".join("/".join(device) for device in devices)

@@ -28,7 +28,8 @@ from tests.soak.cluster.observed import Step
 from tests.soak.kinds.claims import CLAIM_KINDS
 from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS
 from tests.soak.kinds.pods import ALL_POD_KINDS
-from tests.soak.rules.invariants import Hold, Invariants
+from tests.soak.rules.holds import Hold
+from tests.soak.rules.invariants import Invariants
 from tests.soak.rules.judge import Judge, Taken, Use, bodies
 from tests.soak.rules.mirrors import Device, Json, far, is_parleys, read
 

@@ -16,14 +16,7 @@ from tests.soak.rules.keeping import is_immediate, kept_too_long
 from tests.soak.rules.mirrors import Json
 from tests.soak.rules.reservations import not_held
 
-from parley.api.resources import (
-    BUILTIN_CLAIMS,
-    CLAIM_RELEASES,
-    CLAIMS,
-    NODES,
-    POD_SCHEDULINGS,
-    PODS,
-)
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, NODES, POD_SCHEDULINGS, PODS
 from parley.control.holding import Holding
 from parley.control.objects.pod import reference
 from parley.scheduler.controller import Controller
