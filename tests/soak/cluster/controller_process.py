@@ -10,8 +10,8 @@ from tests.soak.drivers.unruly import Broke, UnrulyDriver
 from tests.soak.drivers.variants import ReservingDriver, ZonedTokens, driver_kind
 from tests.soak.kinds.classes import GUEST
 from tests.soak.plan import Plan
+from tests.soak.rules.controller_memory import ControllerMemory
 from tests.soak.rules.evictions import WatchedEvictions
-from tests.soak.rules.plans import Memory
 from tests.soak.rules.pod_state import Use
 from tests.support.trouble import Rates
 
@@ -76,9 +76,13 @@ class ControllerProcess(LeasedProcess):
         self._world.plans.asked(self.memory, victim)
 
     @property
-    def memory(self) -> Memory | None:
+    def memory(self) -> ControllerMemory | None:
         """What the controller has in memory, None unless it leads."""
-        return Memory(self.controller, self.driver._inventory._held) if self.controller is not None else None
+        return (
+            ControllerMemory(self.controller, self.driver._inventory._held)
+            if self.controller is not None
+            else None
+        )
 
     @property
     def nominations(self) -> Sequence[Nomination]:

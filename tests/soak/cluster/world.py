@@ -16,10 +16,11 @@ from tests.soak.cluster.outside import Array, OutsideProcess
 from tests.soak.cluster.parts import KubernetesParts
 from tests.soak.cluster.processes import ProcessLoop
 from tests.soak.plan import CALM, Plan
+from tests.soak.rules.controller_memory import ControllerMemory
 from tests.soak.rules.evictions import Evictions
 from tests.soak.rules.invariants import Invariants
 from tests.soak.rules.limits import ClassLimits
-from tests.soak.rules.plans import Memory, Plans
+from tests.soak.rules.plans import Plans
 from tests.soak.rules.pod_state import Use
 from tests.soak.rules.reservations import Reservations
 from tests.soak.rules.turns import Turns
@@ -212,7 +213,7 @@ class World:
         """The standalone driver that works, if there is one."""
         return next((process for process in self.outside if process.leads), None)
 
-    def _leaders_memory(self) -> Memory | None:
+    def _leaders_memory(self) -> ControllerMemory | None:
         """Of two that lead for all they know, one has been stopped and has yet to learn that it does not."""
         leading = [process for process in self.processes if process.leads]
         return leading[0].memory if len(leading) == 1 else None

@@ -17,6 +17,7 @@ from tests.soak.rules.holds import Hold, Source
 from tests.soak.rules.invariants import Invariants
 from tests.soak.rules.keeping import allocation, has_failed, is_immediate, is_kept
 from tests.soak.rules.mirrors import Device, Json, far, identity_of_claim, is_parleys, read
+from tests.soak.rules.reading import bodies
 from tests.soak.rules.reservations import Room
 from tests.soak.rules.views import SOURCE, VIEW
 
@@ -367,8 +368,3 @@ def done(pod: Pod) -> bool:
 
 def _data(server: MemoryServer, resource: Resource[Any]) -> Iterator[bytes]:
     return (stored.data for stored in server.store.collection(resource).objects.values())
-
-
-def bodies(server: MemoryServer, resource: Resource[Any]) -> Iterator[Json]:
-    """All objects of the kind."""
-    return (stored.body for stored in server.store.collection(resource).objects.values())

@@ -11,9 +11,10 @@ from tests.soak.cluster import outside
 from tests.soak.cluster.controller_process import SECOND_SCHEDULER
 from tests.soak.cluster.world import Broken, World
 from tests.soak.kinds.claims import CLAIM_KINDS
-from tests.soak.rules.judge import Judge, bodies, done
+from tests.soak.rules.judge import Judge, done
 from tests.soak.rules.keeping import is_immediate, kept_too_long
 from tests.soak.rules.mirrors import Json
+from tests.soak.rules.reading import bodies
 from tests.soak.rules.reservations import not_held
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, NODES, POD_SCHEDULINGS, PODS

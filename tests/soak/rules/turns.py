@@ -16,9 +16,9 @@ from tests.soak.cluster.observed import Step
 from tests.soak.kinds.claims import CLAIM_KINDS
 from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS, FAR_CLASS_KINDS
 from tests.soak.kinds.pods import ALL_POD_KINDS
+from tests.soak.rules.controller_memory import ControllerMemory
 from tests.soak.rules.judge import Judge, done
 from tests.soak.rules.mirrors import is_parleys, read
-from tests.soak.rules.plans import Memory
 
 from parley.control.objects.pod import priority, reference
 from parley.scheduler.pods import Pods
@@ -31,7 +31,7 @@ FORMED = 60.0
 class Turns:
     """When each pod was allocated a claim for the first time. `observe` takes every step."""
 
-    def __init__(self, leader: Callable[[], Memory | None]) -> None:
+    def __init__(self, leader: Callable[[], ControllerMemory | None]) -> None:
         self._leader = leader
         self._since = 0.0
         self._served: dict[str, float] = {}
@@ -61,7 +61,7 @@ class Turns:
 
     def _could_serve(self) -> frozenset[str]:
         memory = self._leader()
-        return memory.could_serve() if memory is not None else frozenset()
+        return memory.servable() if memory is not None else frozenset()
 
     def memory_lost(self) -> None:
         """A controller begins."""
