@@ -1,4 +1,4 @@
-"""What a bug on purpose is: see `planted`."""
+"""What a planted bug is; all of them are in `bugs`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,17 +8,14 @@ from tests.soak.actions.priorities import Preemption
 from parley.api.models import Hold
 
 Patch = tuple[Any, str, Any]
-"""An object, its attribute, and what stands there while the bug is planted."""
+"""An object, its attribute, and the value of this while the bug is planted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
-    meddlers, pods for the extender path, lost responses to bindings, a hostile tenant, classes that keep claims
-    or pods that leave data on nodes, or claims that reserve room there (and yield it), or allocations that need
-    another one, or claims that are immediate or made on demand, or limits of classes, parameters in an object, or
-    tokens of a second driver, or a driver that misbehaves, or a standalone one, or nodes with NoExecute taints, or
-    watches of some kinds that are far behind; and what there is of priorities."""
+    """What is patched, the rules of which one must be found broken, and the plan of the worlds in which it is:
+    `trouble` is a bad network, `lost_bindings` are lost responses to bindings; with `extender` all pods take the
+    extender path; the other fields are those of `Plan`."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -46,8 +43,8 @@ class Bug:
 
 
 async def nothing(*_: Any, **__: Any) -> None:
-    """Does not what it should."""
+    """In place of a coroutine function: does nothing."""
 
 
 def no_result(*_: Any, **__: Any) -> None:
-    """Neither does this."""
+    """In place of a function: does nothing."""

@@ -1,5 +1,5 @@
-"""Bugs on purpose by which a pod ends up with, or on, what its claim has no more, or waits for a node that takes
-pods again: see `planted`."""
+"""Planted bugs by which a pod gets devices, or a node, that its claim does not have any more, or waits for a node
+that takes pods again."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Bugs of the order in which pods are served, and of preemption: see `planted`."""
+"""Planted bugs of the order in which pods are served, and of preemption."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Bugs on purpose of a standalone driver's process: see `planted`."""
+"""Planted bugs of a standalone driver's process."""
 
 from collections.abc import Mapping
 
