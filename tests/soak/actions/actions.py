@@ -140,7 +140,7 @@ class Actions:
         for name in kinds.templates:
             create(TEMPLATES, classes.template(name))
         for name in kinds.on_demand_templates:
-            create(TEMPLATES, claims.making_template(name))
+            create(TEMPLATES, claims.on_demand_template(name))
         for name in kinds.users_claims:
             create(CLAIMS, claims.claim(name))
         if self._priorities is not None:
@@ -156,7 +156,7 @@ class Actions:
         if self._priorities is not None:
             self._priorities.mend()
         for name in self._kinds.on_demand_templates:
-            self._requests.ensure(TEMPLATES, claims.making_template(name))
+            self._requests.ensure(TEMPLATES, claims.on_demand_template(name))
         if self._world.plan.referring:
             self._classes.mend_parameters()
         await self._world.parts.restart(CLAIM_CONTROLLER)  # it may still believe in claims that are gone

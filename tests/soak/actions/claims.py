@@ -37,4 +37,4 @@ class ClaimActions:
         """A template of claims on demand is deleted, or created again."""
         name = self._chance.choice(sorted(self._kinds.on_demand_templates))
         if not self._requests.delete(TEMPLATES, name):
-            self._requests.create(TEMPLATES, claims.making_template(name))
+            self._requests.create(TEMPLATES, claims.on_demand_template(name))

@@ -4,8 +4,8 @@ from tests.soak.actions.priorities import Preemption
 from tests.soak.actions.requests import Requests
 from tests.soak.cluster.world import World
 from tests.soak.kinds import classes
-from tests.soak.kinds.classes import FAR_CLASS_KINDS, TOKEN_CLASS_KINDS
-from tests.soak.kinds.names import DRIVER, FAR, PARAMETERS, Json
+from tests.soak.kinds.classes import STANDALONE_CLASS_KINDS, TOKEN_CLASS_KINDS
+from tests.soak.kinds.names import DRIVER, PARAMETERS, STANDALONE_DRIVER, Json
 from tests.soak.kinds.of_world import Kinds
 from tests.soak.rules import limits
 
@@ -74,15 +74,15 @@ class ClassActions:
                 {"shareable": False},
                 {"driverName": "nobody.example.com"},
                 {"driverName": DRIVER},
-                {"driverName": FAR},
-                {"driverName": FAR, "parameters": None, "suitableNodes": None},
+                {"driverName": STANDALONE_DRIVER},
+                {"driverName": STANDALONE_DRIVER, "parameters": None, "suitableNodes": None},
             ]
         )
-        self._requests.patch(CLASSES, self._chance.choice(sorted(FAR_CLASS_KINDS)), change)
+        self._requests.patch(CLASSES, self._chance.choice(sorted(STANDALONE_CLASS_KINDS)), change)
 
     def change_limits(self) -> None:
         """A class gets limits, or loses them."""
-        limited = sorted(self._kinds.classes.keys() - FAR_CLASS_KINDS.keys())
+        limited = sorted(self._kinds.classes.keys() - STANDALONE_CLASS_KINDS.keys())
         self._requests.patch(CLASSES, self._chance.choice(limited), {"limits": limits.drawn(self._chance)})
 
     def delete_or_create(self) -> None:

@@ -31,8 +31,8 @@ class Faults:
 
     async def kill_driver(self) -> None:
         """A standalone driver is killed, or shut down cleanly."""
-        if self._world.outside:
-            process = self._chance.choice(self._world.outside)
+        if self._world.standalone:
+            process = self._chance.choice(self._world.standalone)
             await self._world.restart(process, self._chance.uniform(0, 3), clean=self._chance.random() < 0.3)
 
     async def restart_part(self) -> None:

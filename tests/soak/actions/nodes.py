@@ -5,7 +5,7 @@ from tests.soak.cluster.taints import some_taint
 from tests.soak.cluster.world import World
 from tests.soak.kinds import nodes
 from tests.soak.kinds.names import ZONE
-from tests.soak.kinds.nodes import FAR_DEVICES, NODE_KINDS
+from tests.soak.kinds.nodes import NODE_KINDS, STANDALONE_DEVICES
 
 from parley.api.names import UNREACHABLE_TAINT
 from parley.api.resources import NODES, PODS, RESOURCE_SLICES
@@ -21,7 +21,7 @@ class NodeActions:
         self._generation = 1
         self._missing: dict[str, frozenset[int]] = {}
         """Numbers of the devices that a node does not publish, by node."""
-        self._missing_far: dict[str, frozenset[int]] = {}
+        self._missing_standalone: dict[str, frozenset[int]] = {}
         """The same of the standalone driver's devices."""
 
     def create(self) -> None:
@@ -30,7 +30,7 @@ class NodeActions:
             self._requests.create(NODES, nodes.node(name))
             self._requests.create(RESOURCE_SLICES, nodes.slice_(name, 1))
             if self._world.plan.standalone:
-                self._requests.create(RESOURCE_SLICES, nodes.far_slice(name, 1))
+                self._requests.create(RESOURCE_SLICES, nodes.standalone_slice(name, 1))
 
     def mend(self) -> None:
         """All nodes exist, take pods, are in their zones, and publish all devices."""
@@ -39,7 +39,7 @@ class NodeActions:
             self._world.parts.kubelets.machine_there(name)
             self._requests.patch(NODES, name, {"spec": {"unschedulable": None, "taints": None}})
             self._requests.patch(NODES, name, {"metadata": {"labels": {ZONE: NODE_KINDS[name][0]}}})
-            self._missing[name] = self._missing_far[name] = frozenset()
+            self._missing[name] = self._missing_standalone[name] = frozenset()
             self._set_slice(name)
 
     def cordon(self) -> None:
@@ -104,9 +104,9 @@ class NodeActions:
     def publish_standalone(self) -> None:
         """The same with a device of the standalone driver."""
         name = self._requests.some_node()
-        if self._requests.there(NODES, name) and FAR_DEVICES[name]:
-            device = self._chance.randrange(len(FAR_DEVICES[name]))
-            self._missing_far[name] = self._missing_far.get(name, frozenset()) ^ {device}
+        if self._requests.there(NODES, name) and STANDALONE_DEVICES[name]:
+            device = self._chance.randrange(len(STANDALONE_DEVICES[name]))
+            self._missing_standalone[name] = self._missing_standalone.get(name, frozenset()) ^ {device}
             self._set_slice(name)
 
     def _set_slice(self, name: str) -> None:
@@ -114,7 +114,9 @@ class NodeActions:
         self._generation += 1
         found = [nodes.slice_(name, self._generation, self._missing.get(name, frozenset()))]
         if self._world.plan.standalone:
-            found.append(nodes.far_slice(name, self._generation, self._missing_far.get(name, frozenset())))
+            found.append(
+                nodes.standalone_slice(name, self._generation, self._missing_standalone.get(name, frozenset()))
+            )
         for body in found:
             if self._requests.there(RESOURCE_SLICES, body["metadata"]["name"]):
                 self._requests.patch(RESOURCE_SLICES, body["metadata"]["name"], {"spec": body["spec"]})

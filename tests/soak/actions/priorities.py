@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from tests.soak.kinds.classes import CLASS_KINDS, KEPT_CLASS_KINDS
+from tests.soak.kinds.classes import CLASS_KINDS, PREEMPTION_CLASS_KINDS
 from tests.soak.kinds.names import NAMESPACE, typed
 
 from parley.api.resources import CLASSES
@@ -62,7 +62,7 @@ class Preemption(Enum):
         if self is Preemption.NONE:
             return CLASS_KINDS
         says: Json = {"preemption": "LowerPriority"} if self.takes else {}
-        every = {**CLASS_KINDS, **KEPT_CLASS_KINDS}
+        every = {**CLASS_KINDS, **PREEMPTION_CLASS_KINDS}
         return {name: {**kind, **(says if name in TAKEN else {})} for name, kind in every.items()}
 
 

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable
 
 from tests.soak.actions.priorities import ENDS_AFTER
-from tests.soak.kinds.names import FAR
+from tests.soak.kinds.names import STANDALONE_DRIVER
 from tests.soak.rules.invariants import Invariants
-from tests.soak.rules.mirrors import Device, far
+from tests.soak.rules.mirrors import Device, are_standalone
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.control.objects.mirror import allocated
@@ -110,7 +110,9 @@ class DeviceKubelets(Kubelets):
         devices = tuple((device.pool, device.device) for device in found.devices) if found is not None else ()
         key = pod.spec.node_name, claim.metadata.uid
         given = self._given.get(key) if key in self.prepared else None
-        if given is not None and given != devices and not far(given):  # see docs/limits.md, forced deletion
+        if (
+            given is not None and given != devices and not are_standalone(given)
+        ):  # see docs/limits.md, forced deletion
             text = f"pod {pod.metadata.name} gets {given}, {claim.metadata.name} has {devices}"
             self._rules.fault("stale devices", text)
         self._given[key] = devices
@@ -127,4 +129,4 @@ class DeviceKubelets(Kubelets):
 
 
 def _devices_of(claim: BuiltinClaim) -> Allocation | None:
-    return allocated(claim, DeviceDriver.name) or allocated(claim, FAR)
+    return allocated(claim, DeviceDriver.name) or allocated(claim, STANDALONE_DRIVER)

@@ -12,9 +12,9 @@ from tests.soak.actions.priorities import Preemption
 from tests.soak.cluster.controller_process import SECOND_SCHEDULER, ControllerProcess, known_uses
 from tests.soak.cluster.leased import MOST_SKEW, LeasedProcess, lost_lease
 from tests.soak.cluster.observed import AT_ONCE_SECONDS, MOST_AT_ONCE, ObservedServer, Step
-from tests.soak.cluster.outside import Array, OutsideProcess
 from tests.soak.cluster.parts import KubernetesParts
 from tests.soak.cluster.processes import ProcessLoop
+from tests.soak.cluster.standalone_process import Array, StandaloneProcess
 from tests.soak.plan import CALM, Plan
 from tests.soak.rules.controller_memory import ControllerMemory
 from tests.soak.rules.evictions import Evictions
@@ -68,9 +68,9 @@ class World:
         if plan.cascading:
             self.server.garbage_lag = self.parts.garbage_lag
         self._names = 0
-        self.processes: list[ControllerProcess] = []
+        self.controllers: list[ControllerProcess] = []
         self._array = Array(self.invariants.fault)
-        self.outside: list[OutsideProcess] = []
+        self.standalone: list[StandaloneProcess] = []
         """Those of the standalone driver."""
 
     def _known_by_leader(self) -> set[Use]:
@@ -100,9 +100,9 @@ class World:
         """Start Kubernetes' components, and Parley."""
         self.parts.start()
         for _ in range(2 if self.plan.lease else 1):
-            self.start_process()
+            self.start_controller()
         for _ in range((2 if self.plan.lease else 1) if self.plan.standalone else 0):
-            self.start_outside()
+            self.start_standalone()
 
     async def _ask_leader(self, verb: str, body: bytes) -> bytes:
         leader = self.leader
@@ -112,25 +112,25 @@ class World:
             return await self.parts.bindings.extended(lambda: leader.answer(verb, body))
         return await leader.answer(verb, body)
 
-    def start_process(self) -> ControllerProcess:
+    def start_controller(self) -> ControllerProcess:
         """One more controller."""
         self._names += 1
         process = ControllerProcess(
             self, f"controller-{self._names}", self.plan if not self.calm else self._calm_plan()
         )
-        self.processes.append(process)
+        self.controllers.append(process)
         self.server.note(f"{process.name} starts")
         return process
 
-    def start_outside(self) -> OutsideProcess:
+    def start_standalone(self) -> StandaloneProcess:
         """One more standalone driver."""
         self._names += 1
         name, plan = f"driver-{self._names}", self.plan if not self.calm else self._calm_plan()
         server, chance, clock = self.server, self.chance, self.clock
         array = self._array if plan.outside else None
-        process = OutsideProcess(server, chance, clock, name, plan.rates, leased=plan.lease, array=array)
+        process = StandaloneProcess(server, chance, clock, name, plan.rates, leased=plan.lease, array=array)
         process.driver.failing = plan.failing
-        self.outside.append(process)
+        self.standalone.append(process)
         self.server.note(f"{name} starts")
         return process
 
@@ -146,17 +146,17 @@ class World:
     @property
     def all_processes(self) -> list[LeasedProcess]:
         """Those of Parley's."""
-        return [*self.processes, *self.outside]
+        return [*self.controllers, *self.standalone]
 
     def _forget(self, ended: LeasedProcess) -> None:
-        self.processes = [process for process in self.processes if process is not ended]
-        self.outside = [process for process in self.outside if process is not ended]
+        self.controllers = [process for process in self.controllers if process is not ended]
+        self.standalone = [process for process in self.standalone if process is not ended]
 
     def _start_another(self, ended: LeasedProcess) -> None:
-        if isinstance(ended, OutsideProcess):
-            self.start_outside()
+        if isinstance(ended, StandaloneProcess):
+            self.start_standalone()
         else:
-            self.start_process()
+            self.start_controller()
 
     def _calm_plan(self) -> Plan:
         return replace(self.plan, rates=CALM, failing=0.0, bindings=CALM, unruly=False)
@@ -206,16 +206,16 @@ class World:
     @property
     def leader(self) -> ControllerProcess | None:
         """The one that works, if there is one."""
-        return next((process for process in self.processes if process.leads), None)
+        return next((process for process in self.controllers if process.leads), None)
 
     @property
-    def leading_driver(self) -> OutsideProcess | None:
+    def leading_driver(self) -> StandaloneProcess | None:
         """The standalone driver that works, if there is one."""
-        return next((process for process in self.outside if process.leads), None)
+        return next((process for process in self.standalone if process.leads), None)
 
     def _leaders_memory(self) -> ControllerMemory | None:
         """Of two that lead for all they know, one has been stopped and has yet to learn that it does not."""
-        leading = [process for process in self.processes if process.leads]
+        leading = [process for process in self.controllers if process.leads]
         return leading[0].memory if len(leading) == 1 else None
 
     async def check(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.soak.kinds.classes import MAKING_TEMPLATES, ON_DEMAND_CLASS_KINDS, claim_spec
+from tests.soak.kinds.classes import ON_DEMAND_CLASS_KINDS, ON_DEMAND_TEMPLATES, claim_spec
 from tests.soak.kinds.names import NAMESPACE, Json, typed
 
 from parley.api.resources import CLAIMS, TEMPLATES
@@ -41,9 +41,9 @@ def is_on_demand(claim: str) -> bool:
     return CLAIM_KINDS[claim][0] in ON_DEMAND_CLASS_KINDS
 
 
-def making_template(name: str) -> Json:
+def on_demand_template(name: str) -> Json:
     """A ResourceClaimTemplate from which Parley creates one claim for all pods with the same label."""
-    class_name = MAKING_TEMPLATES[name]
+    class_name = ON_DEMAND_TEMPLATES[name]
     parameters = next(parameters for kind, parameters in CLAIM_KINDS.values() if kind == class_name)
     spec = {"resourceClassName": class_name, "parameters": parameters}
     shared = {"podLabel": name}

@@ -5,7 +5,7 @@ A class is what its object says besides its name; a template is the class of its
 
 from collections.abc import Mapping
 
-from tests.soak.kinds.names import DRIVER, FAR, NAMESPACE, PARAMETERS, TOKENS, Json, typed
+from tests.soak.kinds.names import DRIVER, NAMESPACE, PARAMETERS, STANDALONE_DRIVER, TOKENS, Json, typed
 
 from parley.api.resources import CLASSES, CONFIG_MAPS, TEMPLATES
 
@@ -31,7 +31,7 @@ STANDING_CLASS_KINDS: Mapping[str, Json] = {"standing": {}, "standing-shared": {
 ON_DEMAND_CLASS_KINDS: Mapping[str, Json] = {"run": {}, "run-shared": {"shareable": True}}
 """Classes of claims that Parley creates when pods name them."""
 
-MAKING_TEMPLATES: Mapping[str, str] = {"run": "run", "task": "run-shared"}
+ON_DEMAND_TEMPLATES: Mapping[str, str] = {"run": "run", "task": "run-shared"}
 """Templates from which Parley creates these (`sharedBy`), and their classes."""
 
 LASTING_CLASS_KINDS: Mapping[str, Json] = {
@@ -41,10 +41,10 @@ LASTING_CLASS_KINDS: Mapping[str, Json] = {
 """Classes whose claims stay allocated without users (`whenUnused`), for less than `quiescence.QUIET`: at rest
 they are free."""
 
-KEPT_CLASS_KINDS: Mapping[str, Json] = {"kept": {}}
+PREEMPTION_CLASS_KINDS: Mapping[str, Json] = {"kept": {}}
 """In worlds with priorities: nobody is evicted for claims of this class."""
 
-KEPT_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"kept": ("kept", {})}
+PREEMPTION_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"kept": ("kept", {})}
 
 VIEW_CLASS_KINDS: Mapping[str, Json] = {"view": {}}
 """In worlds where allocations need another one (`rules.views`)."""
@@ -79,13 +79,13 @@ TOKEN_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
 }
 """Claims of the tokens driver, which can be used everywhere, or in one zone."""
 
-FAR_CLASS_KINDS: Mapping[str, Json] = {
-    "far": {"driverName": FAR},
-    "far-shared": {"driverName": FAR, "shareable": True},
-    "far-standing": {"driverName": FAR},
+STANDALONE_CLASS_KINDS: Mapping[str, Json] = {
+    "far": {"driverName": STANDALONE_DRIVER},
+    "far-shared": {"driverName": STANDALONE_DRIVER, "shareable": True},
+    "far-standing": {"driverName": STANDALONE_DRIVER},
 }
 
-FAR_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
+STANDALONE_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
     "far": ("far", {}),
     "far-double": ("far", {"count": 2}),
     "far-share": ("far", {"shared": True}),
@@ -94,12 +94,12 @@ FAR_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
 
 ALL_TEMPLATE_KINDS = {
     **TEMPLATE_KINDS,
-    **KEPT_TEMPLATE_KINDS,
+    **PREEMPTION_TEMPLATE_KINDS,
     **REFERRING_TEMPLATE_KINDS,
     **TOKEN_TEMPLATE_KINDS,
     **VIEW_TEMPLATE_KINDS,
     **YIELDING_TEMPLATE_KINDS,
-    **FAR_TEMPLATE_KINDS,
+    **STANDALONE_TEMPLATE_KINDS,
 }
 
 

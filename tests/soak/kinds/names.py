@@ -14,7 +14,7 @@ DRIVER = "device.parley.dev"
 TOKENS = "tokens.parley.dev"
 """The tokens driver, embedded too, in some worlds."""
 
-FAR = "far.example.com"
+STANDALONE_DRIVER = "far.example.com"
 """The standalone driver. The names of its devices begin with "far-"."""
 
 PARAMETERS = "parameters"

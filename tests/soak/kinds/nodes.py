@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tests.soak.kinds.names import DRIVER, FAR, ZONE, ZONE_OF, Json, typed
+from tests.soak.kinds.names import DRIVER, STANDALONE_DRIVER, ZONE, ZONE_OF, Json, typed
 
 from parley.api.names import NODE_PLUGIN, PUBLISHED_BY_LABEL
 from parley.api.resources import NODES, RESOURCE_SLICES
@@ -15,7 +15,12 @@ NODE_KINDS: Mapping[str, tuple[str, Sequence[str], int]] = {
 }
 """Zone, each device's memory, and the number of shares that each can be split into."""
 
-FAR_DEVICES: Mapping[str, Sequence[str]] = {"a": ("40Gi",), "b": ("40Gi", "40Gi"), "c": (), "d": ("80Gi", "80Gi")}
+STANDALONE_DEVICES: Mapping[str, Sequence[str]] = {
+    "a": ("40Gi",),
+    "b": ("40Gi", "40Gi"),
+    "c": (),
+    "d": ("80Gi", "80Gi"),
+}
 """The memory of each device of the standalone driver."""
 
 
@@ -40,14 +45,14 @@ def slice_(node_name: str, generation: int, missing: frozenset[int] = frozenset(
     return typed(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
 
 
-def far_slice(node_name: str, generation: int, missing: frozenset[int] = frozenset()) -> Json:
+def standalone_slice(node_name: str, generation: int, missing: frozenset[int] = frozenset()) -> Json:
     """The ResourceSlice of the standalone driver's node part."""
     devices = [
         {"name": f"far-{i}", "capacity": {"memory": {"value": memory}, "slices": {"value": "2"}}}
-        for i, memory in enumerate(FAR_DEVICES[node_name])
+        for i, memory in enumerate(STANDALONE_DEVICES[node_name])
         if i not in missing
     ]
     pool = {"name": node_name, "generation": generation, "resourceSliceCount": 1}
-    spec = {"driver": FAR, "nodeName": node_name, "pool": pool, "devices": devices}
+    spec = {"driver": STANDALONE_DRIVER, "nodeName": node_name, "pool": pool, "devices": devices}
     metadata = {"name": f"{node_name}-far", "labels": {PUBLISHED_BY_LABEL: NODE_PLUGIN}}
     return typed(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})

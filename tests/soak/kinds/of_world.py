@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tests.soak.actions.priorities import Preemption
 from tests.soak.kinds import classes, pods
 from tests.soak.kinds.claims import claim_kinds, is_on_demand
-from tests.soak.kinds.classes import MAKING_TEMPLATES
+from tests.soak.kinds.classes import ON_DEMAND_TEMPLATES
 from tests.soak.kinds.names import Json
 from tests.soak.kinds.pods import POD_KINDS, PodKind
 from tests.soak.plan import Plan
@@ -35,15 +35,15 @@ class Kinds:
         if plan.tokens:
             self._add(classes.TOKEN_CLASS_KINDS, pods.TOKEN_POD_KINDS)
         if plan.standalone:
-            self._add(classes.FAR_CLASS_KINDS, pods.FAR_POD_KINDS)
+            self._add(classes.STANDALONE_CLASS_KINDS, pods.STANDALONE_POD_KINDS)
         if plan.preemption is not Preemption.NONE:
-            self._add({}, pods.KEPT_POD_KINDS)
+            self._add({}, pods.PREEMPTION_POD_KINDS)
             self._add({}, pods.CROWDING_POD_KINDS if plan.crowded else {})
         self.claims = claim_kinds(self.classes)
         """Names of the named claims."""
         self.users_claims = [name for name in self.claims if not is_on_demand(name)]
         """Those of them that users create."""
-        self.on_demand_templates = MAKING_TEMPLATES if plan.on_demand else {}
+        self.on_demand_templates = ON_DEMAND_TEMPLATES if plan.on_demand else {}
         """The templates from which Parley creates the others."""
         self.templates = [*classes.TEMPLATE_KINDS, *_more_templates(plan)]
         """Names of the templates of generated claims."""
@@ -56,12 +56,12 @@ class Kinds:
 def _more_templates(plan: Plan) -> Iterator[str]:
     """Names of the templates that only some worlds have."""
     found: Sequence[tuple[bool, Mapping[str, tuple[str, Json]]]] = (
-        (plan.preemption is not Preemption.NONE, classes.KEPT_TEMPLATE_KINDS),
+        (plan.preemption is not Preemption.NONE, classes.PREEMPTION_TEMPLATE_KINDS),
         (plan.viewing, classes.VIEW_TEMPLATE_KINDS),
         (plan.yielding, classes.YIELDING_TEMPLATE_KINDS),
         (plan.referring, classes.REFERRING_TEMPLATE_KINDS),
         (plan.tokens, classes.TOKEN_TEMPLATE_KINDS),
-        (plan.standalone, classes.FAR_TEMPLATE_KINDS),
+        (plan.standalone, classes.STANDALONE_TEMPLATE_KINDS),
     )
     for is_there, kinds in found:
         if is_there:

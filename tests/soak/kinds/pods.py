@@ -57,7 +57,7 @@ POD_KINDS: Mapping[str, PodKind] = {
 }
 """Of every world."""
 
-KEPT_POD_KINDS: Mapping[str, PodKind] = {
+PREEMPTION_POD_KINDS: Mapping[str, PodKind] = {
     "one": PodKind(60, ("one",), (), {}),
     "double": PodKind(20, ("double",), (), {}),
     "kept": PodKind(8, ("kept",), (), {}),
@@ -117,7 +117,7 @@ REFERRING_POD_KINDS: Mapping[str, PodKind] = {
 }
 """In worlds where parameters are in a ConfigMap."""
 
-FAR_POD_KINDS: Mapping[str, PodKind] = {
+STANDALONE_POD_KINDS: Mapping[str, PodKind] = {
     "far": PodKind(50, ("far",), (), {}),
     "far-pair": PodKind(16, ("far", "far"), (), {}),
     "far-double": PodKind(16, ("far-double",), (), {}),
@@ -151,7 +151,7 @@ YIELDING_POD_KINDS: Mapping[str, PodKind] = {
 
 ALL_POD_KINDS = {
     **POD_KINDS,
-    **KEPT_POD_KINDS,
+    **PREEMPTION_POD_KINDS,
     **CROWDING_POD_KINDS,
     **LASTING_POD_KINDS,
     **STANDING_POD_KINDS,
@@ -160,7 +160,7 @@ ALL_POD_KINDS = {
     **TOKEN_POD_KINDS,
     **VIEW_POD_KINDS,
     **YIELDING_POD_KINDS,
-    **FAR_POD_KINDS,
+    **STANDALONE_POD_KINDS,
 }
 
 

@@ -32,10 +32,10 @@ from tests.soak.rules.mirrors import (
     Json,
     Name,
     Record,
-    far,
+    are_standalone,
     identity_of_claim,
-    is_far,
     is_parleys,
+    is_standalone,
     listed,
     read,
 )
@@ -167,7 +167,9 @@ class Invariants:
     def _forget_standalone(self, pod: PodState, identity: Identity | None = None) -> None:
         """No node is waited for that has prepared what a standalone driver allocated (docs/limits.md, forced
         deletion)."""
-        for one in [one for one, (devices, _) in pod.uses.items() if far(devices) and identity in (None, one)]:
+        for one in [
+            one for one, (devices, _) in pod.uses.items() if are_standalone(devices) and identity in (None, one)
+        ]:
             self._unuse(pod, one)
             pod.prepared.pop(one, None)
 
@@ -193,7 +195,7 @@ class Invariants:
                 hold = Hold(record.identity, record.shared)
                 for device in record.devices:
                     self.holds.take(device, (pod.uid, record.name), hold)
-                leaves = self.data.is_left and not record.identity[1] and not far(record.devices)
+                leaves = self.data.is_left and not record.identity[1] and not are_standalone(record.devices)
                 if leaves and pod.node in self._nodes:
                     self.data.left(record.identity[0], pod.node, record.devices)
                     for device in record.devices:
@@ -338,7 +340,7 @@ class Invariants:
         for pod in self.pods.values():
             self._forget_standalone(pod, identity)
         for record in self.records.values():
-            if record.identity == identity and far(record.devices):
+            if record.identity == identity and are_standalone(record.devices):
                 self._taken_back.add(identity)
                 self._release(record)
 
@@ -347,7 +349,7 @@ class Invariants:
         The driver holds them, whoever uses them, until deallocation is requested: it deallocates first, and
         clears the record then."""
         ends = body["metadata"].get("deletionTimestamp") or (body.get("status") or {}).get("deallocationRequested")
-        kept = not ends if is_far(body) else is_kept(body)
+        kept = not ends if is_standalone(body) else is_kept(body)
         _, devices, shared = (allocation(body) if kept else None) or NOWHERE
         for device in devices:
             self.holds.take(device, ("kept", name), Hold(self._identity(body), shared))

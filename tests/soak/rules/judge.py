@@ -12,11 +12,11 @@ from itertools import combinations
 from typing import Any
 
 from tests.soak.kinds.claims import CLAIM_KINDS, is_on_demand
-from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS, FAR_CLASS_KINDS, TOKEN_CLASS_KINDS
+from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS, STANDALONE_CLASS_KINDS, TOKEN_CLASS_KINDS
 from tests.soak.rules.holds import Hold, Source
 from tests.soak.rules.invariants import Invariants
 from tests.soak.rules.keeping import allocation, has_failed, is_immediate, is_kept
-from tests.soak.rules.mirrors import Device, Json, far, identity_of_claim, is_parleys, read
+from tests.soak.rules.mirrors import Device, Json, are_standalone, identity_of_claim, is_parleys, read
 from tests.soak.rules.reading import bodies
 from tests.soak.rules.reservations import Room
 from tests.soak.rules.views import SOURCE, VIEW
@@ -40,7 +40,7 @@ class Want:
     count: int
     memory: Fraction
     shared: bool
-    far: bool
+    standalone: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ class Judge:
         memory, shares = self._devices[device]
         if (
             device[0] != node
-            or far([device]) != want.far
+            or are_standalone([device]) != want.standalone
             or (memory / shares if want.shared else memory) < want.memory
         ):
             return False
@@ -321,7 +321,7 @@ def _want(kind: tuple[str, Json]) -> Want:
     class_name, parameters = kind
     memory = Fraction(parse(parameters.get("memory", "0")))
     shared = parameters.get("shared", False)
-    return Want(parameters.get("count", 1), memory, shared, far=class_name in FAR_CLASS_KINDS)
+    return Want(parameters.get("count", 1), memory, shared, standalone=class_name in STANDALONE_CLASS_KINDS)
 
 
 def _held(holds: Iterable[tuple[Device, Hold]]) -> dict[Device, tuple[int, bool]]:

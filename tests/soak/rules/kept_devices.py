@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tests.soak.rules.controller_memory import RELEVANT_KINDS, ControllerMemory
 from tests.soak.rules.invariants import Invariants
 from tests.soak.rules.judge import Judge, Taken
-from tests.soak.rules.mirrors import Device, Json, far
+from tests.soak.rules.mirrors import Device, Json, are_standalone
 from tests.soak.rules.reading import bodies, named_claims, priority
 
 from parley.api.resources import BUILTIN_CLAIMS, RESOURCE_SLICES
@@ -79,7 +79,7 @@ class KeptDevices:
         for body in bodies(self._server, RESOURCE_SLICES):
             if body["spec"]["nodeName"] == node:
                 devices = [(node, device["name"]) for device in body["spec"].get("devices") or ()]
-                yield from (device for device in devices if not far([device]))
+                yield from (device for device in devices if not are_standalone([device]))
 
     def allocated(self, pod: Json, devices: frozenset[Device]) -> None:
         """A controller has recorded an allocation of these devices for the pod."""

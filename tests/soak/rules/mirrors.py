@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.soak.kinds.names import FAR, ZONE_OF
+from tests.soak.kinds.names import STANDALONE_DRIVER, ZONE_OF
 
 Json = dict[str, Any]
 Device = tuple[str, str]
@@ -49,15 +49,15 @@ class Record:
         return node in self.nodes and all(pool == node for pool, _ in self.devices)
 
 
-def far(devices: Iterable[Device]) -> bool:
+def are_standalone(devices: Iterable[Device]) -> bool:
     """Whether they are the standalone driver's."""
     return any(name.startswith("far-") for _, name in devices)
 
 
-def is_far(claim: Json) -> bool:
+def is_standalone(claim: Json) -> bool:
     """Whether the standalone driver has recorded an allocation in the Parley claim."""
     status = claim.get("status") or {}
-    return bool(status.get("allocation")) and status.get("driverName") == FAR
+    return bool(status.get("allocation")) and status.get("driverName") == STANDALONE_DRIVER
 
 
 def identity_of_claim(meta: Json) -> tuple[str, str]:

@@ -7,7 +7,7 @@ with the negotiation but the filters of the simulated scheduler, which decide wh
 from collections.abc import Collection, Iterable, Iterator
 
 from tests.soak.actions.priorities import Preemption
-from tests.soak.cluster import outside
+from tests.soak.cluster import standalone_process
 from tests.soak.cluster.controller_process import SECOND_SCHEDULER
 from tests.soak.cluster.world import Broken, World
 from tests.soak.kinds.claims import CLAIM_KINDS
@@ -135,8 +135,8 @@ def _left_in_memory(world: World) -> Iterator[str]:
         yield f"devices {devices} of claim {uid} in the driver"
     yield from (f"tokens of claim {uid} in the driver" for uid in leader.tokens._held)
     if world.plan.standalone:
-        yield from outside.remembered(world.leading_driver, world.server)
-        yield from outside.disagreeing(world.leading_driver, [*bodies(world.server, CLAIMS)])
+        yield from standalone_process.remembered(world.leading_driver, world.server)
+        yield from standalone_process.disagreeing(world.leading_driver, [*bodies(world.server, CLAIMS)])
 
 
 def remembered(controller: Controller) -> Iterator[str]:
@@ -212,7 +212,7 @@ def _faults(world: World) -> Iterator[str]:
     for body in judge.claims.values():
         yield from (f"conditions disagree: {what}" for what in _disagreeing(body, stranded=judge.strands(body)))
     if world.plan.standalone:
-        differing = outside.disagreeing(world.leading_driver, judge.claims.values())
+        differing = standalone_process.disagreeing(world.leading_driver, judge.claims.values())
         yield from (f"books differ: {what}" for what in differing)
     for name in judge.allocatable_immediately():
         if not world.plan.limiting or world.limits.has_room_for(name, _holdings(world)):

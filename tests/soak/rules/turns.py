@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.soak.cluster.observed import Step
 from tests.soak.kinds.claims import CLAIM_KINDS
-from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS, FAR_CLASS_KINDS
+from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS, STANDALONE_CLASS_KINDS
 from tests.soak.kinds.pods import ALL_POD_KINDS
 from tests.soak.rules.controller_memory import ControllerMemory
 from tests.soak.rules.judge import Judge, done
@@ -91,7 +91,7 @@ class Turns:
             return False
         _, templates, claims, _ = ALL_POD_KINDS[kind]
         classes = {ALL_TEMPLATE_KINDS[one][0] for one in templates} | {CLAIM_KINDS[one][0] for one in claims}
-        chosen_by_others = "exact" in classes or not classes.isdisjoint(FAR_CLASS_KINDS)
+        chosen_by_others = "exact" in classes or not classes.isdisjoint(STANDALONE_CLASS_KINDS)
         return not chosen_by_others and priority(pod) > priority(other) and bool(other.spec.node_name)
 
 

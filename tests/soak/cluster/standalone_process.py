@@ -14,8 +14,8 @@ from typing import Any
 from tests.soak.cluster.leased import LeasedProcess
 from tests.soak.cluster.observed import ObservedServer
 from tests.soak.drivers.counted import CountedDriver
-from tests.soak.kinds.names import FAR
-from tests.soak.rules.mirrors import Json, is_far
+from tests.soak.kinds.names import STANDALONE_DRIVER
+from tests.soak.rules.mirrors import Json, is_standalone
 from tests.support.trouble import Rates
 
 from parley.api.names import driver_lease
@@ -26,10 +26,10 @@ from parley.sdk import Allocation, Answer
 from parley.sdk.standalone import StandaloneDriver
 
 
-class FarDriver(CountedDriver):
+class StandaloneDeviceDriver(CountedDriver):
     """Its devices are in slices of its own."""
 
-    name = FAR
+    name = STANDALONE_DRIVER
 
     def begin(self) -> None:
         """Before it leads."""
@@ -46,7 +46,7 @@ class Array:
     held: dict[str, tuple[str, Allocation]] = field(default_factory=dict)
 
 
-class ArrayDriver(FarDriver):
+class ArrayDriver(StandaloneDeviceDriver):
     """It takes its time, and finds in the array what it left there."""
 
     asynchronous = True
@@ -100,7 +100,7 @@ class ArrayDriver(FarDriver):
         self._changed()
 
 
-class OutsideProcess(LeasedProcess):
+class StandaloneProcess(LeasedProcess):
     """The driver's process. `runner` is there as soon as it leads."""
 
     def __init__(
@@ -114,8 +114,8 @@ class OutsideProcess(LeasedProcess):
         leased: bool,
         array: Array | None,
     ) -> None:
-        super().__init__(server, chance, clock, name, driver_lease(FAR) if leased else "", rates)
-        self.driver = FarDriver(chance) if array is None else ArrayDriver(chance, array)
+        super().__init__(server, chance, clock, name, driver_lease(STANDALONE_DRIVER) if leased else "", rates)
+        self.driver = StandaloneDeviceDriver(chance) if array is None else ArrayDriver(chance, array)
         self.runner: StandaloneDriver | None = None
 
     async def _work(self, client: Client) -> None:
@@ -135,12 +135,12 @@ class OutsideProcess(LeasedProcess):
         self.driver.failing = failing
 
 
-def disagreeing(process: OutsideProcess | None, claims: Collection[Json]) -> Iterator[str]:
+def disagreeing(process: StandaloneProcess | None, claims: Collection[Json]) -> Iterator[str]:
     """Where what the driver holds is not what the claims record."""
     if process is None:
         yield "no standalone driver: none leads"
         return
-    recorded = {body["metadata"]["uid"]: body["metadata"]["name"] for body in claims if is_far(body)}
+    recorded = {body["metadata"]["uid"]: body["metadata"]["name"] for body in claims if is_standalone(body)}
     held = process.driver.held()
     for uid in held.keys() - recorded.keys():
         names = [body["metadata"]["name"] for body in claims if body["metadata"]["uid"] == uid]
@@ -149,7 +149,7 @@ def disagreeing(process: OutsideProcess | None, claims: Collection[Json]) -> Ite
         yield f"the standalone driver holds nothing for claim {recorded[uid]}, which records something"
 
 
-def remembered(process: OutsideProcess | None, server: ObservedServer) -> Iterator[str]:
+def remembered(process: StandaloneProcess | None, server: ObservedServer) -> Iterator[str]:
     """What the driver's process has in memory of PodSchedulings and claims that are gone."""
     if process is None or process.runner is None:
         return
