@@ -1,4 +1,4 @@
-"""A process of Parley's in a soak: it works as soon as it may, and can be killed, stopped and cut off."""
+"""A process of Parley's in a soak: it works while it leads, and can be killed, stopped and disconnected."""
 
 import asyncio
 import random
@@ -40,7 +40,7 @@ class LeasedProcess(ABC):
             self.task = asyncio.create_task(self._run(), name=name)
 
     def may_send(self) -> bool:
-        """Whether bytes may leave it, as it knows."""
+        """Whether it may still send requests, by its own view of its lease."""
         return not self.dead and (self._elector is None or self._elector.held())
 
     async def _run(self) -> None:
@@ -67,7 +67,7 @@ class LeasedProcess(ABC):
 
     @abstractmethod
     def set_trouble(self, rates: Rates, failing: float, *, unruly: bool) -> None:
-        """Of its network, and of its driver."""
+        """Set the trouble of its network and of its driver."""
 
     async def kill(self, *, clean: bool) -> None:
         """End it: at once, or as on SIGTERM, when it may release its lease."""
@@ -81,7 +81,7 @@ class LeasedProcess(ABC):
 
 
 def lost_lease(error: BaseException | None) -> bool:
-    """Also where a write in a group of tasks met it first."""
+    """Whether the error is LeaseLost, also in a group of tasks."""
     if isinstance(error, BaseExceptionGroup):
         return all(lost_lease(inner) for inner in error.exceptions)
     return isinstance(error, LeaseLost)

@@ -1,8 +1,8 @@
 """A standalone driver of a soak: a process of its own, which works through the API alone.
 
-It has devices of its own, of which it knows by the claims' records after a kill, or by what is outside of its
-process. What must be so at rest is here, too: it holds what the claims record, and remembers nothing of what is
-gone.
+It has devices of its own. After a kill it restores what it holds from the claims' records, or from what is outside
+of its process. The rules about it at rest are here, too: it holds what the claims record, and remembers nothing
+of objects that are gone.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from parley.sdk.standalone import StandaloneDriver
 
 
 class StandaloneDeviceDriver(CountedDriver):
-    """Its devices are in slices of its own."""
+    """The device driver under another name, with ResourceSlices of its own."""
 
     name = STANDALONE_DRIVER
 
     def begin(self) -> None:
-        """Before it leads."""
+        """Called before the driver runs."""
 
     def lose(self, uid: str) -> None:
-        """Nothing is held outside."""
+        """Called when what is held outside for the claim was freed by hand: here nothing is."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Array:
 
 
 class ArrayDriver(StandaloneDeviceDriver):
-    """It takes its time, and finds in the array what it left there."""
+    """It is slow, and restores what it holds from the array."""
 
     asynchronous = True
 
@@ -95,13 +95,13 @@ class ArrayDriver(StandaloneDeviceDriver):
         await asyncio.Event().wait()
 
     def lose(self, uid: str) -> None:
-        """Somebody freed by hand what is held for the claim."""
+        """Called when what the array holds for the claim was freed by hand."""
         self._inventory.release(uid)
         self._changed()
 
 
 class StandaloneProcess(LeasedProcess):
-    """The driver's process. `runner` is there as soon as it leads."""
+    """The driver's process. `runner` is set while it leads."""
 
     def __init__(
         self,

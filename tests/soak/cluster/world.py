@@ -38,7 +38,7 @@ class Broken(Exception):
 
 
 class World:
-    """One cluster. `chance` decides all of its course."""
+    """One cluster. All that is random in it is drawn from `chance`."""
 
     def __init__(self, chance: random.Random, plan: Plan, remembered: int) -> None:
         loop = asyncio.get_running_loop()
@@ -71,7 +71,7 @@ class World:
         self.controllers: list[ControllerProcess] = []
         self._array = Array(self.invariants.fault)
         self.standalone: list[StandaloneProcess] = []
-        """Those of the standalone driver."""
+        """The processes of the standalone driver."""
 
     def _known_by_leader(self) -> set[Use]:
         memory = self._leaders_memory()
@@ -113,7 +113,7 @@ class World:
         return await leader.answer(verb, body)
 
     def start_controller(self) -> ControllerProcess:
-        """One more controller."""
+        """Start one more controller."""
         self._names += 1
         process = ControllerProcess(
             self, f"controller-{self._names}", self.plan if not self.calm else self._calm_plan()
@@ -123,7 +123,7 @@ class World:
         return process
 
     def start_standalone(self) -> StandaloneProcess:
-        """One more standalone driver."""
+        """Start one more standalone driver."""
         self._names += 1
         name, plan = f"driver-{self._names}", self.plan if not self.calm else self._calm_plan()
         server, chance, clock = self.server, self.chance, self.clock
@@ -135,7 +135,7 @@ class World:
         return process
 
     def clean_array(self) -> None:
-        """Who takes the finalizers off a claim sees to what is outside of the cluster for it."""
+        """Free what the array holds for claims that are gone, as whoever removes a claim's finalizers has to."""
         leader = self.leading_driver
         claims = {stored.meta["uid"] for stored in self.server.store.collection(CLAIMS).objects.values()}
         for uid in [uid for uid in self._array.held if uid not in claims]:
@@ -145,7 +145,7 @@ class World:
 
     @property
     def all_processes(self) -> list[LeasedProcess]:
-        """Those of Parley's."""
+        """Parley's processes."""
         return [*self.controllers, *self.standalone]
 
     def _forget(self, ended: LeasedProcess) -> None:
@@ -162,8 +162,8 @@ class World:
         return replace(self.plan, rates=CALM, failing=0.0, bindings=CALM, unruly=False)
 
     async def restart(self, process: LeasedProcess, seconds: float, *, clean: bool = False) -> None:
-        """Kill it, and start another one when nothing of the first can arrive any more, or when its lease has
-        expired."""
+        """Kill the process, and start another one after `seconds`; without leases only when no late write of the
+        first can arrive any more. With leases, the other one leads when the first one's has expired."""
         self.server.note(f"{process.name} is {'ended' if clean else 'killed'}")
         self._forget(process)
         await process.kill(clean=clean)
@@ -172,13 +172,13 @@ class World:
         self._start_another(process)
 
     def _check_tasks(self, process: LeasedProcess) -> None:
-        """Nothing of a process that ended runs on but writes that are on the way."""
+        """Only late writes may be left of a process that ended."""
         left = [task for task in self.loop.tasks_of(process.name) if task.get_name() != LATE_WRITE]
         if left:
             raise Broken(f"left over: tasks of {process.name}: {left}")
 
     async def supervise(self) -> None:
-        """Start what lost its lease anew; what ends otherwise is a fault."""
+        """Restart the processes that lost their lease. Raises Broken if one ended otherwise."""
         for part in self.parts.ended():
             raise Broken(f"crashed: {part.get_name()} ended: {part}") from part.exception()
         for process in [p for p in self.all_processes if p.task.done()]:
@@ -205,27 +205,27 @@ class World:
 
     @property
     def leader(self) -> ControllerProcess | None:
-        """The one that works, if there is one."""
+        """The controller that works, None if there is none."""
         return next((process for process in self.controllers if process.leads), None)
 
     @property
     def leading_driver(self) -> StandaloneProcess | None:
-        """The standalone driver that works, if there is one."""
+        """The standalone driver that works, None if there is none."""
         return next((process for process in self.standalone if process.leads), None)
 
     def _leaders_memory(self) -> ControllerMemory | None:
-        """Of two that lead for all they know, one has been stopped and has yet to learn that it does not."""
+        """None if two controllers act as leaders: one was stopped, and has not noticed that it lost its lease."""
         leading = [process for process in self.controllers if process.leads]
         return leading[0].memory if len(leading) == 1 else None
 
     async def check(self) -> None:
-        """Raises Broken if a rule was broken meanwhile."""
+        """Raises Broken if a rule was broken since the last call."""
         await self.supervise()
         if self.invariants.faults:
             raise Broken("\n".join(self.invariants.faults))
 
     async def let_pass(self, seconds: float) -> None:
-        """Wait; broken rules end it at once. Looks after the processes now and then."""
+        """Wait so long, and supervise the processes meanwhile. Raises Broken as soon as a rule is broken."""
         end = self.loop.time() + seconds
         while True:
             await self.check()
@@ -239,7 +239,7 @@ class World:
                 pass
 
     async def settle(self, quiet: float, limit: float) -> bool:
-        """Until nothing but leases is written for that long; False if it is not so within `limit` seconds."""
+        """Wait until only Leases were written for `quiet` seconds. False if that takes over `limit` seconds."""
         end = self.loop.time() + limit
         while self.loop.time() < end:
             before = self.server.steps

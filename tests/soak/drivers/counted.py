@@ -1,4 +1,4 @@
-"""The device driver as soaks have it."""
+"""The device driver as soaks run it: its allocations may fail or take a while, and what it holds can be read."""
 
 import asyncio
 import random
@@ -33,7 +33,7 @@ class CountedDriver(DeviceDriver):
 
 
 class TardyDriver(CountedDriver):
-    """It takes its time, in which a scheduler that has chosen a node waits."""
+    """Allocations take up to 25 s, in which a scheduler that has chosen a node waits."""
 
     async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
         found = await super().allocate(request, node)  # first: this tells for whom
