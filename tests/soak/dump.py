@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from tests.soak.mirrors import is_parleys, read
-from tests.soak.world import World
+from tests.soak.cluster.world import World
+from tests.soak.rules.mirrors import is_parleys, read
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, PODS
 
@@ -52,14 +52,14 @@ def _claims(world: World) -> Iterator[str]:
 
 
 def _drivers(world: World) -> Iterator[str]:
-    for process in world.outside:
+    for process in world.standalone:
         yield f"  {process.name}: {'leads' if process.leads else 'waits'}"
         for uid, devices in process.driver.held().items():
             yield f"    driver: {' '.join(f'{d.pool}/{d.device}' for d in devices)} for {uid}"
 
 
 def _controllers(world: World) -> Iterator[str]:
-    for process in world.processes:
+    for process in world.controllers:
         yield f"  {process.name}: {'leads' if process.leads else 'waits'}"
         for holding in process.controller.ledger if process.controller is not None else ():
             users = " ".join(pod.name for pod in holding.pods.values())

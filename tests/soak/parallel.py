@@ -11,10 +11,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from contextlib import contextmanager
 from itertools import count
 
-from tests.soak.binding_faults import LOST_BINDINGS
-from tests.soak.planted import planted
+from tests.soak.cluster.binding_faults import LOST_BINDINGS
+from tests.soak.plan import CALM, Plan
+from tests.soak.planted.bugs import planted
 from tests.soak.running import REMEMBERED, Failed, Played, play
-from tests.soak.world import CALM, Plan
 from tests.support.garbage import collect_seldom
 from tests.support.trouble import Rates
 

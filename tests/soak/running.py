@@ -13,11 +13,12 @@ from types import MappingProxyType
 from typing import Any
 
 import structlog
-from tests.soak.actions import Actions
+from tests.soak.actions.actions import Actions
+from tests.soak.cluster.processes import ProcessLoop, Spinning
+from tests.soak.cluster.world import Broken, World
 from tests.soak.dump import dump
-from tests.soak.processes import ProcessLoop, Spinning
-from tests.soak.quiescence import feasible_pods_run, nothing_is_left
-from tests.soak.world import Broken, Plan, World
+from tests.soak.plan import Plan
+from tests.soak.rules.quiescence import feasible_pods_run, nothing_is_left
 
 STEPS_PER_WORLD = 3000
 REMEMBERED = 60

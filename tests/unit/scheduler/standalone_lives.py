@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.soak.quiescence import remembered
+from tests.soak.rules.quiescence import remembered
 from tests.unit.scheduler.conftest import World
 
 from parley.api.builtin import Pod

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.soak.actions.priorities import Preemption
 from tests.soak.parallel import caught, pool, worlds
-from tests.soak.planted import BUGS
-from tests.soak.priorities import Preemption
+from tests.soak.planted.bugs import BUGS
 from tests.soak.running import Played, play
 from tests.support.shown import shown
 

@@ -1,0 +1,130 @@
+"""A controller's process in a soak: the controller with the driver of the plan, and its extender's responses."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tests.soak.cluster.leased import LeasedProcess
+from tests.soak.cluster.processes import acting_as
+from tests.soak.drivers.unruly import Broke, UnrulyDriver
+from tests.soak.drivers.variants import ReservingDriver, ZonedTokens, driver_kind
+from tests.soak.kinds.classes import GUEST
+from tests.soak.plan import Plan
+from tests.soak.rules.controller_memory import ControllerMemory
+from tests.soak.rules.evictions import WatchedEvictions
+from tests.soak.rules.pod_state import Use
+from tests.support.trouble import Rates
+
+from parley.control.nominations import Nomination
+from parley.kube.client import Client
+from parley.kube.lease import LeaseLost
+from parley.scheduler.controller import Controller
+from parley.scheduler.settings import ControllerSettings
+from parley.sdk import Driver
+from parley.sdk.checks import DriverFault
+from parley.simulate.extender_calls import ExtenderUnavailable
+
+if TYPE_CHECKING:
+    from tests.soak.cluster.world import World
+
+CONTROLLERS_LEASE = "parley-controller"
+
+SECOND_SCHEDULER = "parley"
+"""The scheduler that asks Parley as its extender."""
+
+
+class ControllerProcess(LeasedProcess):
+    """A controller's process, started at once. `controller` is set while it leads."""
+
+    def __init__(self, world: "World", name: str, plan: Plan) -> None:
+        lease = CONTROLLERS_LEASE if plan.lease else ""
+        super().__init__(world.server, world.chance, world.clock, name, lease, plan.rates)
+        self.driver = driver_kind(plan)(world.chance)
+        self.driver.failing = plan.failing
+        if isinstance(self.driver, UnrulyDriver):
+            self.driver.is_unruly, self.driver.may_go_on = plan.unruly, lambda: self.may_send() and not self.ends
+        self.driver.allocating = world.turns.allocating
+        if isinstance(self.driver, ReservingDriver) and plan.yielding:
+            self.driver.yields_to = (GUEST,)
+        self.tokens = ZonedTokens()
+        self.controller: Controller | None = None
+        self._world = world
+        self._requests: dict[asyncio.Task[bytes], None] = {}
+
+    def _transport(self) -> Client:
+        return WatchedEvictions(self.client, self._evicts)
+
+    async def _work(self, client: Client) -> None:
+        settings = ControllerSettings(
+            scheduler_names=(SECOND_SCHEDULER,), reservation_schedulers=("default-scheduler",)
+        )
+        more: list[Driver[Any, Any]] = [self.tokens] if self._world.plan.tokens else []
+        self.controller = Controller(client, [self.driver, *more], settings, clock=self.clock)
+        restored = asyncio.create_task(self._restored(self.controller))
+        try:
+            await self.controller.run()
+        finally:
+            restored.cancel()
+            self.controller = None
+            for request in self._requests:
+                request.cancel()
+            await asyncio.gather(*self._requests, return_exceptions=True)
+
+    def _evicts(self, victim: str) -> None:
+        assert self.memory is not None
+        self._world.evictions.asked(victim, self.nominations)
+        self._world.plans.asked(self.memory, victim)
+
+    @property
+    def memory(self) -> ControllerMemory | None:
+        """What the controller has in memory, None unless it leads."""
+        return (
+            ControllerMemory(self.controller, self.driver._inventory._held)
+            if self.controller is not None
+            else None
+        )
+
+    @property
+    def nominations(self) -> Sequence[Nomination]:
+        """The nodes that it keeps for preemptors."""
+        return self.memory.nominations if self.memory is not None else ()
+
+    async def _restored(self, controller: Controller) -> None:
+        await controller.ready.wait()
+        self._world.invariants.memory_lost(known_uses(controller))
+        self._world.plans.memory_lost()
+        self._world.turns.memory_lost()
+
+    async def answer(self, verb: str, body: bytes) -> bytes:
+        """The response of its extender path. Raises ExtenderUnavailable when the process ends meanwhile."""
+        assert self.controller is not None
+        assert self.controller.extender is not None
+        with acting_as(self.name):
+            request = asyncio.create_task(self.controller.extender.answer(verb, body))
+        self._requests[request] = None
+        request.add_done_callback(self._requests.pop)
+        await asyncio.wait({request})
+        try:
+            return request.result()
+        except (asyncio.CancelledError, LeaseLost, Broke, DriverFault):
+            raise ExtenderUnavailable from None  # or 500, which is the same to the scheduler
+
+    @property
+    def leads(self) -> bool:
+        """Whether it reconciles pods now."""
+        return not self.dead and self.controller is not None and self.controller.ready.is_set()
+
+    def set_trouble(self, rates: Rates, failing: float, *, unruly: bool) -> None:
+        self.client.rates = rates
+        self.driver.failing = failing
+        if isinstance(self.driver, UnrulyDriver):
+            self.driver.is_unruly = unruly
+
+
+def known_uses(controller: Controller) -> set[Use]:
+    """The pods' uses of claims that are in the controller's ledger."""
+    return {
+        (uid, (holding.uid, "") if holding.named else (uid, holding.entry))
+        for holding in controller.ledger
+        for uid in holding.pods
+    }

@@ -1,0 +1,41 @@
+"""The device driver as soaks run it: its allocations may fail or take a while, and what it holds can be read."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from parley.drivers.device import DeviceDriver
+from parley.sdk import Allocation, Device
+
+
+class CountedDriver(DeviceDriver):
+    """The device driver, with a view of what it holds, and with allocations that fail or take a moment."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__()
+        self._chance = chance
+        self.failing = 0.0
+        self.allocating: Callable[[str], None] = lambda _: None
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        self.allocating(request.pod.uid)
+        if self.failing and self._chance.random() < self.failing:
+            raise RuntimeError("the device did not come up")
+        allocations = await super().allocate(request, node)
+        if self.failing and self._chance.random() < self.failing:
+            await asyncio.sleep(self._chance.uniform(0, 2))
+        return allocations
+
+    def held(self) -> Mapping[str, tuple[Device, ...]]:
+        """Devices by the claim's UID."""
+        return {uid: devices for uid, (devices, _) in self._inventory._held.items()}
+
+
+class TardyDriver(CountedDriver):
+    """Allocations take up to 25 s, in which a scheduler that has chosen a node waits."""
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        found = await super().allocate(request, node)  # first: this tells for whom
+        await asyncio.sleep(self._chance.choice((0, 8, 25)))
+        return found

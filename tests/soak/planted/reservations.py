@@ -1,0 +1,51 @@
+"""Planted bugs of room that claims reserve."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+
+from tests.soak.kinds.classes import GUEST
+from tests.soak.planted.bug import Bug, nothing
+
+from parley.control import room
+from parley.control.holding import Holding
+from parley.control.ledger import Ledger
+from parley.control.reservation_pods import ReservationPods
+
+
+def _ever_reserving() -> Callable[[Ledger, str], Collection[Holding]]:
+    """What once reserved room goes on doing so."""
+    ever: defaultdict[Ledger, dict[tuple[str, str], Holding]] = defaultdict(dict)
+
+    def reserving(self: Ledger, node: str) -> Collection[Holding]:
+        ever[self].update({(node, holding.uid): holding for holding in _RESERVING(self, node)})
+        return [holding for (on, _), holding in ever[self].items() if on == node]
+
+    return reserving
+
+
+_RESERVING = Ledger.reserving
+
+OF_RESERVATIONS: Mapping[str, Bug] = {
+    "two claims reserve the same room": Bug(
+        ((room, "reservation_shortage", lambda *_: ""),), ("reserved twice",), reserving="Ledger", lasting=True
+    ),
+    "a yielded reservation is counted as free for everybody": Bug(
+        ((room, "_classes", lambda *_: [GUEST]),),
+        ("room taken",),
+        reserving="Ledger",
+        yielding=True,
+        lasting=True,
+    ),
+    "what was reserved stays reserved": Bug(
+        ((Ledger, "reserving", _ever_reserving()),), ("waits in vain",), reserving="Ledger", lasting=True
+    ),
+    "room is held for claims that have ended": Bug(
+        ((ReservationPods, "_give_up", nothing),),
+        ("room not held", "left over"),
+        reserving="Nominated",
+        lasting=True,
+    ),
+    "reservation pods are not nominated": Bug(
+        ((ReservationPods, "_nominate", nothing),), ("room not held",), reserving="Nominated", lasting=True
+    ),
+}

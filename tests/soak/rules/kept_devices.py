@@ -1,0 +1,142 @@
+"""Whether what victims give up goes to the pod for which they were evicted.
+
+The rule "given away", after every step: devices that victims had, or nobody, are allocated for no pod of lower or
+equal priority while the controller keeps the node for the preemptor, and has allocated nothing for it; unless
+enough is left for it, or both are nominated for the node and are equals.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.soak.rules.controller_memory import RELEVANT_KINDS, ControllerMemory
+from tests.soak.rules.invariants import Invariants
+from tests.soak.rules.judge import Judge, Taken
+from tests.soak.rules.mirrors import Device, Json, are_standalone
+from tests.soak.rules.reading import bodies, named_claims, priority
+
+from parley.api.resources import BUILTIN_CLAIMS, RESOURCE_SLICES
+from parley.control.nominations import Nomination
+from parley.kube.memory import MemoryServer
+
+BINDING = 5.0
+"""Seconds in which a pod that an extender let in is allocated what it asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Devices that a plan keeps: those on its node that the victims `leaving` had, or nobody, at the time
+    `since`."""
+
+    devices: frozenset[Device]
+    leaving: frozenset[str]
+    since: float
+
+
+class KeptDevices:
+    """The devices that plans keep for preemptors. `second` is the scheduler with Parley's extender."""
+
+    def __init__(
+        self,
+        server: MemoryServer,
+        invariants: Invariants,
+        leader: Callable[[], ControllerMemory | None],
+        second: str,
+    ) -> None:
+        self._server = server
+        self._invariants = invariants
+        self._leader = leader
+        self._second = second
+        self._kept: dict[tuple[str, str], Kept] = {}
+        """By preemptor and node, as long as the preemptor is nominated there."""
+
+    def observe(self) -> None:
+        """Forget what is not kept any more, before a change is looked at."""
+        if self._kept:
+            memory = self._leader()
+            nominations = memory.nominations if memory is not None else ()
+            nominated = {(one.pod.uid, one.node) for one in nominations}
+            self._kept = {key: kept for key, kept in self._kept.items() if key in nominated}
+
+    def plan_made(self, memory: ControllerMemory, plan: Nomination, taken: Sequence[Taken]) -> None:
+        """From now on the node is kept for the preemptor. The controller has `taken` in memory."""
+        leaving = memory.leaving(plan)
+        staying = {device for device, hold in taken if hold.identity[0] not in leaving}
+        devices = frozenset(set(self._devices(plan.node)) - staying)
+        self._kept[plan.pod.uid, plan.node] = Kept(devices, plan.leaving, _now())
+
+    def of(self, plan: Nomination) -> Kept | None:
+        """What is kept by the plan."""
+        return self._kept.get((plan.pod.uid, plan.node))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept."""
+        return not self._kept
+
+    def _devices(self, node: str) -> Iterator[Device]:
+        """The node's devices that the controller allocates. Nothing of a standalone driver is kept."""
+        for body in bodies(self._server, RESOURCE_SLICES):
+            if body["spec"]["nodeName"] == node:
+                devices = [(node, device["name"]) for device in body["spec"].get("devices") or ()]
+                yield from (device for device in devices if not are_standalone([device]))
+
+    def allocated(self, pod: Json, devices: frozenset[Device]) -> None:
+        """A controller has recorded an allocation of these devices for the pod."""
+        uid, level = pod["metadata"]["uid"], priority(pod)
+        memory = self._leader()
+        nominations = memory.nominations if memory is not None else ()
+        for one in nominations:
+            kept = self._kept.get((one.pod.uid, one.node))
+            if kept is None or one.pod.uid == uid or level > one.priority or _shares(nominations, uid, level, one):
+                continue
+            if memory is not None and memory.controller.ledger.of_pod(one.pod):
+                continue  # it has what it asks for
+            lost = devices & kept.devices - self._had(uid)
+            if (
+                lost
+                and not self._promised(pod, kept)
+                and not self._has_enough(memory, one, kept.devices - devices)
+            ):
+                text = f"{sorted(lost)} for pod {pod['metadata']['name']}, kept for {one.pod.name}"
+                self._invariants.fault("given away", text)
+
+    def _has_enough(self, memory: ControllerMemory | None, plan: Nomination, left: frozenset[Device]) -> bool:
+        """Whether enough devices are left for the preemptor, by the controller's memory. Its caches may lack the
+        allocation that was just written; and what drivers are allocating for the preemptor is its own."""
+        if memory is None or not memory.is_complete(self._server, RELEVANT_KINDS - {BUILTIN_CLAIMS.untyped()}):
+            return True
+        if any(map(memory.is_unwritten, named_claims(self._server, plan.pod.uid))):
+            return True  # it may share what another pod has just got
+        own = {claim.uid for request in plan.requests.values() for claim in request.claims}
+        others = [one for one in memory.taken() if one[1].identity[1] not in own]
+        leaving = memory.leaving(plan)
+        if any(device in left and hold.identity[0] not in leaving for device, hold in others):
+            return True  # somebody else took of it, perhaps since this was decided, and may have been let to
+        judge = Judge(self._server, self._invariants, others, memory.assumed())
+        return any(judge.has_devices(one, plan.node) for one in judge.pods if one.metadata.uid == plan.pod.uid)
+
+    def _had(self, uid: str) -> frozenset[Device]:
+        """The devices that the pod runs with: a claim that was recreated meanwhile gets these again."""
+        pod = self._invariants.pods.get(uid)
+        return (
+            frozenset(device for found, _ in pod.uses.values() for device in found)
+            if pod is not None
+            else frozenset()
+        )
+
+    def _promised(self, pod: Json, kept: Kept) -> bool:
+        """Whether the extender may have let the pod pass its filter before, or the pod is a victim, which may have
+        again what it had."""
+        binding = pod["spec"]["schedulerName"] == self._second and _now() - kept.since < BINDING
+        return pod["metadata"]["uid"] in kept.leaving or binding
+
+
+def _shares(nominations: Sequence[Nomination], uid: str, level: int, one: Nomination) -> bool:
+    """Whether the pod, of that priority, is nominated for the same node, as its equal."""
+    own = (other for other in nominations if other.pod.uid == uid)
+    return level == one.priority and any(other.node == one.node for other in own)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
