@@ -111,7 +111,7 @@ def room_shortage(
         return ""
     asked: Amounts = {} if requester.bound else requester.amounts
     changes = changes or AssumedChanges()
-    # an requester that is not bound may be counted for the node already, which does not take its own room
+    # a requester that is not bound may be counted for the node already, which does not take its own room
     free = _free(state, node, (*changes.gone, *(() if requester.bound else (requester.uid,))))
     for amounts in changes.added:
         taken = {**amounts, PODS: max(amounts.get(PODS, 0), A_POD[PODS])}
