@@ -12,7 +12,7 @@ from typing import Any
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.claims.podclaims import PodClaim
-from parley.control.decision.demand import Demand, Requests, Reserving, counts_by_class
+from parley.control.decision.demand import Demand, Requests, Reserving, must_record_units
 from parley.control.decision.kept import kept_from
 from parley.control.holding import Holding
 from parley.control.limited_driver import CALL_SECONDS
@@ -115,7 +115,8 @@ class Allocator:
         """
         meta, driver = claim.metadata, class_.driver_name
         (asked,) = demand.requests[driver].claims
-        units, by_class = self._drivers[driver].units(asked), counts_by_class(self._drivers[driver])
+        units = self._drivers[driver].units(asked)
+        refers = (claim.spec.parameters_ref or class_.parameters_ref) is not None
         self._ledger.limits.count(meta.uid, class_.metadata.name, meta.namespace, units)
 
         def holdings(allocated: _Allocated) -> list[Holding]:
@@ -132,7 +133,7 @@ class Allocator:
                     pods={},
                     class_name=class_.metadata.name,
                     units=units,
-                    records_units=by_class or (claim.spec.parameters_ref or class_.parameters_ref) is not None,
+                    records_units=must_record_units(self._drivers[driver], refers=refers),
                     immediate=True,
                     node_part=class_.node_part == "Required",
                     known_nodes=self._state.cluster,

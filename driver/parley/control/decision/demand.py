@@ -140,10 +140,9 @@ class Demand:
         }
 
     def records_units(self, claim: PodClaim) -> bool:
-        """Whether what the claim counts for is recorded with its allocation: what that goes by, an object or the
-        class, may be gone or another at the next restart."""
+        """Whether the units that the claim counts for are recorded with its allocation."""
         driver = self.drivers[claim.entry]
-        return claim.refers or (driver in self.requests and counts_by_class(self.embedded[driver]))
+        return must_record_units(self.embedded[driver] if driver in self.requests else None, refers=claim.refers)
 
     def scores(self, nodes: Sequence[str], standalone: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         """The drivers' preferences (0 to 1) added up by node, each times its driver's weight.
@@ -158,8 +157,12 @@ class Demand:
         return dict(total)
 
 
-def counts_by_class(embedded: EmbeddedDriver) -> bool:
-    """Whether what a claim of the driver counts for may depend on the parameters of its class."""
+def must_record_units(embedded: EmbeddedDriver | None, *, refers: bool) -> bool:
+    """Whether the units that a claim counts for are recorded with its allocation, because the parameters that they
+    depend on may have changed at the next restart: those of the class, or of an object to which claim or class
+    `refers`. `embedded` is None for a standalone driver."""
+    if refers or embedded is None:
+        return refers
     driver = embedded.driver
     return type(driver).units is not Driver.units and driver.class_parameters is not NoParameters
 
