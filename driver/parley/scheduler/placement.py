@@ -175,12 +175,26 @@ class Placement:
 
     async def check_current(self, pod: Pod) -> None:
         """Raise Busy if the cache is behind: the pod is gone, has ended, or was bound, nominated or deleted
-        meanwhile. A scheduler that has nominated a node may be binding the pod to it."""
+        meanwhile. A scheduler that has nominated a node may be binding the pod to it.
+
+        Also if the pod or a claim that it holds changed in the cache while the pod was read: the answer may be
+        older than that, and the claim's next write would not be refused.
+        """
+        before = self._versions(pod)
         live = await live_pod(self._client, reference(pod))
+        if self._versions(pod) != before:
+            raise Busy
         if live is None or live.spec.node_name != pod.spec.node_name or (is_done(live) and not is_done(pod)):
             raise Busy
         if not pod.spec.node_name and live.status.nominated_node_name != pod.status.nominated_node_name:
             raise Busy
+
+    def _versions(self, pod: Pod) -> list[str]:
+        """The resource versions of the pod and of the built-in claims that it holds, in the cache."""
+        namespace = pod.metadata.namespace
+        cached = self._cluster.pod((namespace, pod.metadata.name))
+        mirrors = (self._cluster.mirror((namespace, one.claim)) for one in self._ledger.of_pod(reference(pod)))
+        return [one.metadata.resource_version if one is not None else "" for one in (cached, *mirrors)]
 
     async def release_all(self, pod: Pod, cleared: Sequence[Holding] = ()) -> None:
         """Release all that the pod holds, and end its session with standalone drivers.
