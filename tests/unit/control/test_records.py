@@ -1,6 +1,7 @@
 """Writes about claims are safe to repeat, bound to the state they were decided on, and settled when unheard."""
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -105,6 +106,30 @@ def test_what_others_reserved_is_not_cleared() -> None:
         with pytest.raises(Busy):
             await world.records.clear_mirror(holding)
         assert (await world.the_mirror()).status.allocation is not None
+
+    played(story)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_mirror_that_has_lost_its_owner_is_cleared_like_any_other(answered: bool) -> None:
+    """`--cascade=orphan`: the claim is deleted, and pods could run with what its mirror shows."""
+
+    async def story(world: World) -> None:
+        claim, holding = await named(world, await world.pod())
+
+        def lose(call: NumberedCall) -> None:
+            if call.writes and call.resource == BUILTIN_CLAIMS:
+                raise OutcomeUnknown("no answer")
+
+        world.after = world.after if answered else lose
+        with nullcontext() if answered else pytest.raises(OutcomeUnknown):
+            await world.records.write([claim])
+        world.after = lambda call: None
+        await world.admin.patch(BUILTIN_CLAIMS, "c", {"metadata": {"ownerReferences": None}}, NAMESPACE)
+        await world.seen()
+        assert (await world.the_mirror()).status.allocation is not None
+        await world.records.clear_mirror(holding)
+        assert (await world.the_mirror()).status.allocation is None
 
     played(story)
 
