@@ -64,7 +64,7 @@ class WatchedEvictions(Client):
 
 class Evictions:
     """Follows pods, classes and budgets; `observe` takes every step. `evicted` is called with the UID and name of
-    each pod that Parley evicts."""
+    each pod that Parley evicts, but for requests that arrive late."""
 
     def __init__(self, fault: Callable[[str, str], None], evicted: Callable[[str, str], None]) -> None:
         self._fault = fault
@@ -110,7 +110,8 @@ class Evictions:
         goes = change.new is None or bool(change.last.meta.get("deletionTimestamp"))
         if goes and not change.old.meta.get("deletionTimestamp") and step.who.startswith("controller"):
             self.count += 1
-            self._evicted(uid, change.last.meta["name"])
+            if not step.who.endswith("(late)"):  # else its repetition may have been refused: the plan ended
+                self._evicted(uid, change.last.meta["name"])
             for why in self._against(uid, change.old.body):
                 self._fault("wrongly evicted", f"pod {change.last.meta['name']}: {why}")
         self._taken = ""
