@@ -180,6 +180,8 @@ class Allocator:
                 holding.shareable = self._is_shareable(holding)
             if why := self._set_uses(new):
                 raise RoomTaken(node, why)
+            if self._uses_unrecorded(new):
+                raise Busy
         except Exception:
             await self._back_out(uids, requests, allocated)
             for name in requests:  # pods that were evaluated meanwhile found less free
@@ -211,6 +213,16 @@ class Allocator:
         beside = {holding.uid: holding for holding in new}
         problems = (self._why_unusable(holding, uid, beside) for holding in new for uid in holding.uses)
         return next(filter(None, problems), "")
+
+    def _uses_unrecorded(self, new: Sequence[Holding]) -> bool:
+        """Whether the new holdings use a claim whose allocation for another pod is not recorded yet: a new leader
+        would not know of it, and nobody records it if that pod ends first."""
+        uids = {uid for holding in new for uid in holding.uses}.difference(holding.uid for holding in new)
+        for used in filter(None, map(self._ledger.get, uids)):
+            claim = self._state.cluster.claim((used.namespace, used.claim))
+            if claim is not None and claim.metadata.uid == used.uid and claim.status.allocation is None:
+                return True
+        return False
 
     def _why_unusable(self, holding: Holding, uid: str, beside: Mapping[str, Holding]) -> str:
         """Why the new holding can't use the one of that UID, allocated `beside` it or before; "" if it can."""

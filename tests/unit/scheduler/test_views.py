@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.kills import Death, Executioner, at_every_write
 from tests.unit.scheduler.reserving import claim, disks
 
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES, NODES
 from parley.drivers.workspace import WorkspaceDriver
-from parley.kube.client import Client
+from parley.kube.client import Client, ServerError
 from parley.sdk import Held
 
 if TYPE_CHECKING:
@@ -141,6 +142,37 @@ def test_its_built_in_claim_may_be_made_anew_while_only_views_need_it(play: Play
         assert (await world.pod("second")).status.phase == "Running"
         await ended(world, "second", "reader")
         assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+@pytest.mark.scheduling_paths("native")
+def test_what_is_not_recorded_yet_is_not_shown(play: Play) -> None:
+    """It is the writer's alone until then: no other leader would know of it."""
+
+    async def scenario(world: World) -> None:
+        def refuse(call: NumberedCall) -> None:
+            if call.writes and call.resource == CLAIMS and call.name == "work" and refusing:
+                raise ServerError(500, "InternalError", "etcdserver: request timed out")
+
+        refusing = False
+        await prepared(world, start=False)
+        world.start_parley(FaultClient(world.server.client(), before=refuse), drivers=[WorkspaceDriver()])
+        await world.settle()
+        refusing = True
+        await world.add_pod("writer", claims=["work"])
+        await world.settle(5)
+        assert len(world.ledger) == 1
+        assert not await runs(world, "reader", "view")
+        assert len(world.ledger) == 1
+        await world.force_delete("writer")
+        refusing = False
+        await world.settle(120)
+        assert len(world.ledger) == 0
+        node = await runs(world, "second", claims=("work",))
+        await world.settle(120)
+        assert node
+        assert await world.node_of("reader") == node
 
     play(scenario)
 
