@@ -293,12 +293,21 @@ class Allocator:
         )
 
     def _why_no_room(self, pod: Pod, demand: Demand, node: str, reserving: Sequence[Reserving]) -> str:
-        """Why pod or reservations do not fit on the node any more, or its room is kept for others; else ""."""
+        """Why pod or reservations do not fit on the node any more, its room is kept for others, or the scheduler
+        has chosen another of the offered nodes since; else ""."""
+        if chosen := self._chosen_since(pod, node):
+            return f"the scheduler has chosen node {chosen} since"
         if kept := self._why_kept(pod.metadata.uid, priority(pod), demand, node):
             return kept
         if not reserving and not self._ledger.reserving(node):
             return ""
         return room_shortage(self._state, node, Requester.of(self._state, pod, requested(pod).items()), reserving)
+
+    def _chosen_since(self, pod: Pod, node: str) -> str:
+        """The other node that the scheduler has nominated since the allocation began; "" for none."""
+        now = self._state.cluster.pod_with_uid(reference(pod))
+        nominated = now.status.nominated_node_name if now is not None else ""
+        return nominated if nominated not in ("", node, pod.status.nominated_node_name) else ""
 
     def _why_kept(self, uid: str, priority: int | None, demand: Demand, node: str) -> str:
         uids = [claim.uid for request in demand.requests.values() for claim in request.claims]

@@ -1,6 +1,7 @@
 """Nominations by schedulers: those that kube-scheduler 1.37 does not write, because it believes them to be there,
 also while its own write that ends one is under way; and those to whose nodes it may be binding the pod."""
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.containers import requesting
 from tests.support.trouble import TroubleClient
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED
@@ -160,5 +162,32 @@ def test_nobody_is_evicted_elsewhere_while_the_scheduler_may_be_binding_the_pod(
         await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": None})
         await world.settle(10)
         assert await allocated_on(world, "disk") == ["b"]
+
+    play(scenario)
+
+
+def test_what_is_allocated_slowly_is_undone_if_the_scheduler_chooses_another_node_meanwhile(play: Play) -> None:
+    """Its first binding failed, and the reservation that it took back arrived nowhere."""
+
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node)
+        await add_shelf_class(world, placement="Exact")
+        driver = ShelfDriver(Behaviour(other=1, trouble=slow(20)))
+        world.start_parley(drivers=[driver])
+        await world.add_pod("p", "shelf", schedulerName="quiet")
+        await world.settle(5)
+        (mirror,) = await world.mirrors()
+        assert mirror.status.allocation is not None
+        assert set(nodes_of(mirror.status.allocation)) == {"a", "b"}
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
+        await patch_claim(world.client, mirror, {"reservedFor": [consumer(reference(await world.pod("p")))]})
+        await asyncio.sleep(10)
+        assert [node for node, _ in driver.held.values()] == ["a"]
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "b"})
+        await asyncio.sleep(11)
+        (mirror,) = await world.mirrors()
+        assert offer_ended(mirror) == CONDITION_DECLINED
+        assert driver.held == {}
 
     play(scenario)
