@@ -2,6 +2,8 @@
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
+from parley.control.allocation import Busy
+from parley.control.state import State
 from parley.kube.client import Client, NotFound
 from parley.sdk import PodReference
 
@@ -13,3 +15,23 @@ async def live_pod(client: Client, user: PodReference) -> Pod | None:
     except NotFound:
         return None
     return live if live.metadata.uid == user.uid else None
+
+
+async def live_pod_if_unchanged(client: Client, state: State, user: PodReference) -> Pod | None:
+    """The live pod, to decide whether its claims are released.
+
+    Raises Busy if the pod or a built-in claim that it holds changed in the cache while the pod was read: the
+    answer may be older than that, and a write of the claim would not be refused.
+    """
+    before = _versions(state, user)
+    live = await live_pod(client, user)
+    if _versions(state, user) != before:
+        raise Busy
+    return live
+
+
+def _versions(state: State, user: PodReference) -> list[str]:
+    """The resource versions in the cache of the pod and of the built-in claims that it holds."""
+    pod = state.cluster.pod((user.namespace, user.name))
+    mirrors = (state.cluster.mirror((one.namespace, one.claim)) for one in state.ledger.of_pod(user))
+    return [one.metadata.resource_version if one is not None else "" for one in (pod, *mirrors)]

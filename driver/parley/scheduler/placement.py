@@ -16,7 +16,7 @@ from parley.control.decision.decide import Blocked, admit
 from parley.control.decision.demand import Demand
 from parley.control.decision.kept import kept_nodes
 from parley.control.holding import Holding
-from parley.control.live import live_pod
+from parley.control.live import live_pod_if_unchanged
 from parley.control.objects.mirror import is_offer, offer_body, recorded_units
 from parley.control.objects.pod import is_done, priority, reference
 from parley.control.records import Records
@@ -175,26 +175,12 @@ class Placement:
 
     async def check_current(self, pod: Pod) -> None:
         """Raise Busy if the cache is behind: the pod is gone, has ended, or was bound, nominated or deleted
-        meanwhile. A scheduler that has nominated a node may be binding the pod to it.
-
-        Also if the pod or a claim that it holds changed in the cache while the pod was read: the answer may be
-        older than that, and the claim's next write would not be refused.
-        """
-        before = self._versions(pod)
-        live = await live_pod(self._client, reference(pod))
-        if self._versions(pod) != before:
-            raise Busy
+        meanwhile. A scheduler that has nominated a node may be binding the pod to it."""
+        live = await live_pod_if_unchanged(self._client, self._state, reference(pod))
         if live is None or live.spec.node_name != pod.spec.node_name or (is_done(live) and not is_done(pod)):
             raise Busy
         if not pod.spec.node_name and live.status.nominated_node_name != pod.status.nominated_node_name:
             raise Busy
-
-    def _versions(self, pod: Pod) -> list[str]:
-        """The resource versions of the pod and of the built-in claims that it holds, in the cache."""
-        namespace = pod.metadata.namespace
-        cached = self._cluster.pod((namespace, pod.metadata.name))
-        mirrors = (self._cluster.mirror((namespace, one.claim)) for one in self._ledger.of_pod(reference(pod)))
-        return [one.metadata.resource_version if one is not None else "" for one in (cached, *mirrors)]
 
     async def release_all(self, pod: Pod, cleared: Sequence[Holding] = ()) -> None:
         """Release all that the pod holds, and end its session with standalone drivers.

@@ -15,7 +15,7 @@ from parley.control.caches.indexes import named_claims
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.holding import Holding
-from parley.control.live import live_pod
+from parley.control.live import live_pod, live_pod_if_unchanged
 from parley.control.objects.pod import is_done, is_terminal, reference
 from parley.control.records import run_all
 from parley.control.release.deallocation import Deallocator, ReleaseContext
@@ -185,7 +185,7 @@ class Reconciler:
         if not replaced:
             return False
         await path.void_bindings(user)
-        live = await live_pod(self._client, user)
+        live = await live_pod_if_unchanged(self._client, self._state, user)
         if live is None or live.spec.node_name:
             raise Busy
         await self._deallocator.release(user, replaced, ReleaseContext(pod_terminal=False, bound=False))
