@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.containers import requesting
 from tests.support.trouble import TroubleClient
-from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, failing, slow
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED
@@ -189,5 +189,21 @@ def test_what_is_allocated_slowly_is_undone_if_the_scheduler_chooses_another_nod
         (mirror,) = await world.mirrors()
         assert offer_ended(mirror) == CONDITION_DECLINED
         assert driver.held == {}
+
+    play(scenario)
+
+
+def test_where_a_driver_fails_the_pod_does_not_stay_because_it_is_nominated(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node)
+        await add_shelf_class(world, nodePart="None")
+        await world.add_pod("p", "shelf", schedulerName="quiet")
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "b"})
+        driver = ShelfDriver(Behaviour(other=1, trouble=failing(RuntimeError("broken"), "b")))
+        world.start_parley(drivers=[driver])
+        await world.settle()
+        assert [node for node, _ in driver.held.values()] == ["a"]
+        assert driver.behaviour.allocated == ["b", "a"]
 
     play(scenario)
