@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.test_claim_preemption import begin, hold
+from tests.unit.scheduler.claim_preemption.preempting import begin, hold
 
 from parley.control.nominations import KEPT_SECONDS
 from parley.drivers.device import DeviceDriver

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.test_claim_preemption import begin, hold
+from tests.unit.scheduler.claim_preemption.preempting import begin, hold
 
 from parley.api.resources import CLASSES
 from parley.drivers.device import DeviceDriver

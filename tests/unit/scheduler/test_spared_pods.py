@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.test_claim_preemption import begin, budget, hold
+from tests.unit.scheduler.claim_preemption.preempting import begin, budget, hold
 
 from parley.api.resources import PODS
 from parley.kube.memory.evictions import BUDGETS

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.unit.scheduler.conftest import World
-from tests.unit.scheduler.standalone_lives import Life
+from tests.unit.scheduler.standalone_lives.life import Life
 
 FIRST, SEEDS = int(os.environ.get("FIRST_SEED", "0")), int(os.environ.get("SEEDS", "8"))
 STEPS = 40

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.unit.kubelet.driver.test_workspaces import claim, data, driver, trash
+from tests.unit.kubelet.driver.workspace_folders import claim, data, driver, trash
 
 from parley_kubelet.driver import trees
 from parley_kubelet.hooks import HeldClaim

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.support.attacked import SWAPS, attacker, seen
-from tests.unit.kubelet.driver.test_workspaces import claim, data, driver, trash
+from tests.unit.kubelet.driver.workspace_folders import claim, data, driver, trash
 
 from parley_kubelet.driver import trees, workspaces
 from parley_kubelet.hooks import HeldClaim, Refused

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.kubelet.driver.test_workspaces import claim, data, driver
+from tests.unit.kubelet.driver.workspace_folders import claim, data, driver
 from tests.unit.kubelet.test_metrics import free_port, get, scraped
 
 from parley.api import reasons

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.unit.kubelet.driver.test_file_systems import disk_of, lacking
 from tests.unit.kubelet.driver.test_hostile_trees import fill
-from tests.unit.kubelet.driver.test_workspaces import claim, data, driver, records
+from tests.unit.kubelet.driver.workspace_folders import claim, data, driver, records
 
 from parley_kubelet.driver import images, loops
 from parley_kubelet.hooks import HeldClaim, NodeClaim, Refused

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 from tests.unit.kubelet.driver.test_images import Loops
-from tests.unit.kubelet.driver.test_workspaces import claim, data, driver, records, retained
+from tests.unit.kubelet.driver.workspace_folders import claim, data, driver, records, retained
 
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.client import Client

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.kubelet.claims.test_releases import receipt
-from tests.unit.kubelet.driver.test_workspaces import claim
+from tests.unit.kubelet.driver.workspace_folders import claim
 
 from parley.api.resources import CLAIM_RELEASES, NODES, RESOURCE_SLICES
 from parley.kube.client import Client

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.kubelet.driver.test_workspaces import claim, data, driver
+from tests.unit.kubelet.driver.workspace_folders import claim, data, driver
 
 from parley_kubelet.driver import images, loops
 from parley_kubelet.driver.workspaces import WorkspaceNode

@@ -1,4 +1,4 @@
-"""Pods of the second scheduler have pods of lower priority evicted for claims; see also `test_claim_preemption`,
+"""Pods of the second scheduler have pods of lower priority evicted for claims; see also `claim_preemption`,
 whose tests are played for both ways."""
 
 import asyncio
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.containers import requesting
+from tests.unit.scheduler.claim_preemption.preempting import SlowEvictions, begin, budget, hold
 from tests.unit.scheduler.conftest import AWAY
 from tests.unit.scheduler.grump import APART, add_grump
-from tests.unit.scheduler.test_claim_preemption import SlowEvictions, begin, budget, hold
 
 from parley.api.resources import CLASSES, PODS
 from parley.control.nominations import KEPT_SECONDS

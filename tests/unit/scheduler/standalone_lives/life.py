@@ -8,72 +8,37 @@ and nothing is left when the pods are gone.
 
 import asyncio
 import random
-from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from tests.soak.rules.quiescence import remembered
 from tests.unit.scheduler.conftest import World
-
-from parley.api.builtin import Pod
-from parley.api.resources import (
-    BUILTIN_CLAIMS,
-    CLAIM_RELEASES,
-    CLAIMS,
-    CLASSES,
-    NODES,
-    POD_SCHEDULINGS,
-    PODS,
+from tests.unit.scheduler.standalone_lives.drivers import (
+    Disks,
+    EmbeddedLender,
+    Lender,
+    OtherLender,
+    Provider,
+    Vaults,
 )
+from tests.unit.scheduler.standalone_lives.kinds import (
+    BORROWERS,
+    IMMEDIATE,
+    KINDS,
+    MOST_VAULTS,
+    NAMED,
+    NODE_NAMES,
+    SEATS,
+    VAULTS,
+)
+from tests.unit.scheduler.standalone_lives.trouble import Trouble, TroubleClient
+from tests.unit.scheduler.standalone_lives.use import Use
+
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, PODS
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
-from parley.kube.client import ApiError, Call, Client, OutcomeUnknown, RawEvent
-from parley.sdk import Allocation, Answer, Driver, Held, NoParameters, Request
-
-NODE_NAMES: Final = "abc"
-SEATS: Final = 2
-"""Tokens on each node."""
-
-KINDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
-    "seat": (["seat"], []),
-    "disk": (["disk"], []),
-    "mixed": (["seat", "one"], []),
-    "both": (["seat", "disk"], []),
-    "mine": ([], ["mine"]),
-    "nas": ([], ["nas"]),
-    "common": ([], ["common"]),
-    "all": (["one"], ["mine"]),
-    "loan": (["loan"], []),
-    "lent": ([], ["lent"]),
-    "lent with others": (["one", "loan", "seat"], ["lent"]),
-    "prompt": ([], ["prompt"]),
-}
-"""Templates and named claims of pods."""
-
-BORROWERS: Final = ("loan", "lent", "lent with others", "prompt")
-"""Kinds of pods that need the class which gets another driver."""
-
-IMMEDIATE: Final = "prompt"
-"""The named claim that is allocated without a pod."""
-
-NAMED: Mapping[str, tuple[str, str]] = {
-    "mine": ("seat", "seat"),
-    "nas": ("disk", "disk"),
-    "common": ("seats", ""),
-    "lent": ("loan", "loan"),
-    IMMEDIATE: ("loan", "loan"),
-}
-"""Classes of the named claims, and what of a node they use up that others could have."""
-
-VAULTS: Final = ("vault-1", "vault-2", "vault-3")
-"""Claims that are allocated without a pod, by a standalone driver whose class allows as many as:"""
-
-MOST_VAULTS: Final = 2
-
-ENOUGH: Final = 1000
-"""Loans that each node has: nobody waits for one."""
+from parley.kube.client import ApiError, Client
 
 ACTIONS: Mapping[str, int] = {
     "add": 6,
@@ -100,157 +65,7 @@ ACTIONS: Mapping[str, int] = {
     "calm": 1,
     "wait": 3,
 }
-"""How often each is chosen."""
-
-
-@dataclass
-class Provider:
-    """Disks, one on each node. It outlives the driver's process."""
-
-    held: dict[str, str] = field(default_factory=dict)
-    broken: set[str] = field(default_factory=set)
-
-
-class Disks(Driver[NoParameters, NoParameters]):
-    """Attaching takes `seconds`."""
-
-    name = "disks.example.com"
-    parameters = NoParameters
-    class_parameters = NoParameters
-    asynchronous = True
-
-    def __init__(self, provider: Provider, seconds: float) -> None:
-        self._provider = provider
-        self._seconds = seconds
-
-    async def consider(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
-        await asyncio.sleep(0.5)
-        mine = {claim.uid for claim in request.claims}
-        taken = {node for uid, node in self._provider.held.items() if uid not in mine}
-        free = [node for node in NODE_NAMES if node not in taken] if len(request.claims) == 1 else []
-        viable = tuple(node for node in nodes if node in free)
-        others = tuple(node for node in free if node not in nodes)
-        refused = {node: "no free disk" for node in nodes if node not in viable}
-        return {claim.name: Answer(viable, None if viable else others, refused) for claim in request.claims}
-
-    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
-        (claim,) = request.claims
-        held = self._provider.held
-        if any(other == node and uid != claim.uid for uid, other in held.items()):
-            raise RuntimeError("the disk is taken")
-        if held.get(claim.uid, node) != node:
-            raise RuntimeError("still elsewhere")
-        held[claim.uid] = node
-        request.progress("attaching")
-        await asyncio.sleep(self._seconds)
-        if node in self._provider.broken:
-            held.pop(claim.uid, None)
-            raise RuntimeError("the array is busy")
-        return {claim.name: Allocation(data={"disk": node})}
-
-    async def deallocate(self, uid: str) -> None:
-        await asyncio.sleep(0.1)
-        self._provider.held.pop(uid, None)
-
-    def restore(self, held: Held) -> None:
-        if held.node is not None:
-            assert self._provider.held.get(held.uid, held.node) == held.node
-            self._provider.held[held.uid] = held.node
-
-
-class Lender(Driver[NoParameters, NoParameters]):
-    """Has enough for everybody. What it lent, by UID, outlives its process; lending takes `seconds`."""
-
-    name = "lender.example.com"
-    parameters = NoParameters
-    class_parameters = NoParameters
-    asynchronous = True
-
-    def __init__(self, lent: dict[str, set[str]], seconds: float) -> None:
-        self._lent = lent.setdefault(self.name, set())
-        self._seconds = seconds
-
-    async def consider(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
-        return self.viable(request, nodes)
-
-    def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
-        return {claim.name: Answer(tuple(nodes)) for claim in request.claims}
-
-    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
-        self._lent.update(claim.uid for claim in request.claims)
-        await asyncio.sleep(self._seconds)
-        return {claim.name: Allocation() for claim in request.claims}
-
-    async def deallocate(self, uid: str) -> None:
-        self._lent.discard(uid)
-
-    def restore(self, held: Held) -> None:
-        self._lent.add(held.uid)
-
-
-class OtherLender(Lender):
-    """A second one."""
-
-    name = "other-lender.example.com"
-
-
-class Vaults(Lender):
-    """Its class has a limit."""
-
-    name = "vaults.example.com"
-
-
-class EmbeddedLender(Lender):
-    """One in the controller: what it lent is known by the API alone."""
-
-    name = "embedded-lender.example.com"
-    asynchronous = False
-
-    def __init__(self, lent: dict[str, set[str]]) -> None:
-        lent.pop(self.name, None)
-        super().__init__(lent, 0.0)
-
-
-@dataclass
-class Trouble:
-    """What processes suffer from: lost and late writes, with that chance, and watches that lag, in seconds."""
-
-    chance: random.Random
-    lost: float = 0.0
-    lag: float = 0.0
-    late: set[asyncio.Task[None]] = field(default_factory=set)
-
-
-class TroubleClient(Client):
-    """A process's connection."""
-
-    def __init__(self, inner: Client, trouble: Trouble) -> None:
-        super().__init__(inner)
-        self._trouble = trouble
-
-    async def request(self, call: Call) -> bytes:
-        chance = self._trouble.chance
-        if not call.writes or chance.random() >= self._trouble.lost:
-            return await super().request(call)
-        how = chance.choice(("never", "done", "late"))
-        if how == "done":
-            await super().request(call)
-        elif how == "late":
-            task = asyncio.create_task(self._deliver(call, chance.choice((0.5, 2, 6))))
-            self._trouble.late.add(task)
-            task.add_done_callback(self._trouble.late.discard)
-        raise OutcomeUnknown(f"no answer: {how}")
-
-    async def _deliver(self, call: Call, after: float) -> None:
-        await asyncio.sleep(after)
-        with suppress(ApiError, OutcomeUnknown):
-            await super().request(call)
-
-    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
-        async for event in super().stream(call):
-            if self._trouble.lag and self._trouble.chance.random() < 0.3:
-                await asyncio.sleep(self._trouble.chance.random() * self._trouble.lag)
-            yield event
+"""How often each is chosen: methods of `Life`, without the underscore."""
 
 
 class Life:
@@ -265,6 +80,7 @@ class Life:
         self._tokens = TokensDriver()
         self._seconds = self._chance.choice((0.0, 3.0, 30.0))
         self._pods: dict[str, str] = {}
+        self._use = Use(world, self._pods, self._lent)
         self._made = 0
         self.log: list[str] = []
 
@@ -279,11 +95,11 @@ class Life:
             except ApiError as error:
                 self._note(f"  {error}")
             await asyncio.sleep(self._chance.choice((0, 0, 0.01, 0.2, 1, 3)))
-            await self._check_use()
+            await self._use.check()
         await self._rest()
-        await self._check_use()
-        await self._check_waiting()
-        await self._check_lent()
+        await self._use.check()
+        await self._use.check_waiting()
+        await self._use.check_lent()
         await self._end()
 
     def _note(self, text: str) -> None:
@@ -503,34 +319,7 @@ class Life:
         """Or mend it."""
         self._provider.broken ^= {self._chance.choice(NODE_NAMES)}
 
-    # -- what must hold
-
-    async def _living(self) -> list[Pod]:
-        pods = (await self._world.client.list(PODS, "default")).items
-        return [
-            pod
-            for pod in pods
-            if pod.metadata.name in self._pods and pod.status.phase not in ("Succeeded", "Failed")
-        ]
-
-    async def _used(self) -> Counter[tuple[str, str]]:
-        """What bound pods use: of each node, and named claims."""
-        used: Counter[tuple[str, str]] = Counter()
-        for pod in await self._living():
-            if not (node := pod.spec.node_name):
-                continue
-            templates, claims = KINDS[self._pods[pod.metadata.name]]
-            used.update((what, node) for what in templates)
-            for name in claims:
-                if what := NAMED[name][1]:
-                    used.update(((what, node), (name, "")))
-        return used
-
-    async def _check_use(self) -> None:
-        for (what, where), count in (await self._used()).items():
-            assert count <= _there(what), f"{what} is used {count} times on {where!r}"
-        vaults = self._lent.get(Vaults.name, set())
-        assert len(vaults) <= MOST_VAULTS, f"{vaults} are more than the class allows"
+    # -- the end
 
     async def _rest(self) -> None:
         """Nobody interferes any more."""
@@ -540,9 +329,8 @@ class Life:
             await self._set_unschedulable(node, None)
         for _ in range(2):  # an earlier claim may be on its way out
             await self._make_claims()
-            for (
-                pod
-            ) in await self._living():  # as what a scheduler finds after five minutes, which its model leaves out
+            for pod in await self._use.living():
+                # as what a scheduler finds after five minutes, which its model leaves out
                 await self._world.change_pod(pod.metadata.name)
             await self._settle()
 
@@ -569,43 +357,6 @@ class Life:
         pods = (await client.list(PODS)).items
         return versions + [(one.metadata.uid, one.spec.node_name, one.status.phase) for one in pods]
 
-    async def _check_waiting(self) -> None:
-        used = await self._used()
-        claims = (await self._world.client.list(CLAIMS, "default")).items
-        used.update((one.metadata.name, "") for one in claims if one.metadata.deletion_timestamp)
-        mirrors = await self._world.mirrors()
-        used.update((one.metadata.name, "") for one in mirrors if one.metadata.deletion_timestamp)
-        for pod in await self._living():
-            kind = self._pods[pod.metadata.name]
-            if not pod.spec.node_name and (where := self._could_run(kind, used)):
-                status = (await self._world.scheduling(pod.metadata.name)).status
-                raise AssertionError(
-                    f"{pod.metadata.name} ({kind}) could run on {where}: {status.waiting_for} {status.message}"
-                )
-
-    async def _check_lent(self) -> None:
-        """Every loan is one that a pod uses, or that of the immediate claim."""
-        all_used = await self._used()
-        used = sum(count for (what, _), count in all_used.items() if what == "loan")
-        used += not all_used[IMMEDIATE, ""]
-        vaults = self._lent.get(Vaults.name, set())
-        assert len(vaults) == MOST_VAULTS, f"{vaults} are less than the class allows"
-        lent = sum(map(len, self._lent.values())) - len(vaults)
-        assert lent == used, f"{used} loans are used of {self._lent}"
-
-    def _could_run(self, kind: str, used: Mapping[tuple[str, str], int]) -> list[str]:
-        """The nodes where everything that pods of the kind need is left; nowhere if another pod uses its claim,
-        or that is being deleted."""
-        templates, claims = KINDS[kind]
-        if kind == "all" or any(used.get((name, ""), 0) for name in claims):
-            return []
-        wanted = [*templates, *(NAMED[name][1] for name in claims if NAMED[name][1])]
-        return [node for node in NODE_NAMES if all(self._left(what, node, used) for what in wanted)]
-
-    @staticmethod
-    def _left(what: str, node: str, used: Mapping[tuple[str, str], int]) -> bool:
-        return used.get((what, node), 0) < _there(what)
-
     async def _end(self) -> None:
         """All pods are deleted: nothing may be left."""
         world = self._world
@@ -626,8 +377,3 @@ class Life:
         assert world.controller is not None
         if found := list(remembered(world.controller)):
             raise AssertionError("; ".join(found))
-
-
-def _there(what: str) -> int:
-    """How much of it a node has, or of a named claim there is."""
-    return {"seat": SEATS, "loan": ENOUGH}.get(what, 1)
