@@ -218,11 +218,14 @@ class Allocator:
         """Whether the new holdings use a claim whose allocation for another pod is not recorded yet: a new leader
         would not know of it, and nobody records it if that pod ends first."""
         uids = {uid for holding in new for uid in holding.uses}.difference(holding.uid for holding in new)
-        for used in filter(None, map(self._ledger.get, uids)):
-            claim = self._state.cluster.claim((used.namespace, used.claim))
-            if claim is not None and claim.metadata.uid == used.uid and claim.status.allocation is None:
-                return True
-        return False
+        return any(not self._is_recorded(used) for used in filter(None, map(self._ledger.get, uids)))
+
+    def _is_recorded(self, holding: Holding) -> bool:
+        """Whether the API shows the named claim's allocation: in its mirror, if the claim was removed by force."""
+        claim = self._state.cluster.claim((holding.namespace, holding.claim))
+        if claim is None or claim.metadata.uid != holding.uid:
+            return holding.written.is_known
+        return claim.status.allocation is not None
 
     def _why_unusable(self, holding: Holding, uid: str, beside: Mapping[str, Holding]) -> str:
         """Why the new holding can't use the one of that UID, allocated `beside` it or before; "" if it can."""

@@ -196,6 +196,10 @@ class Ledger:
         expecting = self._expected.get((namespace, claim))
         return expecting[0] if expecting is not None else None
 
+    def expects(self, pod: PodReference) -> bool:
+        """Whether standalone drivers were asked to allocate claims for the pod, which does not use them yet."""
+        return pod in self._expecting
+
     def end_expected(self, pod: PodReference) -> list[tuple[str, str]]:
         """End all that is expected for the pod. Returns the claims that are available to other pods now."""
         claims = self._expecting.pop(pod, {})

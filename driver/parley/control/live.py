@@ -20,18 +20,20 @@ async def live_pod(client: Client, user: PodReference) -> Pod | None:
 async def live_pod_if_unchanged(client: Client, state: State, user: PodReference) -> Pod | None:
     """The live pod, to decide whether its claims are released.
 
-    Raises Busy if the pod or a built-in claim that it holds changed in the cache while the pod was read: the
+    Raises Busy if the pod's nodes or a built-in claim that it holds changed in the cache while it was read: the
     answer may be older than that, and a write of the claim would not be refused.
     """
-    before = _versions(state, user)
+    before = _cached(state, user)
     live = await live_pod(client, user)
-    if _versions(state, user) != before:
+    if _cached(state, user) != before:
         raise Busy
     return live
 
 
-def _versions(state: State, user: PodReference) -> list[str]:
-    """The resource versions in the cache of the pod and of the built-in claims that it holds."""
-    pod = state.cluster.pod((user.namespace, user.name))
+def _cached(state: State, user: PodReference) -> list[str]:
+    """What the cache has: the nodes that the pod is bound to and nominated for, and the resource versions of the
+    built-in claims that it holds."""
+    pod = state.cluster.pod_with_uid(user)
+    nodes = [pod.spec.node_name, pod.status.nominated_node_name] if pod is not None else []
     mirrors = (state.cluster.mirror((one.namespace, one.claim)) for one in state.ledger.of_pod(user))
-    return [one.metadata.resource_version if one is not None else "" for one in (pod, *mirrors)]
+    return [*nodes, *(one.metadata.resource_version if one is not None else "" for one in mirrors)]

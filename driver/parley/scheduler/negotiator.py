@@ -187,7 +187,9 @@ class Negotiator:
     async def _nothing_viable(
         self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, own: bool
     ) -> Result:
-        if not pod.spec.node_name and any(c.holding and pod.metadata.uid in c.holding.pods for c in claims):
+        holds = any(c.holding and pod.metadata.uid in c.holding.pods for c in claims)
+        expects = not demand.standalone and self._state.ledger.expects(reference(pod))
+        if not pod.spec.node_name and (holds or expects):
             await self._placement.release_all(pod)
             return Requeue()
         if demand.standalone:

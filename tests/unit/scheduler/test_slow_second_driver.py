@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.scheduler.test_standalone import Disks
 
-from parley.api.resources import CLASSES, PODS
+from parley.api.resources import CLAIMS, CLASSES, PODS
 from parley.drivers.tokens import TokensDriver
 
 if TYPE_CHECKING:
@@ -72,5 +72,33 @@ def test_where_the_slow_one_fails_the_pod_goes_elsewhere_with_both(play: Any, ki
             assert await world.node_of(name) == "b", (await world.scheduling(name)).status.message
             await world.delete_pod(name)
             await world.settle(600)
+
+    play(scenario)
+
+
+def test_what_the_slow_one_allocated_is_given_back_if_the_others_claim_fits_elsewhere_only(play: Any) -> None:
+    """The other claim was replaced meanwhile, and another pod took its device. A named claim is recorded without
+    users."""
+
+    async def scenario(world: World) -> None:
+        disks = Disks(["a", "b"], seconds=20)
+        await world.add_class()
+        await world.add_template("one")
+        await begin(world, disks, "ab")
+        for node in "ab":
+            await world.publish(node, ["gpu-0"])
+        await world.add_claim("gpu", "gpu")
+        await world.add_claim("data", "disk")
+        await world.settle()
+        await world.add_pod("p", claims=["data", "gpu"])
+        await asyncio.sleep(10)
+        (node,) = disks.held.values()
+        await world.client.patch(CLAIMS, "gpu", {"metadata": {"finalizers": None}}, "default")
+        await world.client.delete(CLAIMS, "gpu", "default")
+        await world.add_pod("q", "one", nodeName=node)
+        await asyncio.sleep(5)
+        await world.add_claim("gpu", "gpu")
+        await asyncio.sleep(1000)
+        assert await world.node_of("p") == ("a" if node == "b" else "b")
 
     play(scenario)

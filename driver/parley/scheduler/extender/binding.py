@@ -232,13 +232,14 @@ class Binder:
             log.info("kept for now", pod=f"{user.namespace}/{user.name}", why=str(error) or "the pod is bound")
 
     async def release(self, user: PodReference, *, doubtful: bool = False) -> None:
-        """Release what the unbound pod holds. Raises Busy if it is bound after all, and what a client raises.
+        """Release what the unbound pod holds, and give up what standalone drivers were asked to allocate for it.
+        Raises Busy if it is bound after all, and what a client raises.
 
         `doubtful`: an earlier process may have posted a binding. No bind of the pod begins meanwhile: it would
         take records for complete that are about to be removed.
         """
-        pod = self._cluster.pod((user.namespace, user.name))
-        if pod is None or pod.metadata.uid != user.uid or not self._ledger.of_pod(user):
+        pod = self._cluster.pod_with_uid(user)
+        if pod is None or not (self._ledger.of_pod(user) or self._ledger.expects(user)):
             return
         if pod.spec.node_name:
             raise Busy

@@ -96,6 +96,7 @@ class CandidateFilter:
             problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being released", (), True)
             return FilterResult(blocked=Blocked(problem, pod.metadata.uid), must_release=True)
         result = self._negotiate(pod, claims, names, has_preferences=has_preferences)
+        holds_some = holds_some or self._state.ledger.expects(reference(pod))
         if result.blocked is not None and holds_some and not result.standalone:
             return self._while_evicting(pod, claims, result.blocked) or replace(result, must_release=True)
         return result
