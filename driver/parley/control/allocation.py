@@ -180,8 +180,6 @@ class Allocator:
                 holding.shareable = self._is_shareable(holding)
             if why := self._set_uses(new):
                 raise RoomTaken(node, why)
-            if self._uses_unrecorded(new):
-                raise Busy
         except Exception:
             await self._back_out(uids, requests, allocated)
             for name in requests:  # pods that were evaluated meanwhile found less free
@@ -214,14 +212,9 @@ class Allocator:
         problems = (self._why_unusable(holding, uid, beside) for holding in new for uid in holding.uses)
         return next(filter(None, problems), "")
 
-    def _uses_unrecorded(self, new: Sequence[Holding]) -> bool:
-        """Whether the new holdings use a claim whose allocation for another pod is not recorded yet: a new leader
-        would not know of it, and nobody records it if that pod ends first."""
-        uids = {uid for holding in new for uid in holding.uses}.difference(holding.uid for holding in new)
-        return any(not self._is_recorded(used) for used in filter(None, map(self._ledger.get, uids)))
-
     def _is_recorded(self, holding: Holding) -> bool:
-        """Whether the API shows the named claim's allocation: in its mirror, if the claim was removed by force."""
+        """Whether the API shows the named claim's allocation: in its mirror, if the claim was removed by force.
+        Otherwise a new leader would not know of it, and nobody records it if its pod ends first."""
         claim = self._state.cluster.claim((holding.namespace, holding.claim))
         if claim is None or claim.metadata.uid != holding.uid:
             return holding.written.is_known
@@ -233,6 +226,8 @@ class Allocator:
         if used is None or not used.joinable:
             what = f"claim {used.path}" if used is not None else f"the claim with UID {uid}"
             return f"claim {holding.path} needs {what}, which is being released: it is tried again after that"
+        if uid not in beside and not self._is_recorded(used):
+            return f"claim {holding.path} needs claim {used.path}, whose allocation is not recorded yet"
         is_its_own = used.named and (used.driver, used.namespace) == (holding.driver, holding.namespace)
         in_circles = uid in beside and not beside.keys().isdisjoint(used.uses)
         if is_its_own and not in_circles:
