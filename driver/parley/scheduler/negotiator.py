@@ -255,7 +255,7 @@ class Negotiator:
         candidates = fresh or viable
         fitting = [node for node in candidates if not search.nodes.evicts(node)]
         evicting = [node for node in candidates if node not in fitting and node not in attempt.avoided]
-        if (nominated := pod.status.nominated_node_name) in fitting:
+        if (nominated := pod.status.nominated_node_name) in fitting and nominated not in attempt.avoided:
             selected = nominated  # its scheduler tries it first, or may be binding the pod to it
         elif attempt.avoided.issuperset(fitting) and evicting:
             selected = evicting[0]

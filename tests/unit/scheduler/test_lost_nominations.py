@@ -14,6 +14,7 @@ from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED
 from parley.api.resources import PODS
 from parley.control.objects.mirror import consumer, is_offer, nodes_of, offer_ended
 from parley.control.objects.pod import reference
+from parley.drivers.device import DeviceDriver
 from parley.scheduler.attempts import CHOICE_SECONDS
 from parley.simulate.status_writes import patch_claim, patch_pod
 
@@ -159,6 +160,30 @@ def test_nobody_is_evicted_elsewhere_while_the_scheduler_may_be_binding_the_pod(
         assert await allocated_on(world, "disk") == []
         await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": None})
         await world.settle(10)
+        assert await allocated_on(world, "disk") == ["b"]
+
+    play(scenario)
+
+
+class Failing(DeviceDriver):
+    """Can't allocate on node a, and may be able to later."""
+
+    async def allocate(self, request: Any, node: str) -> Any:
+        if node == "a":
+            raise RuntimeError("no answer from the device")
+        return await super().allocate(request, node)
+
+
+def test_where_a_driver_fails_on_the_nominated_node_another_is_selected(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class()
+        await world.add_claim("disk")
+        await world.add_pod("p", claims=["disk"], schedulerName="quiet")
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
+        world.start_parley(drivers=[Failing()])
+        await world.settle()
         assert await allocated_on(world, "disk") == ["b"]
 
     play(scenario)
