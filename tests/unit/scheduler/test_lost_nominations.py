@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.containers import requesting
 from tests.support.trouble import TroubleClient
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED
@@ -185,5 +186,24 @@ def test_where_a_driver_fails_on_the_nominated_node_another_is_selected(play: Pl
         world.start_parley(drivers=[Failing()])
         await world.settle()
         assert await allocated_on(world, "disk") == ["b"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("number", [3, 8, 11])
+def test_a_standalone_driver_is_asked_about_the_nominated_node_first(play: Play, number: int) -> None:
+    async def scenario(world: World) -> None:
+        places = {f"n{other:02}": 1 for other in range(12)}
+        node = f"n{number:02}"
+        for name in places:
+            await world.add_node(name, 1)
+        await add_shelf_class(world)
+        await world.add_claim("disk", "shelf")
+        await world.add_pod("p", claims=["disk"], schedulerName="quiet")
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": node})
+        world.start_driver(ShelfDriver(Behaviour(places)))
+        world.start_parley(candidates=4)
+        await world.settle()
+        assert await allocated_on(world, "disk") == [node]
 
     play(scenario)
