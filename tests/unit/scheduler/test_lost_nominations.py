@@ -207,3 +207,47 @@ def test_a_standalone_driver_is_asked_about_the_nominated_node_first(play: Play,
         assert await allocated_on(world, "disk") == [node]
 
     play(scenario)
+
+
+def test_a_standalone_driver_is_not_asked_where_others_are_evicted_while_the_scheduler_may_be_binding(
+    play: Play,
+) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = Behaviour({"a": 0, "b": 1})
+        for node in behaviour.places:
+            await world.add_node(node, 1)
+        await add_shelf_class(world)
+        await world.add_claim("disk", "shelf")
+        await world.add_pod("low", nodeName="b", priority=0, containers=requesting(cpu=6))
+        needs: Any = {"priority": 10, "containers": requesting(cpu=4), "schedulerName": "quiet"}
+        await world.add_pod("p", claims=["disk"], **needs)
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
+        world.start_driver(ShelfDriver(behaviour))
+        world.start_parley()
+        await world.settle()
+        assert await allocated_on(world, "disk") == []
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": None})
+        await world.settle()
+        assert await allocated_on(world, "disk") == ["b"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("standalone", [False, True], ids=["embedded", "standalone"])
+def test_others_may_be_evicted_on_the_nominated_node(play: Play, standalone: bool) -> None:
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+            await world.add_pod(f"low-{node}", nodeName=node, priority=0, containers=requesting(cpu=6))
+        await world.add_class()
+        await add_shelf_class(world)
+        await world.add_claim("disk", "shelf" if standalone else "gpu")
+        needs: Any = {"priority": 10, "containers": requesting(cpu=4), "schedulerName": "quiet"}
+        await world.add_pod("p", claims=["disk"], **needs)
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "b"})
+        world.start_driver(ShelfDriver(Behaviour(other=1)))
+        world.start_parley()
+        await world.settle()
+        assert await allocated_on(world, "disk") == ["b"]
+
+    play(scenario)
