@@ -109,8 +109,11 @@ class Negotiator:
 
     def _evicting_on(self, pod: Pod) -> str:
         """The only node that may be selected though the scheduler has to evict pods of lower priority there; "" is
-        any. The scheduler may be binding the pod to that node."""
-        return pod.status.nominated_node_name if self._pods.attempt(pod).may_be_binding(pod) else ""
+        any. The scheduler may be binding the pod to that node: it is requeued for when that time is over."""
+        left = self._pods.attempt(pod).nominated_seconds_left(pod, now())
+        if left:
+            self._pods.requeue((pod.metadata.namespace, pod.metadata.name), left)
+        return pod.status.nominated_node_name if left else ""
 
     def _not_admitted(self, pod: Pod, attempt: Attempt, blocked: Blocked) -> Wait:
         """The wait of a pod whose claims were not admitted. While its parameters are being read again it keeps its

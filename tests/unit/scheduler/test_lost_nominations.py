@@ -1,6 +1,7 @@
 """Nominations by schedulers: those that kube-scheduler 1.37 does not write, because it believes them to be there,
 also while its own write that ends one is under way; and those to whose nodes it may be binding the pod."""
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -190,6 +191,32 @@ def test_where_a_driver_fails_on_the_nominated_node_another_is_selected(play: Pl
     play(scenario)
 
 
+def test_a_nomination_that_stays_does_not_keep_a_pod_waiting_for_ever(play: Play) -> None:
+    """Its claim can't be allocated on the nominated node."""
+
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class()
+        await world.add_claim("taken")
+        await world.add_claim("disk")
+        world.start_parley()
+        await world.add_pod("taker", claims=["taken"], nodeSelector={"kubernetes.io/hostname": "a"})
+        await world.add_pod("low", nodeName="b", priority=0, containers=requesting(cpu=6))
+        await world.settle(10)
+        await world.crash()
+        needs: Any = {"priority": 10, "containers": requesting(cpu=4), "schedulerName": "quiet"}
+        await world.add_pod("p", claims=["disk"], **needs)
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
+        world.start_parley()
+        await world.settle(60)
+        assert await allocated_on(world, "disk") == []
+        await asyncio.sleep(3600)
+        assert await allocated_on(world, "disk") == ["b"]
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("number", [3, 8, 11])
 def test_a_standalone_driver_is_asked_about_the_nominated_node_first(play: Play, number: int) -> None:
     async def scenario(world: World) -> None:
@@ -209,8 +236,9 @@ def test_a_standalone_driver_is_asked_about_the_nominated_node_first(play: Play,
     play(scenario)
 
 
+@pytest.mark.parametrize("cleared", [True, False])
 def test_a_standalone_driver_is_not_asked_where_others_are_evicted_while_the_scheduler_may_be_binding(
-    play: Play,
+    play: Play, cleared: bool
 ) -> None:
     async def scenario(world: World) -> None:
         behaviour = Behaviour({"a": 0, "b": 1})
@@ -226,8 +254,9 @@ def test_a_standalone_driver_is_not_asked_where_others_are_evicted_while_the_sch
         world.start_parley()
         await world.settle()
         assert await allocated_on(world, "disk") == []
-        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": None})
-        await world.settle()
+        if cleared:
+            await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": None})
+        await asyncio.sleep(30 if cleared else 3600)
         assert await allocated_on(world, "disk") == ["b"]
 
     play(scenario)
