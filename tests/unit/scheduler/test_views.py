@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.kills import Death, Executioner, at_every_write
 from tests.unit.scheduler.reserving import claim, disks
 
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES, NODES
 from parley.drivers.workspace import WorkspaceDriver
-from parley.kube.client import Client
+from parley.kube.client import Client, OutcomeUnknown
 from parley.sdk import Held
 
 if TYPE_CHECKING:
@@ -83,6 +84,32 @@ def test_what_is_shown_stays_until_the_last_view_ends(play: Play, restarted: boo
         assert await needed(world) == ""
         assert not await is_there(world)
         assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+def test_nothing_shows_a_claim_of_another_pod_whose_record_is_missing(play: Play) -> None:
+    """Otherwise the next leader could allocate the claim elsewhere, while a view of it is in use."""
+
+    async def scenario(world: World) -> None:
+        await prepared(world, start=False)
+        broken = True
+
+        def refuse(call: NumberedCall) -> None:
+            status = call.body.get("status", {}) if isinstance(call.body, dict) else {}
+            if broken and call.resource == CLAIMS and "allocation" in status:
+                raise OutcomeUnknown("no answer")
+
+        world.start_parley(FaultClient(world.server.client(), before=refuse), drivers=[WorkspaceDriver()])
+        for pod, claims, templates in ("writer", ("work",), ()), ("reader", (), ("view",)):
+            await world.add_pod(pod, *templates, claims=claims)
+            await asyncio.sleep(30)
+        assert not await is_there(world)
+        assert await world.node_of("reader") == ""
+        broken = False
+        await world.settle(600)
+        assert await is_there(world)
+        assert await world.node_of("reader") == await world.node_of("writer") != ""
 
     play(scenario)
 
