@@ -206,9 +206,10 @@ class Negotiator:
         preemptor = Preemptor(pod, claims, demand, frozenset(), evicts)
         where = evictable(self._state, preemptor, search.excluded) if own and known else None
         blocked = none_viable(self._state, claims, demand, search, outcome, evictable=where)
+        begun = self._state.nominations.of(pod.metadata.uid) is not None
         drivers = (
             drivers_allowing_preemption(self._state, pod, demand, claims)
-            if own and not demand.standalone
+            if own and not demand.standalone and (begun or not self._evicting_on(pod))
             else frozenset()
         )
         if not drivers:

@@ -280,3 +280,30 @@ def test_others_may_be_evicted_on_the_nominated_node(play: Play, standalone: boo
         assert await allocated_on(world, "disk") == ["b"]
 
     play(scenario)
+
+
+def test_nobody_is_evicted_elsewhere_for_what_it_holds_while_the_scheduler_may_be_binding_the_pod(
+    play: Play,
+) -> None:
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class(preemption="LowerPriority")
+        await world.add_template("one")
+        await world.add_claim("disk")
+        world.start_parley()
+        for name, node, priority in ("high", "a", 100), ("low", "b", 0):
+            selector = {"kubernetes.io/hostname": node}
+            await world.add_pod(name, "one", priority=priority, nodeSelector=selector)
+        await world.settle(10)
+        await world.crash()
+        await world.add_pod("p", claims=["disk"], priority=10, schedulerName="quiet")
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
+        world.start_parley()
+        await world.settle()
+        assert await world.node_of("low") == "b"
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": None})
+        await world.settle()
+        assert await allocated_on(world, "disk") == ["b"]
+
+    play(scenario)
