@@ -217,6 +217,22 @@ def test_a_nomination_that_stays_does_not_keep_a_pod_waiting_for_ever(play: Play
     play(scenario)
 
 
+@pytest.mark.parametrize("number", range(7))
+def test_the_nominated_node_is_asked_about_first_also_in_small_rounds(play: Play, number: int) -> None:
+    async def scenario(world: World) -> None:
+        for other in range(7):
+            await world.add_node(f"n{other}", 1)
+        await world.add_class()
+        await world.add_claim("disk")
+        await world.add_pod("p", claims=["disk"], schedulerName="quiet")
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": f"n{number}"})
+        world.start_parley(candidates=2)
+        await world.settle()
+        assert await allocated_on(world, "disk") == [f"n{number}"]
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("number", [3, 8, 11])
 def test_a_standalone_driver_is_asked_about_the_nominated_node_first(play: Play, number: int) -> None:
     async def scenario(world: World) -> None:
