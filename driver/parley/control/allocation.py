@@ -212,13 +212,11 @@ class Allocator:
         problems = (self._why_unusable(holding, uid, beside) for holding in new for uid in holding.uses)
         return next(filter(None, problems), "")
 
-    def _is_recorded(self, holding: Holding) -> bool:
-        """Whether the API shows the named claim's allocation: in its mirror, if the claim was removed by force.
-        Otherwise a new leader would not know of it, and nobody records it if its pod ends first."""
+    def _is_recordable(self, holding: Holding) -> bool:
+        """Whether the named claim exists, so that its allocation can be recorded, or its mirror shows that.
+        Otherwise a new leader would not know of it."""
         claim = self._state.cluster.claim((holding.namespace, holding.claim))
-        if claim is None or claim.metadata.uid != holding.uid:
-            return holding.written.is_known
-        return claim.status.allocation is not None
+        return (claim is not None and claim.metadata.uid == holding.uid) or holding.written.is_known
 
     def _why_unusable(self, holding: Holding, uid: str, beside: Mapping[str, Holding]) -> str:
         """Why the new holding can't use the one of that UID, allocated `beside` it or before; "" if it can."""
@@ -226,8 +224,8 @@ class Allocator:
         if used is None or not used.joinable:
             what = f"claim {used.path}" if used is not None else f"the claim with UID {uid}"
             return f"claim {holding.path} needs {what}, which is being released: it is tried again after that"
-        if uid not in beside and not self._is_recorded(used):
-            return f"claim {holding.path} needs claim {used.path}, whose allocation is not recorded yet"
+        if uid not in beside and not self._is_recordable(used):
+            return f"claim {holding.path} needs claim {used.path}, which is gone"
         is_its_own = used.named and (used.driver, used.namespace) == (holding.driver, holding.namespace)
         in_circles = uid in beside and not beside.keys().isdisjoint(used.uses)
         if is_its_own and not in_circles:

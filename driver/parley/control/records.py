@@ -58,8 +58,8 @@ class Records:
         """Drivers whose `status.devices` this account may not write."""
 
     async def write(self, claims: Sequence[PodClaim]) -> None:
-        """Record each claim's holding and its users: those that others use (`Holding.uses`) before these. Safe to
-        repeat.
+        """Record each claim's holding and its users: those that others use (`Holding.uses`) before these, also
+        claims of other pods. Safe to repeat.
 
         The room that reservation pods hold for new users is handed over first, because the scheduler clears an
         allocation on a node where it finds no room for the pod.
@@ -69,9 +69,20 @@ class Records:
         displaces = self._ledger.displaces_reservation_pods
         for node in {holding.node for _, holding in held.values() if displaces(holding)}:
             await self._reservation_pods.hand_over(node)
+        for uid in {uid for _, holding in held.values() for uid in holding.uses} - held.keys():
+            await self._record_used(uid)
         while held:
             ready = [uid for uid, (_, holding) in held.items() if held.keys().isdisjoint(holding.uses)]
             await run_all([self._write(*held.pop(uid)) for uid in ready or [*held]])
+
+    async def _record_used(self, uid: str) -> None:
+        """Record a claim that others use, if the writes for its own pods have failed so far."""
+        used = self._ledger.get(uid)
+        if used is None or not used.joinable or self._claims.own(used) is None:
+            return
+        async with used.lock:
+            if not (used.written.is_known or used.record_written.is_known or self.shows_allocation(used)):
+                await self._write_claim(used)
 
     async def _write(self, claim: PodClaim, holding: Holding) -> None:
         assert claim.mirror is not None

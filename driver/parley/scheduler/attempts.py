@@ -43,6 +43,10 @@ EVICTIONS = Backoff(first=60.0, longest=4800.0)
 EVICTING_SECONDS = 5.0
 """How long a scheduler that cleared an allocation may take to evict others on that node."""
 
+NOMINATED_SECONDS = 900.0
+"""How long a scheduler may take to bind a pod to the node that it nominated: kube-scheduler waits for 600 s for
+binding conditions. A nomination by another client may stay for ever."""
+
 LEAVING_SECONDS = 300.0
 """How long to wait for pods that a scheduler evicts."""
 
@@ -164,8 +168,9 @@ class Attempt:
     `offered` are those from which the scheduler may choose; since `reserved_since` it has reserved them without
     naming one, since `unchosen_since` it has not reserved them. `made_room` was offered again because the
     scheduler evicted pods there, or Parley nominated the pod for it. `evicting` was selected last and needs
-    evictions by the scheduler, which cleared the allocation there at `cleared_at`. `exact`: the scheduler has
-    refused a node, and chooses wherever it can from then on.
+    evictions by the scheduler, which cleared the allocation there at `cleared_at`. `nominated_since`: the node for
+    which the pod is nominated, and since when. `exact`: the scheduler has refused a node, and chooses
+    wherever it can from then on.
     Claims: the pod has had all of them since `complete_since`; `unplaced` is how often they were released because
     it was not bound. Until `kept` what others gave up for the pod on a node is kept for it. It pauses after
     `refusals` of everything offered, `failures` to allocate (or two pods could wake each other for ever by what
@@ -187,6 +192,7 @@ class Attempt:
     made_room: str = ""
     evicting: str = ""
     cleared_at: float = -inf
+    nominated_since: tuple[str, float] = ("", 0.0)
     exact: bool = False
     reserved_since: float | None = None
     unchosen_since: float | None = None
@@ -229,11 +235,15 @@ class Attempt:
         self.avoided.discard(again)
         return self.refused - {again}
 
-    def may_be_binding(self, pod: Pod) -> bool:
-        """Whether the scheduler may be binding the pod to the node that it nominated, which was not offered again
-        since. Then nothing is allocated elsewhere by evictions."""
-        nominated = pod.status.nominated_node_name
-        return bool(nominated) and nominated != self.made_room
+    def nominated_seconds_left(self, pod: Pod, now: float) -> float:
+        """For how many seconds nothing is allocated elsewhere by evictions: the scheduler may be binding the pod
+        to the node that it nominated, which was not offered again since. 0 without such a node."""
+        node = pod.status.nominated_node_name
+        if node != self.nominated_since[0]:
+            self.nominated_since = node, now
+        if not node or node == self.made_room:
+            return 0.0
+        return max(self.nominated_since[1] + NOMINATED_SECONDS - now, 0.0)
 
     def nominated_by_us(self, node: str) -> None:
         """Note that Parley nominates the pod briefly. The cache may show it for longer: no room is made there."""

@@ -221,10 +221,19 @@ class ProposedNodes(CandidateNodes):
 class PreemptibleNodes(CandidateNodes):
     """The nodes that would be eligible once the scheduler had evicted pods of lower priority there; first those
     with the least important and fewest victims. It leaves out nodes that are eligible as they are, and those where
-    room is reserved: what evicted users of it gave up would stay reserved."""
+    room is reserved: what evicted users of it gave up would stay reserved. `evicting_on` is the only node where
+    pods may be evicted; "" is any."""
 
-    def __init__(self, state: State, pod: Pod, classes: Sequence[ResourceClass], only: Set[str] | None) -> None:
+    def __init__(
+        self,
+        state: State,
+        pod: Pod,
+        classes: Sequence[ResourceClass],
+        only: Set[str] | None,
+        evicting_on: str = "",
+    ) -> None:
         super().__init__(state, pod, classes, only)
+        self._evicting_on = evicting_on
         self._evictions: dict[str, Eviction] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -241,13 +250,13 @@ class PreemptibleNodes(CandidateNodes):
         return node in self._evictions
 
     def fresh_copy(self) -> "PreemptibleNodes":
-        return PreemptibleNodes(self._state, self._pod, self.classes, self.only)
+        return PreemptibleNodes(self._state, self._pod, self.classes, self.only, self._evicting_on)
 
     def _filtered(self, node: Node) -> str:
         reason = super()._filtered(node)
         name = node.metadata.name
         self._evictions.pop(name, None)
-        if not reason or self._state.ledger.reserving(name):
+        if not reason or self._evicting_on not in ("", name) or self._state.ledger.reserving(name):
             return reason
         if misfit(self._needs, node, self._cluster.allocatable(name), {}, 0):
             return reason
@@ -272,7 +281,7 @@ class FittingFirst(PreemptibleNodes):
         yield from sorted(preemptible, key=self._evictions.__getitem__)
 
     def fresh_copy(self) -> "FittingFirst":
-        return FittingFirst(self._state, self._pod, self.classes, self.only)
+        return FittingFirst(self._state, self._pod, self.classes, self.only, self._evicting_on)
 
 
 def may_preempt(cluster: ClusterCache, pod: Pod) -> bool:

@@ -104,8 +104,16 @@ class Negotiator:
         it would fit if the scheduler evicted pods of lower priority."""
         classes, only = [claim.class_ for claim in claims if claim.class_], common_nodes(claims)
         if demand.standalone and may_preempt(self._state.cluster, pod):
-            return FittingFirst(self._state, pod, classes, only)
+            return FittingFirst(self._state, pod, classes, only, self._evicting_on(pod))
         return CandidateNodes(self._state, pod, classes, only)
+
+    def _evicting_on(self, pod: Pod) -> str:
+        """The only node that may be selected though the scheduler has to evict pods of lower priority there; "" is
+        any. The scheduler may be binding the pod to that node: it is requeued for when that time is over."""
+        left = self._pods.attempt(pod).nominated_seconds_left(pod, now())
+        if left:
+            self._pods.requeue((pod.metadata.namespace, pod.metadata.name), left)
+        return pod.status.nominated_node_name if left else ""
 
     def _not_admitted(self, pod: Pod, attempt: Attempt, blocked: Blocked) -> Wait:
         """The wait of a pod whose claims were not admitted. While its parameters are being read again it keeps its
@@ -124,10 +132,10 @@ class Negotiator:
     ) -> tuple[Search, Outcome]:
         """Survey also the nodes where the scheduler would have to evict pods of lower priority: no other node is
         viable, or the scheduler refused those that are."""
-        if not may_preempt(self._state.cluster, pod) or self._pods.attempt(pod).may_be_binding(pod):
+        if not may_preempt(self._state.cluster, pod):
             return search, outcome
         classes = [claim.class_ for claim in claims if claim.class_]
-        wider = PreemptibleNodes(self._state, pod, classes, common_nodes(claims))
+        wider = PreemptibleNodes(self._state, pod, classes, common_nodes(claims), self._evicting_on(pod))
         evicting = replace(search, nodes=wider)
         found = survey(self._state, demand, evicting)
         if found.viable:
@@ -200,9 +208,10 @@ class Negotiator:
         preemptor = Preemptor(pod, claims, demand, frozenset(), evicts)
         where = evictable(self._state, preemptor, search.excluded) if own and known else None
         blocked = none_viable(self._state, claims, demand, search, outcome, evictable=where)
+        begun = self._state.nominations.of(pod.metadata.uid) is not None
         drivers = (
             drivers_allowing_preemption(self._state, pod, demand, claims)
-            if own and not demand.standalone
+            if own and not demand.standalone and (begun or not self._evicting_on(pod))
             else frozenset()
         )
         if not drivers:

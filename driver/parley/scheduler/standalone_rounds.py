@@ -149,4 +149,7 @@ class StandaloneRounds:
         attempt = self._pods.attempt(pod)
         enough = 1 + len(attempt.refused | attempt.avoided)
         limit = self._candidates
-        return Negotiation(nodes, first=limit, limit=limit, enough=enough, round=rounds, start=start)
+        in_order = nodes.beginning_with(nodes.preferred) if nodes.preferred else None
+        return Negotiation(
+            nodes, in_order=in_order, first=limit, limit=limit, enough=enough, round=rounds, start=start
+        )

@@ -1,7 +1,7 @@
 """Embedded drivers allocate for a pod all or nothing, the ledger has it before anything is written."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from tests.unit.control.builders import (
@@ -24,7 +24,7 @@ from parley.control.holding import Written
 from parley.control.limited_driver import CALL_SECONDS, LimitedDriver
 from parley.control.objects.mirror import MAX_USERS
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
-from parley.sdk import Allocation, PermanentError, Request
+from parley.sdk import Allocation, Held, PermanentError, Request
 
 POD = a_pod()
 OTHER = a_class("other", "second.example.com")
@@ -242,3 +242,28 @@ def test_no_more_pods_join_than_kubernetes_allows() -> None:
         allocator.join(a_pod("q0"), [PodClaim("full", "full", holding=full)])
 
     played(story)
+
+
+class Using(TokensDriver):
+    """What it allocates uses the claim with the UID uid-used."""
+
+    def uses(self, held: Held) -> Sequence[str]:
+        return ["uid-used"]
+
+
+@pytest.mark.parametrize("written", [Written.NO, Written.YES])
+def test_what_is_gone_and_was_never_recorded_can_not_be_used(written: Written) -> None:
+    """A new leader would not know of it. If its mirror shows it, pods may run with it."""
+
+    async def story(world: World) -> None:
+        world.ledger.add(a_holding("used", "other", written=written))
+        allocator = Allocator(world.state)
+        if written is Written.YES:
+            await allocate(world, allocator, pending("a"))
+            assert free(world) == 3
+        else:
+            with pytest.raises(AllocationFailed, match="which is gone"):
+                await allocate(world, allocator, pending("a"))
+            assert free(world) == 4
+
+    played(story, Using())

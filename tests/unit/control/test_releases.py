@@ -12,7 +12,7 @@ from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES, NODES
 from parley.control.holding import Holding, PreparedOn, Written
 from parley.control.release.receipts import record, record_name
-from parley.kube.client import OutcomeUnknown
+from parley.kube.client import Conflict, OutcomeUnknown
 
 HERE = PreparedOn("uid-mirror", "node-1")
 
@@ -169,6 +169,76 @@ def test_a_request_that_was_retracted_answers_no_later_one(failing: bool) -> Non
         assert holding.owed == {HERE}
         await acting.releases.request_receipts(holding)
         acting.releases.changed(request, None)
+        assert not holding.owed
+
+    played(story)
+
+
+def test_a_retraction_leaves_what_the_node_owes_for_a_forced_deletion() -> None:
+    """A request to remove data came late, and has the name of the ClaimRelease for that."""
+
+    async def story(world: World) -> None:
+        acting, holding = Acting(world), await owing(world, "p", used=True)
+        await world.admin.create(CLAIM_RELEASES, record(replace(holding, removing=True), HERE))
+        await world.seen()
+        (late,) = await releases(world)
+        await acting.releases.owe(holding, ["node-1"])
+        await acting.releases.create_missing(holding)
+        acting.releases.changed(None, late)
+        acting.releases.changed(late, None)  # deleted by an earlier leader
+        assert holding.owed == {HERE}
+        acting.releases.changed(None, late)
+        await acting.releases.retract(holding)
+        assert holding.owed == {HERE}
+        await acting.releases.create_missing(holding)
+        (receipt,) = await releases(world)
+        assert not receipt.spec.remove_data
+
+    played(story)
+
+
+def test_what_is_owed_is_noted_while_the_cache_shows_a_request_that_another_has_replaced() -> None:
+    """The API server refuses to delete by its UID the object that has its name by now."""
+
+    async def story(world: World) -> None:
+        acting, holding = Acting(world), await owing(world, "p", used=True)
+        await world.admin.create(CLAIM_RELEASES, record(replace(holding, removing=True), HERE))
+        await world.seen()
+
+        def refuse(call: NumberedCall) -> None:
+            if call.verb == "delete":
+                raise Conflict(409, "Conflict", "Precondition failed: UID in precondition")
+
+        world.before = refuse
+        await acting.releases.retract(holding)
+        holding.owed.add(PreparedOn("uid-anew", "node-1"))
+        await acting.releases.create_missing(holding)
+        assert len(await releases(world)) == 2
+
+    played(story)
+
+
+def test_a_request_to_remove_data_that_comes_while_a_claim_is_released_is_not_answered() -> None:
+    """The claim may stay allocated without users, and its data with it."""
+
+    async def story(world: World) -> None:
+        acting, holding = Acting(world), await owing(world, used=True, owed={HERE})
+        await world.admin.create(CLAIM_RELEASES, record(replace(holding, removing=True), HERE))
+        await world.seen()
+        (late,) = await releases(world)
+        acting.releases.changed(None, late)
+        await acting.releases.create_missing(holding)
+        await acting.releases.request_receipts(holding)
+        assert not any(one.spec.remove_data and one.status.allocation_cleared for one in await releases(world))
+        await world.seen()
+        await acting.releases.create_missing(holding)
+        (receipt,) = await releases(world)
+        acting.releases.changed(late, receipt)
+        await acting.releases.request_receipts(holding)
+        (receipt,) = await releases(world)
+        assert receipt.status.allocation_cleared
+        assert not receipt.spec.remove_data
+        acting.releases.changed(receipt, None)
         assert not holding.owed
 
     played(story)

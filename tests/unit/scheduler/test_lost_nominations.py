@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.containers import requesting
 from tests.support.trouble import TroubleClient
-from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, failing, slow
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED
 from parley.api.resources import PODS
 from parley.control.objects.mirror import consumer, is_offer, nodes_of, offer_ended
 from parley.control.objects.pod import reference
+from parley.drivers.device import DeviceDriver
 from parley.scheduler.attempts import CHOICE_SECONDS
 from parley.simulate.status_writes import patch_claim, patch_pod
 
@@ -193,17 +194,159 @@ def test_what_is_allocated_slowly_is_undone_if_the_scheduler_chooses_another_nod
     play(scenario)
 
 
-def test_where_a_driver_fails_the_pod_does_not_stay_because_it_is_nominated(play: Play) -> None:
+class Failing(DeviceDriver):
+    """Can't allocate on node a, and may be able to later."""
+
+    async def allocate(self, request: Any, node: str) -> Any:
+        if node == "a":
+            raise RuntimeError("no answer from the device")
+        return await super().allocate(request, node)
+
+
+def test_where_a_driver_fails_on_the_nominated_node_another_is_selected(play: Play) -> None:
     async def scenario(world: World) -> None:
         for node in ("a", "b"):
-            await world.add_node(node)
-        await add_shelf_class(world, nodePart="None")
-        await world.add_pod("p", "shelf", schedulerName="quiet")
-        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "b"})
-        driver = ShelfDriver(Behaviour(other=1, trouble=failing(RuntimeError("broken"), "b")))
-        world.start_parley(drivers=[driver])
+            await world.add_node(node, 1)
+        await world.add_class()
+        await world.add_claim("disk")
+        await world.add_pod("p", claims=["disk"], schedulerName="quiet")
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
+        world.start_parley(drivers=[Failing()])
         await world.settle()
-        assert [node for node, _ in driver.held.values()] == ["a"]
-        assert driver.behaviour.allocated == ["b", "a"]
+        assert await allocated_on(world, "disk") == ["b"]
+
+    play(scenario)
+
+
+def test_a_nomination_that_stays_does_not_keep_a_pod_waiting_for_ever(play: Play) -> None:
+    """Its claim can't be allocated on the nominated node."""
+
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class()
+        await world.add_claim("taken")
+        await world.add_claim("disk")
+        world.start_parley()
+        await world.add_pod("taker", claims=["taken"], nodeSelector={"kubernetes.io/hostname": "a"})
+        await world.add_pod("low", nodeName="b", priority=0, containers=requesting(cpu=6))
+        await world.settle(10)
+        await world.crash()
+        needs: Any = {"priority": 10, "containers": requesting(cpu=4), "schedulerName": "quiet"}
+        await world.add_pod("p", claims=["disk"], **needs)
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
+        world.start_parley()
+        await world.settle(60)
+        assert await allocated_on(world, "disk") == []
+        await asyncio.sleep(3600)
+        assert await allocated_on(world, "disk") == ["b"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_the_nominated_node_is_asked_about_first_also_in_small_rounds(play: Play, number: int) -> None:
+    async def scenario(world: World) -> None:
+        for other in range(7):
+            await world.add_node(f"n{other}", 1)
+        await world.add_class()
+        await world.add_claim("disk")
+        await world.add_pod("p", claims=["disk"], schedulerName="quiet")
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": f"n{number}"})
+        world.start_parley(candidates=2)
+        await world.settle()
+        assert await allocated_on(world, "disk") == [f"n{number}"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("number", [3, 8, 11])
+def test_a_standalone_driver_is_asked_about_the_nominated_node_first(play: Play, number: int) -> None:
+    async def scenario(world: World) -> None:
+        places = {f"n{other:02}": 1 for other in range(12)}
+        node = f"n{number:02}"
+        for name in places:
+            await world.add_node(name, 1)
+        await add_shelf_class(world)
+        await world.add_claim("disk", "shelf")
+        await world.add_pod("p", claims=["disk"], schedulerName="quiet")
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": node})
+        world.start_driver(ShelfDriver(Behaviour(places)))
+        world.start_parley(candidates=4)
+        await world.settle()
+        assert await allocated_on(world, "disk") == [node]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("cleared", [True, False])
+def test_a_standalone_driver_is_not_asked_where_others_are_evicted_while_the_scheduler_may_be_binding(
+    play: Play, cleared: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = Behaviour({"a": 0, "b": 1})
+        for node in behaviour.places:
+            await world.add_node(node, 1)
+        await add_shelf_class(world)
+        await world.add_claim("disk", "shelf")
+        await world.add_pod("low", nodeName="b", priority=0, containers=requesting(cpu=6))
+        needs: Any = {"priority": 10, "containers": requesting(cpu=4), "schedulerName": "quiet"}
+        await world.add_pod("p", claims=["disk"], **needs)
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
+        world.start_driver(ShelfDriver(behaviour))
+        world.start_parley()
+        await world.settle()
+        assert await allocated_on(world, "disk") == []
+        if cleared:
+            await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": None})
+        await asyncio.sleep(30 if cleared else 3600)
+        assert await allocated_on(world, "disk") == ["b"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("standalone", [False, True], ids=["embedded", "standalone"])
+def test_others_may_be_evicted_on_the_nominated_node(play: Play, standalone: bool) -> None:
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+            await world.add_pod(f"low-{node}", nodeName=node, priority=0, containers=requesting(cpu=6))
+        await world.add_class()
+        await add_shelf_class(world)
+        await world.add_claim("disk", "shelf" if standalone else "gpu")
+        needs: Any = {"priority": 10, "containers": requesting(cpu=4), "schedulerName": "quiet"}
+        await world.add_pod("p", claims=["disk"], **needs)
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "b"})
+        world.start_driver(ShelfDriver(Behaviour(other=1)))
+        world.start_parley()
+        await world.settle()
+        assert await allocated_on(world, "disk") == ["b"]
+
+    play(scenario)
+
+
+def test_nobody_is_evicted_elsewhere_for_what_it_holds_while_the_scheduler_may_be_binding_the_pod(
+    play: Play,
+) -> None:
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class(preemption="LowerPriority")
+        await world.add_template("one")
+        await world.add_claim("disk")
+        world.start_parley()
+        for name, node, priority in ("high", "a", 100), ("low", "b", 0):
+            selector = {"kubernetes.io/hostname": node}
+            await world.add_pod(name, "one", priority=priority, nodeSelector=selector)
+        await world.settle(10)
+        await world.crash()
+        await world.add_pod("p", claims=["disk"], priority=10, schedulerName="quiet")
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
+        world.start_parley()
+        await world.settle()
+        assert await world.node_of("low") == "b"
+        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": None})
+        await world.settle()
+        assert await allocated_on(world, "disk") == ["b"]
 
     play(scenario)

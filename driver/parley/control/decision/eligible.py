@@ -14,7 +14,6 @@ from parley.control.caches.cluster import ClusterCache
 from parley.control.decision.demand import Reserving
 from parley.control.room import Requester, room_shortage
 from parley.control.state import State
-from parley.negotiation.rounds import FIRST_CANDIDATES
 from parley.negotiation.selection import rotated
 from parley.negotiation.stranded import Obstacle
 from parley.sdk.immediate import NodeRule
@@ -53,16 +52,15 @@ class EligibleNodes(ABC):
         return (name for name in rotated(self._candidate_names(), self.uid) if self.fits(name))
 
     def beginning_with(self, first: Iterable[str]) -> Iterator[str]:
-        """The eligible nodes, `first` before the others; in any order if all are asked about at once."""
+        """The eligible nodes, `first` before the others."""
         done: set[str] = set()
-        names = self._candidate_names()
-        if len(names) > FIRST_CANDIDATES:
-            for name in first:
-                if name not in done and self._is_candidate(name):
-                    done.add(name)
-                    if self.fits(name):
-                        yield name
-        yield from (name for name in rotated(names, self.uid) if name not in done and self.fits(name))
+        for name in first:
+            if name not in done and self._is_candidate(name):
+                done.add(name)
+                if self.fits(name):
+                    yield name
+        names = rotated(self._candidate_names(), self.uid)
+        yield from (name for name in names if name not in done and self.fits(name))
 
     def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
         """The eligible nodes that match each of the selectors, in the same order."""

@@ -39,7 +39,7 @@ from parley.control.release.keeping import Keeping
 from parley.control.release.leftovers import LostNodesData, delete_release, set_allocation_cleared
 from parley.control.release.receipts import is_owed, of_lost_nodes, owed, prepared_by, record, record_name
 from parley.control.state import State
-from parley.kube.client import AlreadyExists, Client, NotFound
+from parley.kube.client import AlreadyExists, Client, Conflict, NotFound
 from parley.kube.queue import WorkQueue
 
 UNSEEN_SECONDS = 5.0
@@ -144,7 +144,9 @@ class Releases:
         return out_of_service(live)
 
     async def create_missing(self, holding: Holding) -> None:
-        """Create the ClaimReleases that are missing, and delete those of lost nodes, which need not answer."""
+        """Create the ClaimReleases that are missing, and delete those that do not apply, and those of lost nodes,
+        which need not answer."""
+        await self._retract_removals(holding)
         for prepared in sorted(holding.owed):
             if not await self._waived(holding, prepared):
                 await self._create(holding, prepared)
@@ -156,9 +158,6 @@ class Releases:
         try:
             await self._client.create(CLAIM_RELEASES, record(holding, prepared))
         except AlreadyExists:
-            shown = self._cluster.release(record_name(prepared))
-            if shown is not None and shown.metadata.uid in self._retracted:
-                await self._waive(shown)  # that failed before
             return  # the cache does not show it yet; its event requeues the holding
         name = holding.path
         log.info("waits for a receipt", claim=name, driver=holding.driver, node=prepared.node)
@@ -221,11 +220,23 @@ class Releases:
         """Delete ClaimReleases that do not apply while pods may use the holding: those for lost nodes that are in
         service again, and requests to remove data that were decided on for an earlier allocation and came late."""
         await self._leftovers.retract(holding, self._lost)
-        for release in owed(self._cluster.releases_of(holding.uid)):
-            if release.spec.remove_data:
-                self._retracted.add(release.metadata.uid)  # first: if the answer is lost, it may arrive later
+        await self._retract_removals(holding)
+
+    async def _retract_removals(self, holding: Holding) -> None:
+        """Delete requests to remove data that were not decided on for the end of this holding, until the cache
+        shows that they are gone. What their nodes owe for other reasons they still owe."""
+        late = [
+            release
+            for release in owed(self._cluster.releases_of(holding.uid))
+            if release.metadata.uid in self._retracted or (release.spec.remove_data and not holding.removing)
+        ]
+        self._retracted.update(release.metadata.uid for release in late)  # the answer to a deletion may be lost
+        for release in late:
+            self._queue.add_after(holding.uid, UNSEEN_SECONDS)
+            try:
                 await self._waive(release)
-                holding.owed.discard(prepared_by(release))
+            except Conflict:
+                pass  # another has the name, and the cache does not show it yet
 
     async def waive_needless(self, uid: str) -> None:
         """Delete the ClaimReleases of a UID that has no holding any more: no node needs to answer. If the driver
@@ -260,15 +271,17 @@ class Releases:
             retracted = old.metadata.uid in self._retracted
             self._retracted.discard(old.metadata.uid)
             holding = None if retracted else self._kept_by(old)
-            # One created late, for what was owed before, does not confirm that the data is removed.
-            answers = holding is not None and (old.spec.remove_data or not holding.removing)
+            # One created late, for what was owed before, does not confirm that the data is removed, nor does the
+            # deletion of a late request to remove data confirm that nothing is prepared.
+            answers = holding is not None and old.spec.remove_data == holding.removing
             if holding is not None and answers:
                 holding.owed.discard(prepared_by(old))
                 self._keeping.renew(holding)  # until now its containers may have run
             self._queue.add(holding.uid if holding is not None else old.spec.holding_uid)
         if new is not None and new.metadata.uid not in self._retracted:
             holding = self._kept_by(new)
-            if holding is not None and not holding.standalone:
+            applies = holding is not None and (holding.removing or not new.spec.remove_data)
+            if holding is not None and applies and not holding.standalone:
                 holding.owed.add(prepared_by(new))
             self._queue.add(holding.uid if holding is not None else new.spec.holding_uid)
 
