@@ -97,7 +97,7 @@ class Allocator:
                     holding.records_units = demand.records_units(claim)
                 return made
 
-            why_no_room = partial(self._why_no_room, pod, demand, node)
+            why_no_room = partial(self._why_no_room, pod, demand, node, offered=offered)
             await self._allocate(uids, demand.requests, node, why_no_room, holdings)
         finally:
             self._allocating.difference_update(uids)
@@ -288,10 +288,12 @@ class Allocator:
             "of them now: it is tried again. If it stays so, correct the driver, or the labels of the node"
         )
 
-    def _why_no_room(self, pod: Pod, demand: Demand, node: str, reserving: Sequence[Reserving]) -> str:
+    def _why_no_room(
+        self, pod: Pod, demand: Demand, node: str, reserving: Sequence[Reserving], *, offered: bool
+    ) -> str:
         """Why pod or reservations do not fit on the node any more, its room is kept for others, or the scheduler
-        has chosen another of the offered nodes since; else ""."""
-        if chosen := self._chosen_since(pod, node):
+        has chosen another of the `offered` nodes since; else ""."""
+        if offered and (chosen := self._chosen_since(pod, node)):
             return f"the scheduler has chosen node {chosen} since"
         if kept := self._why_kept(pod.metadata.uid, priority(pod), demand, node):
             return kept

@@ -21,19 +21,25 @@ async def live_pod_if_unchanged(client: Client, state: State, user: PodReference
     """The live pod, to decide whether its claims are released.
 
     Raises Busy if the pod's nodes or a built-in claim that it holds changed in the cache while it was read: the
-    answer may be older than that, and a write of the claim would not be refused.
+    answer may be older than that, and a write of the claim would not be refused. Changes by Parley do not count.
     """
-    before = _cached(state, user)
+    nodes, mirrors = _nodes(state, user), _versions(state, user)
     live = await live_pod(client, user)
-    if _cached(state, user) != before:
+    now = _versions(state, user)
+    if _nodes(state, user) != nodes or any(now.get(name) != version for name, version in mirrors.items()):
         raise Busy
     return live
 
 
-def _cached(state: State, user: PodReference) -> list[str]:
-    """What the cache has: the nodes that the pod is bound to and nominated for, and the resource versions of the
-    built-in claims that it holds."""
+def _nodes(state: State, user: PodReference) -> tuple[str, str] | None:
+    """The nodes that the pod is bound to and nominated for, in the cache; None if that does not have the pod."""
     pod = state.cluster.pod_with_uid(user)
-    nodes = [pod.spec.node_name, pod.status.nominated_node_name] if pod is not None else []
-    mirrors = (state.cluster.mirror((one.namespace, one.claim)) for one in state.ledger.of_pod(user))
-    return [*nodes, *(one.metadata.resource_version if one is not None else "" for one in mirrors)]
+    return (pod.spec.node_name, pod.status.nominated_node_name) if pod is not None else None
+
+
+def _versions(state: State, user: PodReference) -> dict[str, str]:
+    """The resource versions in the cache of the built-in claims that the pod holds, by name. Not of those of which
+    the cache does not show Parley's latest write yet."""
+    found = (state.cluster.mirror((one.namespace, one.claim)) for one in state.ledger.of_pod(user))
+    metas = (mirror.metadata for mirror in found if mirror is not None)
+    return {meta.name: meta.resource_version for meta in metas if not state.cluster.own_writes.is_stale(meta)}
