@@ -214,10 +214,10 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
     if holding is None and user is not None and spec.running is not None:
         holding = state.ledger.of_entry(user, spec.running.pod_claim_name)  # the claim was recreated
     if holding is not None:
-        if not holding.standalone:
+        late = spec.remove_data and bool(holding.pods)  # `Releases.retract` deletes it
+        if not holding.standalone and not late:
             holding.owed.add(prepared_by(release))
-            # While it has users, none may be asked to remove data: `Releases.retract` deletes the request.
-            holding.removing = holding.removing or (spec.remove_data and not holding.pods)
+            holding.removing = holding.removing or spec.remove_data
             holding.phase = holding.phase if holding.pods else Phase.LEAVING
         return
     if spec.driver_name not in state.drivers:
