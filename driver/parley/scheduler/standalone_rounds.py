@@ -149,7 +149,7 @@ class StandaloneRounds:
         attempt = self._pods.attempt(pod)
         enough = 1 + len(attempt.refused | attempt.avoided)
         limit = self._candidates
-        in_order = nodes.beginning_with(nodes.preferred) if nodes.preferred else None
+        in_order = nodes.beginning_with(()) if nodes.preferred else None
         return Negotiation(
             nodes, in_order=in_order, first=limit, limit=limit, enough=enough, round=rounds, start=start
         )

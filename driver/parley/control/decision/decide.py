@@ -8,7 +8,6 @@ with the reason, its message, and the changes that may help. Reads the state, an
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from parley.api import reasons
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem
@@ -113,7 +112,7 @@ def survey(state: State, demand: Demand, search: Search, ask: Ask | None = None)
     nodes in order. Raises DriverFault.
     """
     ask_many = search.ask_many or demand.needs_more_nodes
-    first = chain(search.nodes.preferred, demand.fullest() if demand.packs else ())
+    first = demand.fullest() if demand.packs else ()
     return negotiate(
         search.nodes,
         ask or question(state, demand, search),

@@ -6,6 +6,7 @@ where its driver's plugin runs.
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import chain
 
 from parley.api.builtin import NodeSelector
 from parley.api.models import ResourceClass
@@ -14,6 +15,7 @@ from parley.control.caches.cluster import ClusterCache
 from parley.control.decision.demand import Reserving
 from parley.control.room import Requester, room_shortage
 from parley.control.state import State
+from parley.negotiation.rounds import FIRST_CANDIDATES
 from parley.negotiation.selection import rotated
 from parley.negotiation.stranded import Obstacle
 from parley.sdk.immediate import NodeRule
@@ -52,15 +54,16 @@ class EligibleNodes(ABC):
         return (name for name in rotated(self._candidate_names(), self.uid) if self.fits(name))
 
     def beginning_with(self, first: Iterable[str]) -> Iterator[str]:
-        """The eligible nodes, `first` before the others."""
+        """The eligible nodes: preferred ones, then `first`, then the others. `first` does not count if there are
+        so few that all are asked about at once."""
         done: set[str] = set()
-        for name in first:
+        names = self._candidate_names()
+        for name in chain(self.preferred, first if len(names) > FIRST_CANDIDATES else ()):
             if name not in done and self._is_candidate(name):
                 done.add(name)
                 if self.fits(name):
                     yield name
-        names = rotated(self._candidate_names(), self.uid)
-        yield from (name for name in names if name not in done and self.fits(name))
+        yield from (name for name in rotated(names, self.uid) if name not in done and self.fits(name))
 
     def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
         """The eligible nodes that match each of the selectors, in the same order."""
