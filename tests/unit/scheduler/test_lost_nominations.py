@@ -139,24 +139,30 @@ def test_nothing_is_allocated_elsewhere_while_the_watch_of_pods_is_behind_a_nomi
     play(scenario)
 
 
+async def nominated_where_nothing_is_free(world: World) -> None:
+    """Pod p is nominated for node a, whose only device claim `taken` has. On node b it would fit if `low` were
+    evicted. The controller has just started."""
+    for node in ("a", "b"):
+        await world.add_node(node, 1)
+    await world.add_class()
+    await world.add_claim("taken")
+    await world.add_claim("disk")
+    world.start_parley()
+    await world.add_pod("taker", claims=["taken"], nodeSelector={"kubernetes.io/hostname": "a"})
+    await world.add_pod("low", nodeName="b", priority=0, containers=requesting(cpu=6))
+    await world.settle(10)
+    await world.crash()
+    needs: Any = {"priority": 10, "containers": requesting(cpu=4), "schedulerName": "quiet"}
+    await world.add_pod("p", claims=["disk"], **needs)
+    await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
+    world.start_parley()
+
+
 def test_nobody_is_evicted_elsewhere_while_the_scheduler_may_be_binding_the_pod(play: Play) -> None:
     """Its claim was cleared, and another pod took the device there."""
 
     async def scenario(world: World) -> None:
-        for node in ("a", "b"):
-            await world.add_node(node, 1)
-        await world.add_class()
-        await world.add_claim("taken")
-        await world.add_claim("disk")
-        world.start_parley()
-        await world.add_pod("taker", claims=["taken"], nodeSelector={"kubernetes.io/hostname": "a"})
-        await world.add_pod("low", nodeName="b", priority=0, containers=requesting(cpu=6))
-        await world.settle(10)
-        await world.crash()
-        needs: Any = {"priority": 10, "containers": requesting(cpu=4), "schedulerName": "quiet"}
-        await world.add_pod("p", claims=["disk"], **needs)
-        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
-        world.start_parley()
+        await nominated_where_nothing_is_free(world)
         await world.settle()
         assert await allocated_on(world, "taken") == ["a"]
         assert await allocated_on(world, "disk") == []
@@ -222,20 +228,7 @@ def test_a_nomination_that_stays_does_not_keep_a_pod_waiting_for_ever(play: Play
     """Its claim can't be allocated on the nominated node."""
 
     async def scenario(world: World) -> None:
-        for node in ("a", "b"):
-            await world.add_node(node, 1)
-        await world.add_class()
-        await world.add_claim("taken")
-        await world.add_claim("disk")
-        world.start_parley()
-        await world.add_pod("taker", claims=["taken"], nodeSelector={"kubernetes.io/hostname": "a"})
-        await world.add_pod("low", nodeName="b", priority=0, containers=requesting(cpu=6))
-        await world.settle(10)
-        await world.crash()
-        needs: Any = {"priority": 10, "containers": requesting(cpu=4), "schedulerName": "quiet"}
-        await world.add_pod("p", claims=["disk"], **needs)
-        await patch_pod(world.client, await world.pod("p"), {"nominatedNodeName": "a"})
-        world.start_parley()
+        await nominated_where_nothing_is_free(world)
         await world.settle(60)
         assert await allocated_on(world, "disk") == []
         await asyncio.sleep(3600)

@@ -64,6 +64,11 @@ def _has_data(holding: Holding) -> bool:
     return holding.named and holding.used and holding.node_part and not holding.standalone
 
 
+def _is_late(release: ClaimRelease, holding: Holding) -> bool:
+    """Whether the ClaimRelease asks to remove data for an end of the holding that is over, or not decided on."""
+    return release.spec.remove_data and not holding.removing
+
+
 class Releases:
     """Creates, updates and deletes the ClaimReleases of holdings. `queue` takes the UIDs of holdings to be
     reconciled. Callers that pass a holding have its lock."""
@@ -228,7 +233,7 @@ class Releases:
         late = [
             release
             for release in owed(self._cluster.releases_of(holding.uid))
-            if release.metadata.uid in self._retracted or (release.spec.remove_data and not holding.removing)
+            if release.metadata.uid in self._retracted or _is_late(release, holding)
         ]
         self._retracted.update(release.metadata.uid for release in late)  # the answer to a deletion may be lost
         for release in late:
@@ -280,8 +285,7 @@ class Releases:
             self._queue.add(holding.uid if holding is not None else old.spec.holding_uid)
         if new is not None and new.metadata.uid not in self._retracted:
             holding = self._kept_by(new)
-            applies = holding is not None and (holding.removing or not new.spec.remove_data)
-            if holding is not None and applies and not holding.standalone:
+            if holding is not None and not holding.standalone and not _is_late(new, holding):
                 holding.owed.add(prepared_by(new))
             self._queue.add(holding.uid if holding is not None else new.spec.holding_uid)
 
