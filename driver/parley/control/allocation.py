@@ -215,8 +215,8 @@ class Allocator:
     def _is_recordable(self, holding: Holding) -> bool:
         """Whether the named claim exists, so that its allocation can be recorded, or its mirror shows that.
         Otherwise a new leader would not know of it."""
-        claim = self._state.cluster.claim((holding.namespace, holding.claim))
-        return (claim is not None and claim.metadata.uid == holding.uid) or holding.written.is_known
+        claim = self._state.cluster.claim_with_uid((holding.namespace, holding.claim), holding.uid)
+        return claim is not None or holding.written.is_known
 
     def _why_unusable(self, holding: Holding, uid: str, beside: Mapping[str, Holding]) -> str:
         """Why the new holding can't use the one of that UID, allocated `beside` it or before; "" if it can."""

@@ -114,8 +114,7 @@ class ClaimWrites(ObjectWrites[ResourceClaim]):
 
     def own(self, holding: Holding) -> ResourceClaim | None:
         """The Parley claim of a named holding."""
-        claim = self._cluster.claim((holding.namespace, holding.claim))
-        return claim if claim is not None and claim.metadata.uid == holding.uid else None
+        return self._cluster.claim_with_uid((holding.namespace, holding.claim), holding.uid)
 
     async def current(self, holding: Holding) -> ResourceClaim | None:
         """The claim of the holding's name. Read live, which may raise NotFound, if an unanswered write may have

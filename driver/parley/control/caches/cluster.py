@@ -153,6 +153,11 @@ class ClusterCache:
     def pod(self, key: Key) -> Pod | None:
         return self._pods.get(*key)
 
+    def claim_with_uid(self, key: Key, uid: str) -> ResourceClaim | None:
+        """The Parley claim of that name, if it is the one of that UID, and not another that replaced it."""
+        claim = self.claim(key)
+        return claim if claim is not None and claim.metadata.uid == uid else None
+
     def pod_with_uid(self, pod: PodReference) -> Pod | None:
         """The cached pod of that name if it has that UID; otherwise it is another pod, and the result is None."""
         known = self.pod((pod.namespace, pod.name))

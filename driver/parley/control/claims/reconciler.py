@@ -176,8 +176,8 @@ class ClaimReconciler:
 
     def _is_claim_deleted(self, holding: Holding) -> bool:
         """Whether the holding's claim is being deleted, or was removed by force."""
-        claim = self._cluster.claim((holding.namespace, holding.claim))
-        return claim is None or claim.metadata.uid != holding.uid or bool(claim.metadata.deletion_timestamp)
+        claim = self._cluster.claim_with_uid((holding.namespace, holding.claim), holding.uid)
+        return claim is None or bool(claim.metadata.deletion_timestamp)
 
     async def _keep(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         class_ = self._cluster.class_(claim.spec.resource_class_name)
