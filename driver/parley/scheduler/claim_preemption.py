@@ -18,7 +18,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.api.wording import counted, listed, noun_for
-from parley.control.allocation import Busy
+from parley.control.allocation import Allocator, Busy
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import viability_topics
 from parley.control.nominations import Nomination
@@ -58,6 +58,9 @@ BINDING_SECONDS = 2.0
 
 DEALLOCATING_SECONDS = 1.0
 """The delay before checking again whether a claim whose last users have ended is deallocated."""
+
+ALLOCATING_SECONDS = 1.0
+"""The delay before checking again whether a driver still allocates a named claim for another pod."""
 
 PLANS = 4
 """How many plans are tried in a row if evictions are refused, for example by disruption budgets."""
@@ -99,9 +102,10 @@ class _EvictionRefused(Exception):
 class ClaimPreemption:
     """Preemption for claims: plans which pods to evict for a pod, nominates a node for it, and evicts them."""
 
-    def __init__(self, client: Client, state: State, pods: Pods) -> None:
+    def __init__(self, client: Client, state: State, pods: Pods, allocator: Allocator) -> None:
         self._client = client
         self._state = state
+        self._allocator = allocator
         self._nominations = state.nominations
         self._pods = pods
         self._search = VictimSearch(state, pods)
@@ -129,6 +133,8 @@ class ClaimPreemption:
         for _ in range(PLANS):
             plan = await self._plan(preemptor, self._exclusions(pod, self._spared_now()))
             self._check_still_waiting(pod)
+            if allocating := [claim.name for claim in claims if self._allocator.allocating(claim.uid)]:
+                return Postponed("", f"claim {allocating[0]} is being allocated for another pod", ALLOCATING_SECONDS)
             if plan is None or not (plan.victims or plan.terminating):
                 break
             if plan.victims and (postponed := self._postponed(pod, plan)):

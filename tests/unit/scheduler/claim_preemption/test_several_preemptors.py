@@ -1,14 +1,16 @@
 """Several pods preempt claims at once: each victim is evicted once, and pods of higher priority come first."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.scheduler.claim_preemption.preempting import SlowEvictions, begin, hold
 
 from parley.api.resources import CLASSES, NODES
+from parley.drivers.device import DeviceDriver
 from parley.kube.client import Call, Client
+from parley.sdk import Allocation, Request
 from parley.simulate.status_writes import patch_claim
 
 if TYPE_CHECKING:
@@ -192,5 +194,34 @@ def test_no_more_than_sixty_pods_are_evicted_within_a_minute(play: Play) -> None
         await asyncio.sleep(60)
         assert len(evicted) == 62
         assert sorted([await world.node_of("first"), await world.node_of("second")]) == ["a", "b"]
+
+    play(scenario)
+
+
+class AllocatesSlowly(DeviceDriver):
+    """Needs 20 s to allocate for the pod `first`."""
+
+    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        allocations = await super().allocate(request, node)
+        await asyncio.sleep(20 if request.pod.name == "first" else 0)
+        return allocations
+
+
+@pytest.mark.scheduling_paths("extender")
+def test_nobody_is_evicted_for_a_pod_while_its_named_claim_is_allocated_for_another(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, drivers=[AllocatesSlowly()], a=1, b=1)
+        await world.add_claim("tape")
+        await world.add_pod("low", "one", nodeSelector={"kubernetes.io/hostname": "b"})
+        await world.settle(5)
+        await world.add_pod("first", claims=["tape"], priority=1, schedulerName="default-scheduler")
+        await asyncio.sleep(5)
+        await world.add_pod("second", claims=["tape"], priority=2)
+        await world.settle()
+        assert [await world.node_of(name) for name in ("first", "second")] == ["a", ""]
+        assert evicted == []
+        await world.finish_pod("first")
+        await world.settle()
+        assert await world.node_of("second") == "a"
 
     play(scenario)
