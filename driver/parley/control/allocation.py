@@ -72,7 +72,6 @@ class Allocator:
         self._state = state
         self._ledger = state.ledger
         self._drivers = state.drivers
-        self._allocating: set[str] = set()
         self._under_way: dict[str, asyncio.Timeout] = {}
 
     async def allocate(
@@ -83,9 +82,9 @@ class Allocator:
         Raises AllocationFailed, Aborted or Busy, with nothing held.
         """
         uids = [claim.uid for claim in claims]
-        if not self._allocating.isdisjoint(uids):
+        if not self._ledger.allocating.keys().isdisjoint(uids):
             raise Busy
-        self._allocating.update(uids)
+        self._ledger.allocating.update(dict.fromkeys(uids, pod.metadata.uid))
         try:
             counts = self._count_for_limits(claims, demand)
 
@@ -100,11 +99,8 @@ class Allocator:
             why_no_room = partial(self._why_no_room, pod, demand, node, offered=offered)
             await self._allocate(uids, demand.requests, node, why_no_room, holdings)
         finally:
-            self._allocating.difference_update(uids)
-
-    def allocating(self, uid: str) -> bool:
-        """Whether a driver is allocating the claim of that UID now."""
-        return uid in self._allocating
+            for uid in uids:
+                del self._ledger.allocating[uid]
 
     async def allocate_without_pod(
         self, claim: ResourceClaim, class_: ResourceClass, demand: Demand, node: str

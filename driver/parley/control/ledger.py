@@ -34,6 +34,9 @@ class Ledger:
         """`room_changed` is called with a node on which reservation pods may have to hold more or less room now,
         `users_changed` with a holding that has other users now, but not when it is dropped."""
         self.limits = limits or Limits()
+        self.allocating: dict[str, str] = {}
+        """The claims that embedded drivers are allocating for pods now, which are not in the ledger yet: the pods'
+        UIDs by the claims'."""
         self._room_changed = room_changed
         self._users_changed = users_changed
         self._expected: dict[tuple[str, str], tuple[PodReference, str]] = {}
@@ -51,6 +54,10 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self._by_uid)
+
+    def allocates(self, claim_uid: str, *, but: str) -> bool:
+        """Whether an embedded driver is allocating the claim for another pod than that one."""
+        return self.allocating.get(claim_uid, but) != but
 
     def add(self, holding: Holding) -> None:
         """Add a new holding, for all its pods."""

@@ -18,7 +18,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.api.wording import counted, listed, noun_for
-from parley.control.allocation import Allocator, Busy
+from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import viability_topics
 from parley.control.nominations import Nomination
@@ -102,10 +102,9 @@ class _EvictionRefused(Exception):
 class ClaimPreemption:
     """Preemption for claims: plans which pods to evict for a pod, nominates a node for it, and evicts them."""
 
-    def __init__(self, client: Client, state: State, pods: Pods, allocator: Allocator) -> None:
+    def __init__(self, client: Client, state: State, pods: Pods) -> None:
         self._client = client
         self._state = state
-        self._allocator = allocator
         self._nominations = state.nominations
         self._pods = pods
         self._search = VictimSearch(state, pods)
@@ -133,8 +132,8 @@ class ClaimPreemption:
         for _ in range(PLANS):
             plan = await self._plan(preemptor, self._exclusions(pod, self._spared_now()))
             self._check_still_waiting(pod)
-            if allocating := [claim.name for claim in claims if self._allocator.allocating(claim.uid)]:
-                return Postponed("", f"claim {allocating[0]} is being allocated for another pod", ALLOCATING_SECONDS)
+            if allocating := self._claim_being_allocated(pod, claims):
+                return Postponed("", f"claim {allocating} is being allocated for another pod", ALLOCATING_SECONDS)
             if plan is None or not (plan.victims or plan.terminating):
                 break
             if plan.victims and (postponed := self._postponed(pod, plan)):
@@ -168,6 +167,12 @@ class ClaimPreemption:
             if users and all(pod is None or pod.metadata.uid != uid or is_terminal(pod) for pod, uid in users):
                 return holding.path
         return ""
+
+    def _claim_being_allocated(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
+        """A claim of the pod that a driver is allocating for another one; it is not known yet on which node, or
+        whether it succeeds. "" for none."""
+        ledger = self._state.ledger
+        return next((one.name for one in claims if ledger.allocates(one.uid, but=pod.metadata.uid)), "")
 
     def _exclusions(self, pod: Pod, spared: Collection[str] = ()) -> Exclusions:
         attempt = self._pods.attempt(pod)

@@ -206,9 +206,9 @@ def _paths(
     client, state, settings = base.client, base.state, base.settings
     allocator, records = control.allocator, control.records
     placement = Placement(client, state, allocator, records, control.deallocator, pods, sessions)
-    preemption = ClaimPreemption(client, state, pods, allocator)
+    preemption = ClaimPreemption(client, state, pods)
     negotiator = Negotiator(state, pods, sessions, placement, preemption, settings.candidates)
-    native = NativePath(state, allocator, records, pods, sessions, placement, negotiator)
+    native = NativePath(state, records, pods, sessions, placement, negotiator)
     scope = Scope(frozenset(settings.scheduler_names), frozenset(settings.managed_resources))
     if not scope:
         return native, None

@@ -196,8 +196,11 @@ class CandidateFilter:
         return {c.uid: who for c in pending if (who := self._assumed.node_of(c.uid, but=pod.metadata.uid))}
 
     def _of_another(self, pod: Pod, claims: Sequence[PodClaim], promised: _Promised) -> FilterResult | None:
-        """The result of a pod that needs an exclusive claim which another pod is about to get; None otherwise."""
+        """The result of a pod that needs an exclusive claim which another pod is about to get, or any claim that a
+        driver is allocating for another pod; None otherwise."""
         for claim in claims:
+            if self._state.ledger.allocates(claim.uid, but=pod.metadata.uid):
+                return _being_allocated((pod.metadata.namespace, claim.name))
             if not claim.is_free:
                 continue
             if claim.uid in promised:
@@ -315,6 +318,15 @@ def not_its_turn(claim: Key) -> FilterResult:
     topic: Topic = ("claim", *claim)
     problem = Problem(reasons.CLAIM_IN_USE, first_in_line(*claim), (topic,), True)
     return FilterResult(blocked=Blocked(problem, ("its turn", topic)))
+
+
+def _being_allocated(claim: Key) -> FilterResult:
+    """The result of a pod with a claim that a driver is allocating for a pod of an unmodified scheduler."""
+    topic: Topic = ("claim", *claim)
+    message = f"claim {'/'.join(claim)} is being allocated for another pod: wait until that is done"
+    return FilterResult(
+        blocked=Blocked(Problem(reasons.CLAIM_IN_USE, message, (topic,), True), ("being allocated", topic))
+    )
 
 
 def _in_use(claim: PodClaim, other: AssumedPod) -> FilterResult:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.allocation import Allocator
 from parley.control.caches.indexes import named_claims
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
@@ -41,7 +40,6 @@ class NativePath:
     def __init__(
         self,
         state: State,
-        allocator: Allocator,
         records: Records,
         pods: Pods,
         sessions: StandaloneSessions,
@@ -49,7 +47,6 @@ class NativePath:
         negotiator: Negotiator,
     ) -> None:
         self._state = state
-        self._allocator = allocator
         self._records = records
         self._reporter = pods.reporter
         self._pods = pods
@@ -96,7 +93,7 @@ class NativePath:
 
     async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         problem = next((claim.problem for claim in claims if claim.problem is not None), None)
-        problem = problem or out_of_turn(self._pods, self._allocator, self._state, pod, claims)
+        problem = problem or out_of_turn(self._pods, self._state, pod, claims)
         if problem is not None:
             refused = await self._restore_records(pod, [claim for claim in claims if claim.problem is None])
             return refused or await self._blocked(pod, problem)

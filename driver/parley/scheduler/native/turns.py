@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.allocation import Allocator
 from parley.control.claims.messages import first_in_line
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.objects.pod import priority
@@ -20,9 +19,7 @@ from parley.negotiation.waiting import Topic
 from parley.scheduler.pods import Pods
 
 
-def out_of_turn(
-    pods: Pods, allocator: Allocator, state: State, pod: Pod, claims: Sequence[PodClaim]
-) -> Problem | None:
+def out_of_turn(pods: Pods, state: State, pod: Pod, claims: Sequence[PodClaim]) -> Problem | None:
     """The problem that a free claim of the pod is another pod's turn, if it is. The other pod is requeued."""
     nominations = state.nominations
     for claim in claims:
@@ -35,7 +32,7 @@ def out_of_turn(
         if first is not None:
             pods.requeue(first)
         kept = nominations.is_claim_kept(claim.uid, pod.metadata.uid, priority(pod))
-        if first is not None or kept or allocator.allocating(claim.uid):
+        if first is not None or kept or state.ledger.allocates(claim.uid, but=pod.metadata.uid):
             message = first_in_line(pod.metadata.namespace, claim.name)
             return Problem(reasons.CLAIM_IN_USE, message, (topic,), transient=True)
     return None

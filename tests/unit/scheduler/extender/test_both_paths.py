@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart, slow
 
-from parley.api.resources import PODS
+from parley.api.resources import CLASSES, PODS
 from parley.simulate.kube_scheduler import KubeScheduler
 
 if TYPE_CHECKING:
@@ -185,5 +185,22 @@ def test_a_pod_that_its_kubelet_refuses_gives_its_claims_back(play: Any) -> None
         await world.add_pod("q", "shelf")
         await world.settle()
         assert await world.node_of("q") == "n0"
+
+    play(scenario)
+
+
+def test_a_named_claim_counts_for_limits_while_it_is_allocated_though_another_pod_asked_for_it(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, trouble=slow(20))
+        await world.client.patch(CLASSES, "shelf", {"limits": [{"claims": 1}]})
+        await world.add_claim("disk", "shelf")
+        await world.add_pod("first", claims=["disk"], schedulerName="default-scheduler")
+        await asyncio.sleep(5)
+        await world.add_pod("second", claims=["disk"], schedulerName="parley")
+        await asyncio.sleep(5)
+        await world.add_pod("third", "shelf", schedulerName="default-scheduler")
+        await world.settle()
+        assert await bound(world, "first", "second", "third") == ["first"]
+        assert world.calls.failed_binds == []
 
     play(scenario)
