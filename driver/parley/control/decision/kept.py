@@ -87,8 +87,10 @@ def is_enough(
     state: State, name: str, demand: Demand, node: str, others: Iterable[Nomination], freed: Iterable[str] = ()
 ) -> bool:
     """Whether the driver has enough on the node for the demand and for others, if the claims with the UIDs `freed`
-    were free. Raises DriverFault."""
-    theirs = (one.requests[name] for one in others if name in one.requests)
+    were free. What it is allocating for the others now counts once, whether it holds that already or not. Raises
+    DriverFault."""
+    theirs = [one.requests[name] for one in others if name in one.requests]
+    coming = {claim.uid for request in theirs for claim in request.claims if claim.uid in state.ledger.allocating}
     return state.drivers[name].viable_without(
-        merge_requests(demand.requests[name], theirs), node, frozenset(freed)
+        merge_requests(demand.requests[name], theirs), node, coming.union(freed)
     )

@@ -225,3 +225,24 @@ def test_nobody_is_evicted_for_a_pod_while_its_named_claim_is_allocated_for_anot
         assert await world.node_of("second") == "a"
 
     play(scenario)
+
+
+def test_a_pod_keeps_its_nomination_while_a_driver_allocates_for_another_one_on_the_node(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, drivers=[AllocatesSlowly()], a=3)
+        await hold(world, low=0, lower=0, lowest=0)
+        world.kubelets.stop("a")
+        for name, template in (("first", "one"), ("second", "two")):
+            await world.add_pod(name, template, priority=10)
+            await world.settle(5)
+        assert len(evicted) == 3
+        for victim in evicted[:2]:
+            await world.finish_pod(victim)
+            await asyncio.sleep(5)
+        await world.add_pod("third", "one", priority=10)
+        await world.settle(5)
+        await world.finish_pod(evicted[2])
+        await world.settle()
+        assert [await world.node_of(name) for name in ("first", "second", "third")] == ["a", "a", ""]
+
+    play(scenario)
