@@ -15,7 +15,7 @@ that it counts only since that has begun to run (docs/limits.md).
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.soak.actions.priorities import SPARED
 from tests.soak.cluster.observed import Step
@@ -37,14 +37,14 @@ from parley.kube.memory.watch_cache import Change
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """The pod `victim` was evicted for a plan: by the preemptor's classes and named claims its changes count."""
+    """The pod `victim` is evicted for a plan: by the preemptor's classes and named claims its changes count."""
 
     victim: str
     plan: Nomination
     classes: frozenset[str]
     claims: frozenset[str]
     there: frozenset[str]
-    """UIDs of the pods for which something was allocated then."""
+    """UIDs of the pods for which something was allocated when the first eviction was requested."""
 
 
 class Plans:
@@ -65,8 +65,8 @@ class Plans:
         self._kept = KeptDevices(server, invariants, leader, second)
         self._judged: dict[str, Nomination] = {}
         """By preemptor."""
-        self._plan_of: dict[str, Nomination] = {}
-        """By victim."""
+        self._requested: dict[str, Awaited] = {}
+        """By victim: its eviction is requested, and may be under way."""
         self._awaited: dict[str, Awaited] = {}
         """By preemptor."""
         self._counted: dict[str, float] = {}
@@ -83,7 +83,7 @@ class Plans:
     def observe(self, step: Step) -> None:
         """Follow one change."""
         self._kept.observe()
-        if self._awaited:
+        if self._awaited or self._requested:
             self._excuse(self._is_overtaken)
         if (handle := self._handlers.get((step.resource.group, step.resource.plural))) is not None:
             handle(step)
@@ -111,13 +111,25 @@ class Plans:
         plan = new[-1]
         self._judged[plan.pod.uid] = plan
         for uid in plan.leaving:
-            self._plan_of.pop(uid, None)  # an earlier plan came to nothing
+            self._requested.pop(uid, None)  # an earlier plan came to nothing
         if self._of_one_budget(plan) <= 1:
-            self._plan_of.update(dict.fromkeys(plan.leaving, plan))
+            self._requested.update(self._awaited_of(memory, plan))
         taken = list(memory.taken())
         self._kept.plan_made(memory, plan, taken)
         if memory.is_complete(self._server):
             self._judge.judge(memory, plan, taken)
+
+    def _awaited_of(self, memory: ControllerMemory, plan: Nomination) -> dict[str, Awaited]:
+        """What is awaited of the plan, by victim; nothing of one that may fail for good reasons."""
+        kind = plan.pod.name.split("-", 1)[-1]
+        if ALL_POD_KINDS[kind][3].keys() & {"affinity", "containers"}:
+            return {}
+        if not memory.is_complete(self._server, CLASSES_AND_CLAIMS):
+            return {}
+        _, templates, claims, _ = ALL_POD_KINDS[kind]
+        classes = [ALL_TEMPLATE_KINDS[one][0] for one in templates] + [CLAIM_KINDS[one][0] for one in claims]
+        there = frozenset(memory.assumed())
+        return dict.fromkeys(plan.leaving, Awaited("", plan, frozenset(classes), frozenset(claims), there))
 
     def _of_one_budget(self, plan: Nomination) -> int:
         """How many of the victims one disruption budget counts: it may refuse the second eviction."""
@@ -129,29 +141,24 @@ class Plans:
 
     def evicted(self, uid: str, name: str) -> None:
         """The API server evicted the pod."""
-        plan = self._plan_of.pop(uid, None)
-        if plan is None or plan.pod.uid not in self._invariants.pods:
+        requested = self._requested.pop(uid, None)
+        if requested is None or requested.plan.pod.uid not in self._invariants.pods:
             return
+        plan = requested.plan
         preemptor = living_pod(self._server, plan.pod.uid)
         if preemptor is not None and preemptor["spec"].get("nodeName"):
             return  # the request arrived late
         kept = self._kept.of(plan)
         if kept is not None and any(self._counted.get(one, -1.0) >= kept.since for one in plan.leaving):
             return
-        kind = plan.pod.name.split("-", 1)[-1]
-        if not ALL_POD_KINDS[kind][3].keys() & {"affinity", "containers"}:
-            _, templates, claims, _ = ALL_POD_KINDS[kind]
-            classes = [ALL_TEMPLATE_KINDS[one][0] for one in templates] + [CLAIM_KINDS[one][0] for one in claims]
-            memory = self._leader()
-            if memory is None or not memory.is_complete(self._server, CLASSES_AND_CLAIMS):
-                return
-            there = frozenset(memory.assumed())
-            self._awaited[plan.pod.uid] = Awaited(name, plan, frozenset(classes), frozenset(claims), there)
+        memory = self._leader()
+        if memory is not None and memory.is_complete(self._server, CLASSES_AND_CLAIMS):
+            self._awaited[plan.pod.uid] = replace(requested, victim=name)
 
     def memory_lost(self) -> None:
         """Another controller keeps nothing."""
         self._awaited.clear()
-        self._plan_of.clear()
+        self._requested.clear()
 
     def in_vain(self) -> Iterator[str]:
         """At rest: the pods that were evicted for a preemptor that still waits."""
@@ -161,6 +168,7 @@ class Plans:
     def _excuse(self, unforeseen: Callable[[Awaited], bool]) -> None:
         """Await nothing more of the plans for which something unforeseeable happened."""
         self._awaited = {uid: one for uid, one in self._awaited.items() if not unforeseen(one)}
+        self._requested = {uid: one for uid, one in self._requested.items() if not unforeseen(one)}
 
     def _pod(self, step: Step) -> None:
         change = step.change
@@ -208,7 +216,11 @@ class Plans:
         if before is not None and before.definite and not now.definite:  # its last user has left a shared one
             self._excuse(lambda one: now.name[1] in one.claims)
         allocated = change.new is not None and now.definite and (before is None or before.devices != now.devices)
-        if allocated and step.who.startswith("controller") and not (self._kept.is_empty and not self._awaited):
+        if (
+            allocated
+            and step.who.startswith("controller")
+            and not (self._kept.is_empty and not self._awaited and not self._requested)
+        ):
             users = [pod for pod in (living_pod(self._server, uid) for uid in now.users) if pod is not None]
             if users:  # of several, the highest got it, and let the others share
                 self._allocated(max(users, key=priority), now.name[1], frozenset(now.devices))
