@@ -192,9 +192,18 @@ class Ledger:
         return [*current, *self._superseded.get(key, {}).values()]
 
     def expect(self, pod: PodReference, claim: str, uid: str, class_name: str) -> None:
-        """Note that a standalone driver was asked to allocate the claim for the pod: no other pod may have it."""
-        self._expected[pod.namespace, claim] = (pod, uid)
-        self._expecting.setdefault(pod, {})[pod.namespace, claim] = None
+        """Note that a standalone driver was asked to allocate the claim for the pod: no other pod may have it. Of
+        several pods that an earlier leader asked for, the last one counts."""
+        key = (pod.namespace, claim)
+        former, former_uid = self._expected.get(key, (pod, uid))
+        if former != pod:
+            self._expecting[former].pop(key)
+            if not self._expecting[former]:
+                del self._expecting[former]
+        if former_uid != uid:
+            self.stop_counting(former_uid)
+        self._expected[key] = (pod, uid)
+        self._expecting.setdefault(pod, {})[key] = None
         if uid not in self._by_uid:
             self.limits.count(uid, class_name, pod.namespace, 1)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
+from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import EligibleNodes
@@ -224,7 +225,11 @@ class StandaloneSessions:
         return {driver: self._unasked.scores(demand, of_driver) for driver, of_driver in scores.items()}
 
     async def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
-        """Select the node, on which the standalone drivers then allocate. Returns what the pod waits for."""
+        """Select the node, on which the standalone drivers then allocate. Returns what the pod waits for. Raises
+        Busy if one of the claims is being allocated for another pod by now."""
+        expected = (self._ledger.expected_for(pod.metadata.namespace, claim.name) for claim in demand.standalone)
+        if any(other is not None and other.uid != pod.metadata.uid for other in expected):
+            raise Busy
         session = self._pods.attempt(pod).standalone.session
         assert session is not None
         selection = self._set_selection(pod, session, demand, node, session.negotiation.outcome.round)

@@ -105,6 +105,17 @@ def test_what_was_allocated_meanwhile_stays_counted() -> None:
     assert ledger.limits.excess(class_, NAMESPACE, {"uid-other": 1})
 
 
+def test_of_several_pods_for_which_a_claim_is_expected_the_last_one_counts() -> None:
+    ledger, class_ = Ledger(), a_class(limits=[{"claims": 1}])
+    ledger.expect(user("p"), "c", "uid-c", "licence")
+    ledger.expect(user("q"), "c", "uid-new", "licence")
+    assert ledger.expected_for(NAMESPACE, "c") == user("q")
+    assert (ledger.expects(user("p")), ledger.end_expected(user("p"))) == (False, [])
+    assert not ledger.limits.excess(class_, NAMESPACE, {"uid-new": 1})
+    assert ledger.end_expected(user("q")) == [(NAMESPACE, "c")]
+    assert ledger.expected_for(NAMESPACE, "c") is None
+
+
 ZONE = NodeLabels({"zone": "a"})
 CLAIMS = st.sampled_from(["a", "b", "c"])
 PODS = st.sampled_from([user("p"), user("q"), PodReference(NAMESPACE, "p", "uid-of-the-next")])

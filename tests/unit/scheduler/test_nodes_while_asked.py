@@ -210,3 +210,35 @@ def test_what_comes_free_on_a_node_of_an_earlier_round_is_found(play: Any) -> No
         assert await world.node_of("second") == "a"
 
     play(scenario)
+
+
+@pytest.mark.scheduling_paths("native")
+def test_a_standalone_driver_is_asked_for_a_named_claim_for_one_pod_at_a_time(play: Any) -> None:
+    """Another driver allocates for the pod that began first; meanwhile the claim is asked for another pod."""
+
+    async def scenario(world: World) -> None:
+        async def waits() -> None:
+            await asyncio.sleep(20)
+
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class()
+        await world.add_template()
+        disks = Plain(["a", "b"])
+        disks.seconds = 60
+        await world.add_class("disk", driverName=disks.name, shareable=True)
+        await world.add_claim("array", "disk")
+        world.start_parley(drivers=[SlowDevices(waits)])
+        world.start_driver(disks)
+        await world.settle(5)
+        await world.add_pod("first", "one", claims=["array"])
+        await asyncio.sleep(10)
+        await world.add_pod("second", claims=["array"])
+        await asyncio.sleep(20)
+        asked = [pod for pod in ("first", "second") if (await world.scheduling(pod)).spec.selected_node]
+        assert asked == ["second"]
+        await world.settle(90)
+        assert await world.node_of("first") == await world.node_of("second") != ""
+        assert len(disks.tried) == 1
+
+    play(scenario)
