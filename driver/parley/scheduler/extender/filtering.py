@@ -88,7 +88,9 @@ class CandidateFilter:
         if why := unsupported(pod, claims):
             topics = foreign_topics(pod, claims)
             return FilterResult(blocked=Blocked(Problem(reasons.OTHER_SCHEDULER, why, topics), pod.metadata.uid))
-        holds_some = any(c.holding is not None and pod.metadata.uid in c.holding.pods for c in claims)
+        holds_some = self._state.ledger.expects(reference(pod)) or any(
+            claim.holding is not None and pod.metadata.uid in claim.holding.pods for claim in claims
+        )
         problem = next((claim.problem for claim in claims if claim.problem is not None), None)
         if problem is not None:
             return FilterResult(blocked=Blocked(problem, (problem.code, *problem.topics)), must_release=holds_some)
@@ -96,7 +98,6 @@ class CandidateFilter:
             problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being released", (), True)
             return FilterResult(blocked=Blocked(problem, pod.metadata.uid), must_release=True)
         result = self._negotiate(pod, claims, names, has_preferences=has_preferences)
-        holds_some = holds_some or self._state.ledger.expects(reference(pod))
         if result.blocked is not None and holds_some and not result.standalone:
             return self._while_evicting(pod, claims, result.blocked) or replace(result, must_release=True)
         return result

@@ -8,7 +8,7 @@ import pytest
 from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.conftest import AWAY
 
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.kube.client import OutcomeUnknown, ServerError
 from parley.sdk import Allocation, Answer, Request
@@ -177,3 +177,36 @@ def test_a_pod_is_not_bound_with_what_its_driver_may_be_deallocating(play: Any, 
 
 def _status(call: NumberedCall) -> Any:
     return (call.body or {}).get("status") or {}
+
+
+class FailsFirst(TokensDriver):
+    """Takes its time, and fails to allocate once."""
+
+    failed = False
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        await asyncio.sleep(20)
+        if not self.failed:
+            self.failed = True
+            raise RuntimeError("out of order")
+        return await super().allocate(request, node)
+
+
+def test_a_class_becomes_shareable_while_its_driver_fails_to_allocate_a_named_claim(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        driver = FailsFirst()
+        await begin(world, tokens=2, driver=driver)
+        await world.add_claim("seat", "licence")
+        await world.settle()
+        await world.add_pod("p", claims=["seat"], schedulerName=AWAY)
+        await asyncio.sleep(1)
+        await world.ask("filter", await world.question("p", "a"))
+        await asyncio.sleep(10)
+        await world.client.patch(CLASSES, "licence", {"shareable": True})
+        await asyncio.sleep(1)
+        for _ in range(3):
+            viable = (await world.ask("filter", await world.question("p", "a")))["NodeNames"]
+            await asyncio.sleep(60)
+        assert (driver.failed, viable) == (True, ["a"])
+
+    play(scenario)
