@@ -139,13 +139,19 @@ class Records:
         )
 
     async def _write_record(
-        self, holding: Holding, status: Mapping[str, Any], *, without: Collection[str] = ()
+        self,
+        holding: Holding,
+        status: Mapping[str, Any],
+        *,
+        without: Collection[str] = (),
+        decided_on: ResourceClaim | None = None,
     ) -> None:
-        """Write a claim's own record, with the conditions that follow from it in the same write."""
-        claim = self._claims.own(holding)
-        if claim is not None:
+        """Write a claim's own record, with the conditions that follow from it in the same write; `decided_on` is
+        the claim as it was when that was decided, None the cache's."""
+        claim = decided_on or self._claims.own(holding)
+        if claim is not None and claim.metadata.uid == holding.uid:
             status = with_conditions(claim, status, rfc3339(self._clock()), without=without)
-        await self._claims.write(holding, status)
+        await self._claims.write(holding, status, decided_on)
 
     async def _returns_to_former(self, claim: ResourceClaim, holding: Holding) -> bool:
         """Whether the named claim records an allocation of the standalone driver that its class had before, and
@@ -369,11 +375,12 @@ class Records:
 
     async def request_deallocation(self, holding: Holding) -> bool:
         """Ask the standalone driver to deallocate, unless it has done so; returns whether that was written. Raises
-        NotFound if the claim is gone."""
+        NotFound if the claim is gone, and Conflict if it has changed: the driver may have allocated it anew."""
         claim = await self._claims.current(holding)
         if claim is not None and claim.status.allocation is None:
             return False
-        await self._write_record(holding, {"reservedFor": None, "deallocationRequested": True})
+        requested = {"reservedFor": None, "deallocationRequested": True}
+        await self._write_record(holding, requested, decided_on=claim)
         return True
 
 

@@ -134,16 +134,19 @@ class ClaimWrites(ObjectWrites[ResourceClaim]):
         if written.metadata.resource_version != claim.metadata.resource_version:
             holding.record_written = holding.record_written.settled()
 
-    async def write(self, holding: Holding, status: Mapping[str, Any]) -> None:
-        """Write the status of the claim that records the holding. After that no earlier write of ours can arrive.
+    async def write(
+        self, holding: Holding, status: Mapping[str, Any], decided_on: ResourceClaim | None = None
+    ) -> None:
+        """Write the status of the claim that records the holding, as it was when that was decided; None is the
+        cache's. After that no earlier write of ours can arrive.
 
         Raises NotFound if the claim of a named holding is gone: another may have its name.
 
         A write that changes nothing leaves the resourceVersion as it is, so an earlier one could still arrive:
         then an annotation is changed as well. Raises Conflict if an earlier one arrived meanwhile.
         """
-        claim = self._cluster.claim((holding.namespace, holding.claim))
-        if holding.named and self.own(holding) is None:
+        claim = decided_on or self._cluster.claim((holding.namespace, holding.claim))
+        if holding.named and (claim is None or claim.metadata.uid != holding.uid):
             raise NotFound(404, "NotFound", f"claim {holding.path} with UID {holding.uid} is gone")
         body: dict[str, Any] = {"status": status}
         if claim is not None:

@@ -140,3 +140,45 @@ def test_what_a_driver_allocates_again_meanwhile_is_deallocated_again(play: Any)
         assert len(world.ledger) == 0
 
     play(scenario)
+
+
+class SlowRead(FaultClient):
+    """The answer to the first request to deallocate is lost. The claim is then read, which is answered only after
+    a minute."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.server.client())
+        self.lost = self.read = False
+
+    async def request(self, call: Call) -> bytes:
+        answer = await super().request(call)
+        if asks(call) and not self.lost:
+            self.lost = True
+            raise OutcomeUnknown("connection lost")
+        if self.lost and not self.read and call.resource == CLAIMS and call.method == "GET" and call.name:
+            self.read = True
+            await asyncio.sleep(60)
+        return answer
+
+
+def test_a_claim_that_the_next_pod_has_by_then_stays_allocated(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        client = SlowRead(world)
+        driver = await begin(world, client)
+        await world.add_pod("p", claims=["mine"])
+        await world.settle()
+        await world.add_pod("q", claims=["mine"])
+        await asyncio.sleep(30)
+        await world.finish_pod("p")
+        await asyncio.sleep(30)
+        assert client.read
+        assert await world.node_of("q") == "a"
+        await asyncio.sleep(60)
+        claim = await world.claim("mine")
+        assert (claim.status.deallocation_requested, [user.name for user in claim.status.reserved_for]) == (
+            False,
+            ["q"],
+        )
+        assert len(driver._held) == 1
+
+    play(scenario)
