@@ -35,7 +35,8 @@ class Bindings:
         self._fault = fault
         self._let_go: set[str] = set()
         """UIDs of pods whose scheduler took back reservations, because a binding failed or its response was lost,
-        or for which it had reserved an offer when it was restarted."""
+        or whose binding failed before the answer to the reservation, or for which it had reserved an offer when it
+        was restarted."""
         self._dropped: set[tuple[str, str]] = set()
         """UIDs of living pods, and of built-in claims whose reservations for them the claim controller dropped."""
 
@@ -44,6 +45,13 @@ class Bindings:
         that were offered."""
         offers = (record for record in self._records.values() if record.offer)
         self._let_go.update(user for record in offers for user in record.users)
+
+    def scheduled(self, pod: Json) -> None:
+        """The scheduler has changed the pod's status. A failed binding may leave a reservation: if the pod is
+        preempted while the answer to that write is awaited, upstream does not take it back."""
+        conditions = (pod.get("status") or {}).get("conditions") or ()
+        if any(one["type"] == "PodScheduled" and one.get("reason") == "SchedulerError" for one in conditions):
+            self._let_go.add(pod["metadata"]["uid"])
 
     def record_changed(self, who: str, before: Record, now: Record, lives: Callable[[str], bool]) -> None:
         """Remember whose reservations a scheduler or the claim controller has removed from the built-in claim.
