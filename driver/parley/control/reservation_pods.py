@@ -11,6 +11,7 @@ higher priority than the reservation pods are not kept out by the scheduler.
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from weakref import WeakValueDictionary
 
@@ -165,9 +166,10 @@ class ReservationPods:
 
         room = room_to_hold(self._state, node, is_kept_out)
         amounts = room.amounts
-        pods = (
-            reservation_pods(node, it.uid, it.path, amounts[it.uid], schedulers, gated=gated) for it in holdings
+        make = partial(
+            reservation_pods, schedulers=schedulers, gated=gated, priority_class=self._settings.priority_class
         )
+        pods = (make(node, it.uid, it.path, amounts[it.uid]) for it in holdings)
         return {pod.name: pod for pod in chain.from_iterable(pods)}, room.served
 
     def _nominated(self, node: str) -> Sequence[Holding]:
@@ -214,7 +216,7 @@ class ReservationPods:
 
     async def _create(self, pod: ReservationPod) -> None:
         """Create the pod, then nominate it: the API server drops the status of a new object."""
-        body = pod.body(self._settings.namespace, self._settings.priority_class)
+        body = pod.body(self._settings.namespace)
         try:
             made = await self._client.create(PODS, body, self._settings.namespace)
         except AlreadyExists:

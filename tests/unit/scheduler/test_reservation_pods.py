@@ -272,6 +272,21 @@ def test_a_new_controller_goes_on_where_the_former_one_was(play: Play, while_awa
     play(scenario)
 
 
+def test_a_new_controller_with_another_priority_class_replaces_them(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begun(world, cpu="6")
+        await world.crash()
+        world.start_parley(
+            drivers=[WorkspaceDriver()], reservation_schedulers=(KUBE_SCHEDULER,), reservation_priority="high"
+        )
+        await asyncio.sleep(30)
+        pods = (await world.client.list(PODS.untyped(), HOME)).items
+        assert [pod["spec"].get("priorityClassName") for pod in pods] == ["high"]
+        assert await held(world) == {"a": ["6"]}
+
+    play(scenario)
+
+
 def test_they_give_way_to_pods_that_the_claim_yields_to_and_hold_the_room_again(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, "a", yields_to=[NIGHT])
