@@ -28,7 +28,16 @@ from parley.control.objects.reservation_pod import ReservationPod, reservation_p
 from parley.control.publishing.events import Recorder
 from parley.control.room import room_to_hold
 from parley.control.state import State
-from parley.kube.client import REFUSALS, AlreadyExists, ApiError, Client, Forbidden, Invalid, NotFound
+from parley.kube.client import (
+    REFUSALS,
+    AlreadyExists,
+    ApiError,
+    Client,
+    Forbidden,
+    Invalid,
+    NotFound,
+    OutcomeUnknown,
+)
 from parley.kube.queue import Requeue
 from parley.negotiation.requests import requested
 from parley.sdk import PodReference
@@ -82,12 +91,12 @@ class ReservationPods:
         can't be created: `sync` repeats that. Raises what a client raises if the room can't be given up."""
         await self._sync(node)
 
-    async def _sync(self, node: str) -> tuple[Requeue | None, ApiError | None]:
+    async def _sync(self, node: str) -> tuple[Requeue | None, Exception | None]:
         lock = self._locks.setdefault(node, asyncio.Lock())
         async with lock:
             return await self._reconcile(node)
 
-    async def _reconcile(self, node: str) -> tuple[Requeue | None, ApiError | None]:
+    async def _reconcile(self, node: str) -> tuple[Requeue | None, Exception | None]:
         """Reconcile once. Returns when to requeue the node, and the error if missing pods can't be created."""
         if not self._settings.schedulers:
             await self._warn(node, "reservation pods are not enabled (reservationPods.enabled of the chart)")
@@ -99,7 +108,7 @@ class ReservationPods:
         requeue, failure = None, None
         try:
             requeue = await self._provide(wanted, present, node)
-        except ApiError as error:
+        except (ApiError, OutcomeUnknown) as error:
             failure = error
         surplus = [pod for name, pod in present.items() if name not in wanted]
         if surplus and not await self._give_up(surplus, node, served):
