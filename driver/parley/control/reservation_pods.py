@@ -11,6 +11,7 @@ higher priority than the reservation pods are not kept out by the scheduler.
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from weakref import WeakValueDictionary
 
@@ -27,7 +28,16 @@ from parley.control.objects.reservation_pod import ReservationPod, reservation_p
 from parley.control.publishing.events import Recorder
 from parley.control.room import room_to_hold
 from parley.control.state import State
-from parley.kube.client import REFUSALS, AlreadyExists, ApiError, Client, Forbidden, Invalid, NotFound
+from parley.kube.client import (
+    REFUSALS,
+    AlreadyExists,
+    ApiError,
+    Client,
+    Forbidden,
+    Invalid,
+    NotFound,
+    OutcomeUnknown,
+)
 from parley.kube.queue import Requeue
 from parley.negotiation.requests import requested
 from parley.sdk import PodReference
@@ -81,12 +91,12 @@ class ReservationPods:
         can't be created: `sync` repeats that. Raises what a client raises if the room can't be given up."""
         await self._sync(node)
 
-    async def _sync(self, node: str) -> tuple[Requeue | None, ApiError | None]:
+    async def _sync(self, node: str) -> tuple[Requeue | None, Exception | None]:
         lock = self._locks.setdefault(node, asyncio.Lock())
         async with lock:
             return await self._reconcile(node)
 
-    async def _reconcile(self, node: str) -> tuple[Requeue | None, ApiError | None]:
+    async def _reconcile(self, node: str) -> tuple[Requeue | None, Exception | None]:
         """Reconcile once. Returns when to requeue the node, and the error if missing pods can't be created."""
         if not self._settings.schedulers:
             await self._warn(node, "reservation pods are not enabled (reservationPods.enabled of the chart)")
@@ -98,7 +108,7 @@ class ReservationPods:
         requeue, failure = None, None
         try:
             requeue = await self._provide(wanted, present, node)
-        except ApiError as error:
+        except (ApiError, OutcomeUnknown) as error:
             failure = error
         surplus = [pod for name, pod in present.items() if name not in wanted]
         if surplus and not await self._give_up(surplus, node, served):
@@ -165,9 +175,10 @@ class ReservationPods:
 
         room = room_to_hold(self._state, node, is_kept_out)
         amounts = room.amounts
-        pods = (
-            reservation_pods(node, it.uid, it.path, amounts[it.uid], schedulers, gated=gated) for it in holdings
+        make = partial(
+            reservation_pods, schedulers=schedulers, gated=gated, priority_class=self._settings.priority_class
         )
+        pods = (make(node, it.uid, it.path, amounts[it.uid]) for it in holdings)
         return {pod.name: pod for pod in chain.from_iterable(pods)}, room.served
 
     def _nominated(self, node: str) -> Sequence[Holding]:
@@ -214,7 +225,7 @@ class ReservationPods:
 
     async def _create(self, pod: ReservationPod) -> None:
         """Create the pod, then nominate it: the API server drops the status of a new object."""
-        body = pod.body(self._settings.namespace, self._settings.priority_class)
+        body = pod.body(self._settings.namespace)
         try:
             made = await self._client.create(PODS, body, self._settings.namespace)
         except AlreadyExists:

@@ -29,7 +29,7 @@ GI = 1000 * 1024**3
 )
 def test_the_first_one_holds_the_amounts_and_each_a_pod_slot(left: Amounts, amounts: list[Amounts]) -> None:
     made = reservation_pods("node-1", "uid-1", "team/build", left, SCHEDULERS)
-    assert [requested(as_kept(one.body(HOME, ""))) for one in made] == amounts
+    assert [requested(as_kept(one.body(HOME))) for one in made] == amounts
     assert len({one.name for one in made}) == len(made)
 
 
@@ -49,7 +49,7 @@ def test_the_name_says_whether_it_is_what_is_wanted() -> None:
 @pytest.mark.parametrize("gated", [True, False])
 def test_it_is_found_by_its_node_from_what_the_cache_keeps_of_it(gated: bool) -> None:
     (one,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, SCHEDULERS, gated=gated)
-    kept_of_it = as_kept(one.body(HOME, "low"))
+    kept_of_it = as_kept(one.body(HOME))
     assert reserved_on(kept_of_it, HOME) == "node-1"
     assert bool(kept_of_it.spec.scheduling_gates) is gated
 
@@ -58,7 +58,7 @@ def test_one_without_a_gate_fits_on_no_node_whatever_labels_that_has() -> None:
     (gated,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, SCHEDULERS)
     (one,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, SCHEDULERS, gated=False)
     assert one.name != gated.name
-    affinity = msgspec.convert(one.body(HOME, ""), Pod).spec.affinity
+    affinity = msgspec.convert(one.body(HOME), Pod).spec.affinity
     assert affinity is not None
     assert affinity.node_affinity is not None
     selector = affinity.node_affinity.required_during_scheduling_ignored_during_execution
@@ -82,7 +82,7 @@ def test_one_without_a_gate_fits_on_no_node_whatever_labels_that_has() -> None:
 )
 def test_others_that_look_like_one_are_none(change: Callable[[dict[str, Any]], object], gated: bool) -> None:
     (one,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, SCHEDULERS, gated=gated)
-    body = one.body(HOME, "low")
+    body = one.body(HOME)
     change(body)
     assert reserved_on(msgspec.convert(body, Pod), HOME) is None
     assert as_kept(body).spec.affinity is None

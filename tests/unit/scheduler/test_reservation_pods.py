@@ -15,7 +15,7 @@ from parley.api.builtin import Pod
 from parley.api.models import Hold
 from parley.api.resources import CLAIMS, NODES, PODS, SERVER_VERSION
 from parley.drivers.workspace import WorkspaceDriver
-from parley.kube.client import ApiError, Client, Forbidden, NotFound, ServerError, TooManyRequests
+from parley.kube.client import ApiError, Client, Forbidden, NotFound, OutcomeUnknown, ServerError, TooManyRequests
 from parley.kube.transport import Call
 from parley.simulate.kube_scheduler import KubeScheduler
 
@@ -272,6 +272,21 @@ def test_a_new_controller_goes_on_where_the_former_one_was(play: Play, while_awa
     play(scenario)
 
 
+def test_a_new_controller_with_another_priority_class_replaces_them(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begun(world, cpu="6")
+        await world.crash()
+        world.start_parley(
+            drivers=[WorkspaceDriver()], reservation_schedulers=(KUBE_SCHEDULER,), reservation_priority="high"
+        )
+        await asyncio.sleep(30)
+        pods = (await world.client.list(PODS.untyped(), HOME)).items
+        assert [pod["spec"].get("priorityClassName") for pod in pods] == ["high"]
+        assert await held(world) == {"a": ["6"]}
+
+    play(scenario)
+
+
 def test_they_give_way_to_pods_that_the_claim_yields_to_and_hold_the_room_again(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, "a", yields_to=[NIGHT])
@@ -447,9 +462,12 @@ def test_a_quota_that_lets_no_further_pod_in_keeps_no_user_from_its_room(play: P
         NotFound(404, "NotFound", 'namespaces "parley-system" not found'),
         ServerError(500, "InternalError", "failed calling webhook: connection refused"),
         TooManyRequests(429, "TooManyRequests", "slow down"),
+        OutcomeUnknown("no answer within the 4 s that the lease leaves for a write"),
     ],
 )
-def test_a_user_gets_its_room_whatever_keeps_reservation_pods_from_being_made(play: Play, error: ApiError) -> None:
+def test_a_user_gets_its_room_whatever_keeps_reservation_pods_from_being_made(
+    play: Play, error: ApiError | OutcomeUnknown
+) -> None:
     async def scenario(world: World) -> None:
         await disks(world, "a", hold="Nominated")
         client = NoPods(world.server.client())
@@ -498,7 +516,7 @@ class NoPods(Client):
     """An account that may make no more than a few pods."""
 
     quota = 0
-    error: ApiError = Forbidden(403, "Forbidden", "not here")
+    error: ApiError | OutcomeUnknown = Forbidden(403, "Forbidden", "not here")
 
     async def request(self, call: Call) -> bytes:
         if call.verb == "create" and call.resource == PODS:

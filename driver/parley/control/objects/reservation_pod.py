@@ -28,7 +28,8 @@ _IMAGE = "registry.k8s.io/pause:3.10"
 class ReservationPod:
     """The content of a reservation pod: for `node`, requesting `amounts` (in thousandths, by resource name) for a
     claim, which is given by UID and, for people, as "namespace/name", against pods of the scheduler. `gated`: a
-    gate keeps it from being placed, otherwise its affinity."""
+    gate keeps it from being placed, otherwise its affinity. `priority_class` is the name of its PriorityClass, ""
+    for the cluster's default."""
 
     node: str
     claim: str
@@ -36,15 +37,17 @@ class ReservationPod:
     scheduler: str
     amounts: tuple[tuple[str, int], ...]
     number: int
-    gated: bool = True
+    gated: bool
+    priority_class: str
 
     @property
     def name(self) -> str:
         """The name of the object."""
-        content = repr((self.node, self.claim, self.scheduler, self.amounts, self.number, self.gated))
+        what = (self.node, self.claim, self.scheduler, self.amounts, self.number)
+        content = repr((*what, self.gated, self.priority_class))
         return f"reservation-{sha256(content.encode()).hexdigest()[:20]}"
 
-    def body(self, namespace: str, priority_class: str) -> dict[str, Any]:
+    def body(self, namespace: str) -> dict[str, Any]:
         """The manifest; the strictest Pod Security Standard admits it. Requests are limits, too, as the API
         requires for resources other than CPU and memory."""
         requests = {name: _quantity(amount) for name, amount in self.amounts}
@@ -66,7 +69,7 @@ class ReservationPod:
             "spec": {
                 **({"schedulingGates": [{"name": RESERVATION_GATE}]} if self.gated else {}),
                 "schedulerName": self.scheduler,
-                **({"priorityClassName": priority_class} if priority_class else {}),
+                **({"priorityClassName": self.priority_class} if self.priority_class else {}),
                 "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": self._selector()}},
                 "automountServiceAccountToken": False,
                 "terminationGracePeriodSeconds": 0,
@@ -88,14 +91,21 @@ _CONTRADICTION = ("Exists", "DoesNotExist")
 
 
 def reservation_pods(
-    node: str, claim: str, path: str, left: Amounts, schedulers: Iterable[str], *, gated: bool = True
+    node: str,
+    claim: str,
+    path: str,
+    left: Amounts,
+    schedulers: Iterable[str],
+    *,
+    gated: bool = True,
+    priority_class: str = "",
 ) -> Sequence[ReservationPod]:
     """The pods that hold the amounts `left` of a claim's reservation: one for each of its pod slots, the first of
     them with all amounts; a single one if no slots are reserved."""
     amounts = tuple(sorted((name, amount) for name, amount in left.items() if amount > 0 and name != PODS))
     slots = -(-left[PODS] // 1000) if PODS in left else bool(amounts)
     return [
-        ReservationPod(node, claim, path, scheduler, amounts if number == 0 else (), number, gated)
+        ReservationPod(node, claim, path, scheduler, amounts if number == 0 else (), number, gated, priority_class)
         for scheduler in schedulers
         for number in range(slots)
     ]

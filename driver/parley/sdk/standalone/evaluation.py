@@ -13,6 +13,7 @@ from typing import Any
 
 from parley.kube.cache import Key
 from parley.negotiation.answers import Answer, Answers, viable_for_all
+from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.negotiation.selection import rotated
 from parley.sdk.checks import ANSWER_SECONDS, MAX_ALTERNATIVES, MAX_NODES, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
@@ -34,8 +35,9 @@ SHARED_PODS = 32
 CAPACITY_SECONDS = 0.02
 """The most seconds for counting a capacity, by the event loop's clock: some drivers compare many combinations."""
 
-CHUNK = 256
-"""The most nodes that a driver in memory is asked about before other tasks may run."""
+CHUNK = DEFAULT_CANDIDATES
+"""The most other nodes in one call, as in a question of the controller: a driver may limit the work of one call,
+and refuses nodes that it could not evaluate. Other tasks run between the calls."""
 
 
 class Evaluator:

@@ -7,13 +7,30 @@ from typing import Any
 import pytest
 from tests.unit.sdk.standalone.world import DRIVER, NAMESPACE, Array, ArrayDriver, ShelfDriver, World, informed
 
-from parley.api.builtin import NodeSelector
+from parley.api.builtin import (
+    DeviceAttribute,
+    DeviceCapacity,
+    NodeSelector,
+    ObjectMeta,
+    Pool,
+    ResourceSlice,
+    ResourceSliceSpec,
+    SliceDevice,
+)
 from parley.api.resources import CLAIMS
+from parley.drivers.device import DeviceDriver
 from parley.negotiation.answers import Answer, Answers
 from parley.sdk import Driver, Request
 from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.standalone.evaluation import CAPACITY_PODS, CAPACITY_SECONDS, Evaluator, chunks, outlook
+from parley.sdk.standalone.evaluation import (
+    CAPACITY_PODS,
+    CAPACITY_SECONDS,
+    Evaluator,
+    chunks,
+    in_own_order,
+    outlook,
+)
 from parley.sdk.standalone.questions import PodQuestion, question
 from parley.sdk.standalone.waiting import Outlook
 from parley.simulate.virtual_time import VirtualTimeLoop, run
@@ -114,6 +131,50 @@ def test_at_most_32_nodes_are_proposed() -> None:
         assert len(set(alternatives)) == 32
 
     evaluated(Shelf(**dict.fromkeys(nodes[2:], 1)), scenario, nodes)
+
+
+def devices_of(node: str, *mebibytes: int) -> ResourceSlice:
+    devices = [
+        SliceDevice(
+            name=f"gpu-{number}",
+            attributes={"model": DeviceAttribute(string="xyz"[number % 3])},
+            capacity={"memory": DeviceCapacity(value=f"{size}Mi")},
+        )
+        for number, size in enumerate(mebibytes)
+    ]
+    spec = ResourceSliceSpec(driver=DRIVER, node_name=node, pool=Pool(name=node), devices=devices)
+    return ResourceSlice(metadata=ObjectMeta(name=node), spec=spec)
+
+
+def test_a_node_is_found_among_many_that_take_long_to_search() -> None:
+    """Twelve claims and twenty-five devices, nearly all different, take about 600 steps for each node."""
+
+    class Devices(DeviceDriver):
+        name = DRIVER
+
+    async def main() -> None:
+        world, driver, claims = World(), Devices(), [f"c{number}" for number in range(12)]
+        for number in range(300):
+            await world.add_node(f"n{number}")
+        await world.add_class()
+        await world.add_claim("c0", memory="800Gi")
+        for number, claim in enumerate(claims[1:], 1):
+            model = {"model": "xyz"[number % 3]} if number % 2 else {}
+            await world.add_claim(claim, memory=f"{1 + number % 8}Gi", **model)
+        await world.ask("pod", *claims, nodes=["n0"])
+        async with informed(world.server.client()) as informers:
+            (scheduling,) = informers.schedulings()
+            asked = question(informers, scheduling)
+            assert asked is not None
+            nodes = in_own_order(asked, informers)
+            large = nodes[250]
+            for number, node in enumerate(nodes):
+                sizes = [100 + number, *(1024 * (1 + 7 * i % 16) for i in range(24))]
+                driver.observe(None, devices_of(node, *sizes, *([800 * 1024] * (node == large))))
+            evaluator = Evaluator(EmbeddedDriver(driver), informers, holds=lambda _uid: False)
+            assert (await evaluator.answers(asked))["c0"].alternatives == (large,)
+
+    run(main())
 
 
 def test_what_the_driver_proposes_itself_is_kept() -> None:
