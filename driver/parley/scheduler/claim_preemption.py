@@ -22,7 +22,7 @@ from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import viability_topics
 from parley.control.nominations import Nomination
-from parley.control.objects.pod import is_terminal, priority, reference
+from parley.control.objects.pod import is_done, is_terminal, priority, reference
 from parley.control.state import State
 from parley.kube.client import (
     REFUSALS,
@@ -332,9 +332,9 @@ class ClaimPreemption:
             raise Busy
 
     def _check_still_waiting(self, pod: Pod) -> None:
-        """End the nomination and raise Busy if the pod is gone or bound: no more pods are to be evicted for it."""
+        """End the nomination and raise Busy if the pod is done, gone or bound: no more pods are to be evicted."""
         known = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
-        if known is None or known.metadata.uid != pod.metadata.uid or is_terminal(known) or known.spec.node_name:
+        if known is None or known.metadata.uid != pod.metadata.uid or is_done(known) or known.spec.node_name:
             self._nominations.end(pod.metadata.uid)
             raise Busy
         if self._pods.attempt(pod).extender.passed:
