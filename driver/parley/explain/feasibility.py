@@ -235,6 +235,14 @@ class PodFeasibility:
         except DriverFault:
             return None
 
+    @property
+    def nominated_node(self) -> str:
+        """The node to which the pod's unmodified scheduler may be binding it, so that nobody is evicted for its
+        claims meanwhile; "" if there is none, or if its scheduler asks Parley."""
+        messages = [condition.message for condition in self.pod.status.conditions]
+        asks = is_unasked(self.pod) or any(EXTENDER_SAYS in message for message in messages)
+        return "" if asks else self.pod.status.nominated_node_name
+
     def is_feasible(self, node: str) -> bool:
         """Whether the node is feasible."""
         return bool(self.feasible_nodes([node]))

@@ -17,6 +17,7 @@ from parley.explain.node_remedies import MOST, freeing, name_nodes, name_pod, no
 from parley.explain.snapshot import Snapshot
 from parley.kube.clock import rfc3339
 from parley.negotiation.answers import by_reason, refusals
+from parley.scheduler.attempts import NOMINATED_SECONDS
 
 ADVICE: Mapping[str, str] = {
     reasons.CLASS_NOT_FOUND: "create the ResourceClass, or recreate the claim, or the template and then the pod, "
@@ -220,6 +221,11 @@ def _preemption(feasibility: PodFeasibility) -> Iterator[Remedy]:
     )
     if plan.scheduler_evicts:
         text += "; then the scheduler has to evict others of lower priority there"
+    if node := feasibility.nominated_node:
+        text += (
+            f". Evictions wait while the pod is nominated for node {node} (status.nominatedNodeName), because its "
+            f"scheduler may be binding it there, but for {NOMINATED_SECONDS / 60:g} minutes at most"
+        )
     yield Remedy("preemption", text, names, (plan.node,))
 
 

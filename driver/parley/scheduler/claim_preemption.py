@@ -22,7 +22,7 @@ from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import viability_topics
 from parley.control.nominations import Nomination
-from parley.control.objects.pod import is_terminal, priority, reference
+from parley.control.objects.pod import is_done, is_terminal, priority, reference
 from parley.control.state import State
 from parley.kube.client import (
     REFUSALS,
@@ -130,7 +130,8 @@ class ClaimPreemption:
             return Postponed("", f"claim {releasing} is about to be released", DEALLOCATING_SECONDS)
         at_most = inf
         for _ in range(PLANS):
-            plan = await self._plan(preemptor, self._exclusions(pod, self._spared_now()))
+            exclusions = self._exclusions(pod, self._spared_now())
+            plan = await self._plan(preemptor, exclusions)
             self._check_still_waiting(pod)
             if allocating := self._claim_being_allocated(pod, claims):
                 return Postponed("", f"claim {allocating} is being allocated for another pod", ALLOCATING_SECONDS)
@@ -142,7 +143,7 @@ class ClaimPreemption:
             try:
                 await self._recheck_spared(plan)
                 self._nominate(preemptor, plan)
-                await self._evict(preemptor, plan)
+                await self._evict(preemptor, plan, exclusions)
             except _EvictionRefused as error:
                 self._spare(error)
                 continue
@@ -286,18 +287,18 @@ class ClaimPreemption:
         for loser in self._nominations.add(nomination):
             self._pods.requeue((loser.namespace, loser.name))
 
-    async def _evict(self, preemptor: Preemptor, plan: Plan) -> None:
+    async def _evict(self, preemptor: Preemptor, plan: Plan, exclusions: Exclusions) -> None:
         """Evict the plan's victims; several only if the API server accepts all the evictions in a dry run. Raises
         Busy also while another plan is carried out: the pod needs a new plan after that."""
         if self._evicting:
             raise Busy
         self._evicting = True
         try:
-            await self._evict_all(preemptor, plan)
+            await self._evict_all(preemptor, plan, exclusions)
         finally:
             self._evicting = False
 
-    async def _evict_all(self, preemptor: Preemptor, plan: Plan) -> None:
+    async def _evict_all(self, preemptor: Preemptor, plan: Plan, exclusions: Exclusions) -> None:
         pod = preemptor.pod
         if len(plan.victims) > 1:
             for victim in plan.victims:
@@ -305,7 +306,7 @@ class ClaimPreemption:
         evicted = False
         try:
             for victim in plan.victims:
-                self._check_still_helps(preemptor, plan)
+                self._check_still_helps(preemptor, plan, exclusions)
                 if not await self._post(victim, dry_run=False, tested=len(plan.victims) > 1):
                     continue
                 evicted = True
@@ -323,18 +324,20 @@ class ClaimPreemption:
         if self._state.cluster.has_pod(reference(victim)):
             self._nominations.evicted([victim.metadata.uid])
 
-    def _check_still_helps(self, preemptor: Preemptor, plan: Plan) -> None:
+    def _check_still_helps(self, preemptor: Preemptor, plan: Plan, exclusions: Exclusions) -> None:
         """Raise Busy if the preemptor waits no more or needs another plan: a pod of higher priority has taken its
-        nomination, or what was free there. Raises DriverFault."""
+        nomination, or what was free there; or enough is free there by now. Raises DriverFault."""
         self._check_still_waiting(preemptor.pod)
         nomination = self._nominations.of(preemptor.pod.metadata.uid)
-        if nomination is None or nomination.node != plan.node or not self._search.may_help(preemptor, plan.node):
+        if nomination is None or nomination.node != plan.node:
+            raise Busy
+        if not self._search.still_helps(preemptor, plan, exclusions):
             raise Busy
 
     def _check_still_waiting(self, pod: Pod) -> None:
-        """End the nomination and raise Busy if the pod is gone or bound: no more pods are to be evicted for it."""
+        """End the nomination and raise Busy if the pod is done, gone or bound: no more pods are to be evicted."""
         known = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
-        if known is None or known.metadata.uid != pod.metadata.uid or is_terminal(known) or known.spec.node_name:
+        if known is None or known.metadata.uid != pod.metadata.uid or is_done(known) or known.spec.node_name:
             self._nominations.end(pod.metadata.uid)
             raise Busy
         if self._pods.attempt(pod).extender.passed:

@@ -181,6 +181,12 @@ class ClaimVictims:
             return None
         return PreemptionPotential(below is not None and not self._suffices(node, everybody), *self._rank(node))
 
+    def still_helps(self, plan: Plan) -> bool:
+        """Whether the plan's node would be viable if all pods left it that may be evicted, and still is not if no
+        others leave than those that are terminating by now."""
+        below = priority(self._pod) if plan.scheduler_evicts else None
+        return self.potential(plan.node) is not None and not self._suffices(plan.node, (), below)
+
     def plan(self) -> Plan | None:
         """The plan that does least harm; None if none helps. A node that pods have left for this one comes first,
         then nodes where its scheduler would not have to evict any."""

@@ -63,9 +63,9 @@ class VictimSearch:
         nodes = (self._state.cluster.usage.node_of(uid) for uid in uids)
         return frozenset(node for node in nodes if node is not None)
 
-    def may_help(self, preemptor: Preemptor, node: str) -> bool:
-        """Whether the node would be viable if all pods left it that may be evicted. Raises DriverFault."""
-        return ClaimVictims(self._state, preemptor).potential(node) is not None
+    def still_helps(self, preemptor: Preemptor, plan: Plan, exclusions: Exclusions) -> bool:
+        """Whether evictions by the plan, which was made with these exclusions, still help. Raises DriverFault."""
+        return ClaimVictims(self._state, preemptor, exclusions).still_helps(plan)
 
     def plan(self, preemptor: Preemptor, exclusions: Exclusions, potential_nodes: Sequence[str]) -> Plan | None:
         """The best plan among these nodes at present. Raises DriverFault."""

@@ -9,12 +9,14 @@ from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
 from tests.unit.scheduler.reserving import begin, claim, task
 
 from parley.api import reasons
+from parley.api.names import EXTENDER_SAYS
 from parley.api.resources import CLAIMS, CLASSES, NAMESPACES, NODES, PODS, TEMPLATES
 from parley.control.decision.kept import KEPT
 from parley.drivers import built_in
 from parley.explain.explaining import explain
 from parley.explain.remedies import ADVICE
 from parley.kube.client import ApiError, Call, Forbidden
+from parley.simulate.status_writes import patch_pod
 
 ABOUT_NODES = {reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE}
 OF_CLAIMS_ALONE = {
@@ -101,6 +103,38 @@ def test_whose_claims_would_be_taken_is_told_beforehand(play: Play, class_says: 
                 ("a",),
             )
         ][: class_says == "LowerPriority"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("scheduler", ["default-scheduler", SECOND_SCHEDULER])
+def test_that_a_nomination_for_another_node_delays_evictions_is_told(play: Play, scheduler: str) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class(preemption="LowerPriority")
+        await world.add_template("one")
+        for node, priority in ("a", 100), ("b", 0):
+            selector = {"kubernetes.io/hostname": node}
+            await world.add_pod(f"on-{node}", "one", priority=priority, nodeSelector=selector)
+        await world.settle()
+        await world.crash()
+        await world.add_pod("wants", "one", priority=10, schedulerName=scheduler)
+        await patch_pod(world.client, await world.pod("wants"), {"nominatedNodeName": "a"})
+        asked = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": EXTENDER_SAYS}
+        if scheduler == SECOND_SCHEDULER:
+            await patch_pod(world.client, await world.pod("wants"), {"conditions": [asked]})
+
+        told = await explained(world, "wants")
+
+        (evicts,) = [one for one in told.remedies if one.kind == "preemption"]
+        assert evicts.nodes == ("b",)
+        delay = (
+            ". Evictions wait while the pod is nominated for node a (status.nominatedNodeName), because its "
+            "scheduler may be binding it there, but for 15 minutes at most"
+        )
+        assert evicts.text.endswith(delay) == (scheduler == "default-scheduler")
 
     play(scenario)
 

@@ -281,3 +281,33 @@ def test_for_a_pod_that_goes_while_pods_are_evicted_nobody_else_is_and_nothing_i
         assert await world.node_of("next") == "a"
 
     play(scenario)
+
+
+class DeletedBeforeEvictions(Client):
+    """Deletes the pod `urgent`, which keeps a finalizer, while it is tested whether its victims may be evicted."""
+
+    tested = 0
+
+    async def request(self, call: Call) -> bytes:
+        answer = await super().request(call)
+        if call.subresource == "eviction":
+            self.tested += 1
+            if self.tested == 2:
+                await self.delete(PODS, "urgent", "default")
+                await asyncio.sleep(1)
+        return answer
+
+
+def test_nobody_is_evicted_for_a_pod_that_is_being_deleted_and_has_a_finalizer(play: Play) -> None:
+    """Each pod of a Job has one. Unlike other unbound pods, it is not gone at once."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, client=DeletedBeforeEvictions(world.server.client()), a=2)
+        await hold(world, low=1, lower=0)
+        await world.add_pod("urgent", "two", priority=10)
+        finalizers = {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}}
+        await world.client.patch(PODS, "urgent", finalizers, "default")
+        await world.settle(60)
+        assert evicted == ["urgent"]
+
+    play(scenario)

@@ -121,6 +121,25 @@ def test_nobody_else_is_evicted_where_a_higher_one_has_taken_what_the_first_vict
     play(scenario)
 
 
+def test_nobody_else_is_evicted_where_enough_has_come_free_since_the_first_eviction(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, client=SlowEvents(world.server.client()), a=3)
+        await hold(world, equal=5, lowest=0, lower=1)
+        world.kubelets.stop("a")
+        await world.add_pod("needs-two", "two", priority=5)
+        await asyncio.sleep(1)  # "lowest" is evicted, and the Event about it under way
+        assert evicted == ["lowest"]
+        await world.finish_pod("equal")
+        await asyncio.sleep(30)
+        assert evicted == ["lowest"]
+        world.kubelets.start("a")
+        await world.settle(60)
+        assert await world.node_of("needs-two") == "a"
+        assert await world.node_of("lower") == "a"
+
+    play(scenario)
+
+
 class SlowEvents(Client):
     """Events are written late."""
 
