@@ -104,16 +104,16 @@ class Plans:
 
     def asked(self, memory: ControllerMemory, victim: str) -> None:
         """The controller requests the eviction of the pod with the UID `victim`."""
-        found = [one for one in memory.nominations if victim in one.leaving]
+        found = [one for one in memory.nominations if victim in one.terminating]
         new = [one for one in found if self._judged.get(one.pod.uid) is not one]
         if not new:
             return
         plan = new[-1]
         self._judged[plan.pod.uid] = plan
-        for uid in plan.leaving:
+        for uid in plan.terminating:
             self._plan_of.pop(uid, None)  # an earlier plan came to nothing
         if self._of_one_budget(plan) <= 1:
-            self._plan_of.update(dict.fromkeys(plan.leaving, plan))
+            self._plan_of.update(dict.fromkeys(plan.terminating, plan))
         taken = list(memory.taken())
         self._kept.plan_made(memory, plan, taken)
         if memory.is_complete(self._server):
@@ -123,7 +123,9 @@ class Plans:
         """How many of the victims one disruption budget counts: it may refuse the second eviction."""
         metas = (body["metadata"] for body in bodies(self._server, PODS))
         counted = (
-            SPARED.items() <= (meta.get("labels") or {}).items() for meta in metas if meta["uid"] in plan.leaving
+            SPARED.items() <= (meta.get("labels") or {}).items()
+            for meta in metas
+            if meta["uid"] in plan.terminating
         )
         return sum(counted)
 
@@ -136,7 +138,7 @@ class Plans:
         if preemptor is not None and preemptor["spec"].get("nodeName"):
             return  # the request arrived late
         kept = self._kept.of(plan)
-        if kept is not None and any(self._counted.get(one, -1.0) >= kept.since for one in plan.leaving):
+        if kept is not None and any(self._counted.get(one, -1.0) >= kept.since for one in plan.terminating):
             return
         kind = plan.pod.name.split("-", 1)[-1]
         if not ALL_POD_KINDS[kind][3].keys() & {"affinity", "containers"}:
@@ -172,7 +174,7 @@ class Plans:
             self._awaited.pop(meta["uid"], None)
         if SPARED.items() <= (meta.get("labels") or {}).items() and _begins_to_run(change):
             self._counted[meta["uid"]] = _now()
-            self._excuse(lambda one: meta["uid"] in one.plan.leaving)
+            self._excuse(lambda one: meta["uid"] in one.plan.terminating)
         if new is not None and bound:
             level = priority(change.last.body)
             self._excuse(lambda one: one.plan.node == node and (old is None or level > one.plan.priority))
