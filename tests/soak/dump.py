@@ -67,6 +67,6 @@ def _controllers(world: World) -> Iterator[str]:
             where = f"on {holding.node} for <{users}>, written: {holding.written.value}"
             yield f"    holding {holding.claim}: <{devices}> {where}"
         for kept in process.nominations:
-            yield f"    kept on {kept.node} for {kept.pod.name}, as {' '.join(kept.leaving)} leave"
+            yield f"    kept on {kept.node} for {kept.pod.name}, as {' '.join(kept.terminating)} terminate"
         for uid, devices_held in process.driver.held().items():
             yield f"    driver: {' '.join(f'{d.pool}/{d.device}' for d in devices_held)} for {uid}"

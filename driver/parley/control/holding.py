@@ -15,21 +15,23 @@ from parley.sdk import Allocation, PodReference
 class Phase(Enum):
     """How far a holding is from being free.
 
-    HELD -> LEAVING -> gone                            its last pod is terminal, or its driver takes it back
-    HELD -> LEAVING -> RELEASING -> LEAVING -> gone    nodes owe receipts first: a pod was deleted by force, or
-                                                       the driver's node part has data of the claim to remove
-    HELD -> LEAVING -> RELEASING -> HELD               the same of a claim that stays allocated without users
+    HELD -> UNRESERVING -> gone        its last pod is terminal, or its driver takes it back
+    HELD -> UNRESERVING -> RELEASING -> UNRESERVING -> gone
+                                       nodes owe receipts first: a pod was deleted by force, or the driver's node
+                                       part has data of the claim to remove
+    HELD -> UNRESERVING -> RELEASING -> HELD
+                                       the same of a claim that stays allocated without users
 
     A write that fails on the way leads back to where it began. But if a driver fails to deallocate, it may have
     done so: the holding is ENDING until the driver says that it has. And if the answer to the request to a
-    standalone driver is lost, the holding stays LEAVING: the driver may have begun. A new leader begins with
-    LEAVING where records say that nodes owe receipts and no pod uses the holding.
+    standalone driver is lost, the holding stays UNRESERVING: the driver may have begun. A new leader begins with
+    UNRESERVING where records say that nodes owe receipts and no pod uses the holding.
     """
 
     HELD = "held"
     """Pods use it, or may begin to."""
-    LEAVING = "leaving"
-    """Its users are being removed from the API, and no pod may begin to use it."""
+    UNRESERVING = "unreserving"
+    """Its users are being removed from the API (`reservedFor`), and no pod may begin to use it."""
     RELEASING = "releasing"
     """No pod uses it or may begin to, and nodes may still have it prepared, or have data of it."""
     ENDING = "ending"

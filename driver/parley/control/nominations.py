@@ -5,7 +5,7 @@ A nomination is made before pods are evicted for it, and lasts until its pod is 
 or has had it for `KEPT_SECONDS`. While it lasts, nothing is allocated on the node by the same drivers for pods of
 lower or equal priority unless enough is left there (`decision.kept`); nor a named claim that the pod asks for.
 Pods of equal priority that are nominated for the same node take what they need as it becomes free. A restarted
-controller has no nominations: pods that are leaving by then are found by their deletion timestamps.
+controller has no nominations: pods that are terminating by then are found by their deletion timestamps.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,12 +24,12 @@ LEAST = -(2**31)
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A node that is kept for a pod while other pods leave it.
+    """A node that is kept for a pod while other pods on it terminate.
 
     `requests` are the pod's requests to drivers, `amounts` what it requests of the node, or its claims reserve
-    there, in thousandths. `leaving` are the UIDs of the pods that leave, `freed` those of the claims that they
-    hold, by driver. `until` is on the event loop's clock. `claims` are the pod's free named claims
-    (`PodClaim.is_free`) that are kept for it, too: names by UID.
+    there, in thousandths. `terminating` are the UIDs of the pods that are terminating there or are evicted for
+    it, `freed` those of the claims that they hold, by driver. `until` is on the event loop's clock. `claims` are
+    the pod's free named claims (`PodClaim.is_free`) that are kept for it, too: names by UID.
     """
 
     pod: PodReference
@@ -37,15 +37,15 @@ class Nomination:
     node: str
     requests: Mapping[str, Request[Any, Any]]
     amounts: Amounts
-    leaving: frozenset[str]
+    terminating: frozenset[str]
     freed: Mapping[str, frozenset[str]]
     until: float
     claims: Mapping[str, str] = field(default_factory=dict)
 
     def covers(self, other: "Nomination") -> bool:
-        """Whether the other nomination wants nothing more on the node, and needs no further pod to leave it."""
+        """Whether the other nomination wants nothing more on the node, and needs no further pod to terminate."""
         same = other.node == self.node and other.requests == self.requests and other.amounts == self.amounts
-        return same and other.leaving <= self.leaving and other.claims.keys() <= self.claims.keys()
+        return same and other.terminating <= self.terminating and other.claims.keys() <= self.claims.keys()
 
 
 def _ignore(_: Nomination) -> None:

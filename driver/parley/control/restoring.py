@@ -120,7 +120,7 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
     if not users and holding.node_part and not holding.standalone:
         # It is not known which pod it was for, and whether that has ended.
         holding.owed = {PreparedOn(mirror.metadata.uid, node) for node in holding.nodes or ()}
-        holding.phase = Phase.LEAVING if holding.owed else Phase.HELD
+        holding.phase = Phase.UNRESERVING if holding.owed else Phase.HELD
     _take_over(state, holding)
 
 
@@ -218,7 +218,7 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
         if not holding.standalone and not late:
             holding.owed.add(prepared_by(release))
             holding.removing = holding.removing or spec.remove_data
-            holding.phase = holding.phase if holding.pods else Phase.LEAVING
+            holding.phase = holding.phase if holding.pods else Phase.UNRESERVING
         return
     if spec.driver_name not in state.drivers:
         return
@@ -237,7 +237,7 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
         units=spec.units,
         used=True,
         written=Written.YES if user is not None else Written.NO,
-        phase=Phase.HELD if user is not None else Phase.LEAVING,
+        phase=Phase.HELD if user is not None else Phase.UNRESERVING,
         owed={prepared_by(release)},
         removing=spec.remove_data,
         shown_by={spec.claim.uid: spec.claim.name},

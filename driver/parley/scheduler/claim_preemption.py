@@ -267,7 +267,7 @@ class ClaimPreemption:
         nomination = self._nominations.of(pod.metadata.uid)
         if nomination is None or nomination.node != plan.node:
             return False
-        return nomination.leaving.issuperset(victim.metadata.uid for victim in plan.victims)
+        return nomination.terminating.issuperset(victim.metadata.uid for victim in plan.victims)
 
     def _nominate(self, preemptor: Preemptor, plan: Plan) -> None:
         """Nominate the node for the preemptor: before evictions, and for a limited time however long they take."""

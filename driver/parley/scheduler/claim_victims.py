@@ -297,7 +297,7 @@ class ClaimVictims:
         """Whether the node would have enough for the pod and its claims without the victims, beside what is kept
         there for others; with `below`, once the scheduler has evicted the pods of a lower priority than that."""
         others = other_nominations(self._state, self._pod.metadata.uid, priority(self._pod), node)
-        gone = {uid for uid, _ in self._removed(node, victims)}.union(*(one.leaving for one in others))
+        gone = {uid for uid, _ in self._removed(node, victims)}.union(*(one.terminating for one in others))
         cluster = self._state.cluster
         used, pods = cluster.usage.without(node, gone, cluster.allocatable(node), below)
         amounts = Counter(used)

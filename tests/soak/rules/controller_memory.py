@@ -74,10 +74,10 @@ class ControllerMemory:
         found = (one for one in self.controller.ledger if (one.named and one.pods) or one.allocation.reserve)
         return {one.uid: Use(one.claim, one.node, frozenset(one.pods)) for one in found}
 
-    def leaving(self, plan: Nomination) -> frozenset[str]:
+    def released_by(self, plan: Nomination) -> frozenset[str]:
         """UIDs of the victims of a plan, and of the claims that only they use: their devices become free."""
-        used = (one for one in self.controller.ledger if one.pods and one.pods.keys() <= plan.leaving)
-        return plan.leaving.union(holding.uid for holding in used)
+        used = (one for one in self.controller.ledger if one.pods and one.pods.keys() <= plan.terminating)
+        return plan.terminating.union(holding.uid for holding in used)
 
     def assumed(self) -> Mapping[str, str]:
         """Nodes of the pods that have claims, but of those whose claims are being released one by one at this

@@ -95,7 +95,7 @@ class Evictions:
 
     def asked(self, victim: str, nominations: Sequence[Nomination]) -> None:
         """A controller that has these nominations requests the pod's eviction."""
-        self._preemptors[victim] = tuple(one.pod.uid for one in nominations if victim in one.leaving)
+        self._preemptors[victim] = tuple(one.pod.uid for one in nominations if victim in one.terminating)
 
     def observe(self, step: Step) -> None:
         """Look at one change."""

@@ -25,11 +25,11 @@ BINDING = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Devices that a plan keeps: those on its node that the victims `leaving` had, or nobody, at the time
+    """Devices that a plan keeps: those on its node that the pods `terminating` had, or nobody, at the time
     `since`."""
 
     devices: frozenset[Device]
-    leaving: frozenset[str]
+    terminating: frozenset[str]
     since: float
 
 
@@ -60,10 +60,10 @@ class KeptDevices:
 
     def plan_made(self, memory: ControllerMemory, plan: Nomination, taken: Sequence[Taken]) -> None:
         """From now on the node is kept for the preemptor. The controller has `taken` in memory."""
-        leaving = memory.leaving(plan)
-        staying = {device for device, hold in taken if hold.identity[0] not in leaving}
+        released = memory.released_by(plan)
+        staying = {device for device, hold in taken if hold.identity[0] not in released}
         devices = frozenset(set(self._devices(plan.node)) - staying)
-        self._kept[plan.pod.uid, plan.node] = Kept(devices, plan.leaving, _now())
+        self._kept[plan.pod.uid, plan.node] = Kept(devices, plan.terminating, _now())
 
     def of(self, plan: Nomination) -> Kept | None:
         """What is kept by the plan."""
@@ -110,8 +110,8 @@ class KeptDevices:
             return True  # it may share what another pod has just got
         own = {claim.uid for request in plan.requests.values() for claim in request.claims}
         others = [one for one in memory.taken() if one[1].identity[1] not in own]
-        leaving = memory.leaving(plan)
-        if any(device in left and hold.identity[0] not in leaving for device, hold in others):
+        released = memory.released_by(plan)
+        if any(device in left and hold.identity[0] not in released for device, hold in others):
             return True  # somebody else took of it, perhaps since this was decided, and may have been let to
         judge = Judge(self._server, self._invariants, others, memory.assumed())
         return any(judge.has_devices(one, plan.node) for one in judge.pods if one.metadata.uid == plan.pod.uid)
@@ -129,7 +129,7 @@ class KeptDevices:
         """Whether the extender may have let the pod pass its filter before, or the pod is a victim, which may have
         again what it had."""
         binding = pod["spec"]["schedulerName"] == self._second and _now() - kept.since < BINDING
-        return pod["metadata"]["uid"] in kept.leaving or binding
+        return pod["metadata"]["uid"] in kept.terminating or binding
 
 
 def _shares(nominations: Sequence[Nomination], uid: str, level: int, one: Nomination) -> bool:

@@ -41,7 +41,7 @@ class PlanJudge:
         judge = Judge(self._server, self._invariants, of_others, memory.assumed())
         pods = {pod.metadata.uid: pod for pod in judge.pods}
         others = memory.beside(plan)
-        gone = plan.leaving.union(*(one.leaving for one in others))
+        gone = plan.terminating.union(*(one.terminating for one in others))
         together = [pods[one.pod.uid] for one in (plan, *others) if one.pod.uid in pods]
         preemptor = together[0]
         if memory.is_half_allocated(plan):
@@ -55,7 +55,7 @@ class PlanJudge:
             self._invariants.fault("evicted in vain", f"{preemptor_of(plan)}: it could not run there without them")
         if any(entry.resource_claim_name for entry in preemptor.spec.resource_claims):
             return  # which may be allocated already, and tie it to what it has
-        for uid in plan.leaving:
+        for uid in plan.terminating:
             pod = pods.get(uid)
             stays = pod is not None and not pod.metadata.deletion_timestamp and pod.status.phase == "Running"
             if (

@@ -104,13 +104,13 @@ class Plans:
 
     def asked(self, memory: ControllerMemory, victim: str) -> None:
         """The controller requests the eviction of the pod with the UID `victim`."""
-        found = [one for one in memory.nominations if victim in one.leaving]
+        found = [one for one in memory.nominations if victim in one.terminating]
         new = [one for one in found if self._judged.get(one.pod.uid) is not one]
         if not new:
             return
         plan = new[-1]
         self._judged[plan.pod.uid] = plan
-        for uid in plan.leaving:
+        for uid in plan.terminating:
             self._requested.pop(uid, None)  # an earlier plan came to nothing
         if self._of_one_budget(plan) <= 1:
             self._requested.update(self._awaited_of(memory, plan))
@@ -129,13 +129,15 @@ class Plans:
         _, templates, claims, _ = ALL_POD_KINDS[kind]
         classes = [ALL_TEMPLATE_KINDS[one][0] for one in templates] + [CLAIM_KINDS[one][0] for one in claims]
         there = frozenset(memory.assumed())
-        return dict.fromkeys(plan.leaving, Awaited("", plan, frozenset(classes), frozenset(claims), there))
+        return dict.fromkeys(plan.terminating, Awaited("", plan, frozenset(classes), frozenset(claims), there))
 
     def _of_one_budget(self, plan: Nomination) -> int:
         """How many of the victims one disruption budget counts: it may refuse the second eviction."""
         metas = (body["metadata"] for body in bodies(self._server, PODS))
         counted = (
-            SPARED.items() <= (meta.get("labels") or {}).items() for meta in metas if meta["uid"] in plan.leaving
+            SPARED.items() <= (meta.get("labels") or {}).items()
+            for meta in metas
+            if meta["uid"] in plan.terminating
         )
         return sum(counted)
 
@@ -149,7 +151,7 @@ class Plans:
         if preemptor is not None and preemptor["spec"].get("nodeName"):
             return  # the request arrived late
         kept = self._kept.of(plan)
-        if kept is not None and any(self._counted.get(one, -1.0) >= kept.since for one in plan.leaving):
+        if kept is not None and any(self._counted.get(one, -1.0) >= kept.since for one in plan.terminating):
             return
         memory = self._leader()
         if memory is not None and memory.is_complete(self._server, CLASSES_AND_CLAIMS):
@@ -180,7 +182,7 @@ class Plans:
             self._awaited.pop(meta["uid"], None)
         if SPARED.items() <= (meta.get("labels") or {}).items() and _begins_to_run(change):
             self._counted[meta["uid"]] = _now()
-            self._excuse(lambda one: meta["uid"] in one.plan.leaving)
+            self._excuse(lambda one: meta["uid"] in one.plan.terminating)
         if new is not None and bound:
             level = priority(change.last.body)
             self._excuse(lambda one: one.plan.node == node and (old is None or level > one.plan.priority))

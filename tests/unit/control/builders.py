@@ -317,9 +317,9 @@ def played(story: Story, *drivers: Driver[Any, Any]) -> None:
     run(main())
 
 
-def leaving(holding: Holding) -> None:
+def unreserving(holding: Holding) -> None:
     """The holding is being released."""
-    holding.phase = Phase.LEAVING
+    holding.phase = Phase.UNRESERVING
 
 
 class Acting:

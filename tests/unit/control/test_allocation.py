@@ -11,9 +11,9 @@ from tests.unit.control.builders import (
     a_class,
     a_holding,
     a_pod,
-    leaving,
     pending,
     played,
+    unreserving,
     user,
 )
 
@@ -223,7 +223,7 @@ def test_a_pod_joins_all_of_what_is_allocated_or_nothing() -> None:
         for holding in (good, going):
             world.ledger.add(holding)
         both = [PodClaim(h.claim, h.claim, holding=h) for h in (good, going)]
-        leaving(going)
+        unreserving(going)
         with pytest.raises(Busy):
             allocator.join(POD, both)
         assert world.ledger.of_pod(user("p")) == []

@@ -239,7 +239,7 @@ def test_what_an_earlier_leader_left_halfway_is_free_though_its_node_needed_no_r
     """The answer to the deletion of the ClaimRelease was lost: only the change shows that nothing is owed."""
 
     async def story(world: World) -> None:
-        acting, holding = Acting(world), await unused(world, Phase.LEAVING)
+        acting, holding = Acting(world), await unused(world, Phase.UNRESERVING)
         with pytest.raises(Conflict):  # what was just written is not in the cache yet: it is tried again
             await acting.deallocator.sync(holding.uid)
         await world.seen()
@@ -257,7 +257,7 @@ def test_who_waits_learns_that_what_an_earlier_leader_left_halfway_waits_for_a_n
 
     async def story(world: World) -> None:
         await world.node("node-1")
-        acting, holding = Acting(world), await unused(world, Phase.LEAVING)
+        acting, holding = Acting(world), await unused(world, Phase.UNRESERVING)
         holding.owed = {PreparedOn("uid-mirror", "node-1")}
         world.woken.clear()
         await acting.deallocator.sync(holding.uid)

@@ -60,11 +60,11 @@ def enter(holding: Holding, phase: Phase, *then: Phase) -> None:
 def test_a_phase_that_is_not_reached_leads_back_unless_the_work_has_gone_further() -> None:
     holding = a_holding()
     with pytest.raises(Fails):
-        enter(holding, Phase.LEAVING)
+        enter(holding, Phase.UNRESERVING)
     assert holding.joinable
 
-    with pytest.raises(Fails), holding.entering(Phase.LEAVING):
-        enter(holding, Phase.LEAVING, Phase.ENDING)
+    with pytest.raises(Fails), holding.entering(Phase.UNRESERVING):
+        enter(holding, Phase.UNRESERVING, Phase.ENDING)
     assert holding.phase is Phase.ENDING
     assert not holding.joinable
 

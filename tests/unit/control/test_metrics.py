@@ -215,7 +215,7 @@ def test_of_receipts_it_is_told_how_long_the_oldest_has_been_awaited(metrics: Me
     ledger = Ledger()
     metrics.read_ledger(ledger)
     held = holding("a", "workspace.parley.dev")
-    held.phase = Phase.LEAVING
+    held.phase = Phase.UNRESERVING
     ledger.add(held)
     seen = []
     owed: set[str]

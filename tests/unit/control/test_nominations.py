@@ -17,7 +17,7 @@ DRIVER = TokensDriver.name
 
 def nomination(pod: str, node: str = "a", priority: int = 5, **fields: Any) -> Nomination:
     requests: dict[str, Request[Any, Any]] = {DRIVER: Request(user(pod), ())}
-    given: dict[str, Any] = {"amounts": {}, "leaving": frozenset(), "freed": {}, "until": 100.0}
+    given: dict[str, Any] = {"amounts": {}, "terminating": frozenset(), "freed": {}, "until": 100.0}
     return Nomination(user(pod), priority, node, requests, **{**given, **fields})
 
 
@@ -83,11 +83,11 @@ def test_a_higher_one_takes_the_node_from_lower_ones() -> None:
 
 def test_one_that_is_made_again_takes_nothing_from_those_that_were_made_beside_it() -> None:
     """Else the two would take it from each other in turns, without any time passing."""
-    first = nomination("high", leaving=frozenset({"a", "b"}))
+    first = nomination("high", terminating=frozenset({"a", "b"}))
     nominations, ended = made(first, nomination("low", priority=1))
-    assert nominations.add(replace(first, leaving=frozenset({"b"}), until=200.0)) == ended == []
+    assert nominations.add(replace(first, terminating=frozenset({"b"}), until=200.0)) == ended == []
     assert nominations.of(user("low").uid) is not None
-    assert nominations.add(replace(first, leaving=frozenset({"b", "c"}))) == ended == [user("low")]
+    assert nominations.add(replace(first, terminating=frozenset({"b", "c"}))) == ended == [user("low")]
 
 
 def test_another_node_ends_what_was_kept_on_the_first() -> None:

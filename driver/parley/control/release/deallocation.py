@@ -151,7 +151,7 @@ class Deallocator:
         more, even if a later step fails."""
         driver = self._drivers.get(holding.driver)
         leaves_data = driver is not None and driver.leaves_data
-        with holding.entering(Phase.LEAVING):
+        with holding.entering(Phase.UNRESERVING):
             if leaves_data:
                 await self.releases.record_lost_nodes(holding)
             if not leaves_data or not self.releases.owes_removal(holding):
@@ -159,7 +159,7 @@ class Deallocator:
                 return
             await self._records.clear_mirror(holding)  # until then a scheduler may reserve it for others
             holding.written = Written.NO
-        holding.phase = Phase.LEAVING
+        holding.phase = Phase.UNRESERVING
         self.releases.owe_removal(holding)
         await self._begin_releasing(holding)
 
@@ -170,7 +170,7 @@ class Deallocator:
 
     async def _begin_releasing(self, holding: Holding) -> None:
         """Enter the phase RELEASING: no pod uses the holding or may begin to, but nodes may have it prepared."""
-        with holding.entering(Phase.LEAVING):
+        with holding.entering(Phase.UNRESERVING):
             await self.releases.create_missing(holding)
             await self._records.clear_mirror(holding)
             holding.written = Written.NO
@@ -202,7 +202,7 @@ class Deallocator:
                 self._drop(holding)
                 self._released(holding)
                 return True
-            begins = holding.phase is Phase.LEAVING and not holding.standalone
+            begins = holding.phase is Phase.UNRESERVING and not holding.standalone
             if begins:
                 # An earlier leader was interrupted before that, or an attempt failed.
                 await self._begin_releasing(holding)
@@ -250,7 +250,7 @@ class Deallocator:
 
     async def _end(self, holding: Holding, *, pod_terminal: bool) -> None:
         """Clear the holding in the API, deallocate, then drop it. If clearing fails it stays as it was."""
-        with holding.entering(Phase.LEAVING):
+        with holding.entering(Phase.UNRESERVING):
             if holding.named or not pod_terminal or not self._is_deleted_with_pod(holding):
                 await self._records.clear_mirror(holding)
             if holding.standalone:

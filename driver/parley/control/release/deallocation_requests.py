@@ -73,7 +73,7 @@ class DeallocationRequests:
     def is_due_again(self, holding: Holding) -> bool:
         """Whether the standalone driver has to be asked again to deallocate the holding: the answer to the request
         was lost, or the driver met it and then allocated once more, because a late write selected a node."""
-        if not holding.standalone or holding.phase is not Phase.LEAVING:
+        if not holding.standalone or holding.phase is not Phase.UNRESERVING:
             return False
         return not holding.record_written.is_settled or self._records.shows_unrequested_allocation(holding)
 
