@@ -17,7 +17,6 @@ import structlog
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
-from parley.api.wording import counted, listed, noun_for
 from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import viability_topics
@@ -37,6 +36,7 @@ from parley.negotiation.requests import requested
 from parley.negotiation.reservations import with_reserved
 from parley.negotiation.waiting import Topic
 from parley.scheduler.claim_victims import Exclusions, Plan, Preemptor
+from parley.scheduler.eviction_messages import described, eviction_forbidden, path_of, victims_of
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
 from parley.scheduler.victim_search import VictimSearch
@@ -69,7 +69,6 @@ NEXT_PLANS_SECONDS = 1.0
 """The delay before further plans are tried."""
 
 _MINUTE = 60.0
-_SHOWN = 3
 
 log = structlog.get_logger(__name__)
 
@@ -148,8 +147,8 @@ class ClaimPreemption:
                 self._spare(error)
                 continue
             except Forbidden as error:
-                log.warning("eviction forbidden", pod=_name(pod), error=error.message)
-                self._forbidden = _Pause(now() + FORBIDDEN_SECONDS, _forbidden(claims))
+                log.warning("eviction forbidden", pod=path_of(pod), error=error.message)
+                self._forbidden = _Pause(now() + FORBIDDEN_SECONDS, eviction_forbidden(claims))
                 self._nominations.end(pod.metadata.uid)
                 return self._postponed(pod, plan)
             return self._waits(pod, viability_topics(preemptor.demand, claims), plan)
@@ -229,7 +228,7 @@ class ClaimPreemption:
         plan = await self._plan(preemptor, self._exclusions(preemptor.pod)) if spared else None
         for victim in plan.victims if plan is not None else ():
             if (pause := spared.get(victim.metadata.uid)) is not None:
-                message = f"{_described(preemptor.pod, victim)} {pause.message}"
+                message = f"{described(preemptor.pod, victim)} {pause.message}"
                 return Postponed("", message, max(pause.until - now(), 0.0))
         return None
 
@@ -245,7 +244,7 @@ class ClaimPreemption:
         if unbound := [victim for victim in plan.victims if not victim.spec.node_name]:
             self._expire_late(unbound)
             return Postponed(
-                "", f"{_described(pod, unbound[0])} of lower priority is about to be bound", BINDING_SECONDS
+                "", f"{described(pod, unbound[0])} of lower priority is about to be bound", BINDING_SECONDS
             )
         pause = self._pods.attempt(pod).evictions.left(time)
         if pause > 0 and self._is_under_way(pod, plan):
@@ -312,7 +311,7 @@ class ClaimPreemption:
                 evicted = True
                 self._recent.append(now())
                 self._note_evicted(victim)
-                log.info("evicted", pod=_name(victim), node=plan.node, preemptor=_name(pod))
+                log.info("evicted", pod=path_of(victim), node=plan.node, preemptor=path_of(pod))
                 await self._pods.reporter.preempted(victim, pod, plan.node)
             self._check_still_waiting(pod)
         finally:
@@ -367,7 +366,7 @@ class ClaimPreemption:
         return True
 
     def _waits(self, pod: Pod, topics: tuple[Topic, ...], plan: Plan) -> Wait:
-        message = f"node {plan.node}: {_victims_of(pod, plan)}; what they hold there is kept for this pod"
+        message = f"node {plan.node}: {victims_of(pod, plan)}; what they hold there is kept for this pod"
         if plan.scheduler_evicts:
             message += ", and its scheduler has to evict other pods of lower priority there"
         problem = Problem(reasons.PREEMPTING, message, topics)
@@ -379,34 +378,3 @@ def _is_right_lacking(error: ApiError) -> bool:
     """Whether the API server's authorizer refused. Admission also answers 403, but that concerns the one pod, or
     its namespace, which may be terminating."""
     return isinstance(error, Forbidden) and "cannot create resource" in error.message
-
-
-def _described(pod: Pod, victim: Pod) -> str:
-    """The victim in a message to the pod's user, named only if it is in the same namespace."""
-    return f"Pod {_name(victim)}" if victim.metadata.namespace == pod.metadata.namespace else "A pod elsewhere"
-
-
-def _victims_of(pod: Pod, plan: Plan) -> str:
-    """The plan's pods in a message to the pod's user, named only if they are in the same namespace."""
-    own = [_name(victim) for victim in plan.victims if victim.metadata.namespace == pod.metadata.namespace]
-    others, found = len(plan.victims) - len(own), []
-    if own:
-        found.append(f"{noun_for(len(own), 'pod')} {listed(own, _SHOWN)}")
-    if others:
-        found.append(f"{counted(others, 'pod')} of other namespaces")
-    parts = [f"{' and '.join(found)} of lower priority evicted"] if found else []
-    if plan.terminating:
-        parts.append(f"{counted(len(plan.terminating), 'pod')} terminating")
-    return ", ".join(parts)
-
-
-def _forbidden(claims: Sequence[PodClaim]) -> str:
-    names = [c.class_name for c in claims if c.class_ is not None and c.class_.preemption == "LowerPriority"]
-    return (
-        "No pod could be evicted for it: Parley's account lacks the right to create pods/eviction. Install the "
-        f"chart with preemption.enabled=true, or change preemption of class {names[0]} to Never"
-    )
-
-
-def _name(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
