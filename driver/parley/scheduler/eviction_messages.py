@@ -30,8 +30,8 @@ def victims_of(pod: Pod, plan: Plan) -> str:
 
 
 def eviction_forbidden(claims: Sequence[PodClaim]) -> str:
-    """The message if Parley's account may not evict pods, with the remedy for the first of the claims' classes that
-    asks for it."""
+    """The message if Parley's account may not evict pods, with the remedy for the first of the classes that ask
+    for it."""
     names = [c.class_name for c in claims if c.class_ is not None and c.class_.preemption == "LowerPriority"]
     return (
         "No pod could be evicted for it: Parley's account lacks the right to create pods/eviction. Install the "
