@@ -200,13 +200,13 @@ class CandidateFilter:
         """The result of a pod that needs an exclusive claim which another pod is about to get, or any claim that a
         driver is allocating for another pod; None otherwise."""
         for claim in claims:
+            if claim.uid in promised:
+                if claim.is_free:
+                    return _in_use(claim, promised[claim.uid][0])
+                continue
             if self._state.ledger.allocates(claim.uid, but=pod.metadata.uid):
                 return _being_allocated((pod.metadata.namespace, claim.name))
-            if not claim.is_free:
-                continue
-            if claim.uid in promised:
-                return _in_use(claim, promised[claim.uid][0])
-            if self._state.nominations.is_claim_kept(claim.uid, pod.metadata.uid, priority(pod)):
+            if claim.is_free and self._state.nominations.is_claim_kept(claim.uid, pod.metadata.uid, priority(pod)):
                 return not_its_turn((pod.metadata.namespace, claim.name))
         return None
 
