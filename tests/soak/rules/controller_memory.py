@@ -69,6 +69,11 @@ class ControllerMemory:
             owner = next(iter(holding.pods)) if alone and holding is not None else uid
             yield from (((device.pool, device.device), Hold((owner, uid), shared)) for device in devices)
 
+    @property
+    def allocating(self) -> Mapping[str, str]:
+        """The claims that its drivers are allocating now: pods' UIDs by the claims' UIDs."""
+        return self.controller.ledger.allocating
+
     def used(self) -> Mapping[str, Use]:
         """The named claims that pods use, or that room is reserved for, by the claim's UID."""
         found = (one for one in self.controller.ledger if (one.named and one.pods) or one.allocation.reserve)

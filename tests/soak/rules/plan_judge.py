@@ -37,10 +37,11 @@ class PlanJudge:
     def judge(self, memory: ControllerMemory, plan: Nomination, taken: Sequence[Taken]) -> None:
         """Check the plan of a controller that has `taken` and the rest in memory."""
         own = named_claims(self._server, plan.pod.uid)  # it may have what was just allocated for these
-        of_others = [one for one in taken if one[1].identity[1] not in own]
+        others = memory.beside(plan)
+        coming = {claim for claim, pod in memory.allocating.items() if pod in {one.pod.uid for one in others}}
+        of_others = [one for one in taken if one[1].identity[1] not in own | coming]
         judge = Judge(self._server, self._invariants, of_others, memory.assumed())
         pods = {pod.metadata.uid: pod for pod in judge.pods}
-        others = memory.beside(plan)
         gone = plan.terminating.union(*(one.terminating for one in others))
         together = [pods[one.pod.uid] for one in (plan, *others) if one.pod.uid in pods]
         preemptor = together[0]
@@ -48,6 +49,8 @@ class PlanJudge:
             return
         if any(pod.spec.affinity is not None for pod in together):
             return  # Parley does not look at pod affinity
+        if any(one.claims.keys() - named_claims(self._server, one.pod.uid) for one in others):
+            return  # a claim that another pod is nominated with is gone: its nomination is about to end
         evicted: frozenset[str] = frozenset()
         if not judge.would_run(together, plan.node, gone) and preemptor.spec.scheduler_name != self._second:
             evicted = frozenset(judge.below(preemptor, plan.node))  # by its scheduler, afterwards
