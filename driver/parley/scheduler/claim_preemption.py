@@ -21,7 +21,7 @@ from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import viability_topics
 from parley.control.nominations import Nomination
-from parley.control.objects.pod import is_done, is_terminal, priority, reference
+from parley.control.objects.pod import is_done, priority, reference
 from parley.control.state import State
 from parley.kube.client import (
     REFUSALS,
@@ -164,7 +164,7 @@ class ClaimPreemption:
         cluster = self._state.cluster
         for holding in (claim.holding for claim in claims if claim.holding is not None):
             users = [(cluster.pod((user.namespace, user.name)), user.uid) for user in holding.pods.values()]
-            if users and all(pod is None or pod.metadata.uid != uid or is_terminal(pod) for pod, uid in users):
+            if users and all(pod is None or pod.metadata.uid != uid or is_done(pod) for pod, uid in users):
                 return holding.path
         return ""
 

@@ -210,7 +210,7 @@ class Reconciler:
         terminal: set[str] = set()
         for holding in self._state.ledger.of_pod_name(*key):
             for user in [u for u in holding.pods.values() if (u.namespace, u.name) == key]:
-                if pod is not None and pod.metadata.uid == user.uid and not is_terminal(pod):
+                if pod is not None and pod.metadata.uid == user.uid and not is_done(pod):
                     continue
                 nodes: tuple[str, ...] = (self._forced_on[user.uid],) if user.uid in self._forced_on else ()
                 if user.uid in self._unconfirmed:

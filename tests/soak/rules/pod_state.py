@@ -10,9 +10,10 @@ Use = tuple[str, Identity]
 
 @dataclass(slots=True)
 class PodState:
-    """One pod. Each of `claims` is the pod's entry, the claim's name, and whether it is a named claim. `uses` are
-    the devices that it was started with, and whether only shares of them, by claim; `prepared` has the UIDs of
-    the built-in claims that its node has prepared."""
+    """One pod. It is not `alive` if it has ended, or is being deleted and was never bound. Each of `claims` is the
+    pod's entry, the claim's name, and whether it is a named claim. `uses` are the devices that it was started
+    with, and whether only shares of them, by claim; `prepared` has the UIDs of the built-in claims that its node
+    has prepared."""
 
     name: Name
     uid: str
@@ -36,7 +37,11 @@ def pod_state(body: Json) -> PodState:
         name=(meta["namespace"], meta["name"]),
         uid=meta["uid"],
         node=spec.get("nodeName", ""),
-        alive=status.get("phase") not in ("Succeeded", "Failed"),
+        alive=status.get("phase") not in ("Succeeded", "Failed") and not _is_deleted_unbound(body),
         running=status.get("phase") == "Running",
         claims=claims,
     )
+
+
+def _is_deleted_unbound(body: Json) -> bool:
+    return bool(body["metadata"].get("deletionTimestamp") and not body["spec"].get("nodeName"))
