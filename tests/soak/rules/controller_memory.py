@@ -41,11 +41,15 @@ class ControllerMemory:
         histories = [(cache, server.store.collection(cache.resource).history._changes) for cache in caches]
         return all(not changes or int(cache._version or 0) >= changes[-1].version for cache, changes in histories)
 
-    def servable(self) -> frozenset[str]:
+    def servable(self, instead_of: str) -> frozenset[str]:
         """UIDs of the unbound pods whose generated claims are in its caches, as its own writes have left them, and
-        whose predecessors of the same name hold nothing any more: that is released first."""
+        whose predecessors of the same name hold nothing any more: that is released first. Not those behind a pod of
+        their kind for which a driver is allocating, other than the one with the UID `instead_of`."""
         cluster, ledger = self.controller._base.state.cluster, self.controller.ledger
-        found = (pod for pod in cluster.pods() if not pod.spec.node_name)
+        ahead = set(ledger.allocating.values()) - {instead_of}
+        kinds = {pod.metadata.labels.get("kind") for pod in cluster.pods() if pod.metadata.uid in ahead}
+        unbound = (pod for pod in cluster.pods() if not pod.spec.node_name)
+        found = [pod for pod in unbound if pod.metadata.labels.get("kind") not in kinds]
         return frozenset(
             pod.metadata.uid
             for pod in found

@@ -3,9 +3,10 @@
     out of turn   no pod waits for what one of lower priority, of the same kind and scheduler, got during the rest
 
 Pods of one kind ask for the same. A controller can serve those whose claims its watches have shown. Those that
-their scheduler refused somewhere stand in no line with others, nor do those for which a driver failed. Of those
-that are offered the same node it chooses itself, a standalone driver may answer the one that comes first last, and
-after a restart lines are formed anew (docs/limits.md).
+their scheduler refused somewhere stand in no line with others, nor do those for which a driver failed. Those behind
+a pod for which a driver takes its time wait for that, and others give way to them for ten seconds. Of those that
+are offered the same node it chooses itself, a standalone driver may answer the one that comes first last, and after
+a restart lines are formed anew (docs/limits.md).
 """
 
 import asyncio
@@ -52,16 +53,16 @@ class Turns:
 
     def allocating(self, user: str) -> None:
         """The leader has chosen the pod, and begins to allocate for it: its record comes later."""
-        self._chosen[user] = self._could_serve()
+        self._chosen[user] = self._could_serve(user)
 
     def _serve(self, user: str) -> None:
         self._served[user] = _now()
         chosen = self._chosen.pop(user, None)
-        self._could_be[user] = chosen if chosen is not None else self._could_serve()
+        self._could_be[user] = chosen if chosen is not None else self._could_serve(user)
 
-    def _could_serve(self) -> frozenset[str]:
+    def _could_serve(self, user: str) -> frozenset[str]:
         memory = self._leader()
-        return memory.servable() if memory is not None else frozenset()
+        return memory.servable(user) if memory is not None else frozenset()
 
     def memory_lost(self) -> None:
         """A controller begins."""
