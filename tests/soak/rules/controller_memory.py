@@ -43,8 +43,8 @@ class ControllerMemory:
 
     def servable(self, instead_of: str) -> frozenset[str]:
         """UIDs of the unbound pods whose generated claims are in its caches, as its own writes have left them, and
-        whose predecessors of the same name hold nothing any more: that is released first. Not those behind a pod of
-        their kind for which a driver is allocating, other than the one with the UID `instead_of`."""
+        whose predecessors of the same name hold nothing any more: that is released first. Not those behind a pod
+        of their kind for which a driver is allocating, other than the one with the UID `instead_of`."""
         cluster, ledger = self.controller._base.state.cluster, self.controller.ledger
         ahead = set(ledger.allocating.values()) - {instead_of}
         kinds = {pod.metadata.labels.get("kind") for pod in cluster.pods() if pod.metadata.uid in ahead}

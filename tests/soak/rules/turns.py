@@ -3,10 +3,10 @@
     out of turn   no pod waits for what one of lower priority, of the same kind and scheduler, got during the rest
 
 Pods of one kind ask for the same. A controller can serve those whose claims its watches have shown. Those that
-their scheduler refused somewhere stand in no line with others, nor do those for which a driver failed. Those behind
-a pod for which a driver takes its time wait for that, and others give way to them for ten seconds. Of those that
-are offered the same node it chooses itself, a standalone driver may answer the one that comes first last, and after
-a restart lines are formed anew (docs/limits.md).
+their scheduler refused somewhere stand in no line with others, nor do those for which a driver failed. Those
+behind a pod for which a driver takes its time wait for that, and others give way to them for ten seconds. Of those
+that are offered the same node it chooses itself, a standalone driver may answer the one that comes first last, and
+after a restart lines are formed anew (docs/limits.md).
 """
 
 import asyncio
