@@ -20,7 +20,7 @@ from tests.soak.cluster.parts import CLAIM_CONTROLLER
 from tests.soak.cluster.world import World
 from tests.soak.kinds import claims, classes
 from tests.soak.kinds.of_world import Kinds
-from tests.soak.rules.keeping import has_failed
+from tests.soak.rules.kept_claims import has_failed
 
 from parley.api.names import GENERATED_LABEL
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, CONFIG_MAPS, POD_SCHEDULINGS, PODS, TEMPLATES

@@ -49,7 +49,7 @@ class World:
         self.clock = loop_clock()
         self.invariants = Invariants(self._known_by_leader)
         self.invariants.data.is_left = plan.data
-        self.invariants.keeping.slack += 2 * MOST_SKEW if plan.jumping else 0.0
+        self.invariants.kept_claims.slack += 2 * MOST_SKEW if plan.jumping else 0.0
         self.broken = asyncio.Event()
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
         self.server.goes_in_circles = self._goes_in_circles

@@ -12,7 +12,7 @@ from tests.soak.cluster.controller_process import SECOND_SCHEDULER
 from tests.soak.cluster.world import Broken, World
 from tests.soak.kinds.claims import CLAIM_KINDS
 from tests.soak.rules.judge import Judge, done
-from tests.soak.rules.keeping import is_immediate, kept_too_long
+from tests.soak.rules.kept_claims import is_immediate, kept_too_long
 from tests.soak.rules.mirrors import Json
 from tests.soak.rules.reading import bodies
 from tests.soak.rules.reservations import not_held

@@ -15,7 +15,7 @@ from typing import Any
 from tests.soak.cluster.observed import Step
 from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS, GUEST
 from tests.soak.kinds.pods import ALL_POD_KINDS
-from tests.soak.rules.keeping import allocation
+from tests.soak.rules.kept_claims import allocation
 from tests.soak.rules.mirrors import Json, Record
 
 from parley.api.models import Hold
