@@ -8,7 +8,7 @@ from tests.soak.cluster.leased import LeasedProcess
 from tests.soak.cluster.processes import acting_as
 from tests.soak.drivers.unruly import Broke, UnrulyDriver
 from tests.soak.drivers.variants import ReservingDriver, ZonedTokens, driver_kind
-from tests.soak.kinds.classes import GUEST
+from tests.soak.kinds.classes import BORROWER
 from tests.soak.plan import Plan
 from tests.soak.rules.controller_memory import ControllerMemory
 from tests.soak.rules.evictions import WatchedEvictions
@@ -45,7 +45,7 @@ class ControllerProcess(LeasedProcess):
             self.driver.is_unruly, self.driver.may_go_on = plan.unruly, lambda: self.may_send() and not self.ends
         self.driver.allocating = world.turns.allocating
         if isinstance(self.driver, ReservingDriver) and plan.yielding:
-            self.driver.yields_to = (GUEST,)
+            self.driver.yields_to = (BORROWER,)
         self.tokens = ZonedTokens()
         self.controller: Controller | None = None
         self._world = world

@@ -51,12 +51,12 @@ VIEW_CLASS_KINDS: Mapping[str, Json] = {"view": {}}
 
 VIEW_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"view": ("view", {})}
 
-GUEST = "guest"
+BORROWER = "guest"
 """The class of pods that may have the room that claims reserve, where it yields."""
 
-YIELDING_CLASS_KINDS: Mapping[str, Json] = {GUEST: {}}
+YIELDING_CLASS_KINDS: Mapping[str, Json] = {BORROWER: {}}
 
-YIELDING_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {GUEST: (GUEST, {})}
+YIELDING_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {BORROWER: (BORROWER, {})}
 
 REFERRING_CLASS_KINDS: Mapping[str, Json] = {"referring": {}}
 

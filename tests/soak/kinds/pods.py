@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tests.soak.kinds.claims import is_on_demand
-from tests.soak.kinds.classes import GUEST
+from tests.soak.kinds.classes import BORROWER
 from tests.soak.kinds.names import NAMESPACE, ZONE, Json, typed
 from tests.support.containers import requesting, using
 
@@ -142,8 +142,8 @@ VIEW_POD_KINDS: Mapping[str, PodKind] = {
 """What else there is where allocations need another one: see `rules/views`."""
 
 YIELDING_POD_KINDS: Mapping[str, PodKind] = {
-    "guest": PodKind(12, (GUEST,), (), {"containers": _room("2")}),
-    "guest-one": PodKind(5, (GUEST, "one"), (), {"containers": _room("1")}),
+    "guest": PodKind(12, (BORROWER,), (), {"containers": _room("2")}),
+    "guest-one": PodKind(5, (BORROWER, "one"), (), {"containers": _room("1")}),
     "other": PodKind(8, ("one",), (), {"containers": _room("1")}),
     "other-large": PodKind(5, ("one",), (), {"containers": _room("3")}),
 }

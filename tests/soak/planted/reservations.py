@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 
-from tests.soak.kinds.classes import GUEST
+from tests.soak.kinds.classes import BORROWER
 from tests.soak.planted.bug import Bug, nothing
 
 from parley.control import room
@@ -30,7 +30,7 @@ OF_RESERVATIONS: Mapping[str, Bug] = {
         ((room, "reservation_shortage", lambda *_: ""),), ("reserved twice",), reserving="Ledger", lasting=True
     ),
     "a yielded reservation is counted as free for everybody": Bug(
-        ((room, "_classes", lambda *_: [GUEST]),),
+        ((room, "_classes", lambda *_: [BORROWER]),),
         ("room taken",),
         reserving="Ledger",
         yielding=True,
