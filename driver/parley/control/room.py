@@ -158,8 +158,8 @@ def _used(state: State, uids: Iterable[str], names: Collection[str]) -> dict[str
 
 
 class _PodsOnNode:
-    """The users and borrowers of a node's holdings, for one evaluation of the node. Each is looked up once, because
-    a tenant may have hundreds of claims there that yield, and of classes that they yield to."""
+    """The users and borrowers of a node's holdings, for one evaluation of the node. Each is looked up once,
+    because a tenant may have hundreds of claims there that yield, and of classes that they yield to."""
 
     def __init__(self, state: State, node: str) -> None:
         self._state = state

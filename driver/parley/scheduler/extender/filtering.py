@@ -214,7 +214,7 @@ class CandidateFilter:
         nothing = demand_of(self._state.drivers, reference(pod), ())
         viable = tuple(nodes)
         if not viable:
-            search = Search(nodes, self._pods.attempt(pod).excluded, alone=True)
+            search = Search(nodes, self._pods.attempt(pod).excluded, own_line=True)
             return self._none_viable(claims, nothing, search, Outcome(), transient=bool(promised))
         if not promised:
             return FilterResult(viable)
