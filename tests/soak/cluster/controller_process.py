@@ -43,7 +43,7 @@ class ControllerProcess(LeasedProcess):
         self.driver.failing = plan.failing
         if isinstance(self.driver, UnrulyDriver):
             self.driver.is_unruly, self.driver.may_go_on = plan.unruly, lambda: self.may_send() and not self.ends
-        self.driver.allocating = world.turns.allocating
+        self.driver.allocating = world.serving_order.allocating
         if isinstance(self.driver, ReservingDriver) and plan.yielding:
             self.driver.yields_to = (BORROWER,)
         self.tokens = ZonedTokens()
@@ -93,7 +93,7 @@ class ControllerProcess(LeasedProcess):
         await controller.ready.wait()
         self._world.invariants.memory_lost(known_uses(controller))
         self._world.plans.memory_lost()
-        self._world.turns.memory_lost()
+        self._world.serving_order.memory_lost()
 
     async def answer(self, verb: str, body: bytes) -> bytes:
         """The response of its extender path. Raises ExtenderUnavailable when the process ends meanwhile."""

@@ -23,7 +23,7 @@ from tests.soak.rules.limits import ClassLimits
 from tests.soak.rules.plans import Plans
 from tests.soak.rules.pod_state import Use
 from tests.soak.rules.reservations import Reservations
-from tests.soak.rules.turns import Turns
+from tests.soak.rules.serving_order import ServingOrder
 from tests.soak.rules.views import Views
 from tests.support.trouble import LATE_WRITE, LATEST
 
@@ -55,7 +55,7 @@ class World:
         self.server.goes_in_circles = self._goes_in_circles
         self.plans = Plans(self.server, self.invariants, self._leaders_memory, SECOND_SCHEDULER)
         self.evictions = Evictions(self.invariants.fault, self.plans.evicted)
-        self.turns = Turns(self._leaders_memory)
+        self.serving_order = ServingOrder(self._leaders_memory)
         self.reservations = Reservations(self.invariants.fault)
         self.views = Views(self.invariants, self.invariants.fault)
         self.limits = ClassLimits(self.invariants.fault, self.invariants.lives)
@@ -88,7 +88,7 @@ class World:
         if self.plan.preemption is not Preemption.NONE:
             self.evictions.observe(step)
             self.plans.observe(step)
-            self.turns.observe(step)
+            self.serving_order.observe(step)
         if self.invariants.faults:
             self.broken.set()
 

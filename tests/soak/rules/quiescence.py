@@ -205,7 +205,7 @@ def _faults(world: World) -> Iterator[str]:
             yield f"preempts nobody: pod {name} could run on node {node} without pods of lower priority"
         yield from (f"not reserved: claim {claim} for pod {name}" for claim in judge.unreserved(pod))
     if (pods := _pods(world)) is not None and world.plan.preemption is not Preemption.NONE:
-        yield from world.turns.faults(judge, pods, SECOND_SCHEDULER)
+        yield from world.serving_order.faults(judge, pods, SECOND_SCHEDULER)
     nodes = [body["metadata"]["name"] for body in bodies(world.server, NODES)]
     held = not_held(judge.claims.values(), bodies(world.server, PODS), nodes, judge.forced_away, judge.room)
     yield from (f"room not held: {what}" for what in held)

@@ -205,7 +205,7 @@ class CandidateFilter:
             if claim.uid in assumed_claims:
                 return _in_use(claim, assumed_claims[claim.uid][0])
             if self._state.nominations.is_claim_kept(claim.uid, pod.metadata.uid, priority(pod)):
-                return not_its_turn((pod.metadata.namespace, claim.name))
+                return pod_ahead_result((pod.metadata.namespace, claim.name))
         return None
 
     def _joining(
@@ -312,11 +312,11 @@ def _only(claims: Sequence[PodClaim], assumed_claims: _AssumedClaims) -> Set[str
     return only
 
 
-def not_its_turn(claim: Key) -> FilterResult:
-    """The result of a pod that needs a free claim while it is another pod's turn with it."""
+def pod_ahead_result(claim: Key) -> FilterResult:
+    """The result of a pod that needs a free claim while another pod is ahead for it."""
     topic: Topic = ("claim", *claim)
     problem = Problem(reasons.CLAIM_IN_USE, first_in_line(*claim), (topic,), True)
-    return FilterResult(blocked=Blocked(problem, ("its turn", topic)))
+    return FilterResult(blocked=Blocked(problem, ("pod ahead", topic)))
 
 
 def _in_use(claim: PodClaim, other: AssumedPod) -> FilterResult:
