@@ -65,14 +65,14 @@ PREEMPTION_POD_KINDS: Mapping[str, PodKind] = {
 }
 """In worlds with priorities: pods with a class for which nobody is evicted, and more pods for which others are."""
 
-CROWDING_POD_KINDS: Mapping[str, PodKind] = {
+FULL_NODES_POD_KINDS: Mapping[str, PodKind] = {
     "heavy": PodKind(60, ("one",), (), {"containers": requesting(cpu="5")}),
     "heavy-pair": PodKind(30, ("offered", "one"), (), {"containers": requesting(cpu="5")}),
     "heavy-plain": PodKind(120, (), (), {"containers": requesting(cpu="5")}),
 }
 """In worlds where pods fill nodes, so that their scheduler preempts pods that it is binding."""
 
-LASTING_POD_KINDS: Mapping[str, PodKind] = {
+KEPT_CLAIMS_POD_KINDS: Mapping[str, PodKind] = {
     "cache": PodKind(10, (), ("cache",), {}),
     "cache-one": PodKind(5, ("one",), ("cache",), {}),
     "cache-apart": PodKind(3, (), ("cache",), {"affinity": _apart()}),
@@ -81,7 +81,7 @@ LASTING_POD_KINDS: Mapping[str, PodKind] = {
 }
 """In worlds where some claims stay allocated without users."""
 
-STANDING_POD_KINDS: Mapping[str, PodKind] = {
+IMMEDIATE_POD_KINDS: Mapping[str, PodKind] = {
     "standing": PodKind(10, (), ("standing",), {}),
     "standing-shared": PodKind(10, (), ("standing-shared",), {}),
     "standing-both": PodKind(4, ("one",), ("standing", "standing-shared"), {}),
@@ -110,7 +110,7 @@ TOKEN_POD_KINDS: Mapping[str, PodKind] = {
 }
 """In worlds with the tokens driver."""
 
-REFERRING_POD_KINDS: Mapping[str, PodKind] = {
+PARAMETER_REFERENCE_POD_KINDS: Mapping[str, PodKind] = {
     "referring": PodKind(20, ("referring",), (), {}),
     "referring-pair": PodKind(5, ("referring", "one"), (), {}),
     "manual": PodKind(10, (), ("manual",), {}),
@@ -152,11 +152,11 @@ YIELDING_POD_KINDS: Mapping[str, PodKind] = {
 ALL_POD_KINDS = {
     **POD_KINDS,
     **PREEMPTION_POD_KINDS,
-    **CROWDING_POD_KINDS,
-    **LASTING_POD_KINDS,
-    **STANDING_POD_KINDS,
+    **FULL_NODES_POD_KINDS,
+    **KEPT_CLAIMS_POD_KINDS,
+    **IMMEDIATE_POD_KINDS,
     **ON_DEMAND_POD_KINDS,
-    **REFERRING_POD_KINDS,
+    **PARAMETER_REFERENCE_POD_KINDS,
     **TOKEN_POD_KINDS,
     **VIEW_POD_KINDS,
     **YIELDING_POD_KINDS,
