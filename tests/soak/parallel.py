@@ -50,29 +50,29 @@ def caught(bug: str, seed: int, most: int, first: int = 0) -> str:
     World `first` is played before the others.
     """
     with planted(bug) as broken:
-        rates = Rates.bad() if broken.trouble else CALM
+        network_faults = Rates.bad() if broken.network_faults else CALM
         plan = Plan(
             broken.lease,
-            rates,
-            meddling=broken.meddling,
+            network_faults,
+            interference=broken.interference,
             extender=1.0 if broken.extender else 0.0,
-            bindings=LOST_BINDINGS if broken.lost_bindings else CALM,
-            tenant=broken.tenant,
-            lasting=broken.lasting,
+            binding_faults=LOST_BINDINGS if broken.lost_bindings else CALM,
+            hostile_tenant=broken.hostile_tenant,
+            kept_claims=broken.kept_claims,
             preemption=broken.preemption,
-            data=broken.data,
-            reserving=broken.reserving,
-            yielding=broken.yielding,
-            viewing=broken.viewing,
-            standing=broken.standing,
+            node_data=broken.node_data,
+            reserved_room=broken.reserved_room,
+            room_yields=broken.room_yields,
+            views=broken.views,
+            immediate_claims=broken.immediate_claims,
             on_demand=broken.on_demand,
-            limiting=broken.limiting,
-            referring=broken.referring,
+            class_limits=broken.class_limits,
+            parameter_references=broken.parameter_references,
             tokens=broken.tokens,
-            unruly=broken.unruly,
+            misbehaving_driver=broken.misbehaving_driver,
             standalone=broken.standalone,
-            tainting=broken.tainting,
-            lagging=broken.lagging,
+            no_execute_taints=broken.no_execute_taints,
+            parley_watch_lag=broken.parley_watch_lag,
         )
         for number in sorted(range(most), key=lambda number: number != first):
             try:

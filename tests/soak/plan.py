@@ -20,67 +20,67 @@ class Plan:
 
     lease: bool = False
     """Two controllers (and two copies of a standalone driver) with a Lease, instead of one without."""
-    rates: Rates = CALM
+    network_faults: Rates = CALM
     """Trouble of the network between Parley and the API server."""
-    failing: float = 0.0
+    allocation_faults: float = 0.0
     """Part of the allocations that fail or take a moment."""
-    meddling: bool = True
+    interference: bool = True
     """Other clients clear and delete Parley's objects, and administrators make mistakes."""
     extender: float = 0.0
     """Part of the pods (0 to 1) that name the second scheduler, and so take the extender path."""
-    bindings: Rates = CALM
+    binding_faults: Rates = CALM
     """Trouble of the schedulers with the requests that bind pods."""
-    tenant: bool = False
+    hostile_tenant: bool = False
     """A hostile tenant edits the namespace."""
-    lasting: bool = False
+    kept_claims: bool = False
     """Some classes keep claims without users (`whenUnused`)."""
     preemption: Preemption = Preemption.NONE
     """Priorities of pods, and preemption for claims."""
-    data: bool = False
+    node_data: bool = False
     """Pods leave data on nodes for named claims."""
-    reserving: Hold | None = None
+    reserved_room: Hold | None = None
     """Named claims reserve room on their nodes, held in the ledger or by reservation pods."""
-    yielding: bool = False
+    room_yields: bool = False
     """Reserved room yields to pods of one class."""
-    viewing: bool = False
+    views: bool = False
     """Some allocations need another claim to be allocated (`Driver.uses`)."""
-    replacing: bool = False
+    recreated_objects: bool = False
     """Nodes, classes and claims are replaced at once by others of the same names, and others hold pods and claims
     by finalizers."""
-    standing: bool = False
+    immediate_claims: bool = False
     """Some claims are immediate."""
     on_demand: bool = False
     """Some claims are created on demand."""
-    limiting: bool = False
+    class_limits: bool = False
     """Classes have limits."""
-    referring: bool = False
+    parameter_references: bool = False
     """Some parameters are in a ConfigMap."""
     tokens: bool = False
     """Pods want tokens of a second driver."""
-    unruly: bool = False
+    misbehaving_driver: bool = False
     """The driver misbehaves."""
-    slow: bool = False
+    slow_kubelets: bool = False
     """Kubelets take their time to start pods."""
-    lingering: bool = False
+    orphaned_pods: bool = False
     """Pods of nodes that are gone stay until they are collected."""
-    settling: bool = False
+    stranded_claims: bool = False
     """Claims whose node takes no pods fail or start over (`Driver.stranded`)."""
-    cascading: bool = False
+    propagation_policies: bool = False
     """Pods and claims are also deleted in the foreground, or without what they own, and the garbage collector is
     slow."""
-    behind: bool = False
+    component_watch_lag: bool = False
     """The informers of Kubernetes' own components are behind now and then."""
     standalone: bool = False
     """A standalone driver serves some classes."""
-    outside: bool = False
+    standalone_external_state: bool = False
     """The standalone driver takes its time, and has what it holds outside of its process."""
-    tainting: bool = False
+    no_execute_taints: bool = False
     """Nodes get NoExecute taints."""
-    crowded: bool = False
+    full_nodes: bool = False
     """Pods with priorities fill their nodes, and are bound slowly."""
-    lagging: bool = False
+    parley_watch_lag: bool = False
     """Parley's watches of some kinds are far behind its watches of others."""
-    jumping: bool = False
+    clock_jumps: bool = False
     """The wall clocks of Parley's machines are set."""
 
     @classmethod
@@ -96,26 +96,26 @@ class Plan:
         hold = _hold(number) if Preemption.of_world(number) is Preemption.NONE else None
         drawn = cls(
             lease=chance.random() < 0.33,
-            rates=Rates.bad() if chance.random() < 0.5 else CALM,
-            failing=0.05 if chance.random() < 0.3 else 0.0,
+            network_faults=Rates.bad() if chance.random() < 0.5 else CALM,
+            allocation_faults=0.05 if chance.random() < 0.3 else 0.0,
             extender=chance.choice([0.0, 0.0, 0.5, 0.5, 1.0]),
-            bindings=LOST_BINDINGS if number % 3 == 1 else CALM,
-            tenant=number % 4 == 2,
-            lasting=number % 7 < 2,
+            binding_faults=LOST_BINDINGS if number % 3 == 1 else CALM,
+            hostile_tenant=number % 4 == 2,
+            kept_claims=number % 7 < 2,
             preemption=Preemption.of_world(number),
-            data=number % 7 == 1,
-            reserving=hold,
-            yielding=hold is not None and number // 7 % 2 == 1,
-            viewing=number % 7 in (3, 5) and Preemption.of_world(number) is Preemption.NONE,
-            limiting=number % 5 == 1 and number % 4 != 2,
-            referring=number % 10 in (4, 6),
+            node_data=number % 7 == 1,
+            reserved_room=hold,
+            room_yields=hold is not None and number // 7 % 2 == 1,
+            views=number % 7 in (3, 5) and Preemption.of_world(number) is Preemption.NONE,
+            class_limits=number % 5 == 1 and number % 4 != 2,
+            parameter_references=number % 10 in (4, 6),
             tokens=number % 10 in (1, 9),
-            unruly=number % 6 in (3, 4),
-            slow=number % 5 in (2, 4),
-            lingering=number % 3 == 2,
-            settling=number % 4 == 3 or number % 11 == 8,
-            cascading=number % 8 == 5 or number % 22 == 8,
-            behind=number % 9 in (1, 5),
+            misbehaving_driver=number % 6 in (3, 4),
+            slow_kubelets=number % 5 in (2, 4),
+            orphaned_pods=number % 3 == 2,
+            stranded_claims=number % 4 == 3 or number % 11 == 8,
+            propagation_policies=number % 8 == 5 or number % 22 == 8,
+            component_watch_lag=number % 9 in (1, 5),
         )
         return drawn.together(chance) if number % 11 == 8 else drawn
 
@@ -123,13 +123,19 @@ class Plan:
         """The same, with a standalone driver in some worlds, fewer of those with priorities. `chance` is not the
         generator that draws the rest, so that the rest stays as it would be without."""
         share = 0.6 if self.preemption is Preemption.NONE else 0.3
-        return replace(self, standalone=chance.random() < share, outside=chance.random() < 0.5)
+        return replace(self, standalone=chance.random() < share, standalone_external_state=chance.random() < 0.5)
 
     def with_later(self, chance: random.Random) -> "Plan":
         """The same, in some worlds with what was added to the soak last. `chance` is again a generator of its
         own."""
-        tainting, crowded, lagging, jumping = (chance.random() < share for share in (0.25, 0.3, 0.25, 0.25))
-        return replace(self, tainting=tainting, crowded=crowded, lagging=lagging, jumping=jumping)
+        taints, full_nodes, watch_lag, clock_jumps = (chance.random() < share for share in (0.25, 0.3, 0.25, 0.25))
+        return replace(
+            self,
+            no_execute_taints=taints,
+            full_nodes=full_nodes,
+            parley_watch_lag=watch_lag,
+            clock_jumps=clock_jumps,
+        )
 
     def together(self, chance: random.Random) -> "Plan":
         """The same, with a random mix of the features that only worlds of their own have otherwise."""
@@ -138,16 +144,16 @@ class Plan:
         return replace(
             self,
             preemption=Preemption.NONE,
-            lasting=chance.random() < 0.7,
-            data=chance.random() < 0.5,
-            reserving=hold,
-            yielding=hold is not None and chance.random() < 0.5,
-            viewing=chance.random() < 0.4,
-            replacing=chance.random() < 0.7,
-            standing=chance.random() < 0.7,
+            kept_claims=chance.random() < 0.7,
+            node_data=chance.random() < 0.5,
+            reserved_room=hold,
+            room_yields=hold is not None and chance.random() < 0.5,
+            views=chance.random() < 0.4,
+            recreated_objects=chance.random() < 0.7,
+            immediate_claims=chance.random() < 0.7,
             on_demand=chance.random() < 0.7,
-            limiting=chance.random() < 0.4 and not self.tenant,
-            referring=chance.random() < 0.4,
+            class_limits=chance.random() < 0.4 and not self.hostile_tenant,
+            parameter_references=chance.random() < 0.4,
             tokens=chance.random() < 0.4,
         )
 

@@ -122,7 +122,7 @@ async def _pause(world: World) -> None:
 
 async def _rest(world: World, life: Actions) -> None:
     world.server.note("rest: trouble ends")
-    world.turns.rest()
+    world.serving_order.rest()
     await life.mend()
     await feasible_pods_run(world)
     world.server.note("rest: all pods are deleted")

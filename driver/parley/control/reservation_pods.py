@@ -159,7 +159,7 @@ class ReservationPods:
     async def _wanted(
         self, node: str, present: Iterable[Pod], untried: frozenset[str] = frozenset()
     ) -> tuple[Mapping[str, ReservationPod], Sequence[Pod]]:
-        """The reservation pods that should exist, by name, and the users and guests that find the room they
+        """The reservation pods that should exist, by name, and the users and borrowers that find the room they
         request, without those with the UIDs `untried`."""
         holdings, schedulers = self._nominated(node), self._settings.schedulers
         if not holdings or self._state.cluster.node(node) is None:

@@ -4,16 +4,17 @@ The only place where the ledger's reservations are compared with what pods use. 
 asks here: candidates, the extender, and once more the allocator, just before it adds a holding. Nothing is decided
 here.
 
-A reservation may yield to classes (`Reserve.yields_to`). A pod that has a claim of one of them is its guest:
+A reservation may yield to classes (`Reserve.yields_to`). A pod that has a claim of one of them is its borrower:
 
-- It is judged as if what neither users nor guests use were free, less what users that wait for a node request:
-  users come before further guests. Several guests come in the order in which all pods come.
+- It is judged as if what neither users nor borrowers use were free, less what users that wait for a node request:
+  users come before further borrowers. Several borrowers come in the order in which all pods come.
 - It has its room from the moment in which its claims are in the ledger, allocated on the node, until it ends or
   gives them up. From then on its requests count against the reservation, at most for all that is reserved.
-- A user that finds guests in its room waits like any pod on a full node, with a reason that names their classes
-  (`taken_by_guests`). Nobody is evicted for it. What guests give up stays reserved, and goes to it first.
-- Reservation pods (`hold: Nominated`) give way to a guest as to a user, once something is allocated for it on that
-  node alone, and hold the room again when it has ended.
+- A user that finds borrowers in its room waits like any pod on a full node, with a reason that names their
+  classes (`taken_by_borrowers`). Nobody is evicted for it. What borrowers give up stays reserved, and goes to it
+  first.
+- Reservation pods (`hold: Nominated`) give way to a borrower as to a user, once something is allocated for it on
+  that node alone, and hold the room again when it has ended.
 - Only what pods request is yielded. What a claim of such a class reserves itself needs room of its own.
 
 All of it follows from the records of allocations, which have the classes, so a new leader continues it.
@@ -123,7 +124,7 @@ def room_shortage(
         *(_reservation(state, holding, requester, pods) for holding in held),
         *(Reservation(one.uid, one.claim, one.amounts, frozenset([requester.uid]), new=True) for one in new),
     ]
-    users = chain.from_iterable((*_uids(pods.users(one)), *pods.guests(one)) for one in held)
+    users = chain.from_iterable((*_uids(pods.users(one)), *pods.borrowers(one)) for one in held)
     used = _used(state, users, _resource_names(reservations))
     if requester.uid:
         used[requester.uid] = requester.amounts
@@ -157,8 +158,8 @@ def _used(state: State, uids: Iterable[str], names: Collection[str]) -> dict[str
 
 
 class _PodsOnNode:
-    """The users and guests of a node's holdings, for one evaluation of the node. Each is looked up once, because a
-    tenant may have hundreds of claims there that yield, and of classes that they yield to."""
+    """The users and borrowers of a node's holdings, for one evaluation of the node. Each is looked up once,
+    because a tenant may have hundreds of claims there that yield, and of classes that they yield to."""
 
     def __init__(self, state: State, node: str) -> None:
         self._state = state
@@ -176,7 +177,7 @@ class _PodsOnNode:
             self._users[holding.uid] = self._state.cluster.pods_naming_on(key, holding.node)
         return self._users[holding.uid]
 
-    def guests(self, holding: Holding) -> Mapping[str, Pod]:
+    def borrowers(self, holding: Holding) -> Mapping[str, Pod]:
         """The pods to which the holding yields and that count for its node, by UID. They don't name its claim."""
         classes = holding.yields_to
         if not classes:
@@ -190,7 +191,7 @@ class _PodsOnNode:
         ledger, cluster, node = self._state.ledger, self._state.cluster, self._node
         users = (user for one in ledger.on(node) if one.class_name in classes for user in one.pods.values())
         known = (cluster.pod((user.namespace, user.name)) for user in dict.fromkeys(users))
-        # with a claim that can be used on several nodes, a pod is a guest on the node that it is bound to
+        # with a claim that can be used on several nodes, a pod is a borrower on the node that it is bound to
         bound = (
             pod
             for pod in cluster.pods_on(node)
@@ -218,13 +219,14 @@ def _classes(state: State, pod: Pod) -> Iterator[str]:
             yield request.class_name
 
 
-def taken_by_guests(state: State, node: str, requester: Requester) -> str:
-    """The room reserved on the node for the pod's claims that guests use, as a clause of a message; "" if none."""
+def taken_by_borrowers(state: State, node: str, requester: Requester) -> str:
+    """The room reserved on the node for the pod's claims that borrowers use, as a clause of a message; "" if
+    none."""
     clauses, pods = [], _PodsOnNode(state, node)
     for holding in state.ledger.reserving(node):
-        if requester.uses(holding) and (guests := pods.guests(holding)):
-            own = Reservation(holding.uid, holding.path, reserved(holding), frozenset(guests))
-            left = unused([own], _used(state, guests, own.amounts))[holding.uid]
+        if requester.uses(holding) and (borrowers := pods.borrowers(holding)):
+            own = Reservation(holding.uid, holding.path, reserved(holding), frozenset(borrowers))
+            left = unused([own], _used(state, borrowers, own.amounts))[holding.uid]
             taken = {name: amount - left[name] for name, amount in own.amounts.items() if amount > left[name]}
             whom = f"pods of class {listed(holding.yields_to, 3)}, to which it yields,"
             used = listed(starmap(amount_of, taken.items()))
@@ -235,7 +237,7 @@ def taken_by_guests(state: State, node: str, requester: Requester) -> str:
 @dataclass(frozen=True, slots=True)
 class RoomToHold:
     """The part of each reservation that reservation pods are to hold, by the claim's UID, and the pods `served`:
-    users and guests of such claims that have no node and find the room that they request."""
+    users and borrowers of such claims that have no node and find the room that they request."""
 
     amounts: Mapping[str, Amounts]
     served: Sequence[Pod]
@@ -243,34 +245,36 @@ class RoomToHold:
 
 def room_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) -> RoomToHold:
     """The part of the node's reservations that is to be held: not used by pods on the node, nor needed by users
-    and guests that are about to be placed there and that reservation pods would keep out. Guests have their room
-    already; users get theirs in the order of their arrival."""
+    and borrowers that are about to be placed there and that reservation pods would keep out. Borrowers have their
+    room already; users get theirs in the order of their arrival."""
     placed = set[str]()
     unplaced_users: dict[str, Pod] = {}
-    unplaced_guests: dict[str, Pod] = {}
+    unplaced_borrowers: dict[str, Pod] = {}
     to_admit = set[str]()
     reservations, pods = [], _PodsOnNode(state, node)
     for holding in state.ledger.reserving(node):
         users = {*_uids(pod for pod in pods.users(holding) if pod.spec.node_name)}
         new_users = {pod.metadata.uid: pod for pod in _pods_awaiting_node(state, holding) if is_kept_out(pod)}
         unplaced_users |= new_users
-        all_guests = pods.guests(holding)
-        guests = {uid for uid, pod in all_guests.items() if pod.spec.node_name}
-        new_guests = {uid: pod for uid, pod in all_guests.items() if uid not in guests and is_kept_out(pod)}
-        placed |= {*users, *guests}
-        unplaced_guests |= new_guests
+        all_borrowers = pods.borrowers(holding)
+        borrowers = {uid for uid, pod in all_borrowers.items() if pod.spec.node_name}
+        new_borrowers = {
+            uid: pod for uid, pod in all_borrowers.items() if uid not in borrowers and is_kept_out(pod)
+        }
+        placed |= {*users, *borrowers}
+        unplaced_borrowers |= new_borrowers
         if holding.is_nominated:
-            to_admit |= {*new_users, *new_guests}
+            to_admit |= {*new_users, *new_borrowers}
         reservations.append(
             Reservation(
                 holding.uid,
                 holding.path,
                 reserved(holding),
                 frozenset([*users, *new_users]),
-                yields_to=frozenset([*guests, *new_guests]),
+                yields_to=frozenset([*borrowers, *new_borrowers]),
             )
         )
-    in_turn = [*unplaced_guests.values(), *sorted(unplaced_users.values(), key=_arrival)]
+    in_turn = [*unplaced_borrowers.values(), *sorted(unplaced_users.values(), key=_arrival)]
     asked: dict[str, Amounts] = {pod.metadata.uid: {**requested(pod), **A_POD} for pod in in_turn}
     used = _used(state, placed, _resource_names(reservations))
     given = hand_over(reservations, used, asked, _free(state, node, asked))
@@ -289,16 +293,16 @@ def _awaited(state: State, holding: Holding) -> Amounts:
 
 
 def _reservation(state: State, holding: Holding, requester: Requester, pods: _PodsOnNode) -> Reservation:
-    guests = pods.guests(holding)
+    borrowers = pods.borrowers(holding)
     is_own = bool(requester.uid) and requester.uses(holding)
-    is_guest = bool(requester.uid) and not is_own and not requester.classes.isdisjoint(holding.yields_to)
+    is_borrower = bool(requester.uid) and not is_own and not requester.classes.isdisjoint(holding.yields_to)
     return Reservation(
         holding.uid,
         holding.path,
         reserved(holding),
         frozenset([*([requester.uid] if is_own else ()), *_uids(pods.users(holding))]),
-        yields_to=frozenset([*guests, *([requester.uid] if is_guest else ())]),
-        awaited=_awaited(state, holding) if is_guest and requester.uid not in guests else {},
+        yields_to=frozenset([*borrowers, *([requester.uid] if is_borrower else ())]),
+        awaited=_awaited(state, holding) if is_borrower and requester.uid not in borrowers else {},
     )
 
 

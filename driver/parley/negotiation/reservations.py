@@ -3,9 +3,9 @@
 The requests of a claim's users count against its reservation first, so that a node has to have the larger of
 the two, never the sum. Amounts are in thousandths by resource name; `pods` are pod slots.
 
-A reservation may yield to pods that don't use its claim (guests). They take what no user takes, and never more
+A reservation may yield to pods that don't use its claim (borrowers). They take what no user takes, and never more
 than is reserved; when they end, it is reserved again. The requests of users that wait for the node are left for
-these: so users come before further guests, and after guests that have the reserved room already.
+these: so users come before further borrowers, and after borrowers that have the reserved room already.
 """
 
 from collections import Counter
@@ -52,13 +52,13 @@ def unused(reservations: Sequence[Reservation], pods: Mapping[str, Amounts]) -> 
     """The unused amounts of each reservation, by its claim's UID; `pods` has what each pod there uses, by UID.
 
     A pod that uses several claims takes from one after the other; pods that can take from few claims come first,
-    and guests after users. No amount is taken twice, and when a pod ends, at most as much is freed as it used.
+    and borrowers after users. No amount is taken twice, and when a pod ends, at most as much is freed as it used.
     """
     left = {reservation.uid: dict(reservation.amounts) for reservation in reservations}
-    guests = frozenset[str]().union(*(reservation.yields_to for reservation in reservations))
+    borrowers = frozenset[str]().union(*(reservation.yields_to for reservation in reservations))
     order = _in_order(reservations)
     claims = {pod: _sources(order, pod) for pod in pods}
-    for pod in sorted(pods, key=lambda uid: (uid in guests, len(claims[uid]), uid)):
+    for pod in sorted(pods, key=lambda uid: (uid in borrowers, len(claims[uid]), uid)):
         _take(left, claims[pod], pods[pod])
     return left
 
@@ -84,8 +84,8 @@ def _sources(order: Sequence[Reservation], pod: str) -> list[str]:
 def _unused_after(
     reservations: Sequence[Reservation], pods: Mapping[str, Amounts], requester: str
 ) -> Mapping[str, Mapping[str, int]]:
-    """The unused amounts after the asking pod, which is among `pods`, has taken its part: a guest comes after all
-    others, and takes nothing that users wait for."""
+    """The unused amounts after the asking pod, which is among `pods`, has taken its part: a borrower comes after
+    all others, and takes nothing that users wait for."""
     if not any(requester in one.yields_to for one in reservations):
         return unused(reservations, pods)
     left = unused(reservations, {uid: amounts for uid, amounts in pods.items() if uid != requester})
@@ -135,7 +135,7 @@ def hand_over(
 ) -> Handover:
     """Lets pods that wait for the node take from the reservations beside `pods`, which are on it, in the order of
     `waiting`. They take what their claims lack from what is `free` and not reserved. A waiting pod that isn't
-    served takes nothing from a claim that has yielded: amounts that guests give back stay reserved."""
+    served takes nothing from a claim that has yielded: amounts that borrowers give back stay reserved."""
     left = unused(reservations, pods)
     yielding = {one.uid for one in reservations if not one.yields_to.isdisjoint((*pods, *waiting))}
     spare = {name: amount - sum(each.get(name, 0) for each in left.values()) for name, amount in free.items()}

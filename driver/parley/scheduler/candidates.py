@@ -18,7 +18,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Reserving
 from parley.control.decision.eligible import EligibleNodes
 from parley.control.objects.pod import priority
-from parley.control.room import AssumedChanges, Requester, room_shortage, taken_by_guests
+from parley.control.room import AssumedChanges, Requester, room_shortage, taken_by_borrowers
 from parley.control.state import State
 from parley.negotiation.fit import misfit, needs_of, selected, unsuitable
 from parley.negotiation.nowhere import in_common, no_common_node
@@ -133,13 +133,13 @@ class CandidateNodes(EligibleNodes):
         if (
             plain := obstacle_for(self._needs, found, allocatable, usage.used(node), usage.pods(node))
         ) is not None:
-            return self._because_of_guests(plain, node)
+            return self._because_of_borrowers(plain, node)
         full = self.room_shortage(node) if found is not None and selected(self._needs, found) else ""
         return Obstacle(Cause.FULL, full) if full else None
 
-    def _because_of_guests(self, obstacle: Obstacle, node: str) -> Obstacle:
-        guests = taken_by_guests(self._state, node, self._requester) if obstacle.cause is Cause.FULL else ""
-        return replace(obstacle, text=f"{obstacle.text}: {guests}") if guests else obstacle
+    def _because_of_borrowers(self, obstacle: Obstacle, node: str) -> Obstacle:
+        borrowers = taken_by_borrowers(self._state, node, self._requester) if obstacle.cause is Cause.FULL else ""
+        return replace(obstacle, text=f"{obstacle.text}: {borrowers}") if borrowers else obstacle
 
     def room_shortage(self, node: str, new: Sequence[Reserving] = ()) -> str:
         reserved = new or self._state.ledger.reserving(node)

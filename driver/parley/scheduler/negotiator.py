@@ -146,7 +146,7 @@ class Negotiator:
         return Search(
             nodes,
             attempt.excluded,
-            alone=bool(attempt.refused),
+            own_line=bool(attempt.refused),
             limit=self.candidates,
             enough=MAX_CANDIDATES if exact else 1 + len(attempt.refused | attempt.avoided),
             ask_many=exact,

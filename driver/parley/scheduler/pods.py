@@ -29,7 +29,7 @@ REFRESHED_NODES = 25_000
 
 @dataclass(frozen=True, slots=True)
 class KeptOut:
-    """The key of a waiting line of pods that a claim's state, or another pod's turn, keeps from negotiating."""
+    """The key of a waiting line of pods that a claim's state, or a pod ahead of them, keeps from negotiating."""
 
     why: Hashable
 

@@ -25,10 +25,10 @@ from parley.control.publishing.events import Recorder
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator
-from parley.control.release.keeping import Keeping
 from parley.control.release.leftovers import LostNodesData
 from parley.control.release.releases import Releases
 from parley.control.release.unseen_users import UnseenUsers
+from parley.control.release.unused_claims import UnusedClaimDeadlines
 from parley.control.reservation_pods import ReservationPods
 from parley.control.state import State
 from parley.control.telemetry.metrics import Metrics
@@ -93,7 +93,7 @@ class _Control:
     allocator: Allocator
     records: Records
     deallocator: Deallocator
-    keeping: Keeping
+    unused_deadlines: UnusedClaimDeadlines
     reservation_pods: ReservationPods
 
 
@@ -174,7 +174,7 @@ def parts(base: Base) -> Parts:
     base.wakeups.subscribe(classes.wake)
     return Parts(
         ClaimReconciler(
-            client, state, control.deallocator, control.records, immediate, control.keeping, stranding
+            client, state, control.deallocator, control.records, immediate, control.unused_deadlines, stranding
         ),
         TemplateReconciler(client, state.cluster, base.recorder),
         publisher,
@@ -193,11 +193,13 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     records = Records(client, state, base.clock, reservation_pods)
     queue = base.queues.releases
     leftovers = LostNodesData(client, state.cluster, state.ledger, queue, base.clock)
-    keeping = Keeping(state.cluster, base.clock)
-    releases = Releases(client, state, queue, leftovers, keeping)
+    unused_deadlines = UnusedClaimDeadlines(state.cluster, base.clock)
+    releases = Releases(client, state, queue, leftovers, unused_deadlines)
     unseen_users = UnseenUsers(client, state.cluster, state.ledger)
-    deallocator = Deallocator(state, records, unseen_users, releases, publisher.close, base.wakeups, keeping)
-    return _Control(Allocator(state, base.wakeups.wake), records, deallocator, keeping, reservation_pods)
+    deallocator = Deallocator(
+        state, records, unseen_users, releases, publisher.close, base.wakeups, unused_deadlines
+    )
+    return _Control(Allocator(state, base.wakeups.wake), records, deallocator, unused_deadlines, reservation_pods)
 
 
 def _paths(

@@ -294,7 +294,7 @@ async def test_others_use_the_room_while_no_user_does_and_only_those_to_whom_it_
     await team.waits("kept-out", reasons.NO_CANDIDATES)
 
     await held(team, 24 if hold == "Nominated" else 0)
-    for name in ("guest-0", "guest-1"):
+    for name in ("borrower-0", "borrower-1"):
         await team.create(claim(name, "night", size="1Mi"), task(name, name, 8))
         assert (await team.bound(name)).spec.node_name == "node-0"
     await held(team, 8 if hold == "Nominated" else 0)
@@ -303,19 +303,19 @@ async def test_others_use_the_room_while_no_user_does_and_only_those_to_whom_it_
     told = await team.waits("late", reasons.CLAIM_STRANDED)
     whose = f"of what is reserved for claim {team.name}/build, pods of class night, to which it yields, use 16 cpu"
     assert f"too little cpu left: {whose}" in told
-    await team.create(claim("guest-2", "night", size="1Mi"), task("guest-2", "guest-2", 8))
-    told = await team.waits("guest-2", reasons.NO_CANDIDATES)
+    await team.create(claim("borrower-2", "night", size="1Mi"), task("borrower-2", "borrower-2", 8))
+    told = await team.waits("borrower-2", reasons.NO_CANDIDATES)
     assert f"8 cpu are reserved for claim {team.name}/build" in told
 
     await parley.kill()
     await parley.start()
-    await team.finish("guest-0")
+    await team.finish("borrower-0")
     await held(team, 16 if hold == "Nominated" else 0)
-    await team.waits("guest-2", reasons.NO_CANDIDATES)
-    await team.finish("guest-1")
+    await team.waits("borrower-2", reasons.NO_CANDIDATES)
+    await team.finish("borrower-1")
     assert (await team.bound("late")).spec.node_name == "node-0"
     await team.finish("late")
-    assert (await team.bound("guest-2")).spec.node_name == "node-0"
+    assert (await team.bound("borrower-2")).spec.node_name == "node-0"
     await team.waits("kept-out", reasons.NO_CANDIDATES)
 
 

@@ -20,7 +20,7 @@ from tests.soak.cluster.parts import CLAIM_CONTROLLER
 from tests.soak.cluster.world import World
 from tests.soak.kinds import claims, classes
 from tests.soak.kinds.of_world import Kinds
-from tests.soak.rules.keeping import has_failed
+from tests.soak.rules.kept_claims import has_failed
 
 from parley.api.names import GENERATED_LABEL
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, CONFIG_MAPS, POD_SCHEDULINGS, PODS, TEMPLATES
@@ -43,7 +43,7 @@ class Actions:
         self._priorities: Priorities | None = None
         if world.plan.preemption is not Preemption.NONE:
             self._priorities = Priorities(
-                world.server, world.chance, world.plan.preemption, crowded=world.plan.crowded
+                world.server, world.chance, world.plan.preemption, full_nodes=world.plan.full_nodes
             )
         self._pods = PodActions(world, requests, kinds.pods, self._priorities)
         self._nodes = NodeActions(world, requests)
@@ -54,7 +54,7 @@ class Actions:
         self._tenant = Tenant(world.server, world.chance)
         self._faults = Faults(world)
         self._actions = [*self._always(), *self._by_plan(), *self._with_priorities()]
-        if world.plan.tenant:
+        if world.plan.hostile_tenant:
             self._actions.append((25, self._tenant.act))
         self._weights = [weight for weight, _ in self._actions]
 
@@ -76,7 +76,7 @@ class Actions:
 
     def _by_plan(self) -> Iterator[Weighted]:
         plan = self._world.plan
-        if plan.meddling:
+        if plan.interference:
             yield 5, self._classes.change
             yield 1, self._classes.delete_or_create
             yield 4, self._meddlers.clear
@@ -85,7 +85,7 @@ class Actions:
             yield 1, self._meddlers.delete_scheduling
             yield 2, self._meddlers.force_claim
             yield 1, self._meddlers.force_mirror
-        if plan.replacing:
+        if plan.recreated_objects:
             yield 3, self._nodes.replace
             yield 3, self._classes.replace
             yield 4, self._claims.replace
@@ -98,22 +98,22 @@ class Actions:
         if plan.tokens:
             yield 4, self._classes.change_pool
             yield 3, self._nodes.relabel
-        if plan.referring:
+        if plan.parameter_references:
             yield 4, self._classes.change_parameters
-        if plan.limiting:
+        if plan.class_limits:
             yield 6, self._classes.change_limits
-        if plan.meddling and plan.reserving == "Nominated":
+        if plan.interference and plan.reserved_room == "Nominated":
             yield 4, self._meddlers.disturb_reservation_pod
         if plan.standalone:
             yield 4, self._nodes.publish_standalone
             yield 3, self._faults.kill_driver
-        if plan.standalone and plan.meddling:
+        if plan.standalone and plan.interference:
             yield 3, self._classes.change_standalone
-        if plan.tainting:
+        if plan.no_execute_taints:
             yield 5, self._nodes.taint
-        if plan.lagging:
+        if plan.parley_watch_lag:
             yield 6, self._faults.hold_watches
-        if plan.jumping:
+        if plan.clock_jumps:
             yield 6, self._faults.set_wall_clock
 
     def _with_priorities(self) -> Iterator[Weighted]:
@@ -135,7 +135,7 @@ class Actions:
         self._nodes.create()
         for name, kind in kinds.classes.items():
             create(CLASSES, classes.class_(name, kind))
-        if self._world.plan.referring:
+        if self._world.plan.parameter_references:
             create(CONFIG_MAPS, classes.config_map())
         for name in kinds.templates:
             create(TEMPLATES, classes.template(name))
@@ -149,7 +149,7 @@ class Actions:
     async def mend(self) -> None:
         """Everything is in good order again: nodes, devices, classes, claims; and nobody interferes."""
         self._world.set_calm(True)
-        if self._world.plan.tenant:
+        if self._world.plan.hostile_tenant:
             self._tenant.mend()
         self._nodes.mend()
         self._classes.mend()
@@ -157,16 +157,16 @@ class Actions:
             self._priorities.mend()
         for name in self._kinds.on_demand_templates:
             self._requests.ensure(TEMPLATES, claims.on_demand_template(name))
-        if self._world.plan.referring:
+        if self._world.plan.parameter_references:
             self._classes.mend_parameters()
         await self._world.parts.restart(CLAIM_CONTROLLER)  # it may still believe in claims that are gone
         for found in [found for found in self._requests.all(CLAIMS) if has_failed(found.body)]:
             self._requests.delete(CLAIMS, found.meta["name"])  # created again below, unless pods use it
         self._finalizers.mend()
         await self._world.let_pass(60)
-        if self._world.plan.cascading:
+        if self._world.plan.propagation_policies:
             self._delete_orphans()
-        if self._world.plan.outside:
+        if self._world.plan.standalone_external_state:
             self._world.clean_array()
         for name in self._kinds.users_claims:
             self._requests.ensure(CLAIMS, claims.claim(name))

@@ -21,7 +21,7 @@ class ClassActions:
         self._requests = requests
         self._kinds = kinds
         keeps = (None, {"keepSeconds": 20}, {"keepSeconds": 240})
-        self._keeps: tuple[Json | None, ...] = keeps if world.plan.lasting else ()
+        self._keeps: tuple[Json | None, ...] = keeps if world.plan.kept_claims else ()
         """What `whenUnused` may be set to."""
 
     def mend(self) -> None:
@@ -114,7 +114,7 @@ class ClassActions:
     def _set_class(self, name: str) -> None:
         """Give its fields the values that they had at the beginning."""
         usual = {"parameters": None, "suitableNodes": None, "placement": "Optimistic", "shareable": False}
-        if self._world.plan.lasting:
+        if self._world.plan.kept_claims:
             usual["whenUnused"] = None
         if self._world.plan.preemption is not Preemption.NONE:
             usual["preemption"] = "Never"

@@ -67,7 +67,7 @@ class NodeActions:
         self._requests.delete(RESOURCE_SLICES, f"{name}-devices")
         self._requests.delete(RESOURCE_SLICES, f"{name}-far")
         self._world.parts.kubelets.machine_gone(name)
-        if self._world.plan.lingering:
+        if self._world.plan.orphaned_pods:
             return
         for stored in self._requests.all(PODS):
             if stored.body["spec"].get("nodeName") == name:

@@ -49,7 +49,7 @@ class PodActions:
     def _wishes(self) -> Json | None:
         """What a pod says about priorities and tolerations."""
         wishes = self._priorities.wishes() if self._priorities is not None else {}
-        if self._world.plan.tainting:
+        if self._world.plan.no_execute_taints:
             tolerations = list(self._chance.choice(TOLERATIONS))
             wishes = {**wishes, "spec": {**wishes.get("spec", {}), "tolerations": tolerations}}
         return wishes

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 LEVELS = (0, 0, 0, 0, 1, 1, 5, 5, 10)
 """What priorities are drawn from."""
 
-CROWDED_LEVELS = (0, 0, 1, 2, 5, 10, 20)
+FULL_NODES_LEVELS = (0, 0, 1, 2, 5, 10, 20)
 """The same where pods fill their nodes."""
 
 GRACE_SECONDS = 40
@@ -70,11 +70,11 @@ class Priorities:
     """Draws what pods say, and changes what classes and budgets do."""
 
     def __init__(
-        self, server: MemoryServer, chance: random.Random, preemption: Preemption, *, crowded: bool
+        self, server: MemoryServer, chance: random.Random, preemption: Preemption, *, full_nodes: bool
     ) -> None:
         self._server = server
         self._chance = chance
-        self._levels = CROWDED_LEVELS if crowded else LEVELS
+        self._levels = FULL_NODES_LEVELS if full_nodes else LEVELS
         self.preemption = preemption
 
     def begin(self) -> None:

@@ -40,7 +40,7 @@ class Requests:
 
     def deletion_policy(self) -> Propagation:
         """The propagation policy of the next deletion."""
-        return self._chance.choice(POLICIES) if self._plan.cascading else "Background"
+        return self._chance.choice(POLICIES) if self._plan.propagation_policies else "Background"
 
     def found(self, resource: Resource[Any], name: str) -> Stored | None:
         """The object of that name, None if it does not exist."""

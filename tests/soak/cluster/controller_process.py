@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.soak.cluster.leased import LeasedProcess
 from tests.soak.cluster.processes import acting_as
-from tests.soak.drivers.unruly import Broke, UnrulyDriver
+from tests.soak.drivers.misbehaving import Broke, MisbehavingDriver
 from tests.soak.drivers.variants import ReservingDriver, ZonedTokens, driver_kind
-from tests.soak.kinds.classes import GUEST
+from tests.soak.kinds.classes import BORROWER
 from tests.soak.plan import Plan
 from tests.soak.rules.controller_memory import ControllerMemory
 from tests.soak.rules.evictions import WatchedEvictions
@@ -38,14 +38,15 @@ class ControllerProcess(LeasedProcess):
 
     def __init__(self, world: "World", name: str, plan: Plan) -> None:
         lease = CONTROLLERS_LEASE if plan.lease else ""
-        super().__init__(world.server, world.chance, world.clock, name, lease, plan.rates)
+        super().__init__(world.server, world.chance, world.clock, name, lease, plan.network_faults)
         self.driver = driver_kind(plan)(world.chance)
-        self.driver.failing = plan.failing
-        if isinstance(self.driver, UnrulyDriver):
-            self.driver.is_unruly, self.driver.may_go_on = plan.unruly, lambda: self.may_send() and not self.ends
-        self.driver.allocating = world.turns.allocating
-        if isinstance(self.driver, ReservingDriver) and plan.yielding:
-            self.driver.yields_to = (GUEST,)
+        self.driver.failing = plan.allocation_faults
+        if isinstance(self.driver, MisbehavingDriver):
+            self.driver.is_misbehaving = plan.misbehaving_driver
+            self.driver.may_go_on = lambda: self.may_send() and not self.ends
+        self.driver.allocating = world.serving_order.allocating
+        if isinstance(self.driver, ReservingDriver) and plan.room_yields:
+            self.driver.yields_to = (BORROWER,)
         self.tokens = ZonedTokens()
         self.controller: Controller | None = None
         self._world = world
@@ -93,7 +94,7 @@ class ControllerProcess(LeasedProcess):
         await controller.ready.wait()
         self._world.invariants.memory_lost(known_uses(controller))
         self._world.plans.memory_lost()
-        self._world.turns.memory_lost()
+        self._world.serving_order.memory_lost()
 
     async def answer(self, verb: str, body: bytes) -> bytes:
         """The response of its extender path. Raises ExtenderUnavailable when the process ends meanwhile."""
@@ -114,11 +115,11 @@ class ControllerProcess(LeasedProcess):
         """Whether it reconciles pods now."""
         return not self.dead and self.controller is not None and self.controller.ready.is_set()
 
-    def set_trouble(self, rates: Rates, failing: float, *, unruly: bool) -> None:
+    def set_trouble(self, rates: Rates, failing: float, *, misbehaving: bool) -> None:
         self.client.rates = rates
         self.driver.failing = failing
-        if isinstance(self.driver, UnrulyDriver):
-            self.driver.is_unruly = unruly
+        if isinstance(self.driver, MisbehavingDriver):
+            self.driver.is_misbehaving = misbehaving
 
 
 def known_uses(controller: Controller) -> set[Use]:

@@ -66,7 +66,7 @@ class LeasedProcess(ABC):
         """Whether it works now."""
 
     @abstractmethod
-    def set_trouble(self, rates: Rates, failing: float, *, unruly: bool) -> None:
+    def set_trouble(self, rates: Rates, failing: float, *, misbehaving: bool) -> None:
         """Set the trouble of its network and of its driver."""
 
     async def kill(self, *, clean: bool) -> None:

@@ -60,19 +60,19 @@ class KubernetesParts:
         self._is_calm = is_calm
         self._extender = extender
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        slow = SLOW_KUBELET if plan.tenant else UNPREPARE_SECONDS
+        slow = SLOW_KUBELET if plan.hostile_tenant else UNPREPARE_SECONDS
         client = self._client_of
         self.kubelets = kubelets = DeviceKubelets(client("kubelets"), clock, invariants, slow, self._pause)
-        self.bindings = BindingClient(server.client("scheduler"), chance, plan.bindings)
+        self.bindings = BindingClient(server.client("scheduler"), chance, plan.binding_faults)
         self._makers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             CLAIM_CONTROLLER: lambda: ClaimController(client(CLAIM_CONTROLLER)).run(),
             SCHEDULER: lambda: KubeScheduler(self.bindings, clock, after_failure=AS_UPSTREAM).run(),
             "kubelets": kubelets.run,
             "node-plugins": NodePlugins(client("node-plugins"), kubelets).run,
         }
-        if plan.lingering:
+        if plan.orphaned_pods:
             self._makers["pod-collector"] = PodCollector(client("pod-collector")).run
-        if plan.tainting:
+        if plan.no_execute_taints:
             self._makers["taint-eviction"] = TaintEviction(client("taint-eviction")).run
         if plan.extender:
             self._makers["second scheduler"] = self._second_scheduler
@@ -90,11 +90,11 @@ class KubernetesParts:
         """For a component. Not for the cluster's own scheduler: if that is behind, it binds pods with what it has
         itself cleared a moment before, as upstream does (PostFilter assumes nothing)."""
         client = self._server.client(part)
-        return TroubleClient(client, self._chance, BEHIND) if self._plan.behind else client
+        return TroubleClient(client, self._chance, BEHIND) if self._plan.component_watch_lag else client
 
     def _pause(self) -> float:
         """Seconds that a kubelet takes for the next step of a pod's start."""
-        if not self._plan.slow or self._is_calm() or self._chance.random() < 0.5:
+        if not self._plan.slow_kubelets or self._is_calm() or self._chance.random() < 0.5:
             return 0.0
         return self._chance.uniform(0, 40)
 

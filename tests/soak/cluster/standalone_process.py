@@ -130,7 +130,7 @@ class StandaloneProcess(LeasedProcess):
     def leads(self) -> bool:
         return not self.dead and self.runner is not None and self.runner.ready.is_set()
 
-    def set_trouble(self, rates: Rates, failing: float, *, unruly: bool) -> None:
+    def set_trouble(self, rates: Rates, failing: float, *, misbehaving: bool) -> None:
         self.client.rates = rates
         self.driver.failing = failing
 

@@ -23,7 +23,7 @@ from tests.soak.rules.limits import ClassLimits
 from tests.soak.rules.plans import Plans
 from tests.soak.rules.pod_state import Use
 from tests.soak.rules.reservations import Reservations
-from tests.soak.rules.turns import Turns
+from tests.soak.rules.serving_order import ServingOrder
 from tests.soak.rules.views import Views
 from tests.support.trouble import LATE_WRITE, LATEST
 
@@ -48,14 +48,14 @@ class World:
         self.plan = plan
         self.clock = loop_clock()
         self.invariants = Invariants(self._known_by_leader)
-        self.invariants.data.is_left = plan.data
-        self.invariants.keeping.slack += 2 * MOST_SKEW if plan.jumping else 0.0
+        self.invariants.data.is_left = plan.node_data
+        self.invariants.kept_claims.slack += 2 * MOST_SKEW if plan.clock_jumps else 0.0
         self.broken = asyncio.Event()
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
         self.server.goes_in_circles = self._goes_in_circles
         self.plans = Plans(self.server, self.invariants, self._leaders_memory, SECOND_SCHEDULER)
         self.evictions = Evictions(self.invariants.fault, self.plans.evicted)
-        self.turns = Turns(self._leaders_memory)
+        self.serving_order = ServingOrder(self._leaders_memory)
         self.reservations = Reservations(self.invariants.fault)
         self.views = Views(self.invariants, self.invariants.fault)
         self.limits = ClassLimits(self.invariants.fault, self.invariants.lives)
@@ -65,7 +65,7 @@ class World:
         self.parts = KubernetesParts(
             self.server, chance, self.clock, plan, self.invariants, lambda: self.calm, self._ask_leader
         )
-        if plan.cascading:
+        if plan.propagation_policies:
             self.server.garbage_lag = self.parts.garbage_lag
         self._names = 0
         self.controllers: list[ControllerProcess] = []
@@ -79,16 +79,16 @@ class World:
 
     def _observe(self, step: Step) -> None:
         self.invariants.observe(step)
-        if self.plan.reserving:
+        if self.plan.reserved_room:
             self.reservations.observe(step)
-        if self.plan.viewing:
+        if self.plan.views:
             self.views.observe(step)
-        if self.plan.limiting or self.plan.tokens:
+        if self.plan.class_limits or self.plan.tokens:
             self.limits.observe(step)
         if self.plan.preemption is not Preemption.NONE:
             self.evictions.observe(step)
             self.plans.observe(step)
-            self.turns.observe(step)
+            self.serving_order.observe(step)
         if self.invariants.faults:
             self.broken.set()
 
@@ -127,9 +127,11 @@ class World:
         self._names += 1
         name, plan = f"driver-{self._names}", self.plan if not self.calm else self._calm_plan()
         server, chance, clock = self.server, self.chance, self.clock
-        array = self._array if plan.outside else None
-        process = StandaloneProcess(server, chance, clock, name, plan.rates, leased=plan.lease, array=array)
-        process.driver.failing = plan.failing
+        array = self._array if plan.standalone_external_state else None
+        process = StandaloneProcess(
+            server, chance, clock, name, plan.network_faults, leased=plan.lease, array=array
+        )
+        process.driver.failing = plan.allocation_faults
         self.standalone.append(process)
         self.server.note(f"{name} starts")
         return process
@@ -159,7 +161,9 @@ class World:
             self.start_controller()
 
     def _calm_plan(self) -> Plan:
-        return replace(self.plan, rates=CALM, failing=0.0, bindings=CALM, unruly=False)
+        return replace(
+            self.plan, network_faults=CALM, allocation_faults=0.0, binding_faults=CALM, misbehaving_driver=False
+        )
 
     async def restart(self, process: LeasedProcess, seconds: float, *, clean: bool = False) -> None:
         """Kill the process, and start another one after `seconds`; without leases only when no late write of the
@@ -195,9 +199,9 @@ class World:
         """End all trouble, or let it begin again."""
         self.calm = calm
         plan = self._calm_plan() if calm else self.plan
-        self.parts.bindings.trouble.rates = plan.bindings
+        self.parts.bindings.trouble.rates = plan.binding_faults
         for process in self.all_processes:
-            process.set_trouble(plan.rates, plan.failing, unruly=plan.unruly)
+            process.set_trouble(plan.network_faults, plan.allocation_faults, misbehaving=plan.misbehaving_driver)
             if calm:
                 process.client.let_go()
                 process.skew = 0.0

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.soak.drivers.counted import CountedDriver, TardyDriver
-from tests.soak.drivers.unruly import UnrulyDriver
+from tests.soak.drivers.misbehaving import MisbehavingDriver
 from tests.soak.kinds.classes import ZONAL
 from tests.soak.kinds.names import ZONE, ZONE_OF
 from tests.soak.plan import Plan
@@ -32,7 +32,7 @@ class ZonedTokens(TokensDriver):
         return found
 
 
-class LeavingDriver(CountedDriver):
+class NodeDataDriver(CountedDriver):
     """Pods with named claims leave data on their node, under another name for each allocation."""
 
     leaves_data = True
@@ -52,7 +52,7 @@ STRANDED: Mapping[str, Stranded] = {
     "standing-shared": Stranded("Recreate", 40),
     "run-1": Stranded("Recreate"),
 }
-"""What becomes of named claims whose node takes no pods, as `SettlingDriver` decides."""
+"""What becomes of named claims whose node takes no pods, as `StrandedClaimsDriver` decides."""
 
 
 class ReservingDriver(CountedDriver):
@@ -72,7 +72,7 @@ class NominatingDriver(ReservingDriver):
     hold: Hold = "Nominated"
 
 
-class SettlingDriver(CountedDriver):
+class StrandedClaimsDriver(CountedDriver):
     """Some claims whose node takes no pods fail after a while, or start over (`STRANDED`)."""
 
     def stranded(self, claim: Any, node: str, cause: Any) -> Stranded:
@@ -141,13 +141,13 @@ def _is_source(claim: Any) -> bool:
 def driver_kind(plan: Plan) -> type[CountedDriver]:
     """The class of a driver that has all abilities of the plan."""
     kinds: dict[type[Any], bool] = {
-        UnrulyDriver: plan.unruly,
-        LeavingDriver: plan.data,
-        ReservingDriver: plan.reserving == "Ledger",
-        NominatingDriver: plan.reserving == "Nominated",
-        ViewingDriver: plan.viewing,
-        SettlingDriver: plan.settling,
-        TardyDriver: plan.crowded,
+        MisbehavingDriver: plan.misbehaving_driver,
+        NodeDataDriver: plan.node_data,
+        ReservingDriver: plan.reserved_room == "Ledger",
+        NominatingDriver: plan.reserved_room == "Nominated",
+        ViewingDriver: plan.views,
+        StrandedClaimsDriver: plan.stranded_claims,
+        TardyDriver: plan.full_nodes,
     }
     wanted = [kind for kind, is_wanted in kinds.items() if is_wanted]
     return type("PlannedDriver", (*wanted, CountedDriver), {})

@@ -25,7 +25,7 @@ TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
 }
 """Of every world: the class, and the parameters."""
 
-STANDING_CLASS_KINDS: Mapping[str, Json] = {"standing": {}, "standing-shared": {"shareable": True}}
+IMMEDIATE_CLASS_KINDS: Mapping[str, Json] = {"standing": {}, "standing-shared": {"shareable": True}}
 """Classes of immediate claims, which are allocated without a pod."""
 
 ON_DEMAND_CLASS_KINDS: Mapping[str, Json] = {"run": {}, "run-shared": {"shareable": True}}
@@ -34,7 +34,7 @@ ON_DEMAND_CLASS_KINDS: Mapping[str, Json] = {"run": {}, "run-shared": {"shareabl
 ON_DEMAND_TEMPLATES: Mapping[str, str] = {"run": "run", "task": "run-shared"}
 """Templates from which Parley creates these (`sharedBy`), and their classes."""
 
-LASTING_CLASS_KINDS: Mapping[str, Json] = {
+KEPT_CLAIMS_CLASS_KINDS: Mapping[str, Json] = {
     "lasting": {"whenUnused": {"keepSeconds": 240}},
     "lasting-shared": {"shareable": True, "whenUnused": {"keepSeconds": 60}},
 }
@@ -51,16 +51,16 @@ VIEW_CLASS_KINDS: Mapping[str, Json] = {"view": {}}
 
 VIEW_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"view": ("view", {})}
 
-GUEST = "guest"
+BORROWER = "guest"
 """The class of pods that may have the room that claims reserve, where it yields."""
 
-YIELDING_CLASS_KINDS: Mapping[str, Json] = {GUEST: {}}
+YIELDING_CLASS_KINDS: Mapping[str, Json] = {BORROWER: {}}
 
-YIELDING_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {GUEST: (GUEST, {})}
+YIELDING_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {BORROWER: (BORROWER, {})}
 
-REFERRING_CLASS_KINDS: Mapping[str, Json] = {"referring": {}}
+PARAMETER_REFERENCE_CLASS_KINDS: Mapping[str, Json] = {"referring": {}}
 
-REFERRING_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"referring": ("referring", {})}
+PARAMETER_REFERENCE_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"referring": ("referring", {})}
 """The parameters of their claims are in the ConfigMap `PARAMETERS`."""
 
 ZONAL = "zonal"
@@ -95,7 +95,7 @@ STANDALONE_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
 ALL_TEMPLATE_KINDS = {
     **TEMPLATE_KINDS,
     **PREEMPTION_TEMPLATE_KINDS,
-    **REFERRING_TEMPLATE_KINDS,
+    **PARAMETER_REFERENCE_TEMPLATE_KINDS,
     **TOKEN_TEMPLATE_KINDS,
     **VIEW_TEMPLATE_KINDS,
     **YIELDING_TEMPLATE_KINDS,
@@ -116,7 +116,7 @@ def template(name: str) -> Json:
 
 def claim_spec(class_name: str, parameters: Json) -> Json:
     """The spec of a claim: its parameters are in it, or in the ConfigMap."""
-    if class_name in REFERRING_CLASS_KINDS:
+    if class_name in PARAMETER_REFERENCE_CLASS_KINDS:
         return {"resourceClassName": class_name, "parametersRef": {"kind": "ConfigMap", "name": PARAMETERS}}
     return {"resourceClassName": class_name, "parameters": parameters}
 

@@ -18,18 +18,18 @@ class Kinds:
         self.classes = dict(plan.preemption.classes)
         """What each class says, by its name."""
         self.pods: dict[str, PodKind] = dict(POD_KINDS)
-        if plan.lasting:
-            self._add(classes.LASTING_CLASS_KINDS, pods.LASTING_POD_KINDS)
-        if plan.viewing:
+        if plan.kept_claims:
+            self._add(classes.KEPT_CLAIMS_CLASS_KINDS, pods.KEPT_CLAIMS_POD_KINDS)
+        if plan.views:
             self._add(classes.VIEW_CLASS_KINDS, pods.VIEW_POD_KINDS)
-        if plan.yielding:
+        if plan.room_yields:
             self._add(classes.YIELDING_CLASS_KINDS, pods.YIELDING_POD_KINDS)
-        if plan.standing:
-            self._add(classes.STANDING_CLASS_KINDS, pods.STANDING_POD_KINDS)
+        if plan.immediate_claims:
+            self._add(classes.IMMEDIATE_CLASS_KINDS, pods.IMMEDIATE_POD_KINDS)
         if plan.on_demand:
             self._add(classes.ON_DEMAND_CLASS_KINDS, pods.ON_DEMAND_POD_KINDS)
-        if plan.referring:
-            self._add(classes.REFERRING_CLASS_KINDS, pods.REFERRING_POD_KINDS)
+        if plan.parameter_references:
+            self._add(classes.PARAMETER_REFERENCE_CLASS_KINDS, pods.PARAMETER_REFERENCE_POD_KINDS)
         self.varied_classes = sorted(self.classes)
         """Those of the device driver, which administrators change in every way."""
         if plan.tokens:
@@ -38,7 +38,7 @@ class Kinds:
             self._add(classes.STANDALONE_CLASS_KINDS, pods.STANDALONE_POD_KINDS)
         if plan.preemption is not Preemption.NONE:
             self._add({}, pods.PREEMPTION_POD_KINDS)
-            self._add({}, pods.CROWDING_POD_KINDS if plan.crowded else {})
+            self._add({}, pods.FULL_NODES_POD_KINDS if plan.full_nodes else {})
         self.claims = claim_kinds(self.classes)
         """Names of the named claims."""
         self.users_claims = [name for name in self.claims if not is_on_demand(name)]
@@ -57,9 +57,9 @@ def _more_templates(plan: Plan) -> Iterator[str]:
     """Names of the templates that only some worlds have."""
     found: Sequence[tuple[bool, Mapping[str, tuple[str, Json]]]] = (
         (plan.preemption is not Preemption.NONE, classes.PREEMPTION_TEMPLATE_KINDS),
-        (plan.viewing, classes.VIEW_TEMPLATE_KINDS),
-        (plan.yielding, classes.YIELDING_TEMPLATE_KINDS),
-        (plan.referring, classes.REFERRING_TEMPLATE_KINDS),
+        (plan.views, classes.VIEW_TEMPLATE_KINDS),
+        (plan.room_yields, classes.YIELDING_TEMPLATE_KINDS),
+        (plan.parameter_references, classes.PARAMETER_REFERENCE_TEMPLATE_KINDS),
         (plan.tokens, classes.TOKEN_TEMPLATE_KINDS),
         (plan.standalone, classes.STANDALONE_TEMPLATE_KINDS),
     )

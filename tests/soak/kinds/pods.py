@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tests.soak.kinds.claims import is_on_demand
-from tests.soak.kinds.classes import GUEST
+from tests.soak.kinds.classes import BORROWER
 from tests.soak.kinds.names import NAMESPACE, ZONE, Json, typed
 from tests.support.containers import requesting, using
 
@@ -65,14 +65,14 @@ PREEMPTION_POD_KINDS: Mapping[str, PodKind] = {
 }
 """In worlds with priorities: pods with a class for which nobody is evicted, and more pods for which others are."""
 
-CROWDING_POD_KINDS: Mapping[str, PodKind] = {
+FULL_NODES_POD_KINDS: Mapping[str, PodKind] = {
     "heavy": PodKind(60, ("one",), (), {"containers": requesting(cpu="5")}),
     "heavy-pair": PodKind(30, ("offered", "one"), (), {"containers": requesting(cpu="5")}),
     "heavy-plain": PodKind(120, (), (), {"containers": requesting(cpu="5")}),
 }
 """In worlds where pods fill nodes, so that their scheduler preempts pods that it is binding."""
 
-LASTING_POD_KINDS: Mapping[str, PodKind] = {
+KEPT_CLAIMS_POD_KINDS: Mapping[str, PodKind] = {
     "cache": PodKind(10, (), ("cache",), {}),
     "cache-one": PodKind(5, ("one",), ("cache",), {}),
     "cache-apart": PodKind(3, (), ("cache",), {"affinity": _apart()}),
@@ -81,7 +81,7 @@ LASTING_POD_KINDS: Mapping[str, PodKind] = {
 }
 """In worlds where some claims stay allocated without users."""
 
-STANDING_POD_KINDS: Mapping[str, PodKind] = {
+IMMEDIATE_POD_KINDS: Mapping[str, PodKind] = {
     "standing": PodKind(10, (), ("standing",), {}),
     "standing-shared": PodKind(10, (), ("standing-shared",), {}),
     "standing-both": PodKind(4, ("one",), ("standing", "standing-shared"), {}),
@@ -110,7 +110,7 @@ TOKEN_POD_KINDS: Mapping[str, PodKind] = {
 }
 """In worlds with the tokens driver."""
 
-REFERRING_POD_KINDS: Mapping[str, PodKind] = {
+PARAMETER_REFERENCE_POD_KINDS: Mapping[str, PodKind] = {
     "referring": PodKind(20, ("referring",), (), {}),
     "referring-pair": PodKind(5, ("referring", "one"), (), {}),
     "manual": PodKind(10, (), ("manual",), {}),
@@ -142,8 +142,8 @@ VIEW_POD_KINDS: Mapping[str, PodKind] = {
 """What else there is where allocations need another one: see `rules/views`."""
 
 YIELDING_POD_KINDS: Mapping[str, PodKind] = {
-    "guest": PodKind(12, (GUEST,), (), {"containers": _room("2")}),
-    "guest-one": PodKind(5, (GUEST, "one"), (), {"containers": _room("1")}),
+    "guest": PodKind(12, (BORROWER,), (), {"containers": _room("2")}),
+    "guest-one": PodKind(5, (BORROWER, "one"), (), {"containers": _room("1")}),
     "other": PodKind(8, ("one",), (), {"containers": _room("1")}),
     "other-large": PodKind(5, ("one",), (), {"containers": _room("3")}),
 }
@@ -152,11 +152,11 @@ YIELDING_POD_KINDS: Mapping[str, PodKind] = {
 ALL_POD_KINDS = {
     **POD_KINDS,
     **PREEMPTION_POD_KINDS,
-    **CROWDING_POD_KINDS,
-    **LASTING_POD_KINDS,
-    **STANDING_POD_KINDS,
+    **FULL_NODES_POD_KINDS,
+    **KEPT_CLAIMS_POD_KINDS,
+    **IMMEDIATE_POD_KINDS,
     **ON_DEMAND_POD_KINDS,
-    **REFERRING_POD_KINDS,
+    **PARAMETER_REFERENCE_POD_KINDS,
     **TOKEN_POD_KINDS,
     **VIEW_POD_KINDS,
     **YIELDING_POD_KINDS,

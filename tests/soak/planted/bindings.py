@@ -29,7 +29,7 @@ OF_BINDINGS: Mapping[str, Bug] = {
     "a binding may land after its claims are released": Bug(
         ((Posting, "void_bindings", nothing), (Posting, "bind", _bind_any_version)),
         ("bound too early", "bound elsewhere", "handed out twice", "moved under a pod"),
-        trouble=True,
+        network_faults=True,
         extender=True,
         lost_bindings=True,
     ),

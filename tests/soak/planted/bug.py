@@ -14,32 +14,32 @@ Patch = tuple[Any, str, Any]
 @dataclass(frozen=True, slots=True)
 class Bug:
     """What is patched, the rules of which one must be found broken, and the plan of the worlds in which it is:
-    `trouble` is a bad network, `lost_bindings` are lost responses to bindings; with `extender` all pods take the
-    extender path; the other fields are those of `Plan`."""
+    `network_faults` is a bad network, `lost_bindings` are lost responses to bindings; with `extender` all pods
+    take the extender path; the other fields are those of `Plan`."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
     lease: bool = False
-    trouble: bool = False
-    meddling: bool = False
+    network_faults: bool = False
+    interference: bool = False
     extender: bool = False
     lost_bindings: bool = False
-    tenant: bool = False
-    lasting: bool = False
+    hostile_tenant: bool = False
+    kept_claims: bool = False
     preemption: Preemption = Preemption.NONE
-    data: bool = False
-    reserving: Hold | None = None
-    yielding: bool = False
-    viewing: bool = False
-    standing: bool = False
+    node_data: bool = False
+    reserved_room: Hold | None = None
+    room_yields: bool = False
+    views: bool = False
+    immediate_claims: bool = False
     on_demand: bool = False
-    limiting: bool = False
-    referring: bool = False
+    class_limits: bool = False
+    parameter_references: bool = False
     tokens: bool = False
-    unruly: bool = False
+    misbehaving_driver: bool = False
     standalone: bool = False
-    tainting: bool = False
-    lagging: bool = False
+    no_execute_taints: bool = False
+    parley_watch_lag: bool = False
 
 
 async def nothing(*_: Any, **__: Any) -> None:

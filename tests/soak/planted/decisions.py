@@ -31,7 +31,7 @@ OF_DECISIONS: Mapping[str, Bug] = {
     "an allocation names another node": Bug(
         ((mirrors, "node_selector", _elsewhere), (mirrors, "selector_body", _elsewhere)), ("bound elsewhere",)
     ),
-    "limits are not looked at": Bug(((Limits, "excess", lambda *_: ""),), ("over the limit",), limiting=True),
+    "limits are not looked at": Bug(((Limits, "excess", lambda *_: ""),), ("over the limit",), class_limits=True),
     "a claim is ready whatever stands in the way": Bug(
         ((claim_conditions, "_not_ready", lambda *_: ConditionUpdate("Ready", True, "Ready", "")),),
         ("conditions disagree",),

@@ -85,22 +85,22 @@ OF_NODES: Mapping[str, Bug] = {
     "a claim is allocated anew while a node has it prepared": Bug(
         ((Deallocator, "_free_if_confirmed", _free_before_receipt), (Inventory, "__init__", _with_what_is_left)),
         ("stale devices",),
-        tenant=True,
+        hostile_tenant=True,
     ),
     "a claim moves while the scheduler binds its pod": Bug(
         ((Records, "decline", _take_back), (Negotiator, "_offers", _offers_once)),
         ("bound elsewhere",),
-        unruly=True,
+        misbehaving_driver=True,
     ),
     "nobody is woken when a node loses a taint": Bug(
         ((changes, "node_differs", _differs_but_for_taints),),
         ("waits in vain", "conditions disagree"),
-        tainting=True,
+        no_execute_taints=True,
     ),
     "what Parley itself wrote counts as seen at once": Bug(
         ((OwnWrites, "is_stale", lambda *_: False),),
         ("bound too early", "handed out twice", "waits in vain"),
-        lagging=True,
+        parley_watch_lag=True,
     ),
     "another node is taken than the scheduler chose": Bug(
         ((placement, "chosen_node", _another),), ("bound elsewhere",)

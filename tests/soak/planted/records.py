@@ -53,17 +53,20 @@ OF_RECORDS: Mapping[str, Bug] = {
     "our own writes that are not seen yet are forgotten": Bug(
         ((OwnWrites, "is_stale", lambda _self, _cached: False),),
         ("bound too early", "handed out twice", "moved under a pod", "waits in vain", "left over", "in circles"),
-        trouble=True,
+        network_faults=True,
         extender=True,
         lost_bindings=True,
     ),
     "writes of what is gone are remembered": Bug(
-        ((ClusterCache, "_has_claim", lambda *_: True),), ("left over: own writes",), trouble=True, meddling=True
+        ((ClusterCache, "_has_claim", lambda *_: True),),
+        ("left over: own writes",),
+        network_faults=True,
+        interference=True,
     ),
     "mirrors are written blindly": Bug(
         ((MirrorWrites, "patch", _patch_blindly),),
         ("bound too early", "handed out twice", "left over", "moved under a pod", "waits in vain", "in circles"),
-        trouble=True,
+        network_faults=True,
         extender=True,
     ),
     "mirrors of templates that are gone are made again": Bug(

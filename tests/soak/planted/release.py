@@ -11,8 +11,8 @@ from parley.control.holding import Holding
 from parley.control.ledger import Ledger
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator
-from parley.control.release.keeping import Keeping
 from parley.control.release.releases import Releases
+from parley.control.release.unused_claims import UnusedClaimDeadlines
 from parley.negotiation.states import next_step
 from parley.scheduler.native import path
 from parley.scheduler.placement import Placement
@@ -24,7 +24,7 @@ def _leave_only(self: Ledger, holding: Holding) -> None:
         self.leave(holding, pod)
 
 
-def _left_first(self: Keeping, holding: Holding, *, bound: bool) -> None:
+def _left_first(self: UnusedClaimDeadlines, holding: Holding, *, bound: bool) -> None:
     if holding.kept_until is None:
         _LEFT(self, holding, bound=bound)
 
@@ -49,7 +49,7 @@ def _needs_anything(self: Allocator, new: Any) -> str:
 
 _FINISH = Deallocator._finish
 _GOES = Allocator._set_uses
-_LEFT = Keeping.pod_left
+_LEFT = UnusedClaimDeadlines.pod_left
 _LEFT_BY_POD = Deallocator._released
 
 OF_RELEASE: Mapping[str, Bug] = {
@@ -74,35 +74,37 @@ OF_RELEASE: Mapping[str, Bug] = {
             (Placement, "release_misplaced", lambda self, pod, _: self.release_all(pod)),
         ),
         ("moved under a pod", "handed out twice", "not reserved"),
-        meddling=True,
+        interference=True,
     ),
-    "no claim is kept": Bug(((Keeping, "pod_left", no_result),), ("freed while kept",), lasting=True),
+    "no claim is kept": Bug(
+        ((UnusedClaimDeadlines, "pod_left", no_result),), ("freed while kept",), kept_claims=True
+    ),
     "the deadline of a kept claim counts from the first pod's end": Bug(
-        ((Keeping, "pod_left", _left_first),), ("freed while kept",), lasting=True
+        ((UnusedClaimDeadlines, "pod_left", _left_first),), ("freed while kept",), kept_claims=True
     ),
     "the driver takes back what is kept": Bug(
-        ((Deallocator, "_released", _taken_back),), ("handed out twice",), lasting=True
+        ((Deallocator, "_released", _taken_back),), ("handed out twice",), kept_claims=True
     ),
     "a kept claim is never released": Bug(
-        ((Keeping, "seconds_left", lambda _self, holding: 60.0 if holding.kept_until else 0.0),),
+        ((UnusedClaimDeadlines, "seconds_left", lambda _self, holding: 60.0 if holding.kept_until else 0.0),),
         ("kept too long", "left over"),
-        lasting=True,
+        kept_claims=True,
     ),
     "data stays where it was when its claim ends": Bug(
-        ((Releases, "owes_removal", lambda *_: False),), ("handed out twice", "left over"), data=True
+        ((Releases, "owes_removal", lambda *_: False),), ("handed out twice", "left over"), node_data=True
     ),
     "what data was on is free before it is removed": Bug(
-        ((Deallocator, "_finish", _free_at_once),), ("handed out twice",), data=True
+        ((Deallocator, "_finish", _free_at_once),), ("handed out twice",), node_data=True
     ),
     "what others need is released with its last user": Bug(
-        ((Ledger, "used_by", lambda *_: ()),), ("freed under a view",), viewing=True
+        ((Ledger, "used_by", lambda *_: ()),), ("freed under a view",), views=True
     ),
     "what is being released is needed anew": Bug(
         ((Allocator, "_set_uses", _needs_anything),),
         ("freed under a view",),
-        trouble=True,
+        network_faults=True,
         extender=True,
-        viewing=True,
-        data=True,
+        views=True,
+        node_data=True,
     ),
 }

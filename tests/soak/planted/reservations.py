@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 
-from tests.soak.kinds.classes import GUEST
+from tests.soak.kinds.classes import BORROWER
 from tests.soak.planted.bug import Bug, nothing
 
 from parley.control import room
@@ -27,25 +27,28 @@ _RESERVING = Ledger.reserving
 
 OF_RESERVATIONS: Mapping[str, Bug] = {
     "two claims reserve the same room": Bug(
-        ((room, "reservation_shortage", lambda *_: ""),), ("reserved twice",), reserving="Ledger", lasting=True
+        ((room, "reservation_shortage", lambda *_: ""),),
+        ("reserved twice",),
+        reserved_room="Ledger",
+        kept_claims=True,
     ),
     "a yielded reservation is counted as free for everybody": Bug(
-        ((room, "_classes", lambda *_: [GUEST]),),
+        ((room, "_classes", lambda *_: [BORROWER]),),
         ("room taken",),
-        reserving="Ledger",
-        yielding=True,
-        lasting=True,
+        reserved_room="Ledger",
+        room_yields=True,
+        kept_claims=True,
     ),
     "what was reserved stays reserved": Bug(
-        ((Ledger, "reserving", _ever_reserving()),), ("waits in vain",), reserving="Ledger", lasting=True
+        ((Ledger, "reserving", _ever_reserving()),), ("waits in vain",), reserved_room="Ledger", kept_claims=True
     ),
     "room is held for claims that have ended": Bug(
         ((ReservationPods, "_give_up", nothing),),
         ("room not held", "left over"),
-        reserving="Nominated",
-        lasting=True,
+        reserved_room="Nominated",
+        kept_claims=True,
     ),
     "reservation pods are not nominated": Bug(
-        ((ReservationPods, "_nominate", nothing),), ("room not held",), reserving="Nominated", lasting=True
+        ((ReservationPods, "_nominate", nothing),), ("room not held",), reserved_room="Nominated", kept_claims=True
     ),
 }

@@ -26,26 +26,26 @@ OF_RESTARTS: Mapping[str, Bug] = {
     "a restart forgets named claims": Bug(
         ((restoring, "adopt_record", no_result),),
         ("handed out twice", "left over", "moved under a pod", "not reserved", "freed while kept"),
-        meddling=True,
-        lasting=True,
+        interference=True,
+        kept_claims=True,
     ),
     "a restart forgets generated claims": Bug(
         ((restoring, "adopt", no_result),), ("handed out twice", "left over", "moved under a pod")
     ),
     "a restart forgets what nodes owe": Bug(
-        ((restoring, "_adopt_release", no_result),), ("handed out twice", "left over"), meddling=True
+        ((restoring, "_adopt_release", no_result),), ("handed out twice", "left over"), interference=True
     ),
     "a restart forgets until when claims are kept": Bug(
-        ((restoring, "moment", no_result),), ("freed while kept",), lasting=True
+        ((restoring, "moment", no_result),), ("freed while kept",), kept_claims=True
     ),
     "a restart forgets claims without users": Bug(
-        ((restoring, "adopt_record", _adopt_used),), ("handed out twice", "freed while kept"), lasting=True
+        ((restoring, "adopt_record", _adopt_used),), ("handed out twice", "freed while kept"), kept_claims=True
     ),
     "a restart forgets what allocations need": Bug(
-        ((restoring, "_uses", lambda *_: ()),), ("freed under a view",), viewing=True
+        ((restoring, "_uses", lambda *_: ()),), ("freed under a view",), views=True
     ),
     "a restart forgets what is reserved": Bug(
-        ((sdk_records, "_reserve", no_result),), ("reserved twice",), reserving="Ledger", lasting=True
+        ((sdk_records, "_reserve", no_result),), ("reserved twice",), reserved_room="Ledger", kept_claims=True
     ),
     "a restart forgets tokens": Bug(((TokensDriver, "restore", no_result),), ("over the limit",), tokens=True),
 }

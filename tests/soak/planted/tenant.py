@@ -29,7 +29,7 @@ OF_TENANT: Mapping[str, Bug] = {
             (UnseenUsers, "join_known", lambda self, holding: _LET_IN(self, holding) if holding.named else []),
         ),
         ("exclusive, two pods", "handed out twice", "waits in vain"),
-        tenant=True,
+        hostile_tenant=True,
     ),
     "a restart counts only what has its owner, which anybody may change": Bug(
         (
@@ -37,6 +37,6 @@ OF_TENANT: Mapping[str, Bug] = {
             (restoring, "counted", _owned_only),
         ),
         ("handed out twice", "moved under a pod"),
-        tenant=True,
+        hostile_tenant=True,
     ),
 }

@@ -39,27 +39,29 @@ OF_WAKEUPS: Mapping[str, Bug] = {
     "failed work is not repeated": Bug(
         ((WorkQueue, "retry", _for_parley_only(no_result, WorkQueue.retry)),),
         ("left over", "waits in vain", "conditions disagree"),
-        trouble=True,
+        network_faults=True,
     ),
     "nobody looks at claims whose node takes no pods any more, or does so again": Bug(
         ((Changes, "_enqueue_claims_on", no_result),),
         ("conditions disagree",),
-        standing=True,
+        immediate_claims=True,
     ),
     "nobody looks at reservation pods that others deleted": Bug(
         ((Changes, "_enqueue_room_of", lambda *_: None),),
         ("room not held", "left over"),
-        meddling=True,
-        reserving="Nominated",
-        lasting=True,
+        interference=True,
+        reserved_room="Nominated",
+        kept_claims=True,
     ),
     "nothing wakes immediate claims": Bug(
-        ((ImmediateClaims, "wake", lambda *_, **__: None),), ("waits in vain: immediate claim",), standing=True
+        ((ImmediateClaims, "wake", lambda *_, **__: None),),
+        ("waits in vain: immediate claim",),
+        immediate_claims=True,
     ),
     "nobody is woken when there is room below a limit": Bug(
-        ((Limits, "forget", Limits._remove),), ("waits in vain",), limiting=True
+        ((Limits, "forget", Limits._remove),), ("waits in vain",), class_limits=True
     ),
     "parameters that were not understood are not read again": Bug(
-        ((ReferenceReader, "reread_later", no_result),), ("waits in vain",), referring=True
+        ((ReferenceReader, "reread_later", no_result),), ("waits in vain",), parameter_references=True
     ),
 }

@@ -7,7 +7,7 @@ with the name of the rule. The rules in this module:
     exclusive, two pods    an exclusive claim is reserved for one living pod at most
     reserved, unallocated  nothing is reserved that is not allocated
 
-The state that is followed here also serves the rules of `holds`, `bindings`, `leases`, `keeping` and `data`.
+The state that is followed here also serves the rules of `holds`, `bindings`, `leases`, `kept_claims` and `data`.
 
 Nobody can know what no object records. So what a node has prepared is forgotten when its claim was collected
 and then the controller was replaced, or was recreated, so that the node has it under another UID, unless a
@@ -24,7 +24,7 @@ from tests.soak.cluster.observed import Step
 from tests.soak.rules.bindings import Bindings
 from tests.soak.rules.data import Data
 from tests.soak.rules.holds import DeviceHolds, Hold
-from tests.soak.rules.keeping import NOWHERE, Keeping, allocation, is_kept
+from tests.soak.rules.kept_claims import NOWHERE, KeptClaims, allocation, is_kept
 from tests.soak.rules.leases import Leases
 from tests.soak.rules.mirrors import (
     Device,
@@ -69,14 +69,14 @@ class Invariants:
         """Claims that were deleted without their finalizers while they held devices of the standalone driver."""
         self._bindings = Bindings(self.records, self._parley_claims, self.meddled, self.fault)
         self._leases = Leases(self.fault)
-        self.keeping = Keeping()
+        self.kept_claims = KeptClaims()
         self.data = Data(self._data_removed)
         self._handlers: dict[tuple[str, str], Callable[[Step], None]] = {
             ("", "pods"): self._pod,
             ("", "nodes"): self._node,
             ("resource.k8s.io", "resourceclaims"): self._mirror,
             ("parley.dev", "resourceclaims"): self._named_claim,
-            ("parley.dev", "resourceclasses"): self.keeping.class_changed,
+            ("parley.dev", "resourceclasses"): self.kept_claims.class_changed,
             ("parley.dev", "claimreleases"): self._claim_release,
             ("resource.k8s.io", "resourceslices"): self.holds.slice_changed,
             ("coordination.k8s.io", "leases"): self._leases.lease_changed,
@@ -164,7 +164,7 @@ class Invariants:
 
     def _keep_after(self, pod: PodState, step: Step) -> None:
         if pod.alive:
-            self.keeping.ended(pod.name[1], [uid for uid, entry in pod.uses if not entry], step.seconds)
+            self.kept_claims.ended(pod.name[1], [uid for uid, entry in pod.uses if not entry], step.seconds)
 
     def _forget_standalone(self, pod: PodState, identity: Identity | None = None) -> None:
         """No node is waited for that has prepared what a standalone driver allocated (docs/limits.md, forced
@@ -215,7 +215,7 @@ class Invariants:
     def _node(self, step: Step) -> None:
         """A node that is gone has nothing prepared."""
         name = step.change.last.meta["name"]
-        self.keeping.node_changed(step)
+        self.kept_claims.node_changed(step)
         if step.change.new is not None:
             self._nodes.add(name)
             return
@@ -316,7 +316,7 @@ class Invariants:
     def _named_claim(self, step: Step) -> None:
         body = step.change.last.body
         name = (body["metadata"]["namespace"], body["metadata"]["name"])
-        for text in self.keeping.claim_changed(step):
+        for text in self.kept_claims.claim_changed(step):
             self.fault("freed while kept", text)
         if (before := self._parley_claims.pop(name, None)) is not None:
             self._release_kept(name, before)

@@ -15,7 +15,7 @@ from tests.soak.kinds.claims import CLAIM_KINDS, is_on_demand
 from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS, STANDALONE_CLASS_KINDS, TOKEN_CLASS_KINDS
 from tests.soak.rules.holds import Hold, Source
 from tests.soak.rules.invariants import Invariants
-from tests.soak.rules.keeping import allocation, has_failed, is_immediate, is_kept
+from tests.soak.rules.kept_claims import allocation, has_failed, is_immediate, is_kept
 from tests.soak.rules.mirrors import Device, Json, are_standalone, identity_of_claim, is_parleys, read
 from tests.soak.rules.reading import bodies
 from tests.soak.rules.reservations import Room

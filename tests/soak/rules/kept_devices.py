@@ -95,7 +95,7 @@ class KeptDevices:
             lost = devices & kept.devices - self._had(uid)
             if (
                 lost
-                and not self._promised(pod, kept)
+                and not self._is_exempt(pod, kept)
                 and not self._has_enough(memory, one, kept.devices - devices)
             ):
                 text = f"{sorted(lost)} for pod {pod['metadata']['name']}, kept for {one.pod.name}"
@@ -125,7 +125,7 @@ class KeptDevices:
             else frozenset()
         )
 
-    def _promised(self, pod: Json, kept: Kept) -> bool:
+    def _is_exempt(self, pod: Json, kept: Kept) -> bool:
         """Whether the extender may have let the pod pass its filter before, or the pod is a victim, which may have
         again what it had."""
         binding = pod["spec"]["schedulerName"] == self._second and _now() - kept.since < BINDING

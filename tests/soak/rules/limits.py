@@ -17,7 +17,7 @@ from tests.soak.cluster.observed import Step
 from tests.soak.kinds.claims import CLAIM_KINDS
 from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS
 from tests.soak.kinds.names import NAMESPACE, TOKENS
-from tests.soak.rules.keeping import NOWHERE, allocation, is_immediate, is_kept, said_lately, tokens
+from tests.soak.rules.kept_claims import NOWHERE, allocation, is_immediate, is_kept, said_lately, tokens
 from tests.soak.rules.mirrors import Device, Identity, Json, is_parleys, read
 
 from parley.control.holding import Holding

@@ -12,7 +12,7 @@ from tests.soak.cluster.controller_process import SECOND_SCHEDULER
 from tests.soak.cluster.world import Broken, World
 from tests.soak.kinds.claims import CLAIM_KINDS
 from tests.soak.rules.judge import Judge, done
-from tests.soak.rules.keeping import is_immediate, kept_too_long
+from tests.soak.rules.kept_claims import is_immediate, kept_too_long
 from tests.soak.rules.mirrors import Json
 from tests.soak.rules.reading import bodies
 from tests.soak.rules.reservations import not_held
@@ -191,7 +191,7 @@ def _faults(world: World) -> Iterator[str]:
     memory = world.leader.memory if world.leader is not None else None
     taken = memory.taken() if memory is not None else ()
     used = memory.used() if memory is not None else {}
-    reserving = world.plan.reserving is not None
+    reserving = world.plan.reserved_room is not None
     judge = Judge(world.server, world.invariants, reserving=reserving, in_memory=taken, used=used)
     for pod in judge.pods:
         name = pod.metadata.name
@@ -205,7 +205,7 @@ def _faults(world: World) -> Iterator[str]:
             yield f"preempts nobody: pod {name} could run on node {node} without pods of lower priority"
         yield from (f"not reserved: claim {claim} for pod {name}" for claim in judge.unreserved(pod))
     if (pods := _pods(world)) is not None and world.plan.preemption is not Preemption.NONE:
-        yield from world.turns.faults(judge, pods, SECOND_SCHEDULER)
+        yield from world.serving_order.faults(judge, pods, SECOND_SCHEDULER)
     nodes = [body["metadata"]["name"] for body in bodies(world.server, NODES)]
     held = not_held(judge.claims.values(), bodies(world.server, PODS), nodes, judge.forced_away, judge.room)
     yield from (f"room not held: {what}" for what in held)
@@ -215,14 +215,14 @@ def _faults(world: World) -> Iterator[str]:
         differing = standalone_process.disagreeing(world.leading_driver, judge.claims.values())
         yield from (f"books differ: {what}" for what in differing)
     for name in judge.allocatable_immediately():
-        if not world.plan.limiting or world.limits.has_room_for(name, _holdings(world)):
+        if not world.plan.class_limits or world.limits.has_room_for(name, _holdings(world)):
             yield f"waits in vain: immediate claim {name}"
     yield from (f"kept too long: {what}" for what in kept_too_long(judge.claims.values(), world.clock()))
 
 
 def _waits_for_limit(world: World, pod: Pod) -> bool:
     """Whether a class's limits, or its pool, keep from the pod what it has not got."""
-    if not world.plan.limiting and not world.plan.tokens:
+    if not world.plan.class_limits and not world.plan.tokens:
         return False
     claims = {body["metadata"]["uid"] for body in bodies(world.server, CLAIMS)}
     return bool(world.limits.short_of(pod, _holdings(world), claims))

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from tests.soak.cluster.observed import Step
-from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS, GUEST
+from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS, BORROWER
 from tests.soak.kinds.pods import ALL_POD_KINDS
-from tests.soak.rules.keeping import allocation
+from tests.soak.rules.kept_claims import allocation
 from tests.soak.rules.mirrors import Json, Record
 
 from parley.api.models import Hold
@@ -59,7 +59,7 @@ def not_held(
     """Claims whose room is not held on their node, or not as they reserve it; pods that hold anything else. Those
     `forced_away`, by UID, may hold theirs while pods use them. Which claims have yielded to the pods in their room
     is not judged."""
-    if room is not None and room.has_guests:
+    if room is not None and room.has_borrowers:
         yield from _too_little_or_too_much([*claims], pods, nodes, forced_away, room)
         return
     reserved = Counter[tuple[str, str, str]]()
@@ -79,8 +79,8 @@ def not_held(
 def _too_little_or_too_much(
     claims: Sequence[Json], pods: Iterable[Json], nodes: Collection[str], forced_away: Set[str], room: "Room"
 ) -> Iterator[str]:
-    """Nodes where something else is held than what guests leave of all reservations, as far as it is known whose
-    room they are in."""
+    """Nodes where something else is held than what borrowers leave of all reservations, as far as it is known
+    whose room they are in."""
     known = {claim["metadata"]["uid"] for claim in claims}
     held, reserved = Counter[str](), Counter[str]()
     for _, node, amount in _nominated(claims, nodes):
@@ -93,7 +93,7 @@ def _too_little_or_too_much(
             if uid not in known:
                 yield f"a pod holds room on node {node!r} for claim {uid}, which is gone"
     for node in {*held, *reserved}:
-        least, most = room.left_by_guests(node, reserved[node])
+        least, most = room.left_by_borrowers(node, reserved[node])
         if not least <= held[node] <= most:
             yield f"{held[node]} is held on node {node!r}, not {least} to {most} of {reserved[node]}"
 
@@ -104,9 +104,9 @@ def requested(spec: Json) -> int:
     return sum(int((one.get("requests") or {}).get(RESOURCE, 0)) for one in found)
 
 
-def is_guest(labels: Mapping[str, str]) -> bool:
+def is_borrower(labels: Mapping[str, str]) -> bool:
     """Whether a pod with these labels has a claim of the class to which rooms yield."""
-    return GUEST in [ALL_TEMPLATE_KINDS[one][0] for one in ALL_POD_KINDS.get(labels.get("kind", ""), _NONE)[1]]
+    return BORROWER in [ALL_TEMPLATE_KINDS[one][0] for one in ALL_POD_KINDS.get(labels.get("kind", ""), _NONE)[1]]
 
 
 _NONE: tuple[int, Sequence[str], Sequence[str], Json] = (0, (), (), {})
@@ -136,8 +136,8 @@ def _recorded(claim: Json) -> tuple[str, int]:
 
 class Room:
     """How much of each node the claims reserve, by their records. Those `forced_away`, by name and node, may
-    reserve theirs while pods use them. `pods` are those that have not ended. A guest has what it requests of that
-    room once one of its claims is allocated on its node by the `records`."""
+    reserve theirs while pods use them. `pods` are those that have not ended. A borrower has what it requests of
+    that room once one of its claims is allocated on its node by the `records`."""
 
     def __init__(
         self,
@@ -148,25 +148,25 @@ class Room:
     ) -> None:
         self._by_name = {claim["metadata"]["name"]: _recorded(claim) for claim in claims}
         self._left = [(node, RESERVED.get(name, 0)) for name, node in forced_away]
-        self._used, self._guests, self._at_most = Counter[str](), Counter[str](), Counter[str]()
+        self._used, self._borrowers, self._at_most = Counter[str](), Counter[str](), Counter[str]()
         allocated = {(uid, node) for record in records for uid in record.users for node in record.nodes}
         for pod in pods:
             amount, node = _asked(pod), pod.spec.node_name
             self._used[node] += amount if node else 0
-            if amount and is_guest(pod.metadata.labels):
-                self._guests[node] += amount if (pod.metadata.uid, node) in allocated else 0
+            if amount and is_borrower(pod.metadata.labels):
+                self._borrowers[node] += amount if (pod.metadata.uid, node) in allocated else 0
                 where = {node} if node else {node for uid, node in allocated if uid == pod.metadata.uid}
                 self._at_most.update(dict.fromkeys(where, amount))
 
     @property
-    def has_guests(self) -> bool:
+    def has_borrowers(self) -> bool:
         """Whether any pod may be in the room of a claim."""
         return bool(self._at_most)
 
-    def left_by_guests(self, node: str, reserved: int) -> tuple[int, int]:
+    def left_by_borrowers(self, node: str, reserved: int) -> tuple[int, int]:
         """The least and the most that they leave of that."""
         left = sum(amount for on, amount in self._left if on == node)
-        most = min(reserved, max(reserved + left - self._guests[node], 0))
+        most = min(reserved, max(reserved + left - self._borrowers[node], 0))
         return max(reserved - self._at_most[node], 0), most
 
     def serves(self, pod: Pod, claims: Iterable[str], node: str) -> bool:
@@ -175,8 +175,8 @@ class Room:
         others = [found for name, found in self._by_name.items() if name not in wanted]
         reserved = sum(amount for on, amount in (*others, *self._left) if on == node)
         asked = _asked(pod)
-        guests = self._guests[node] + (asked if is_guest(pod.metadata.labels) else 0)
-        kept = max(reserved - guests, 0)
+        borrowers = self._borrowers[node] + (asked if is_borrower(pod.metadata.labels) else 0)
+        kept = max(reserved - borrowers, 0)
         return asked + self._used[node] + kept + sum(RESERVED.get(name, 0) for name in wanted) <= ON_A_NODE
 
 
@@ -235,14 +235,14 @@ class Reservations:
         node, amount = new.body["spec"].get("nodeName", ""), requested(new.body["spec"])
         if not node or not amount or old is None or old.body["spec"].get("nodeName"):
             return
-        guest = is_guest(meta["labels"])
-        self._by_pod[meta["uid"]] = node, amount, guest
-        if guest:
+        borrower = is_borrower(meta["labels"])
+        self._by_pod[meta["uid"]] = node, amount, borrower
+        if borrower:
             return
-        there = [(amount, guest) for on, amount, guest in self._by_pod.values() if on == node]
-        others = sum(amount for amount, guest in there if not guest)
-        guests, reserved = sum(amount for amount, guest in there if guest), self._reserved(node)
+        there = [(amount, borrower) for on, amount, borrower in self._by_pod.values() if on == node]
+        others = sum(amount for amount, borrower in there if not borrower)
+        borrowers, reserved = sum(amount for amount, borrower in there if borrower), self._reserved(node)
         # where nothing is left of what is reserved, two schedulers may take the same room as anywhere
-        if reserved > guests and others + reserved > ON_A_NODE:
+        if reserved > borrowers and others + reserved > ON_A_NODE:
             told = f"pod {meta['name']} is bound to {node}, where {reserved} is reserved and pods have {others}"
-            self._fault("room taken", f"{told} beside {guests} of guests")
+            self._fault("room taken", f"{told} beside {borrowers} of borrowers")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from tests.soak.cluster.observed import Step
 from tests.soak.rules.invariants import Invariants
-from tests.soak.rules.keeping import allocation
+from tests.soak.rules.kept_claims import allocation
 from tests.soak.rules.mirrors import Record
 
 SOURCE = "common"

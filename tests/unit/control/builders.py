@@ -29,10 +29,10 @@ from parley.control.objects.mirror import ClassRequest, claim_mirror, claim_spec
 from parley.control.publishing.events import Recorder
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator
-from parley.control.release.keeping import Keeping
 from parley.control.release.leftovers import LostNodesData
 from parley.control.release.releases import Releases
 from parley.control.release.unseen_users import UnseenUsers
+from parley.control.release.unused_claims import UnusedClaimDeadlines
 from parley.control.reservation_pods import ReservationPods, ReservationPodSettings
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
@@ -331,17 +331,17 @@ class Acting:
         state, records = world.state, world.records
         releases: WorkQueue[str] = WorkQueue()
         leftovers = LostNodesData(world.client, state.cluster, state.ledger, releases, world.clock)
-        self.keeping = Keeping(state.cluster, world.clock)
-        self.releases = Releases(world.client, state, releases, leftovers, self.keeping)
+        self.unused_deadlines = UnusedClaimDeadlines(state.cluster, world.clock)
+        self.releases = Releases(world.client, state, releases, leftovers, self.unused_deadlines)
         self.unseen_users = UnseenUsers(world.client, state.cluster, state.ledger)
         self.deallocator = Deallocator(
-            state, records, self.unseen_users, self.releases, self._close, world.wakeups, self.keeping
+            state, records, self.unseen_users, self.releases, self._close, world.wakeups, self.unused_deadlines
         )
         self.allocator = Allocator(state)
         self.immediate = ImmediateClaims(state, self.allocator, records, self.deallocator, self.queue)
         stranding = Stranding(state, self.deallocator, Recorder(world.client, world.clock, "test"), world.clock)
         self.claims = ClaimReconciler(
-            world.client, state, self.deallocator, records, self.immediate, self.keeping, stranding
+            world.client, state, self.deallocator, records, self.immediate, self.unused_deadlines, stranding
         )
 
     async def _close(self, pod: PodReference) -> None:

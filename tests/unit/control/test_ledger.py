@@ -47,11 +47,8 @@ def test_a_dropped_holding_leaves_the_claim_to_the_one_that_took_its_name() -> N
 
 
 def test_what_is_superseded_is_found_by_its_name_as_long_as_it_is_there() -> None:
-    ledger, held, ending = (
-        Ledger(),
-        a_holding("c", uid="uid-1"),
-        a_holding("c", uid="uid-2", phase=Phase.UNRESERVING),
-    )
+    ledger, held = Ledger(), a_holding("c", uid="uid-1")
+    ending = a_holding("c", uid="uid-2", phase=Phase.UNRESERVING)
     current = a_holding("c", uid="uid-3")
     for holding in (held, ending, current):
         ledger.add(holding)

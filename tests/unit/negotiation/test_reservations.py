@@ -104,11 +104,13 @@ class TestCrowded:
 
 
 class TestYielding:
-    """To a guest: a pod that does not use the claim and may use what it reserves."""
+    """To a borrower: a pod that does not use the claim and may use what it reserves."""
 
-    def held(self, *guests: str, awaited: int = 0, user: str = "") -> Reservation:
+    def held(self, *borrowers: str, awaited: int = 0, user: str = "") -> Reservation:
         users = frozenset([user] if user else [])
-        return Reservation("a", "team/a", {"cpu": 4}, users, yields_to=frozenset(guests), awaited={"cpu": awaited})
+        return Reservation(
+            "a", "team/a", {"cpu": 4}, users, yields_to=frozenset(borrowers), awaited={"cpu": awaited}
+        )
 
     @pytest.mark.parametrize(
         ("asked", "free", "awaited", "told"),
@@ -123,14 +125,14 @@ class TestYielding:
         ],
     )
     def test_it_has_what_no_user_waits_for(self, asked: int, free: int, awaited: int, told: str) -> None:
-        pods: dict[str, Amounts] = {"guest": {"cpu": asked}}
-        held = [self.held("guest", awaited=awaited)]
-        assert reservation_shortage(pods["guest"], {"cpu": free}, held, pods, named, "guest") == told
+        pods: dict[str, Amounts] = {"borrower": {"cpu": asked}}
+        held = [self.held("borrower", awaited=awaited)]
+        assert reservation_shortage(pods["borrower"], {"cpu": free}, held, pods, named, "borrower") == told
 
     def test_one_that_is_there_keeps_what_it_has_whoever_waits(self) -> None:
-        held = [self.held("guest", awaited=4)]
-        assert unused(held, {"guest": {"cpu": 3}}) == {"a": {"cpu": 1}}
-        assert reservation_shortage({}, {"cpu": 1}, held, {"guest": {"cpu": 3}}, named) == ""
+        held = [self.held("borrower", awaited=4)]
+        assert unused(held, {"borrower": {"cpu": 3}}) == {"a": {"cpu": 1}}
+        assert reservation_shortage({}, {"cpu": 1}, held, {"borrower": {"cpu": 3}}, named) == ""
 
     def test_it_takes_from_its_own_claim_first(self) -> None:
         held = [self.held("p"), reservation("b", {"cpu": 2}, "p")]
@@ -139,13 +141,13 @@ class TestYielding:
         assert reservation_shortage({"cpu": 3}, {"cpu": 5}, held, {"p": {"cpu": 3}}, named, "p") != ""
 
     def test_users_take_before_it(self) -> None:
-        other = Reservation("b", "team/b", {"cpu": 4}, frozenset(), yields_to=frozenset(["guest"]))
-        held = [self.held("guest", user="user"), other]
-        assert unused(held, {"guest": {"cpu": 4}, "user": {"cpu": 4}}) == {"a": {"cpu": 0}, "b": {"cpu": 0}}
+        other = Reservation("b", "team/b", {"cpu": 4}, frozenset(), yields_to=frozenset(["borrower"]))
+        held = [self.held("borrower", user="user"), other]
+        assert unused(held, {"borrower": {"cpu": 4}, "user": {"cpu": 4}}) == {"a": {"cpu": 0}, "b": {"cpu": 0}}
 
     def test_what_comes_back_is_held_for_a_user_that_waits_for_more(self) -> None:
-        held = [self.held("guest", user="user")]
-        handover = hand_over(held, {"guest": {"cpu": 2}}, {"user": {"cpu": 4}}, {"cpu": 2})
+        held = [self.held("borrower", user="user")]
+        handover = hand_over(held, {"borrower": {"cpu": 2}}, {"user": {"cpu": 4}}, {"cpu": 2})
         assert (handover.left, handover.served) == ({"a": {"cpu": 2}}, [])
         handover = hand_over(held, {}, {"user": {"cpu": 4}}, {"cpu": 4})
         assert (handover.left, handover.served) == ({"a": {"cpu": 0}}, ["user"])

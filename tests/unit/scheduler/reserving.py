@@ -58,7 +58,7 @@ async def claim(
     await world.add_claim(name, "workspace", mode, **parameters)
 
 
-async def guest(world: World, name: str, cpu: str, **spec: Any) -> str:
+async def borrower(world: World, name: str, cpu: str, **spec: Any) -> str:
     """A task with a claim of the class `NIGHT`, which has its name."""
     await world.add_claim(name, NIGHT, size="1Mi")
     return await task(world, name, name, cpu=cpu, **spec)

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from tests.support.containers import requesting
 from tests.support.effort import calls, peak_bytes
-from tests.unit.scheduler.reserving import NIGHT, begin, claim, guest, task
+from tests.unit.scheduler.reserving import NIGHT, begin, borrower, claim, task
 
 from parley.api.names import RESERVATION_GATE
 from parley.api.resources import PODS, RESOURCE_SLICES
@@ -222,7 +222,7 @@ def test_what_others_cost_where_room_is_reserved_does_not_grow_with_the_pods_tha
     play(scenario)
 
 
-def test_what_others_cost_where_room_yields_does_not_grow_with_the_claims_of_guests_times_those_that_yield(
+def test_what_others_cost_where_room_yields_does_not_grow_with_the_claims_of_borrowers_times_those_that_yield(
     play: Play,
 ) -> None:
     async def scenario(world: Any) -> None:
@@ -238,7 +238,7 @@ def test_what_others_cost_where_room_yields_does_not_grow_with_the_claims_of_gue
         many = [f"night-{i}" for i in range(100)]
         for name in many:
             await world.add_claim(name, NIGHT, size="1Mi", mountPath=f"/{name}")
-        assert await task(world, "guest", *many, cpu="10m") == "a"
+        assert await task(world, "borrower", *many, cpu="10m") == "a"
         assert "cpu" in room_shortage(state, "a", other)
         assert all(calls(look) < 2 * first for look, first in zip(looks, before, strict=True))
 
@@ -264,14 +264,14 @@ async def users_wait(world: Any, *numbers: int) -> None:
     await world.settle()
 
 
-def test_what_a_guest_costs_does_not_grow_with_the_pods_that_wait_for_the_claims(play: Play) -> None:
+def test_what_a_borrower_costs_does_not_grow_with_the_pods_that_wait_for_the_claims(play: Play) -> None:
     """A tenant may have thousands of pods that name hundreds of its claims."""
 
     async def scenario(world: Any) -> None:
         await yielding(world)
         await users_wait(world, *range(20))
         requester, state = (
-            Requester("other", "guest", {"cpu": 7000}, classes=frozenset([NIGHT])),
+            Requester("other", "borrower", {"cpu": 7000}, classes=frozenset([NIGHT])),
             world.controller.state,
         )
         assert "left: 1800m cpu are reserved" in room_shortage(state, "a", requester)
@@ -282,7 +282,7 @@ def test_what_a_guest_costs_does_not_grow_with_the_pods_that_wait_for_the_claims
     play(scenario)
 
 
-def test_a_user_that_does_not_wait_any_more_has_each_guest_asked_once(
+def test_a_user_that_does_not_wait_any_more_has_each_borrower_asked_once(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
@@ -295,7 +295,7 @@ def test_a_user_that_does_not_wait_any_more_has_each_guest_asked_once(
         await yielding(world)
         await users_wait(world, *range(5))
         for i in range(3):
-            assert await guest(world, f"guest-{i}", cpu=f"{7480 + i}m") == ""
+            assert await borrower(world, f"borrower-{i}", cpu=f"{7480 + i}m") == ""
         monkeypatch.setattr(candidates, "room_shortage", counted)
         await world.client.delete(PODS, "evil-0", "default")
         await asyncio.sleep(1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.containers import requesting
 from tests.unit.scheduler.conftest import NAMESPACE, World
-from tests.unit.scheduler.reserving import NIGHT, claim, disks, guest, task
+from tests.unit.scheduler.reserving import NIGHT, borrower, claim, disks, task
 
 from parley.api import reasons
 from parley.api.builtin import Pod
@@ -292,7 +292,7 @@ def test_they_give_way_to_pods_that_the_claim_yields_to_and_hold_the_room_again(
         await begin(world, "a", yields_to=[NIGHT])
         await after_first_task(world, cpu="6")
         assert [await ordinary(world, f"ordinary-{i}") for i in range(2)] == ["a", ""]
-        assert await guest(world, "guest", cpu="4") == "a"
+        assert await borrower(world, "borrower", cpu="4") == "a"
         assert await held(world) == {"a": ["2"]}
         assert await ordinary(world, "kept-out", cpu="1") == ""
 
@@ -302,7 +302,7 @@ def test_they_give_way_to_pods_that_the_claim_yields_to_and_hold_the_room_again(
 
         for name in ("ordinary-1", "kept-out", "kept-out-2"):
             await world.delete_pod(name)
-        await world.finish_pod("guest")
+        await world.finish_pod("borrower")
         await asyncio.sleep(20)
         assert await world.node_of("late") == "a"
         assert await held(world) == {"a": ["2"]}
@@ -324,7 +324,7 @@ class SlowBindings(Client):
 
 
 @pytest.mark.scheduling_paths("extender")
-def test_they_give_way_to_a_guest_of_another_scheduler_whose_binding_takes_long(play: Play) -> None:
+def test_they_give_way_to_a_borrower_of_another_scheduler_whose_binding_takes_long(play: Play) -> None:
     """They do not keep it out, so it has the room from its binding on."""
 
     async def scenario(world: World) -> None:
@@ -332,13 +332,13 @@ def test_they_give_way_to_a_guest_of_another_scheduler_whose_binding_takes_long(
         client = SlowBindings(world.server.client())
         world.start_parley(client, drivers=[WorkspaceDriver()], reservation_schedulers=(KUBE_SCHEDULER,))
         await after_first_task(world, cpu="6")
-        assert await guest(world, "guest", cpu="4") == "a"
+        assert await borrower(world, "borrower", cpu="4") == "a"
         assert await held(world) == {"a": ["2"]}
 
     play(scenario)
 
 
-def test_they_hold_the_room_again_when_a_guest_could_not_be_placed(play: Play) -> None:
+def test_they_hold_the_room_again_when_a_borrower_could_not_be_placed(play: Play) -> None:
     """Something else that only the scheduler knows keeps it away."""
 
     async def scenario(world: World) -> None:
@@ -347,9 +347,9 @@ def test_they_hold_the_room_again_when_a_guest_could_not_be_placed(play: Play) -
         apart = {"labelSelector": {"matchLabels": {"app": "test"}}, "topologyKey": "kubernetes.io/hostname"}
         alone = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
         assert await ordinary(world, "ordinary") == "a"
-        assert await guest(world, "guest", cpu="4", affinity=alone) == ""
+        assert await borrower(world, "borrower", cpu="4", affinity=alone) == ""
         await asyncio.sleep(30)
-        await world.delete_pod("guest")
+        await world.delete_pod("borrower")
         await world.settle()
         assert await held(world) == {"a": ["6"]}
         assert await ordinary(world, "kept-out", cpu="1") == ""

@@ -77,9 +77,9 @@ def test_ordinary_pods_do_not_get_it(play: Play, nodes: list[str]) -> None:
     play(scenario)
 
 
-@pytest.mark.parametrize("name", ["build", "guest"], ids=["a user", "a guest"])
+@pytest.mark.parametrize("name", ["build", "borrower"], ids=["a user", "a borrower"])
 def test_one_gets_it_that_is_tried_long_after_it_was_there(play: Play, name: str) -> None:
-    """Its scheduler was restarted meanwhile. Guests use a claim that the room yields to."""
+    """Its scheduler was restarted meanwhile. Borrowers use a claim that the room yields to."""
 
     async def scenario(world: World) -> None:
         await disks(world, "a", hold="Nominated", yields_to=[NIGHT])
@@ -91,7 +91,7 @@ def test_one_gets_it_that_is_tried_long_after_it_was_there(play: Play, name: str
         await world.settle()
         scheduler.cancel()
 
-        await world.add_claim("guest", NIGHT, size="1Mi")
+        await world.add_claim("borrower", NIGHT, size="1Mi")
         await world.add_pod("late", claims=[name], containers=requesting(cpu="4"), schedulerName=BUSY)
         await asyncio.sleep(10)
         scheduler = asyncio.create_task(KubeScheduler(world.client, world.clock, BUSY).run())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.containers import requesting
 from tests.unit.scheduler.conftest import NAMESPACE, World
-from tests.unit.scheduler.reserving import NIGHT, begin, claim, disks, guest, task
+from tests.unit.scheduler.reserving import NIGHT, begin, borrower, claim, disks, task
 
 from parley.api import reasons
 from parley.api.resources import CLASSES, PODS
@@ -34,13 +34,13 @@ async def other(world: World, name: str, cpu: str) -> str:
     return await task(world, name, name, cpu=cpu)
 
 
-def test_guests_run_in_reserved_room_and_others_are_kept_out_of_what_is_left(play: Play) -> None:
+def test_borrowers_run_in_reserved_room_and_others_are_kept_out_of_what_is_left(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begun(world, NIGHT)
-        assert await guest(world, "guest", cpu="5") == "a"
+        assert await borrower(world, "borrower", cpu="5") == "a"
         assert await other(world, "kept-out", cpu="3") == ""
         assert await other(world, "beside", cpu="2") == "a"
-        await world.finish_pod("guest")
+        await world.finish_pod("borrower")
         await asyncio.sleep(20)
         assert await world.node_of("kept-out") == ""
         assert await task(world, "late", "build", cpu="6") == "a"
@@ -52,55 +52,55 @@ def test_guests_run_in_reserved_room_and_others_are_kept_out_of_what_is_left(pla
 def test_without_its_class_a_pod_is_kept_out(play: Play, yields_to: tuple[str, ...]) -> None:
     async def scenario(world: World) -> None:
         await begun(world, *yields_to)
-        assert await guest(world, "guest", cpu="3") == ""
+        assert await borrower(world, "borrower", cpu="3") == ""
 
     play(scenario)
 
 
-def test_guests_together_take_no_more_than_there_is(play: Play) -> None:
+def test_borrowers_together_take_no_more_than_there_is(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begun(world, NIGHT)
-        placed = [await guest(world, f"guest-{i}", cpu="3") for i in range(3)]
+        placed = [await borrower(world, f"borrower-{i}", cpu="3") for i in range(3)]
         assert placed == ["a", "a", ""]
 
     play(scenario)
 
 
-def test_guests_that_come_at_the_same_moment_do_not_take_the_same_room(play: Play) -> None:
+def test_borrowers_that_come_at_the_same_moment_do_not_take_the_same_room(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begun(world, NIGHT)
-        await asyncio.gather(*(guest(world, f"guest-{i}", cpu="3") for i in range(4)))
-        assert sorted([await world.node_of(f"guest-{i}") for i in range(4)]) == ["", "", "a", "a"]
+        await asyncio.gather(*(borrower(world, f"borrower-{i}", cpu="3") for i in range(4)))
+        assert sorted([await world.node_of(f"borrower-{i}") for i in range(4)]) == ["", "", "a", "a"]
 
     play(scenario)
 
 
-def test_a_user_waits_for_guests_and_comes_before_further_ones(play: Play) -> None:
+def test_a_user_waits_for_borrowers_and_comes_before_further_ones(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begun(world, NIGHT)
-        assert [await guest(world, f"guest-{i}", cpu="2") for i in range(3)] == ["a", "a", "a"]
+        assert [await borrower(world, f"borrower-{i}", cpu="2") for i in range(3)] == ["a", "a", "a"]
         assert await other(world, "beside", cpu="2") == "a"
         assert await task(world, "late", "build", cpu="4") == ""
-        await world.finish_pod("guest-0")
-        assert await guest(world, "guest-3", cpu="2") == ""
+        await world.finish_pod("borrower-0")
+        assert await borrower(world, "borrower-3", cpu="2") == ""
         assert await other(world, "kept-out", cpu="2") == ""
-        await world.finish_pod("guest-1")
+        await world.finish_pod("borrower-1")
         await asyncio.sleep(20)
-        assert [await world.node_of(name) for name in ("late", "guest-3", "kept-out")] == ["a", "", ""]
+        assert [await world.node_of(name) for name in ("late", "borrower-3", "kept-out")] == ["a", "", ""]
         await world.finish_pod("late")
         await asyncio.sleep(20)
-        assert [await world.node_of(name) for name in ("guest-3", "kept-out")] == ["a", ""]
+        assert [await world.node_of(name) for name in ("borrower-3", "kept-out")] == ["a", ""]
 
     play(scenario)
 
 
-def test_a_guest_comes_when_the_user_that_waited_is_gone(play: Play) -> None:
+def test_a_borrower_comes_when_the_user_that_waited_is_gone(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begun(world, NIGHT)
         assert await other(world, "beside", cpu="2") == "a"
-        assert await guest(world, "first", cpu="4") == "a"
+        assert await borrower(world, "first", cpu="4") == "a"
         assert await task(world, "late", "build", cpu="6") == ""
-        assert await guest(world, "second", cpu="2") == ""
+        assert await borrower(world, "second", cpu="2") == ""
         await world.client.delete(PODS, "late", NAMESPACE)
         await asyncio.sleep(20)
         assert await world.node_of("second") == "a"
@@ -112,7 +112,7 @@ def test_a_guest_comes_when_the_user_that_waited_is_gone(play: Play) -> None:
 def test_the_reason_names_whose_pods_are_in_the_room(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begun(world, NIGHT)
-        assert await guest(world, "guest", cpu="4") == "a"
+        assert await borrower(world, "borrower", cpu="4") == "a"
         assert await task(world, "late", "build", cpu="6") == ""
         status = (await world.scheduling("late")).status
         assert status.waiting_for == reasons.CLAIM_STRANDED
@@ -131,32 +131,32 @@ def test_a_new_controller_knows_who_is_in_the_room(play: Play) -> None:
         assert record is not None
         assert record.reserve is not None
         assert record.reserve.yields_to == (NIGHT,)
-        assert await guest(world, "guest", cpu="4") == "a"
+        assert await borrower(world, "borrower", cpu="4") == "a"
         await world.crash()
         world.start_parley(drivers=[WorkspaceDriver()])
         await world.settle()
         assert await other(world, "kept-out", cpu="3") == ""
         assert await other(world, "beside", cpu="2") == "a"
-        assert await guest(world, "second", cpu="2") == "a"
-        assert await guest(world, "third", cpu="1") == ""
+        assert await borrower(world, "second", cpu="2") == "a"
+        assert await borrower(world, "third", cpu="1") == ""
 
     play(scenario)
 
 
-def test_a_claim_from_a_template_makes_a_guest_too(play: Play) -> None:
+def test_a_claim_from_a_template_makes_a_borrower_too(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begun(world, NIGHT)
         await world.add_template("nightly", NIGHT, size="1Mi")
-        await world.add_pod("guest", "nightly", containers=requesting(cpu="5"))
+        await world.add_pod("borrower", "nightly", containers=requesting(cpu="5"))
         await world.settle()
-        assert await world.node_of("guest") == "a"
+        assert await world.node_of("borrower") == "a"
         assert await other(world, "kept-out", cpu="3") == ""
         assert await other(world, "beside", cpu="2") == "a"
 
     play(scenario)
 
 
-def test_a_claim_that_can_be_used_everywhere_makes_its_pod_a_guest_where_it_is_bound(play: Play) -> None:
+def test_a_claim_that_can_be_used_everywhere_makes_its_pod_a_borrower_where_it_is_bound(play: Play) -> None:
     async def scenario(world: World) -> None:
         await disks(world, "a", yields_to=("licence",))
         class_ = {
@@ -171,7 +171,7 @@ def test_a_claim_that_can_be_used_everywhere_makes_its_pod_a_guest_where_it_is_b
         await task(world, "clone", "build")
         await world.finish_pod("clone")
         await world.add_claim("seat", "licence", count=1)
-        assert await task(world, "guest", "seat", cpu="5") == "a"
+        assert await task(world, "borrower", "seat", cpu="5") == "a"
         assert await other(world, "kept-out", cpu="3") == ""
         assert await other(world, "beside", cpu="2") == "a"
 

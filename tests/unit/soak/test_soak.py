@@ -146,8 +146,16 @@ FOUND = {
     "a claim was shown as allocated for a pod that had left it meanwhile": (87065, 19),
 }
 
-_LATER = ("unruly", "slow", "lingering", "settling", "cascading", "behind", "standalone")
-_LATEST = ("tainting", "crowded", "lagging", "jumping")
+_LATER = (
+    "misbehaving_driver",
+    "slow_kubelets",
+    "orphaned_pods",
+    "stranded_claims",
+    "propagation_policies",
+    "component_watch_lag",
+    "standalone",
+)
+_LATEST = ("no_execute_taints", "full_nodes", "parley_watch_lag", "clock_jumps")
 WITHOUT: dict[str, Any] = dict.fromkeys((*_LATER, *_LATEST), False)
 """What worlds did not have then."""
 

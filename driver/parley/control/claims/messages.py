@@ -20,7 +20,7 @@ def refused(kind: str, namespace: str, name: str, why: str) -> str:
 
 
 def first_in_line(namespace: str, name: str) -> str:
-    """The message about an exclusive claim that is free, and for which it is another pod's turn."""
+    """The message about an exclusive claim that is free, and for which another pod is ahead."""
     return (
         f"claim {namespace}/{name} is not shareable, and a pod of higher priority, or that has waited longer, "
         "gets it first: wait until that pod has ended, or use a template"

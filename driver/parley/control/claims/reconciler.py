@@ -44,7 +44,7 @@ from parley.control.objects.mirror import claim_mirror, is_mirror, owner_pod
 from parley.control.objects.standin import is_left_behind, is_stand_in
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator
-from parley.control.release.keeping import Keeping
+from parley.control.release.unused_claims import UnusedClaimDeadlines
 from parley.control.state import State
 from parley.kube.backoff import Backoff, Pauses
 from parley.kube.cache import Key
@@ -71,7 +71,7 @@ class ClaimReconciler:
         deallocator: Deallocator,
         records: Records,
         immediate: ImmediateClaims,
-        keeping: Keeping,
+        unused_deadlines: UnusedClaimDeadlines,
         stranding: Stranding,
     ) -> None:
         self._client = client
@@ -82,7 +82,7 @@ class ClaimReconciler:
         self._deallocator = deallocator
         self._records = records
         self._immediate = immediate
-        self._keeping = keeping
+        self._unused_deadlines = unused_deadlines
         self._stranding = stranding
         self._mirrors = MadeMirrors(client, CLAIMS)
         self._unused_pauses: dict[Key, Pauses] = {}
@@ -152,7 +152,7 @@ class ClaimReconciler:
             self._unused_pauses.pop(key, None)
         if holding.pods or not holding.joinable or self._ledger.used_by(holding):
             return 0.0
-        left = self._keeping.seconds_left(holding)
+        left = self._unused_deadlines.seconds_left(holding)
         stays = holding.immediate or left > 0 or self._is_expected(holding)
         if stays and not (holding.stays_unused and self._is_claim_deleted(holding)):
             return left

@@ -50,16 +50,16 @@ Evictable = Callable[[str], bool]
 class Search:
     """The parameters of a search for viable nodes: where drivers are asked, and about how many nodes.
 
-    `nodes` are the candidates, `excluded` those where a driver will never allocate, with its message. `alone`:
-    changes that help others who want the same may not help here, for instance because a scheduler has refused a
-    node. Drivers are asked about at most `limit` nodes at once, until `enough` are viable; `ask_many`: about as
-    many as possible from the beginning. `wider` are further nodes that were not viable: a change on one of them
-    may help, too.
+    `nodes` are the candidates, `excluded` those where a driver will never allocate, with its message. With
+    `own_line` the pod does not wait in a line with others that want the same: what helps them may not help it, for
+    instance because a scheduler has refused a node. Drivers are asked about at most `limit` nodes at once, until
+    `enough` are viable; `ask_many`: about as many as possible from the beginning. `wider` are further nodes that
+    were not viable: a change on one of them may help, too.
     """
 
     nodes: EligibleNodes
     excluded: Mapping[str, str]
-    alone: bool = False
+    own_line: bool = False
     limit: int = DEFAULT_CANDIDATES
     enough: int = 1
     ask_many: bool = False
@@ -159,9 +159,8 @@ def none_viable(
     held = [claim.holding for claim in claims if claim.holding is not None]
     code, message = _why_nowhere(state, claims, held, search, outcome)
     problem = Problem(code, message, viability_topics(demand, claims))
-    alone = search.alone or search.excluded
     alike = (demand.equivalence_key, search.nodes.equivalence_key, _claim_topics(demand, claims))
-    line: Hashable = search.nodes.uid if alone else alike
+    line: Hashable = search.nodes.uid if search.own_line or search.excluded else alike
     return Blocked(problem, line, _helps(state, demand, search, evictable))
 
 

@@ -3,7 +3,7 @@
 So nothing is allocated for another pod while a record of it may exist. A standalone driver deallocates by itself;
 until it has cleared its record, the holding stays in the ledger without users, and no pod may use it. The same
 holds for the claims of a pod that was deleted by force, until its node confirms that they are not prepared there
-any more. A claim whose class says so is kept for a time without users (`keeping`).
+any more. A claim whose class says so is kept for a time without users (`unused_claims`).
 """
 
 from collections import defaultdict
@@ -23,9 +23,9 @@ from parley.control.objects.pod import is_done, reference
 from parley.control.objects.standin import is_stand_in
 from parley.control.records import Records
 from parley.control.release.deallocation_requests import DeallocationRequests
-from parley.control.release.keeping import Keeping
 from parley.control.release.releases import Releases
 from parley.control.release.unseen_users import UnseenUsers
+from parley.control.release.unused_claims import UnusedClaimDeadlines
 from parley.control.restoring import adopt_record
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
@@ -64,7 +64,7 @@ class Deallocator:
         releases: Releases,
         close: Callable[[PodReference], Awaitable[object]],
         wakeups: Wakeups,
-        keeping: Keeping,
+        unused_deadlines: UnusedClaimDeadlines,
     ) -> None:
         self._state = state
         self._cluster = state.cluster
@@ -75,7 +75,7 @@ class Deallocator:
         self.releases = releases
         self._requests = DeallocationRequests(state, records, close, wakeups)
         self._wakeups = wakeups
-        self._keeping = keeping
+        self._unused_deadlines = unused_deadlines
 
     async def release(
         self,
@@ -130,7 +130,7 @@ class Deallocator:
             doubtful = {*unseen, *self._unseen_users.join_known(holding), *missed}
             last = len(holding.pods) == 1
             await self.releases.owe(holding, [*context.prepared_on, *(doubtful if last else ())])
-            self._keeping.pod_left(holding, bound=context.bound or bool(doubtful))
+            self._unused_deadlines.pod_left(holding, bound=context.bound or bool(doubtful))
             if len(holding.pods) > 1 or (self._is_kept(holding) and not holding.owed):
                 await self.releases.create_missing(holding)
                 await self._records.unreserve(holding, pod)
@@ -165,7 +165,7 @@ class Deallocator:
 
     def _is_kept(self, holding: Holding) -> bool:
         """Whether the holding stays allocated without users. If its claim is being deleted, that ends it later."""
-        kept = holding.immediate or self._keeping.seconds_left(holding) > 0
+        kept = holding.immediate or self._unused_deadlines.seconds_left(holding) > 0
         return kept or bool(self._ledger.used_by(holding))
 
     async def _begin_releasing(self, holding: Holding) -> None:
@@ -174,7 +174,7 @@ class Deallocator:
             await self.releases.create_missing(holding)
             await self._records.clear_mirror(holding)
             holding.written = Written.NO
-            self._keeping.renew(holding)  # until now a scheduler may have reserved it for others, unseen
+            self._unused_deadlines.renew(holding)  # until now a scheduler may have reserved it for others, unseen
             await self._records.record_releasing(holding)
         self._ledger.release(holding)
         holding.phase = Phase.RELEASING
@@ -223,8 +223,8 @@ class Deallocator:
         """End or keep the holding if no node owes a receipt for it any more. Returns whether it is free now."""
         if holding.phase is not Phase.RELEASING or holding.owed:
             return False
-        if self._keeping.seconds_left(holding):
-            self._keeping.renew(holding)  # a receipt may have come while no controller led
+        if self._unused_deadlines.seconds_left(holding):
+            self._unused_deadlines.renew(holding)  # a receipt may have come while no controller led
         if self._is_kept(holding) and not holding.removing:
             await self._records.keep_without_users(holding)
             holding.phase = Phase.HELD

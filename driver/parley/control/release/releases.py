@@ -35,9 +35,9 @@ from parley.api.resources import CLAIM_RELEASES, NODES
 from parley.control.holding import Holding, PreparedOn, Written
 from parley.control.live import live_pod
 from parley.control.objects.pod import is_terminal
-from parley.control.release.keeping import Keeping
 from parley.control.release.leftovers import LostNodesData, delete_release, set_allocation_cleared
 from parley.control.release.receipts import is_owed, of_lost_nodes, owed, prepared_by, record, record_name
+from parley.control.release.unused_claims import UnusedClaimDeadlines
 from parley.control.state import State
 from parley.kube.client import AlreadyExists, Client, Conflict, NotFound
 from parley.kube.queue import WorkQueue
@@ -74,7 +74,12 @@ class Releases:
     reconciled. Callers that pass a holding have its lock."""
 
     def __init__(
-        self, client: Client, state: State, queue: WorkQueue[str], leftovers: LostNodesData, keeping: Keeping
+        self,
+        client: Client,
+        state: State,
+        queue: WorkQueue[str],
+        leftovers: LostNodesData,
+        unused_deadlines: UnusedClaimDeadlines,
     ) -> None:
         self._client = client
         self._cluster = state.cluster
@@ -82,7 +87,7 @@ class Releases:
         self._drivers = state.drivers
         self._queue = queue
         self._leftovers = leftovers
-        self._keeping = keeping
+        self._unused_deadlines = unused_deadlines
         self._retracted: set[str] = set()
         """UIDs of ClaimReleases that are deleted because they do not apply, until the cache shows that they are
         gone: that is no answer."""
@@ -281,7 +286,7 @@ class Releases:
             answers = holding is not None and old.spec.remove_data == holding.removing
             if holding is not None and answers:
                 holding.owed.discard(prepared_by(old))
-                self._keeping.renew(holding)  # until now its containers may have run
+                self._unused_deadlines.renew(holding)  # until now its containers may have run
             self._queue.add(holding.uid if holding is not None else old.spec.holding_uid)
         if new is not None and new.metadata.uid not in self._retracted:
             holding = self._kept_by(new)

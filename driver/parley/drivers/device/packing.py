@@ -138,12 +138,12 @@ def _shared_names(
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
     """The devices of which each demand gets a share, by the demand's position."""
     dealt = [part for who, flow in zip(shares, division.shared, strict=True) for part in _dealt(who, flow)]
-    turns = [_Turns(of_group, each) for of_group, each in zip(names, free, strict=True)]
+    round_robins = [_RoundRobin(of_group, each) for of_group, each in zip(names, free, strict=True)]
     for _, flow in dealt:
         for group, units in flow.items():
-            turns[group].expect(units)
+            round_robins[group].expect(units)
     for place, flow in dealt:
-        yield place, tuple(name for group, units in flow.items() for name in turns[group].next(units))
+        yield place, tuple(name for group, units in flow.items() for name in round_robins[group].next(units))
 
 
 def _dealt(who: Sequence[int], flow: Mapping[int, int]) -> list[tuple[int, dict[int, int]]]:
@@ -156,7 +156,7 @@ def _dealt(who: Sequence[int], flow: Mapping[int, int]) -> list[tuple[int, dict[
     return [(place, dict(of_demand)) for place, of_demand in zip(who, each, strict=True)]
 
 
-class _Turns:
+class _RoundRobin:
     """Hands out shares of a group's devices in turn, of as few as possible; no device twice to one demand."""
 
     def __init__(self, names: Sequence[str], each: int) -> None:

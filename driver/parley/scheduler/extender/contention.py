@@ -62,14 +62,14 @@ class LeastAssumed(ProposedNodes):
         return node in self._preemptible
 
     def _least_assumed(self) -> Iterator[str]:
-        promised: list[str] = []
+        with_assumed: list[str] = []
         for name in rotated(self._candidate_names(), self.uid):
             if self._assumed.on(name):
-                promised.append(name)
+                with_assumed.append(name)
             elif self.fits(name):
                 yield name
-        promised.sort(key=lambda name: len(self._assumed.on(name)))
-        yield from filter(self.fits, promised)
+        with_assumed.sort(key=lambda name: len(self._assumed.on(name)))
+        yield from filter(self.fits, with_assumed)
 
 
 def with_assumed_pods(

@@ -41,7 +41,7 @@ from parley.sdk.referenced import ParametersUnavailable
 ASSUMED: Topic = ("assumed",)
 """The topic that changes when an assumed pod is bound, or is not assumed any more."""
 
-_Promised = Mapping[str, tuple[AssumedPod, str]]
+_AssumedClaims = Mapping[str, tuple[AssumedPod, str]]
 """The pending claims that are about to be allocated for other pods: by UID, that pod and the node."""
 
 _UNUSABLE = {ClaimState.CLEARED, ClaimState.UNKNOWN, ClaimState.OFFERED, ClaimState.MISPLACED}
@@ -123,12 +123,12 @@ class CandidateFilter:
         pending = [c for c in claims if c.problem is None and c.state(pod) is ClaimState.PENDING]
         if unsupported(pod, claims) or any(c.problem is not None or c.standalone for c in claims):
             return frozenset()
-        promised = self._promised(pod, pending)
-        if self._of_another(pod, claims, promised) is not None:
+        assumed_claims = self._assumed_claims(pod, pending)
+        if self._of_another(pod, claims, assumed_claims) is not None:
             return frozenset()
         names = self._nominated(pod, names)
-        nodes = self.nodes(pod, claims, _only(claims, promised), names)
-        pending = [claim for claim in pending if claim.uid not in promised]
+        nodes = self.nodes(pod, claims, _only(claims, assumed_claims), names)
+        pending = [claim for claim in pending if claim.uid not in assumed_claims]
         if not pending:
             return frozenset(nodes)
         try:
@@ -177,52 +177,54 @@ class CandidateFilter:
         self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str], *, has_preferences: bool
     ) -> FilterResult:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
-        promised = self._promised(pod, pending)
-        if (another := self._of_another(pod, claims, promised)) is not None:
+        assumed_claims = self._assumed_claims(pod, pending)
+        if (another := self._of_another(pod, claims, assumed_claims)) is not None:
             return another
-        nodes = self.nodes(pod, claims, _only(claims, promised), names)
-        pending = [claim for claim in pending if claim.uid not in promised]
+        nodes = self.nodes(pod, claims, _only(claims, assumed_claims), names)
+        pending = [claim for claim in pending if claim.uid not in assumed_claims]
         if not pending:
-            return self._joining(pod, claims, nodes, frozenset(promised))
+            return self._joining(pod, claims, nodes, frozenset(assumed_claims))
         demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
         if isinstance(demand, Blocked):
             return FilterResult(blocked=demand)
         if demand.standalone:
             return _standalone_first(demand)
         return self._survey(
-            pod, claims, pending, demand, nodes, frozenset(promised), has_preferences=has_preferences
+            pod, claims, pending, demand, nodes, frozenset(assumed_claims), has_preferences=has_preferences
         )
 
-    def _promised(self, pod: Pod, pending: Sequence[PodClaim]) -> _Promised:
+    def _assumed_claims(self, pod: Pod, pending: Sequence[PodClaim]) -> _AssumedClaims:
         return {c.uid: who for c in pending if (who := self._assumed.node_of(c.uid, but=pod.metadata.uid))}
 
-    def _of_another(self, pod: Pod, claims: Sequence[PodClaim], promised: _Promised) -> FilterResult | None:
+    def _of_another(
+        self, pod: Pod, claims: Sequence[PodClaim], assumed_claims: _AssumedClaims
+    ) -> FilterResult | None:
         """The result of a pod that needs an exclusive claim which another pod is about to get, or any claim that a
         driver is allocating for another pod; None otherwise."""
         for claim in claims:
-            if claim.uid in promised:
+            if claim.uid in assumed_claims:
                 if claim.is_free:
-                    return _in_use(claim, promised[claim.uid][0])
+                    return _in_use(claim, assumed_claims[claim.uid][0])
                 continue
             if self._state.ledger.allocates(claim.uid, but=pod.metadata.uid):
                 return _being_allocated((pod.metadata.namespace, claim.name))
             if claim.is_free and self._state.nominations.is_claim_kept(claim.uid, pod.metadata.uid, priority(pod)):
-                return not_its_turn((pod.metadata.namespace, claim.name))
+                return pod_ahead_result((pod.metadata.namespace, claim.name))
         return None
 
     def _joining(
-        self, pod: Pod, claims: Sequence[PodClaim], nodes: ProposedNodes, promised: frozenset[str]
+        self, pod: Pod, claims: Sequence[PodClaim], nodes: ProposedNodes, assumed_claims: frozenset[str]
     ) -> FilterResult:
-        """The result of a pod for which nothing has to be allocated, except the claims in `promised` if the pods
-        that they are promised to are not bound."""
+        """The result of a pod for which nothing has to be allocated, except the claims in `assumed_claims` if
+        the pods that these are assumed for are not bound."""
         nothing = demand_of(self._state.drivers, reference(pod), ())
         viable = tuple(nodes)
         if not viable:
-            search = Search(nodes, self._pods.attempt(pod).excluded, alone=True)
-            return self._none_viable(claims, nothing, search, Outcome(), transient=bool(promised))
-        if not promised:
+            search = Search(nodes, self._pods.attempt(pod).excluded, own_line=True)
+            return self._none_viable(claims, nothing, search, Outcome(), transient=bool(assumed_claims))
+        if not assumed_claims:
             return FilterResult(viable)
-        return FilterResult(viable, AssumedPod(reference(pod), nothing, frozenset(viable), {}, promised))
+        return FilterResult(viable, AssumedPod(reference(pod), nothing, frozenset(viable), {}, assumed_claims))
 
     def _survey(
         self,
@@ -231,7 +233,7 @@ class CandidateFilter:
         pending: Sequence[PodClaim],
         demand: Demand,
         nodes: ProposedNodes,
-        promised: frozenset[str],
+        assumed_claims: frozenset[str],
         *,
         has_preferences: bool,
     ) -> FilterResult:
@@ -240,7 +242,7 @@ class CandidateFilter:
         avoided = attempt.avoided if nominated else attempt.avoided | attempt.extender.not_taken
         enough = 1 + len(avoided)
         search = Search(nodes, attempt.excluded, bool(attempt.refused), self._candidates, enough, has_preferences)
-        named = promised.union(claim.uid for claim in pending if claim.claim is not None)
+        named = assumed_claims.union(claim.uid for claim in pending if claim.claim is not None)
         only_best = bool(named) or (demand.packs and not has_preferences)
         any_will_do = not avoided and not nominated
         best_first = partial(by_preference, self._state, demand) if only_best and any_will_do else None
@@ -249,7 +251,7 @@ class CandidateFilter:
         outcome = survey(self._state, demand, search, asked)
         attempt.outcome, attempt.drivers = outcome, demand.drivers
         if not outcome.viable:
-            transient = bool(promised) or any(TAKEN in message for message in outcome.refused.values())
+            transient = bool(assumed_claims) or any(TAKEN in message for message in outcome.refused.values())
             if not drivers_allowing_preemption(self._state, pod, demand, claims):
                 return self._none_viable(claims, demand, search, outcome, transient=transient)
             if may_preempt(self._state.cluster, pod):
@@ -306,19 +308,19 @@ def _standalone_first(demand: Demand) -> FilterResult:
     return FilterResult(blocked=Blocked(problem, None), standalone=True)
 
 
-def _only(claims: Sequence[PodClaim], promised: _Promised) -> Set[str] | None:
+def _only(claims: Sequence[PodClaim], assumed_claims: _AssumedClaims) -> Set[str] | None:
     """The nodes of all claims that are allocated, or being allocated for other pods; None for all nodes."""
     only = common_nodes(claims)
-    for _, node in promised.values():
+    for _, node in assumed_claims.values():
         only = frozenset([node]) if only is None else only & {node}
     return only
 
 
-def not_its_turn(claim: Key) -> FilterResult:
-    """The result of a pod that needs a free claim while it is another pod's turn with it."""
+def pod_ahead_result(claim: Key) -> FilterResult:
+    """The result of a pod that needs a free claim while another pod is ahead for it."""
     topic: Topic = ("claim", *claim)
     problem = Problem(reasons.CLAIM_IN_USE, first_in_line(*claim), (topic,), True)
-    return FilterResult(blocked=Blocked(problem, ("its turn", topic)))
+    return FilterResult(blocked=Blocked(problem, ("pod ahead", topic)))
 
 
 def _being_allocated(claim: Key) -> FilterResult:

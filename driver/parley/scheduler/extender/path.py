@@ -23,14 +23,14 @@ from parley.scheduler.candidates import common_nodes
 from parley.scheduler.extender import wire
 from parley.scheduler.extender.assumed import AssumedPods
 from parley.scheduler.extender.binding import Binder
-from parley.scheduler.extender.filtering import ASSUMED, CandidateFilter, FilterResult, not_its_turn
+from parley.scheduler.extender.claim_order import ClaimOrder
+from parley.scheduler.extender.filtering import ASSUMED, CandidateFilter, FilterResult, pod_ahead_result
 from parley.scheduler.extender.nodesets import Nodes, NodeSets
 from parley.scheduler.extender.notifications import Notifications
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.preempting import Preemptors
 from parley.scheduler.extender.rejections import Rejection, Rejections
 from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, DraResources, Scope, dra_only
-from parley.scheduler.extender.turns import Turns
 from parley.scheduler.extender.unknown import UnknownPods
 from parley.scheduler.negotiator import Negotiator
 from parley.scheduler.placement import Placement
@@ -83,7 +83,7 @@ class ExtenderPath:
             preemptors.node_for_evictions,
             self._reject_preemption,
         )
-        self._turns = Turns(state, pods, self._rejections)
+        self._claim_order = ClaimOrder(state, pods, self._rejections)
         self._unknown = UnknownPods(state.cluster, self._forget_unknown)
         self._monotonic = metrics.monotonic
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
@@ -144,8 +144,8 @@ class ExtenderPath:
             result = self._filtering.filter(pod, having, has_preferences=asked.has_preferences())
         except DriverFault as fault:
             return self._driver_failed(pod, nodes, fault)
-        if result.viable and (turn := self._turns.of_another(pod)) is not None:
-            return self._reject(pod, nodes, not_its_turn(turn.claim), expires_at=turn.until)
+        if result.viable and (ahead := self._claim_order.pod_ahead(pod)) is not None:
+            return self._reject(pod, nodes, pod_ahead_result(ahead.claim), expires_at=ahead.until)
         if not result.viable:
             self._preemptors.add_proposed(pod, self._sets.of(nodes))
             return self._reject(pod, nodes, result)
@@ -253,7 +253,7 @@ class ExtenderPath:
 
     def _viable(self, pod: Pod, nodes: Sequence[str]) -> Collection[str]:
         """The nodes on which evicting pods would help the pod."""
-        if self._binder.node_of(pod.metadata.uid) or self._turns.of_another(pod):
+        if self._binder.node_of(pod.metadata.uid) or self._claim_order.pod_ahead(pod):
             return ()
         outdated = sorted(self._rejections.outdated(pod.metadata.uid))
         if outdated and not self._rejected(pod, outdated):
@@ -269,8 +269,8 @@ class ExtenderPath:
             return
         if self._binder.node_of(pod.metadata.uid):
             self._being_bound(pod, nodes)
-        elif (turn := self._turns.of_another(pod)) is not None:
-            self._reject(pod, nodes, not_its_turn(turn.claim), expires_at=turn.until)
+        elif (ahead := self._claim_order.pod_ahead(pod)) is not None:
+            self._reject(pod, nodes, pod_ahead_result(ahead.claim), expires_at=ahead.until)
         elif not self._rejected(pod, nodes):
             return
         self._rejections.mark_preemption(pod.metadata.uid)

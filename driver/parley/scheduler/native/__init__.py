@@ -2,5 +2,5 @@
 
 Parley proposes the candidates itself, selects the best viable node and allocates there; the scheduler binds. If
 it refuses that node, Parley offers all viable nodes and lets the scheduler choose. `path` takes one pod's next
-step, `turns` decides whose turn it is with an exclusive named claim.
+step, `claim_order` decides which pod gets a free exclusive named claim first.
 """

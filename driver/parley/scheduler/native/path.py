@@ -22,7 +22,7 @@ from parley.kube.queue import Requeue
 from parley.negotiation.nowhere import where
 from parley.negotiation.states import ClaimState, Step, next_step
 from parley.scheduler.candidates import have_no_common_node
-from parley.scheduler.native.turns import out_of_turn
+from parley.scheduler.native.claim_order import pod_ahead_problem
 from parley.scheduler.negotiator import Negotiator
 from parley.scheduler.placement import Placement
 from parley.scheduler.pods import KeptOut, Pods, now
@@ -93,7 +93,7 @@ class NativePath:
 
     async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         problem = next((claim.problem for claim in claims if claim.problem is not None), None)
-        problem = problem or out_of_turn(self._pods, self._state, pod, claims)
+        problem = problem or pod_ahead_problem(self._pods, self._state, pod, claims)
         if problem is not None:
             refused = await self._restore_records(pod, [claim for claim in claims if claim.problem is None])
             return refused or await self._blocked(pod, problem)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.control.builders import World, a_holding, played
 
-from parley.control.release.keeping import Keeping
+from parley.control.release.unused_claims import UnusedClaimDeadlines
 
 HOUR: dict[str, Any] = {"whenUnused": {"keepSeconds": 3600}}
 
@@ -28,9 +28,10 @@ def test_who_keeps_what_for_how_long(
 ) -> None:
     async def story(world: World) -> None:
         await world.class_(**class_)
-        keeping, holding = Keeping(world.cluster, world.clock), a_holding(**{"class_name": "licence", **fields})
-        keeping.pod_left(holding, bound=bound)
-        assert keeping.seconds_left(holding) == seconds
+        deadlines = UnusedClaimDeadlines(world.cluster, world.clock)
+        holding = a_holding(**{"class_name": "licence", **fields})
+        deadlines.pod_left(holding, bound=bound)
+        assert deadlines.seconds_left(holding) == seconds
         assert holding.used is bound
 
     played(story)
@@ -39,13 +40,13 @@ def test_who_keeps_what_for_how_long(
 def test_the_time_runs_from_the_last_pod_that_was_bound() -> None:
     async def story(world: World) -> None:
         await world.class_(**HOUR)
-        keeping, holding = Keeping(world.cluster, world.clock), a_holding(class_name="licence")
-        keeping.pod_left(holding, bound=True)
+        deadlines, holding = UnusedClaimDeadlines(world.cluster, world.clock), a_holding(class_name="licence")
+        deadlines.pod_left(holding, bound=True)
         await world.seen()
-        keeping.pod_left(holding, bound=False)
-        assert keeping.seconds_left(holding) == 3599
-        keeping.pod_left(holding, bound=True)
-        assert keeping.seconds_left(holding) == 3600
+        deadlines.pod_left(holding, bound=False)
+        assert deadlines.seconds_left(holding) == 3599
+        deadlines.pod_left(holding, bound=True)
+        assert deadlines.seconds_left(holding) == 3600
 
     played(story)
 
@@ -53,17 +54,17 @@ def test_the_time_runs_from_the_last_pod_that_was_bound() -> None:
 def test_it_begins_again_when_nobody_can_be_let_in_any_more_unless_the_claim_ends() -> None:
     async def story(world: World) -> None:
         await world.class_(**HOUR)
-        keeping, holding = Keeping(world.cluster, world.clock), a_holding(class_name="licence")
-        keeping.renew(holding)
+        deadlines, holding = UnusedClaimDeadlines(world.cluster, world.clock), a_holding(class_name="licence")
+        deadlines.renew(holding)
         assert holding.kept_until is None
-        keeping.pod_left(holding, bound=True)
+        deadlines.pod_left(holding, bound=True)
         await world.seen()
-        assert keeping.seconds_left(holding) == 3599
-        keeping.renew(holding)
-        assert keeping.seconds_left(holding) == 3600
+        assert deadlines.seconds_left(holding) == 3599
+        deadlines.renew(holding)
+        assert deadlines.seconds_left(holding) == 3600
         await world.seen()
         holding.removing = True
-        keeping.renew(holding)
-        assert keeping.seconds_left(holding) == 3599
+        deadlines.renew(holding)
+        assert deadlines.seconds_left(holding) == 3599
 
     played(story)

@@ -1,9 +1,9 @@
-"""Decides which of the extender path's pods has its turn with a free exclusive named claim: the one with the
-highest priority, and among equal ones the oldest.
+"""The order in which the extender path's pods get a free exclusive named claim: the highest priority first, and
+among equal ones the oldest.
 
 A scheduler asks about its pods in an order of its own, by its queue and its back-off. So a pod is rejected as long
 as the scheduler is about to ask about one that is ahead of it. A scheduler does not ask about a pod for which it
-finds no node itself: that pod's turn ends after a few seconds.
+finds no node itself: such a pod is ahead for a few seconds only.
 """
 
 from collections.abc import Iterator, Set
@@ -21,14 +21,14 @@ from parley.scheduler.extender.rejections import Rejections
 from parley.scheduler.pods import Pods
 
 
-class Turn(NamedTuple):
-    """Another pod's turn with the claim, which ends at that time of the event loop's clock."""
+class PodAhead(NamedTuple):
+    """Another pod is ahead for the claim, until that time of the event loop's clock."""
 
     claim: Key
     until: float
 
 
-class Turns:
+class ClaimOrder:
     """Determines whether a pod would overtake another one of the extender path."""
 
     def __init__(self, state: State, pods: Pods, rejections: Rejections) -> None:
@@ -37,19 +37,19 @@ class Turns:
         self._pods = pods
         self._rejections = rejections
 
-    def of_another(self, pod: Pod) -> Turn | None:
-        """The turn of a pod that is ahead of this one; None if there is no such pod."""
-        claims = [key for key in named_claims(pod) if self._takes_turns(key, pod)]
+    def pod_ahead(self, pod: Pod) -> PodAhead | None:
+        """The claim for which another pod is ahead of this one; None if there is no such pod."""
+        claims = [key for key in named_claims(pod) if self._is_exclusive(key, pod)]
         topics = frozenset(("claim", *key) for key in claims)
         for other in chain(self._waiting(pod, topics), self._unasked(pod, frozenset(claims))):
             until = self._rejections.call_expected_until(other, topics)
             if until is not None:
                 of_both = frozenset(named_claims(other))
-                return Turn(next((key for key in claims if key in of_both), claims[0]), until)
+                return PodAhead(next((key for key in claims if key in of_both), claims[0]), until)
         return None
 
-    def _takes_turns(self, key: Key, pod: Pod) -> bool:
-        """Whether pods take turns with the claim, which is exclusive, and this pod does not use it yet."""
+    def _is_exclusive(self, key: Key, pod: Pod) -> bool:
+        """Whether the claim is exclusive, and this pod does not use it yet."""
         mirror, holding = self._cluster.mirror(key), self._ledger.of_claim(*key)
         if mirror is None or is_shareable(mirror):
             return False

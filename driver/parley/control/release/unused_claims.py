@@ -13,7 +13,7 @@ from parley.control.holding import Holding
 from parley.kube.clock import Clock
 
 
-class Keeping:
+class UnusedClaimDeadlines:
     """Sets and reads the deadlines until which claims stay allocated without users (`Holding.kept_until`)."""
 
     def __init__(self, cluster: ClusterCache, clock: Clock) -> None:

@@ -24,18 +24,18 @@ class Broke(Exception):
     """Raised by the driver, where nobody expects it."""
 
 
-class UnrulyDriver(Driver[Any, Any]):
+class MisbehavingDriver(Driver[Any, Any]):
     """To be put before a driver that works."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)  # type: ignore[call-arg]
         self._drawn = chance
-        self.is_unruly = False
+        self.is_misbehaving = False
         self.may_go_on: Callable[[], bool] = lambda: False
         """Whether it may ignore that it is cancelled: not when its process ends."""
 
     def _fails(self, part: float) -> bool:
-        return self.is_unruly and self._drawn.random() < part
+        return self.is_misbehaving and self._drawn.random() < part
 
     def _breaks(self, what: str, part: float = SELDOM) -> None:
         if self._fails(part):

@@ -1,8 +1,8 @@
-"""Decides whose turn it is with a free exclusive named claim. The first is a pod for which others are evicted,
-then the pods that the claim kept out, by priority and then by age.
+"""The order in which pods get a free exclusive named claim: first a pod for which others are evicted, then the
+pods that the claim kept out, by priority and then by age.
 
 A claim that becomes free wakes the first pod that waits for it. A pod that is reconciled before that one, or while
-a driver allocates for it, waits behind it. A pod for which a standalone driver allocates the claim keeps its turn
+a driver allocates for it, waits behind it. A pod for which a standalone driver allocates the claim stays first
 until that is done. A first pod that can't have the claim now (no viable node, a limit, a driver that failed) waits
 for the end of that, not for the claim, and keeps no other pod out.
 """
@@ -19,8 +19,8 @@ from parley.negotiation.waiting import Topic
 from parley.scheduler.pods import Pods
 
 
-def out_of_turn(pods: Pods, state: State, pod: Pod, claims: Sequence[PodClaim]) -> Problem | None:
-    """The problem that a free claim of the pod is another pod's turn, if it is. The other pod is requeued."""
+def pod_ahead_problem(pods: Pods, state: State, pod: Pod, claims: Sequence[PodClaim]) -> Problem | None:
+    """The problem that another pod is ahead for a free claim of the pod, if one is. The other pod is requeued."""
     nominations = state.nominations
     for claim in claims:
         expected = state.ledger.expected_for(pod.metadata.namespace, claim.name)

@@ -32,7 +32,7 @@ SLACK = 1.0
 """A deadline is recorded in whole seconds."""
 
 
-class Keeping:
+class KeptClaims:
     """Follows classes, named claims and the ends of pods that ran with them."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ FORMED = 60.0
 """Seconds after which lines are as they were before a restart."""
 
 
-class Turns:
+class ServingOrder:
     """When each pod was allocated a claim for the first time. `observe` takes every step."""
 
     def __init__(self, leader: Callable[[], ControllerMemory | None]) -> None:
