@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.unit.cli.test_simulate import Objects, as_dump, simulate, stopped
+from tests.unit.cli.simulating import Objects, as_dump, simulate, stopped
 from tests.unit.scheduler.conftest import World
 
 from parley.api.resources import CLAIMS

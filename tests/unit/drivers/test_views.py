@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.unit.drivers.test_workspace import GI, disk, stocked
+from tests.unit.drivers.workspaces import GI, disk, stocked
 
 from parley.drivers import views
 from parley.drivers.workspace import WorkspaceDriver

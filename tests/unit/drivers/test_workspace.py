@@ -1,54 +1,18 @@
 """The workspace driver: its promises, and that a disk is never promised twice."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 from pydantic import ValidationError
 from tests.support.effort import calls
+from tests.unit.drivers.workspaces import GI, asks, disk, enforcing, stocked
 
-from parley.api.builtin import (
-    DeviceAttribute,
-    DeviceCapacity,
-    Node,
-    ObjectMeta,
-    Pool,
-    ResourceSlice,
-    ResourceSliceSpec,
-    SliceDevice,
-)
-from parley.drivers.workspace import DISK, NoRoom, WorkspaceDriver
+from parley.api.builtin import ObjectMeta, ResourceSlice
+from parley.drivers.workspace import NoRoom, WorkspaceDriver
 from parley.drivers.workspace_parameters import WorkspaceClass, WorkspaceParameters
-from parley.sdk import Capacity, Cause, ClaimRequest, ClassOnNodes, Held, PodReference, Request, Reserve, Stranded
-from parley.sdk.testing import Scenario, check_driver, request
-
-DRIVER = WorkspaceDriver.name
-GI = 1024**3
-
-
-def disk(node: str, size: str = "10Gi", pool: str = "", name: str = DISK, driver: str = DRIVER) -> ResourceSlice:
-    device = SliceDevice(name=name, capacity={"size": DeviceCapacity(size)})
-    spec = ResourceSliceSpec(driver=driver, pool=Pool(pool or node), node_name=node, devices=[device])
-    return ResourceSlice(metadata=ObjectMeta(name=f"{node}-disk"), spec=spec)
-
-
-def enforcing(slice_: ResourceSlice, able: bool = True) -> ResourceSlice:
-    """The same from a node that can keep workspaces to their sizes, or says that it can't."""
-    (device,) = slice_.spec.devices
-    devices = [msgspec.structs.replace(device, attributes={"images": DeviceAttribute(bool_=able)})]
-    return msgspec.structs.replace(slice_, spec=msgspec.structs.replace(slice_.spec, devices=devices))
-
-
-def stocked(driver: WorkspaceDriver | None = None) -> WorkspaceDriver:
-    driver = driver or WorkspaceDriver()
-    assert driver.observe(None, disk("a"))
-    assert driver.observe(None, disk("b", "4Gi"))
-    return driver
-
-
-def asks(pod: str, *parameters: dict[str, Any], **class_: Any) -> Request[Any, Any]:
-    return request(WorkspaceDriver(), pod, *parameters, class_parameters=class_)
+from parley.sdk import Capacity, ClaimRequest, ClassOnNodes, Held, PodReference, Request, Reserve
+from parley.sdk.testing import Scenario, check_driver
 
 
 class WithPrefix(str):
@@ -170,20 +134,6 @@ async def test_a_claim_may_name_its_variable_and_a_class_the_owner() -> None:
     assert found["data"].data["owner"] == {"uid": 1000, "gid": 0, "mode": "2750"}
 
 
-@pytest.mark.parametrize("name", ["LD_PRELOAD", "PATH", "WORKSPACE__PATH\n", "WORKSPACE_a_PATH", "WORKSPACE_A"])
-def test_no_other_variable_of_a_container_can_be_set(name: str) -> None:
-    with pytest.raises(ValidationError, match="variable"):
-        WorkspaceParameters.model_validate({"variable": name})
-
-
-@pytest.mark.parametrize(
-    "owner", [{"uid": -1}, {"gid": 2**32 - 1}, {"mode": "rwx"}, {"mode": "77777"}, {"user": "root"}], ids=repr
-)
-def test_owners_that_are_none_are_refused(owner: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="owner"):
-        WorkspaceClass.model_validate({"owner": owner})
-
-
 @pytest.mark.parametrize(
     ("wanted", "class_", "handed"),
     [
@@ -240,75 +190,6 @@ async def test_what_no_node_will_do_for_is_said_for_all_and_no_other_is_proposed
         await driver.allocate(asked, "a")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "",
-        "work",
-        "/",
-        "//x",
-        "/work/",
-        "/a/../b",
-        "/a/./b",
-        "/a:b",
-        "/a,b",
-        "/a\nb",
-        "/a\0b",
-        "/etc",
-        "/proc/1",
-        "/dev/x",
-        "/usr/bin",
-        "/var/run",
-        "/run/secrets",
-        "/var/run/secrets/kubernetes.io/serviceaccount",
-        "/a\x85b",
-        "/a\u2028b",
-        "/a\u202eb",
-    ],
-)
-def test_paths_that_would_break_a_container_are_refused(path: str) -> None:
-    with pytest.raises(ValidationError, match="mountPath"):
-        WorkspaceParameters.model_validate({"mountPath": path})
-
-
-@pytest.mark.parametrize("path", ["/workspace", "/usr/src/app", "/var/lib/build", "/run/secretsauce", "/home/ä b"])
-def test_other_paths_are_the_users_affair(path: str) -> None:
-    assert WorkspaceParameters.model_validate({"mountPath": path}).mount_path == path
-
-
-@pytest.mark.parametrize("size", ["", "0", "-1Gi", "2Ei", "1e99999999999", "many", "1" * 33])
-def test_sizes_that_are_none_are_refused(size: str) -> None:
-    with pytest.raises(ValidationError, match="size"):
-        WorkspaceParameters.model_validate({"size": size})
-
-
-@pytest.mark.parametrize("cpu", [2, 0.5, "2", "500m"])
-def test_cpus_are_reserved_as_pods_request_them(cpu: object) -> None:
-    asked = WorkspaceParameters.model_validate({"reserve": {"cpu": cpu, "memory": "2Gi", "pods": 3}}).reserve
-    assert asked is not None
-    assert asked.reserve("Ledger", ("night",)) == Reserve(
-        {"cpu": str(cpu), "memory": "2Gi"}, 3, yields_to=("night",)
-    )
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *(("cpu", cpu) for cpu in ("0", "-1", "many", True, 10**12, "1" * 33)),
-        *(("memory", memory) for memory in ("0", "2Ei")),
-        *(("pods", pods) for pods in (-1, 10_001)),
-        ("gpu", "1"),
-    ],
-)
-def test_reservations_that_are_none_are_refused(field: str, value: object) -> None:
-    with pytest.raises(ValidationError, match=f"reserve.{field}"):
-        WorkspaceParameters.model_validate({"reserve": {field: value}})
-
-
-def test_a_claim_without_a_reservation_has_none() -> None:
-    assert WorkspaceDriver().reserves(asks("p", {}).claims[0]) is None
-
-
 def a_slice(name: str, size: str, generation: int) -> ResourceSlice:
     one = disk("a", size)
     pool = msgspec.structs.replace(one.spec.pool, generation=generation)
@@ -341,88 +222,6 @@ def test_a_node_speaks_for_its_own_disk_only() -> None:
     assert driver.viable(asks("p", {}), ("a",))["claim-0"].viable == ()
 
 
-def test_limits_are_in_mebibytes() -> None:
-    (claim,) = asks("p", {"size": "1500M"}).claims
-    assert WorkspaceDriver().units(claim) == 1431
-
-
-def grouped(pod: str, group: str = "build", namespace: str = "default", **class_: Any) -> Request[Any, Any]:
-    asked = asks(pod, {"size": "1Gi", "group": group}, **class_)
-    return replace(asked, pod=PodReference(namespace, pod, f"uid-of-{pod}"))
-
-
-async def test_a_group_goes_where_its_first_member_is() -> None:
-    driver = stocked()
-    assert driver.viable(grouped("p"), ("a", "b"))["claim-0"].viable == ("a", "b")
-    found = await driver.allocate(grouped("p"), "b")
-    answer = driver.viable(grouped("q"), ("a",))["claim-0"]
-    assert (answer.viable, answer.alternatives) == ((), ("b",))
-    assert answer.reasons == {"a": "group build is on node b"}
-    with pytest.raises(NoRoom, match="node a: group build is on node b"):
-        await driver.allocate(grouped("q"), "a")
-    assert driver.viable(grouped("q", namespace="other"), ("a",))["claim-0"].viable == ("a",)
-    assert list(driver.fullest(grouped("q"))) == ["b"]
-    assert driver.viable_without(grouped("q"), "a", {"p-claim-0"})
-    assert not driver.viable_without(grouped("q"), "a", {"another"})
-    await driver.allocate(grouped("q"), "b")
-    for uid in ("p-claim-0", "q-claim-0"):
-        assert not driver.has_room(grouped("r"), "a")
-        await driver.deallocate(uid)
-    assert driver.has_room(grouped("r"), "a")
-    assert not driver.is_local(Held("p-claim-0", "b", (), found["claim-0"].data))
-
-
-async def test_a_restored_member_decides_for_its_group_too() -> None:
-    driver, again = stocked(), stocked()
-    found = (await driver.allocate(grouped("p"), "b"))["claim-0"]
-    again.restore(Held("p-claim-0", "b", found.devices, found.data))
-    assert again.viable(grouped("q"), ("a", "b"))["claim-0"].viable == ("b",)
-
-
-async def test_a_class_may_keep_groups_in_a_zone() -> None:
-    driver, zone = stocked(), "topology.kubernetes.io/zone"
-    driver.observe(None, disk("c"))
-    for name, value in (("a", "east"), ("b", "west"), ("c", "east")):
-        assert driver.observe(None, Node(metadata=ObjectMeta(name=name, labels={zone: value})))
-    await driver.allocate(grouped("p", topologyKey=zone), "a")
-    assert driver.viable(grouped("q", topologyKey=zone), ("a", "b", "c"))["claim-0"].viable == ("a", "c")
-
-
-def test_requests_of_groups_are_answered_alike_within_a_namespace_only() -> None:
-    driver = stocked()
-    assert driver.alike(grouped("p")) == driver.alike(grouped("q"))
-    assert driver.alike(grouped("p")) != driver.alike(grouped("p", namespace="other"))
-    assert driver.alike(asks("p", {})) == driver.alike(replace(asks("p", {}), pod=PodReference("other", "p", "u")))
-
-
-@pytest.mark.parametrize("group", ["", "-a", "a b", "a" * 64, "a/b"])
-def test_names_of_groups_are_those_of_label_values(group: str) -> None:
-    with pytest.raises(ValidationError, match="group"):
-        WorkspaceParameters.model_validate({"group": group})
-
-
-@pytest.mark.parametrize(
-    ("says", "stranded"),
-    [
-        ({}, Stranded("Wait", 300)),
-        ({"onNodeUnavailable": "Fail"}, Stranded("Fail", 300)),
-        ({"onNodeUnavailable": "Recreate", "unavailableSeconds": 0}, Stranded("Recreate", 0)),
-    ],
-    ids=["by default", "fail", "recreate at once"],
-)
-def test_the_class_says_what_becomes_of_claims_on_nodes_that_take_no_pods(
-    says: dict[str, Any], stranded: Stranded
-) -> None:
-    (claim,) = asks("p", {}, **says).claims
-    assert stocked().stranded(claim, "a", Cause.CORDONED) == stranded
-
-
-@pytest.mark.parametrize("says", [{"onNodeUnavailable": "Move"}, {"unavailableSeconds": -1}])
-def test_a_class_that_says_something_else_is_refused(says: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        asks("p", {}, **says)
-
-
 async def test_enforced_sizes_are_for_nodes_that_can() -> None:
     driver = stocked()
     able = enforcing(disk("b", "4Gi"))
@@ -439,14 +238,6 @@ async def test_enforced_sizes_are_for_nodes_that_can() -> None:
     assert "enforce" not in watched["claim-0"].data
     assert driver.observe(able, enforcing(disk("b", "4Gi"), able=False))
     assert driver.viable(asks("r", {"size": "1Gi"}, enforce="Image"), ("a", "b"))["claim-0"].viable == ()
-
-
-def test_what_is_too_small_for_a_file_system_is_refused() -> None:
-    driver = WorkspaceDriver()
-    driver.observe(None, enforcing(disk("a")))
-    answer = driver.viable(asks("p", {"size": "15Mi"}, enforce="Image"), ("a",))["claim-0"]
-    assert answer.reasons["a"].startswith("size=15Mi of claim ")
-    assert "is too small for a file system: request 16Mi or more" in answer.reasons["a"]
 
 
 def test_the_class_says_to_whom_what_claims_reserve_yields_and_the_claim_can_not() -> None:

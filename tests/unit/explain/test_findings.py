@@ -1,24 +1,19 @@
-"""Who said what about a pod, and who has said nothing."""
+"""Who said what about a pod."""
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
-from tests.unit.explain.conftest import Play, explained, helps, said, text_of
-from tests.unit.scheduler.conftest import AWAY, SECOND_SCHEDULER, World
+from tests.unit.explain.conftest import Play, explained, helps, said
+from tests.unit.explain.waiting_pods import NOW, event, one_runs
+from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
 from parley.api.models import ClaimScheduling
-from parley.api.resources import BUILTIN_CLAIMS, CLASSES, EVENTS, NODES, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES, PODS
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
-from parley.explain.findings import written_at
 from parley.explain.matrix import reasons_by_node
-from parley.explain.times import ago, span
 from parley.sdk import Allocation, Request
-
-NOW = "2026-01-01T12:00:00Z"
 
 
 class SlowSeats(TokensDriver):
@@ -30,22 +25,6 @@ class SlowSeats(TokensDriver):
         allocations = await super().allocate(request, node)
         await asyncio.sleep(self.seconds)
         return allocations
-
-
-async def one_runs(world: World) -> None:
-    world.start_parley()
-    await world.add_node("a", 1)
-    await world.add_class()
-    await world.add_template("one")
-    await world.add_pod("runs", "one")
-    await world.settle()
-
-
-async def event(world: World, pod: str, reason: str, note: str, **more: Any) -> None:
-    uid = (await world.pod(pod)).metadata.uid
-    regarding = {"kind": "Pod", "namespace": "default", "name": pod, "uid": uid}
-    body = {"metadata": {"generateName": "e-"}, "reason": reason, "note": note, "type": "Warning", **more}
-    await world.client.create(EVENTS, {**body, "regarding": regarding}, "default")
 
 
 def test_the_node_plugin_and_the_kubelet_are_heard(play: Play) -> None:
@@ -212,13 +191,6 @@ def test_a_failed_allocation_is_told_with_its_node(play: Play) -> None:
     play(scenario)
 
 
-def test_when_the_controller_last_wrote() -> None:
-    fields = [{"manager": "disk", "time": "2026-01-01T00:00:00Z"}, {"manager": "parley-controller", "time": NOW}]
-
-    assert written_at({"metadata": {"managedFields": fields}}) == NOW
-    assert written_at({"metadata": {}}) == "" == written_at(None)
-
-
 def test_an_answers_words_by_node() -> None:
     reason = "a: no disk; array 1 is full; b: c: is it; d: none of ours"
     answer = ClaimScheduling(name="x", driver_name="d.example.com", round=1, reason=reason)
@@ -227,201 +199,6 @@ def test_an_answers_words_by_node() -> None:
         "a": "no disk; array 1 is full",
         "b": "c: is it; d: none of ours",
     }
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (-1, "0 s"),
-        (0.4, "0 s"),
-        (119, "119 s"),
-        (120, "2 min"),
-        (7199, "119 min"),
-        (7200, "2 h"),
-        (200_000, "2 d"),
-    ],
-)
-def test_spans(seconds: float, words: str) -> None:
-    assert span(seconds) == words
-
-
-def test_ago() -> None:
-    now = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-    assert ago((now - timedelta(minutes=5)).isoformat(), NOW) == "5 min"
-    assert ago("", NOW) == ""
-
-
-@pytest.mark.parametrize("at", ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59-05:00", "2026-01-01t00:00:00z"])
-def test_a_time_that_python_does_not_know_is_none(at: str) -> None:
-    """The API server takes the first in any event, and all of them in a claim's conditions."""
-    assert ago(at, NOW) == ""
-
-
-def test_a_pod_with_all_of_its_claims_waits_for_its_scheduler(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        await world.add_node("a", 1)
-        await world.add_class()
-        await world.add_template("one")
-        world.start_parley()
-        await world.add_pod("p", "one", schedulerName="nobody")
-        await world.settle()
-        told = await explained(world, "p")
-        assert (told.code, told.message) == (
-            "Binding",
-            "everything is allocated, and scheduler nobody has not bound the pod yet",
-        )
-        assert not said(told, "controller")
-        assert helps(told) == [
-            "scheduler nobody has not said anything about the pod: check whether a scheduler of that name "
-            "(spec.schedulerName) runs, and recreate the pod if the name is wrong"
-        ]
-
-    play(scenario)
-
-
-def test_a_claim_that_is_being_created_is_pending_and_nobody_has_to_create_it(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        await world.add_node("a", 1)
-        await world.add_class()
-        await world.add_template("one")
-        await world.add_pod("p", "one")
-        await asyncio.sleep(60)
-        told = await explained(world, "p")
-        assert (told.code, told.message) == (
-            "",
-            "the claim for 'gpu-0' is being created from template default/one",
-        )
-        assert [claim.state for claim in told.claims] == ["pending"]
-        assert "create the claim or template in the pod's namespace" not in helps(told)
-        (missing,) = said(told, "controller")
-        assert missing.startswith("has not reported on the pod for 60 s")
-
-    play(scenario)
-
-
-def test_a_claim_that_kubernetes_does_not_make_is_not_parleys_to_report_on(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        world.start_parley()
-        await world.stop_claim_controller()
-        await world.add_node("a", 1)
-        await world.add_class()
-        await world.add_template("one")
-        await world.add_pod("p", "one", "one")
-        await world.settle()
-        told = await explained(world, "p")
-        assert not said(told, "controller")
-        assert said(told, "kube-controller-manager") == [
-            "has not made the pod's claims gpu-0, gpu-1 for 60 s: see the pod's events for what keeps it from "
-            "that, such as a quota, or check whether it runs"
-        ]
-
-    play(scenario)
-
-
-def test_what_the_controller_said_before_is_not_why_the_pod_waits(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        world.start_parley()
-        await world.add_node("a", 1)
-        await world.add_class(whenUnused={"keepSeconds": 3600})
-        await world.add_claim("c")
-        await world.add_pod("has", claims=["c"])
-        await world.settle()
-        await world.add_pod("waits", claims=["c"])
-        await world.settle()
-        assert said(await explained(world, "waits"), "controller") == []
-
-        await world.client.patch(NODES, "a", {"spec": {"unschedulable": True}})
-        await world.delete_pod("has")
-        await world.settle()
-        told = await explained(world, "waits")
-        assert told.code == "ClaimStranded"
-        (earlier,) = said(told, "controller")
-        assert earlier.startswith("(earlier) claim default/c is not shareable and pod default/has uses it")
-
-    play(scenario)
-
-
-def test_where_nothing_is_reported_a_pods_own_scheduler_may_be_away(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        world.start_parley()
-        await world.add_node("a", 1)
-        await world.add_class()
-        await world.add_template("one")
-        await world.add_pod("p", "one", schedulerName=AWAY)
-        await world.settle()
-        (missing,) = said(await explained(world, "p"), "controller")
-        assert missing.endswith(
-            f"check whether it and scheduler {AWAY}, which may have to ask it first, run "
-            "(kubectl -n parley-system get pods,leases)"
-        )
-
-    play(scenario)
-
-
-def test_a_controller_that_has_written_an_event_has_reported(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        world.start_parley()
-        await world.add_class()
-        await world.add_claim("c")
-        await world.add_pod("q", claims=["c", "nope"])
-        await world.settle()
-        told = await explained(world, "q")
-        assert told.message.startswith("claim default/nope does not exist")
-        assert not said(told, "controller"), "the event has the same words"
-
-    play(scenario)
-
-
-def test_a_pod_that_somebody_put_on_a_node_says_what_it_lacks_there(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        await one_runs(world)
-        await world.add_claim("c")
-        await world.settle()
-        await world.add_pod("template", "one", nodeName="a")
-        await world.add_pod("absent", "one", nodeName="b")
-        await world.settle()
-        told = await explained(world, "template")
-        assert (told.state, told.code) == ("bound", "NothingViable")
-        assert "node a: claim gpu-0: 0 of 1 device free, 1 wanted" in told.message
-        assert "bound to a" in text_of(told).partition("\n")[0]
-        assert text_of(told).partition("\n")[0].endswith(", pending: NothingViable")
-        assert "node b: does not exist" in (await explained(world, "absent")).message
-
-        await world.delete_pod("runs")
-        await world.settle()
-        told = await explained(world, "template")
-        assert (told.state, told.code, told.message) == ("bound", "", "")
-
-        await world.publish("a", ["gpu-0", "gpu-1"])
-        await world.add_pod("uses", claims=["c"])
-        await world.settle()
-        await world.add_pod("named", claims=["c"], nodeName="a")
-        await world.settle()
-        told = await explained(world, "named")
-        assert (told.code, told.message.partition(":")[0]) == (
-            "ClaimInUse",
-            "claim default/c is not shareable and pod default/uses uses it",
-        )
-
-    play(scenario)
-
-
-def test_a_pod_whose_scheduler_did_not_ask_is_not_the_controllers_to_report_on(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        world.start_parley()
-        await world.add_node("a", 1)
-        await world.add_class()
-        await world.add_template("one")
-        requests = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "100"}}}
-        await world.add_pod("p", "one", containers=[requests], schedulerName=SECOND_SCHEDULER)
-        await world.settle()
-        told = await explained(world, "p")
-        assert told.message == "scheduler parley found no node by its own filters, before it asked Parley"
-        assert not said(told, "controller")
-        assert "node a has what the claims request, but is not eligible: too little cpu left" in helps(told)
-
-    play(scenario)
 
 
 def test_what_the_former_driver_of_a_class_answered_is_no_answer(play: Play) -> None:
@@ -438,60 +215,5 @@ def test_what_the_former_driver_of_a_class_answered_is_no_answer(play: Play) -> 
         assert helps(told) == ["start the driver, or correct driverName of the class"]
         (text,) = said(told, "driver shelf.example.com")
         assert text.startswith("has not answered about claim gpu-0")
-
-    play(scenario)
-
-
-def test_what_a_pod_waited_for_before_is_over_when_all_is_allocated(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        await one_runs(world)
-        await world.add_pod("wants", "one", schedulerName="nobody")
-        await world.settle()
-        await world.delete_pod("runs")
-        await asyncio.sleep(5)
-
-        told = await explained(world, "wants")
-
-        assert [one.state for one in told.claims] == ["allocated"]
-        assert told.code == "Binding"
-
-    play(scenario)
-
-
-def test_what_drivers_outside_have_allocated_waits_for_the_binding_alone(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        world.start_parley()
-        await world.add_node("a")
-        await add_shelf_class(world)
-        world.start_driver(ShelfDriver(Behaviour({"a": 1})))
-        await world.add_pod("wants", "shelf", schedulerName="nobody")
-        await asyncio.sleep(90)
-
-        status = (await world.scheduling("wants")).status
-        told = await explained(world, "wants")
-
-        assert (status.waiting_for, status.message) == (told.code, told.message)
-        assert told.code == "Binding"
-        (mirror,) = await world.mirrors()
-        assert mirror.status.allocation is not None
-
-    play(scenario)
-
-
-def test_claims_of_a_pod_that_has_ended_are_released_and_nothing_is_in_their_way(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        await one_runs(world)
-        await world.add_claim("disk")
-        await world.publish("a", ["gpu-0", "gpu-1"])
-        await world.add_pod("first", "one", claims=["disk"])
-        await world.settle()
-        await world.finish_pod("first")
-        await world.add_pod("second", claims=["disk"])
-        await world.settle()
-        assert await world.node_of("second")
-
-        told = await explained(world, "first")
-
-        assert [(one.state, one.message) for one in told.claims] == [("released", ""), ("released", "")]
 
     play(scenario)

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.unit.explain.conftest import Play, explained, said
-from tests.unit.explain.test_findings import event
+from tests.unit.explain.waiting_pods import event
 from tests.unit.scheduler.conftest import World
 
 REFUSED = (

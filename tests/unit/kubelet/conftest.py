@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.kubelet.drivers import PortNode
 
 from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
@@ -38,3 +39,8 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="pk-", dir=place))
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture
+def node(client: Client, folder: Path) -> PortNode:
+    return PortNode(client, folder)

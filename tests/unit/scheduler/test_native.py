@@ -4,12 +4,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.conditions import condition, ready
-from tests.support.faults import FaultClient
+from tests.unit.scheduler.two_nodes import NAMESPACE, two_nodes
 
 from parley.api.opaque import read
-from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, CLASSES, NODES, PODS, TEMPLATES
-from parley.kube.client import Call, Conflict
+from parley.api.resources import NODES, PODS
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -17,16 +15,6 @@ else:
     World = Any
 
 pytestmark = pytest.mark.scheduling_paths("native", "extender")
-
-NAMESPACE = "default"
-
-
-async def two_nodes(world: World) -> None:
-    await world.add_node("a", devices=1)
-    await world.add_node("b", devices=2)
-    await world.add_class()
-    await world.add_template()
-    world.start_parley()
 
 
 def test_a_pod_with_two_claims_lands_where_both_are(play: Any) -> None:
@@ -152,114 +140,6 @@ def test_a_pod_bound_by_others_is_served_where_it_is(play: Any) -> None:
     play(scenario)
 
 
-def test_a_named_claim_serves_one_pod_after_the_other(play: Any) -> None:
-    async def scenario(world: World) -> None:
-        await two_nodes(world)
-        await world.add_claim("disk", count=2)
-        await world.add_pod("p", claims=["disk"])
-        await world.settle()
-        await world.add_pod("q", claims=["disk"])
-        await world.settle()
-        claim = await world.claim("disk")
-        assert ready(claim) == "Ready"
-        assert [user.name for user in claim.status.reserved_for] == ["p"]
-        assert (await world.scheduling("q")).status.waiting_for == "ClaimInUse"
-        assert (await world.scheduling("q")).status.message == (
-            "claim default/disk is not shareable and pod default/p uses it: "
-            "wait until that ends, or use a template"
-        )
-        await world.delete_pod("p")
-        await world.settle()
-        assert await world.node_of("q") == "b"
-        await world.delete_pod("q")
-        await world.settle()
-        claim = await world.claim("disk")
-        assert (ready(claim), claim.status.allocation) == ("WaitForFirstConsumer", None)
-        await world.client.delete(CLAIMS, "disk", NAMESPACE)
-        await world.settle()
-        assert not (await world.client.list(CLAIMS)).items
-        assert not await world.mirrors()
-
-    play(scenario)
-
-
-def test_a_shareable_claim_serves_several_pods_on_its_node(play: Any) -> None:
-    async def scenario(world: World) -> None:
-        await two_nodes(world)
-        await world.add_class("shared", shareable=True)
-        await world.add_claim("disk", "shared", count=2)
-        for name in ("p", "q", "r"):
-            await world.add_pod(name, claims=["disk"])
-        await world.settle()
-        assert [await world.node_of(name) for name in ("p", "q", "r")] == ["b", "b", "b"]
-        assert {user.name for user in (await world.claim("disk")).status.reserved_for} == {"p", "q", "r"}
-        for name in ("p", "q", "r"):
-            assert await world.devices() == {("b", "gpu-0"): 1, ("b", "gpu-1"): 1}
-            await world.delete_pod(name)
-            await world.settle()
-        assert (await world.claim("disk")).status.allocation is None
-
-    play(scenario)
-
-
-def test_a_running_pods_claim_that_somebody_cleared_is_put_right(play: Any) -> None:
-    async def scenario(world: World) -> None:
-        await two_nodes(world)
-        await world.add_claim("disk")
-        await world.add_pod("p", "one", claims=["disk"])
-        await world.settle()
-        before = await world.devices()
-        for mirror in await world.mirrors():
-            body = {"status": {"allocation": None, "reservedFor": None}}
-            await world.client.patch(BUILTIN_CLAIMS, mirror.metadata.name, body, NAMESPACE, subresource="status")
-        await world.settle()
-        assert await world.devices() == before
-        uid = (await world.pod("p")).metadata.uid
-        for mirror in await world.mirrors():
-            assert [user.uid for user in mirror.status.reserved_for] == [uid]
-
-    play(scenario)
-
-
-def test_a_running_pods_generated_claim_that_somebody_deleted_gets_the_same_devices(play: Any) -> None:
-    async def scenario(world: World) -> None:
-        await two_nodes(world)
-        await world.add_pod("p", "one", "one")
-        await world.settle()
-        before = await world.devices()
-        for mirror in await world.mirrors():
-            await world.client.delete(BUILTIN_CLAIMS, mirror.metadata.name, NAMESPACE)
-        await world.add_pod("q", "one", "one")
-        await world.settle()
-        assert await world.node_of("q") == ""
-        assert await world.devices() == before
-        await world.delete_pod("p")
-        await world.settle()
-        assert await world.node_of("q") == "b"
-
-    play(scenario)
-
-
-def test_a_mirror_that_somebody_deletes_is_made_anew(play: Any) -> None:
-    async def scenario(world: World) -> None:
-        await two_nodes(world)
-        await world.add_claim("disk")
-        await world.settle()
-        first = await world.mirror("disk")
-        await world.client.delete(BUILTIN_CLAIMS, "disk", NAMESPACE)
-        await world.client.delete(BUILTIN_TEMPLATES, "one", NAMESPACE)
-        await world.settle()
-        second = await world.mirror("disk")
-        assert first is not None
-        assert second is not None
-        assert first.metadata.uid != second.metadata.uid
-        await world.add_pod("p", "one", claims=["disk"])
-        await world.settle()
-        assert await world.node_of("p") == "b"
-
-    play(scenario)
-
-
 @pytest.mark.scheduling_paths("native")  # the words about nodes that a scheduler of its own filters
 def test_resources_taints_and_suitable_nodes_decide_about_candidates(play: Any) -> None:
     async def scenario(world: World) -> None:
@@ -284,97 +164,6 @@ def test_resources_taints_and_suitable_nodes_decide_about_candidates(play: Any) 
         await world.client.patch(NODES, "b", {"spec": {"unschedulable": None}})
         await world.settle()
         assert await world.node_of("q") == "b"
-
-    play(scenario)
-
-
-@pytest.mark.scheduling_paths("native")  # waits 30 s for standalone drivers
-def test_bad_input_is_told_and_the_pod_goes_on_once_it_is_mended(play: Any) -> None:
-    async def scenario(world: World) -> None:
-        await world.add_node("a", devices=9)
-        await world.add_class()
-        await world.add_class("stranger")
-        await world.client.patch(CLASSES, "stranger", {"driverName": "other.example.com"})
-        await world.add_template("no-class", "absent")
-        await world.add_template("no-driver", "stranger")
-        await world.add_template("typo", modle="a100")
-        await world.add_template("good")
-        world.start_parley()
-        for template in ("no-class", "no-driver", "typo", "missing", "good"):
-            await world.add_pod(template, template)
-        await world.settle()
-        told = {}
-        for name in ("no-class", "no-driver", "typo", "missing"):
-            ((code, note),) = await world.events_on(name)
-            told[name] = (code, note)
-            assert await world.node_of(name) == ""
-        assert await world.node_of("good") == "a"
-        assert told == {
-            "no-class": (
-                "ClassNotFound",
-                "template default/no-class: spec.resourceClassName='absent' does not exist: "
-                "create that ResourceClass",
-            ),
-            "no-driver": (
-                "DriverNotAnswering",
-                "no answer within 30 s from standalone driver other.example.com: "
-                "start it, or correct driverName of class stranger",
-            ),
-            "typo": (
-                "ParametersInvalid",
-                "parameters of template default/typo: modle='a100' is not a parameter of this driver "
-                "(known parameters: count, memory, model, shared)",
-            ),
-            "missing": (
-                "ClaimNotFound",
-                "template default/missing of claim 'gpu-0' does not exist: "
-                "create a ResourceClaimTemplate of parley.dev (or of resource.k8s.io) with that name",
-            ),
-        }
-        await world.add_class("absent")
-        await world.client.patch(CLASSES, "stranger", {"driverName": "device.parley.dev"})
-        await world.add_template("missing")
-        await world.client.delete(TEMPLATES, "typo", NAMESPACE)
-        await world.delete_pod("typo")
-        await world.settle()
-        await world.add_template("typo", model="a100")
-        await world.add_pod("typo", "typo")
-        await world.settle()
-        assert [await world.node_of(name) for name in told] == ["a"] * 4
-
-    play(scenario)
-
-
-@pytest.mark.parametrize("pod_first", [False, True], ids=["claim first", "pod first"])
-def test_a_name_that_is_taken_is_told_on_claim_and_pod_and_mended_by_deleting(play: Any, pod_first: bool) -> None:
-    async def scenario(world: World) -> None:
-        await two_nodes(world)
-        other = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "other"}}]}}
-        await world.create(BUILTIN_CLAIMS, {"metadata": {"name": "disk", "namespace": NAMESPACE}, "spec": other})
-        if pod_first:
-            await world.add_pod("p", claims=["disk"])
-            await world.settle()
-        await world.add_claim("disk")
-        if not pod_first:
-            await world.add_pod("p", claims=["disk"])
-        await world.settle()
-        note = (
-            "a resource.k8s.io ResourceClaim default/disk exists that Parley did not create: "
-            "delete it, or give the parley.dev ResourceClaim another name"
-        )
-        assert (await world.events_on("p"))[-1] == ("NameTaken", note)
-        accepted = condition(await world.claim("disk"), "Accepted")
-        assert (accepted.type, accepted.status, accepted.reason, accepted.message) == (
-            "Accepted",
-            "False",
-            "NameTaken",
-            note,
-        )
-        await world.client.delete(BUILTIN_CLAIMS, "disk", NAMESPACE)
-        await world.settle()
-        assert await world.node_of("p") in ("a", "b")
-        accepted = condition(await world.claim("disk"), "Accepted")
-        assert (accepted.status, accepted.reason) == ("True", "Accepted")
 
     play(scenario)
 
@@ -409,22 +198,6 @@ def test_a_pod_that_fits_nowhere_else_does_not_make_claims_go_in_circles(play: A
     play(scenario)
 
 
-def test_parameters_that_do_not_fit_into_a_mirror_are_told(play: Any) -> None:
-    async def scenario(world: World) -> None:
-        await two_nodes(world)
-        await world.add_template("huge", model="x" * 10_000)
-        await world.add_claim("huge", model="x" * 10_000)
-        await world.add_pod("p", "huge")
-        await world.add_pod("q", claims=["huge"])
-        await world.settle()
-        rest = "have 10012 bytes as JSON, at most 10000 fit: shorten them"
-        assert await world.events_on("p") == [("ParametersInvalid", f"parameters of template default/huge {rest}")]
-        assert await world.events_on("q") == [("ParametersInvalid", f"parameters of claim default/huge {rest}")]
-        assert (await world.claim("huge")).status.conditions[0].reason == "ParametersInvalid"
-
-    play(scenario)
-
-
 def test_pods_that_want_the_same_beside_different_shared_claims_do_not_wait_in_one_line(play: Any) -> None:
     async def scenario(world: World) -> None:
         for node in ("a", "b"):
@@ -448,41 +221,5 @@ def test_pods_that_want_the_same_beside_different_shared_claims_do_not_wait_in_o
         await world.settle()
         assert await world.node_of("waits-a") == ""
         assert await world.node_of("waits-b") == "b"
-
-    play(scenario)
-
-
-@pytest.mark.scheduling_paths("native")  # only its scheduler clears an allocation
-def test_a_claim_that_could_not_be_taken_back_is_still_put_right_later(play: Any) -> None:
-    failed = asyncio.Event()
-
-    def fail_once(call: Call) -> None:
-        clears = call.resource == BUILTIN_CLAIMS and "allocation" in (call.body or {}).get("status", {})
-        if clears and call.body["status"]["allocation"] is None and not failed.is_set():
-            failed.set()
-            raise Conflict(409, "Conflict", "injected")
-
-    async def scenario(world: World) -> None:
-        await world.add_node("a", devices=2)
-        await world.add_node("b")
-        await world.add_class()
-        await world.add_template()
-        world.start_parley(FaultClient(world.server.client(), before=fail_once))
-        grump = {"metadata": {"name": "grump", "namespace": NAMESPACE, "labels": {"app": "grump"}}}
-        await world.create(
-            PODS, {**grump, "spec": {"nodeName": "a", "containers": [{"name": "m", "image": "none"}]}}
-        )
-        term = {"labelSelector": {"matchLabels": {"app": "grump"}}, "topologyKey": "kubernetes.io/hostname"}
-        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-        await world.add_pod("p", "one", "one", affinity=affinity)
-        await failed.wait()
-        await world.delete_pod("grump")
-        await world.settle(400)
-        assert await world.node_of("p") == "a"
-        for mirror in await world.mirrors():
-            body = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
-            await world.client.patch(BUILTIN_CLAIMS, mirror.metadata.name, body, NAMESPACE, subresource="status")
-        await world.settle()
-        assert await world.devices() == {("a", "gpu-0"): 1, ("a", "gpu-1"): 1}
 
     play(scenario)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.unit.scheduler.test_driver_faults import BOTH, Failing, with_tokens
+from tests.unit.scheduler.failing_drivers import BOTH, Failing, with_tokens
 
 from parley.api import reasons
 from parley.api.builtin import NodeSelector, NodeSelectorTerm

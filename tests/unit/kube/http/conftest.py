@@ -1,13 +1,16 @@
 """A server of the test's own behind an HttpClient."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from tests.unit.kube.http.tls import TlsServer
 
 from parley.kube.credentials import Credentials
 from parley.kube.http import HttpClient, HttpOptions
@@ -90,3 +93,22 @@ def serve_raw(
         return await connect(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", **options)
 
     return served
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+async def tls_host(authority: trustme.CA) -> AsyncIterator[str]:
+    server = TlsServer(authority)
+    yield await server.start()
+    await server.stop()
+
+
+@pytest.fixture
+async def plain_tls_host(authority: trustme.CA) -> AsyncIterator[str]:
+    server = TlsServer(authority, ssl.CERT_NONE)
+    yield await server.start()
+    await server.stop()

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.drivers.test_workspace import asks
+from tests.unit.drivers.workspaces import asks
 from tests.unit.kubelet.driver.workspace_folders import data, driver
 
 from parley.api.builtin import ObjectMeta, ResourceSlice, ResourceSliceSpec
