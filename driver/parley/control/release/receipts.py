@@ -87,6 +87,13 @@ def _release(name: str, spec: Body) -> Body:
     return {"apiVersion": API_VERSION, "kind": "ClaimRelease", "metadata": {"name": name}, "spec": spec}
 
 
+def is_of(release: ClaimRelease, holding: Holding) -> bool:
+    """Whether the ClaimRelease is for this very allocation of the holding, not for an earlier one."""
+    handles = release.spec.allocation.handles
+    data = (handles[0].data if handles else None) or {}
+    return release.spec.node_name in (holding.nodes or ()) and data == (holding.allocation.data or {})
+
+
 def prepared_by(record: ClaimRelease) -> PreparedOn:
     """The built-in claim that may still be prepared, and the node, by the ClaimRelease."""
     return PreparedOn(record.spec.claim.uid, record.spec.node_name)
