@@ -330,6 +330,28 @@ def test_a_late_request_for_an_earlier_allocation_does_not_end_a_kept_one_when_t
     play(scenario)
 
 
+def test_a_receipt_is_owed_though_the_leader_ends_as_it_has_deleted_a_late_request_to_remove_data(
+    play: Play,
+) -> None:
+    async def scenario(world: World) -> None:
+        client, late = await begin_second(world, whenUnused={"keepSeconds": KEEP})
+        client.late, client.cuts_off = late, True
+        await world.stop_claim_controller()
+        await world.force_delete("second")
+        await world.settle()
+        assert client.is_cut_off
+        await world.crash()
+        world.start_parley(drivers=[Numbering()])
+        await world.add_pod("third", claims=["disk"])
+        await world.settle()
+        assert await world.node_of("third") == "", "the second pod's containers may run"
+        world.kubelets.start("a")
+        await world.settle()
+        assert await world.node_of("third") == "a"
+
+    play(scenario)
+
+
 async def story(world: World) -> None:
     """Data of a generated claim, of one that ends with its pod, of one that is kept, and of one that is deleted
     while it is kept."""

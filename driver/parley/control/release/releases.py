@@ -181,7 +181,7 @@ class Releases:
             self._queue.add(holding.uid)
 
     def _cached(self, holding: Holding, prepared: PreparedOn) -> ClaimRelease | None:
-        release = self._cluster.release(record_name(prepared))
+        release = self._cluster.release(record_name(prepared, removing=holding.removing))
         if release is None or release.metadata.uid in self._retracted or _is_late(release, holding):
             return None
         return release
@@ -193,15 +193,15 @@ class Releases:
         cached = self._cached(holding, prepared)
         if not await self._is_gone(prepared.node):
             return False
-        if (release := cached or await self._live(prepared)) is not None:
+        if (release := cached or await self._live(holding, prepared)) is not None:
             await self._waive(release)
         if cached is None:
             holding.owed.discard(prepared)
         return True
 
-    async def _live(self, prepared: PreparedOn) -> ClaimRelease | None:
+    async def _live(self, holding: Holding, prepared: PreparedOn) -> ClaimRelease | None:
         try:
-            return await self._client.get(CLAIM_RELEASES, record_name(prepared))
+            return await self._client.get(CLAIM_RELEASES, record_name(prepared, removing=holding.removing))
         except NotFound:
             return None
 
