@@ -78,5 +78,5 @@ def _recorded_units(cluster: ClusterCache, holding: Holding) -> int | None:
 
 def _claim_of(cluster: ClusterCache, holding: Holding) -> ResourceClaim | None:
     """The claim of the holding's name, unless it replaced the one that the holding was allocated for."""
-    claim = cluster.claim((holding.namespace, holding.claim))
-    return None if claim is not None and holding.named and claim.metadata.uid != holding.uid else claim
+    key = (holding.namespace, holding.claim)
+    return cluster.claim_with_uid(key, holding.uid) if holding.named else cluster.claim(key)

@@ -30,7 +30,7 @@ from parley.control.objects.mirror import (
 )
 from parley.control.objects.pod import is_done, is_terminal, reference
 from parley.control.objects.standin import is_stand_in, stands_for
-from parley.control.release.receipts import owed, prepared_by
+from parley.control.release.receipts import is_of, owed, prepared_by
 from parley.control.restored_units import count_units
 from parley.control.state import State
 from parley.kube.clock import moment
@@ -214,7 +214,7 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
     if holding is None and user is not None and spec.running is not None:
         holding = state.ledger.of_entry(user, spec.running.pod_claim_name)  # the claim was recreated
     if holding is not None:
-        late = spec.remove_data and bool(holding.pods)  # `Releases.retract` deletes it
+        late = spec.remove_data and (bool(holding.pods) or not is_of(release, holding))  # `Releases` deletes it
         if not holding.standalone and not late:
             holding.owed.add(prepared_by(release))
             holding.removing = holding.removing or spec.remove_data

@@ -193,8 +193,8 @@ class Reconciler:
 
     def _is_replaced(self, holding: Holding) -> bool:
         """Whether the claim of this holding was replaced by another claim of the same name."""
-        claim = self._state.cluster.claim((holding.namespace, holding.claim)) if holding.named else None
-        return claim is not None and claim.metadata.uid != holding.uid
+        cluster, key = self._state.cluster, (holding.namespace, holding.claim)
+        return holding.named and not cluster.claim_with_uid(key, holding.uid) and cluster.claim(key) is not None
 
     async def _terminal(self, pod: Pod) -> None:
         self._state.nominations.end(pod.metadata.uid)

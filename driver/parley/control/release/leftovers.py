@@ -21,7 +21,7 @@ from parley.api.resources import CLAIM_RELEASES
 from parley.control.caches.cluster import ClusterCache
 from parley.control.holding import Holding
 from parley.control.ledger import Ledger
-from parley.control.release.receipts import lost_node_record, of_lost_nodes
+from parley.control.release.receipts import is_of, lost_node_record, of_lost_nodes
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, moment
 from parley.kube.queue import WorkQueue
@@ -69,7 +69,7 @@ class LostNodesData:
         The caller has the holding's lock."""
         for release in of_lost_nodes(self._cluster.releases_of(holding.uid)):
             is_back = not is_lost(release.spec.node_name)
-            if is_back and not release.status.allocation_cleared and _is_of(release, holding):
+            if is_back and not release.status.allocation_cleared and is_of(release, holding):
                 log.info("the node is back in time", claim=holding.path, node=release.spec.node_name)
                 await delete_release(self._client, release)
 
@@ -86,7 +86,7 @@ class LostNodesData:
                 return
             self._queue.add_after(release.spec.holding_uid, left)
         holding = self._ledger.get(release.spec.holding_uid)
-        if not release.status.allocation_cleared and (holding is None or not _is_of(release, holding)):
+        if not release.status.allocation_cleared and (holding is None or not is_of(release, holding)):
             await set_allocation_cleared(self._client, release)
 
     def _seconds_left(self, release: ClaimRelease) -> float:
@@ -116,10 +116,3 @@ async def delete_release(client: Client, release: ClaimRelease) -> None:
         await client.delete(CLAIM_RELEASES, release.metadata.name, uid=release.metadata.uid)
     except NotFound:
         pass  # the node answered after all
-
-
-def _is_of(release: ClaimRelease, holding: Holding) -> bool:
-    """Whether the ClaimRelease is for this very allocation of the holding, which an attempt failed to end."""
-    handles = release.spec.allocation.handles
-    data = (handles[0].data if handles else None) or {}
-    return release.spec.node_name in (holding.nodes or ()) and data == (holding.allocation.data or {})

@@ -2,7 +2,8 @@
 
 There is one ClaimRelease for each built-in claim and node, with a name made of both, so it can't be created twice.
 It has no namespace and no owner: the device counts as taken while it exists, even if claim, pod and namespace are
-gone. Those for lost nodes (`leftovers`) have other names, and keep nothing from being free.
+gone. Requests to remove data have other names: one that comes late, and is deleted, is never in place of a receipt
+that a node owes. Those for lost nodes (`leftovers`) have other names, too, and keep nothing from being free.
 """
 
 import hashlib
@@ -22,14 +23,16 @@ _HASHED = 16
 """Characters of the hash that stands for a node's name, which may have 253 itself, in the name of a record."""
 
 
-def record_name(prepared: PreparedOn) -> str:
+def record_name(prepared: PreparedOn, *, removing: bool = False) -> str:
     """The name of the ClaimRelease: the claim's UID, and a hash of the node's name."""
-    return f"{prepared.claim_uid}-{hashlib.sha256(prepared.node.encode()).hexdigest()[:_HASHED]}"
+    hashed = hashlib.sha256(prepared.node.encode()).hexdigest()[:_HASHED]
+    return f"{prepared.claim_uid}-{'data-' if removing else ''}{hashed}"
 
 
 def record(holding: Holding, prepared: PreparedOn) -> Body:
     """The ClaimRelease by which the node owes a receipt for one of the holding's built-in claims."""
-    return _release(record_name(prepared), _spec(holding, prepared, removing=holding.removing))
+    removing = holding.removing
+    return _release(record_name(prepared, removing=removing), _spec(holding, prepared, removing=removing))
 
 
 def lost_node_record(holding: Holding, node: str) -> Body:
@@ -85,6 +88,13 @@ def _running(holding: Holding) -> Body:
 
 def _release(name: str, spec: Body) -> Body:
     return {"apiVersion": API_VERSION, "kind": "ClaimRelease", "metadata": {"name": name}, "spec": spec}
+
+
+def is_of(release: ClaimRelease, holding: Holding) -> bool:
+    """Whether the ClaimRelease is for this very allocation of the holding, not for an earlier one."""
+    handles = release.spec.allocation.handles
+    data = (handles[0].data if handles else None) or {}
+    return release.spec.node_name in (holding.nodes or ()) and data == (holding.allocation.data or {})
 
 
 def prepared_by(record: ClaimRelease) -> PreparedOn:

@@ -36,7 +36,7 @@ from parley.control.holding import Holding, PreparedOn, Written
 from parley.control.live import live_pod
 from parley.control.objects.pod import is_terminal
 from parley.control.release.leftovers import LostNodesData, delete_release, set_allocation_cleared
-from parley.control.release.receipts import is_owed, of_lost_nodes, owed, prepared_by, record, record_name
+from parley.control.release.receipts import is_of, is_owed, of_lost_nodes, owed, prepared_by, record, record_name
 from parley.control.release.unused_claims import UnusedClaimDeadlines
 from parley.control.state import State
 from parley.kube.client import AlreadyExists, Client, Conflict, NotFound
@@ -65,8 +65,9 @@ def _has_data(holding: Holding) -> bool:
 
 
 def _is_late(release: ClaimRelease, holding: Holding) -> bool:
-    """Whether the ClaimRelease asks to remove data for an end of the holding that is over, or not decided on."""
-    return release.spec.remove_data and not holding.removing
+    """Whether the ClaimRelease asks to remove data for another end than the one that was decided on for the
+    holding: of an earlier allocation, or of this one by an earlier leader."""
+    return release.spec.remove_data and not (holding.removing and is_of(release, holding))
 
 
 class Releases:
@@ -162,7 +163,7 @@ class Releases:
                 await self._create(holding, prepared)
 
     async def _create(self, holding: Holding, prepared: PreparedOn) -> None:
-        if self._cached(prepared) is not None:
+        if self._cached(holding, prepared) is not None:
             return
         self._queue.add_after(holding.uid, UNSEEN_SECONDS)
         try:
@@ -174,36 +175,38 @@ class Releases:
 
     async def request_receipts(self, holding: Holding) -> None:
         """Let the nodes answer from now on: no pod uses the holding, or ever will."""
-        for release in map(self._cached, sorted(holding.owed)):
+        for release in [self._cached(holding, prepared) for prepared in sorted(holding.owed)]:
             if release is not None and not release.status.allocation_cleared:
                 self._queue.add_after(holding.uid, UNSEEN_SECONDS)
                 await set_allocation_cleared(self._client, release)
 
     def requeue_if_cached(self, holding: Holding) -> None:
         """Requeue the holding if all its ClaimReleases are in the cache; otherwise the event of a new one does."""
-        if all(self._cached(prepared) is not None for prepared in holding.owed):
+        if all(self._cached(holding, prepared) is not None for prepared in holding.owed):
             self._queue.add(holding.uid)
 
-    def _cached(self, prepared: PreparedOn) -> ClaimRelease | None:
-        release = self._cluster.release(record_name(prepared))
-        return None if release is None or release.metadata.uid in self._retracted else release
+    def _cached(self, holding: Holding, prepared: PreparedOn) -> ClaimRelease | None:
+        release = self._cluster.release(record_name(prepared, removing=holding.removing))
+        if release is None or release.metadata.uid in self._retracted or _is_late(release, holding):
+            return None
+        return release
 
     async def _waived(self, holding: Holding, prepared: PreparedOn) -> bool:
         """Whether the node need not answer. Its ClaimRelease is deleted then, and the event of that ends what is
         owed; without an event if the cache has not shown the ClaimRelease yet: it may never show that it is
         gone."""
-        cached = self._cached(prepared)
+        cached = self._cached(holding, prepared)
         if not await self._is_gone(prepared.node):
             return False
-        if (release := cached or await self._live(prepared)) is not None:
+        if (release := cached or await self._live(holding, prepared)) is not None:
             await self._waive(release)
         if cached is None:
             holding.owed.discard(prepared)
         return True
 
-    async def _live(self, prepared: PreparedOn) -> ClaimRelease | None:
+    async def _live(self, holding: Holding, prepared: PreparedOn) -> ClaimRelease | None:
         try:
-            return await self._client.get(CLAIM_RELEASES, record_name(prepared))
+            return await self._client.get(CLAIM_RELEASES, record_name(prepared, removing=holding.removing))
         except NotFound:
             return None
 
@@ -282,9 +285,8 @@ class Releases:
             self._retracted.discard(old.metadata.uid)
             holding = None if retracted else self._kept_by(old)
             # One created late, for what was owed before, does not confirm that the data is removed, nor does the
-            # deletion of a late request to remove data confirm that nothing is prepared.
-            answers = holding is not None and old.spec.remove_data == holding.removing
-            if holding is not None and answers:
+            # deletion of a late request to remove data confirm anything.
+            if holding is not None and old.spec.remove_data == holding.removing and not _is_late(old, holding):
                 holding.owed.discard(prepared_by(old))
                 self._unused_deadlines.renew(holding)  # until now its containers may have run
             self._queue.add(holding.uid if holding is not None else old.spec.holding_uid)
