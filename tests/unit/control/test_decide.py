@@ -292,7 +292,7 @@ class TestNoneViable:
     def test_drivers_outside_may_have_room_on_every_node_that_is_eligible(self) -> None:
         async def story(world: World) -> None:
             await world.node("a")
-            demand = wanted(world.state, pending("a", a_class(driver="outside.example.com"), standalone=True))
+            demand = wanted(world.state, pending("a", a_class(driver="outside.example.com"), standown_line=True))
             search = everywhere(world.state)
             helps = none_viable(world.state, demand.standalone, demand, search, Outcome()).helps
             assert helps is not None
