@@ -241,7 +241,12 @@ class TestNoneViable:
     def test_who_is_alike_and_wants_the_same_waits_in_one_line(self) -> None:
         async def story(world: World) -> None:
             other = OtherNodes(world.state, a_class(), "team", "uid")
-            searches: dict[str, dict[str, Any]] = {"a": {}, "b": {}, "c": {"nodes": other}, "d": {"own_line": True}}
+            searches: dict[str, dict[str, Any]] = {
+                "a": {},
+                "b": {},
+                "c": {"nodes": other},
+                "d": {"own_line": True},
+            }
             lines = [
                 blocked_at(world.state, [replace(pending(name), claim=None)], everywhere(world.state, **how)).line
                 for name, how in searches.items()
