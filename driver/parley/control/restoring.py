@@ -171,6 +171,8 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
     ):
         return None
     mirror = state.cluster.mirror((meta.namespace, meta.name))
+    if mirror is not None and not is_mirror(mirror):
+        mirror = None  # somebody else's claim has the name
     users = _owner(state.cluster, claim, mirror) if is_stand_in(claim) else _reserved(claim)
     if is_stand_in(claim) and not users:
         return None

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.conftest import NAMESPACE, World
+from tests.unit.scheduler.conftest import AWAY, NAMESPACE, World
+from tests.unit.scheduler.test_standalone import Disks, prepare
 from tests.unit.scheduler.test_unheard_bindings import LateClient
 
-from parley.api.resources import BUILTIN_CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES
 from parley.drivers.device import DeviceDriver
 from parley.sdk import Held
 
@@ -71,5 +72,49 @@ def test_a_claim_that_is_allocated_elsewhere_leaves_its_device_to_who_waits_for_
         client.relist()
         await world.settle()
         assert await world.node_of("p") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_one_that_has_the_name_of_a_shareable_claim_does_not_stop_the_controller(
+    play: Play, restarted: bool
+) -> None:
+    """A standalone driver allocates an immediate claim, whoever has the name among the built-in ones."""
+
+    async def scenario(world: World) -> None:
+        await prepare(world, Disks("abc"))
+        await world.client.patch(CLASSES, "disk", {"shareable": True})
+        await world.create(
+            BUILTIN_CLAIMS, {"metadata": {"name": "mine", "namespace": NAMESPACE}, "spec": {"devices": {}}}
+        )
+        await world.add_claim("mine", "disk", mode="Immediate")
+        await world.settle()
+        assert (await world.claim("mine")).status.allocation is not None
+        if restarted:
+            await world.crash()
+            world.start_parley()
+        await world.client.delete(BUILTIN_CLAIMS, "mine", NAMESPACE)
+        for pod in ("first", "second"):
+            await world.add_pod(pod, claims=["mine"])
+        await world.settle()
+        assert await world.node_of("first") == await world.node_of("second") != ""
+
+    play(scenario)
+
+
+def test_a_pod_of_the_second_scheduler_that_uses_one_evicts_nobody(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        world.start_parley()
+        await world.settle()
+        await world.create(
+            BUILTIN_CLAIMS, {"metadata": {"name": "ordinary", "namespace": NAMESPACE}, "spec": {"devices": {}}}
+        )
+        await world.add_pod("p", claims=["ordinary"], schedulerName=AWAY)
+        await world.settle()
+        pod = (await world.question("p"))["Pod"]
+        question = {"Pod": pod, "NodeNameToMetaVictims": {"a": {"Pods": [], "NumPDBViolations": 0}}}
+        assert (await world.ask("preempt", question))["NodeNameToMetaVictims"] == {}
 
     play(scenario)

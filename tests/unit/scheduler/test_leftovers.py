@@ -172,6 +172,40 @@ def test_a_node_that_is_lost_while_it_is_waited_for_removes_it_later(play: Play)
     play(scenario)
 
 
+class Unrecorded(FaultClient):
+    """While `broken`, no ClaimRelease can be created."""
+
+    broken = False
+
+    async def request(self, call: Call) -> bytes:
+        if self.broken and call.resource == CLAIM_RELEASES and call.verb == "create":
+            raise OutcomeUnknown("connection lost")
+        return await super().request(call)
+
+
+def test_so_does_one_that_is_back_before_that_could_be_recorded(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        client = Unrecorded(world.server.client())
+        removals, first = await begin(world, client)
+        world.kubelets.stop(first)
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle(30)
+        client.broken = True
+        await out_of_service(world, first)
+        await world.settle(30)
+        removals.done.clear()  # requests that are deleted without being met
+        await untaint(world, first)
+        client.broken = False
+        world.kubelets.start(first)
+        await world.settle(120)
+        assert removals.done == [("disk", first)]
+        assert await releases(world) == []
+        assert len(world.ledger) == 0
+        assert (await world.client.list(CLAIMS)).items == ()
+
+    play(scenario)
+
+
 def test_a_node_that_was_deleted_has_a_day_to_come_back(play: Play) -> None:
     async def scenario(world: World) -> None:
         _, first = await begin(world)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.support.containers import requesting
 from tests.unit.scheduler.conftest import NAMESPACE, SECOND_SCHEDULER, World
-from tests.unit.scheduler.reserving import begin, claim, task
+from tests.unit.scheduler.reserving import begin, borrower, claim, task
 
 from parley.api import reasons
-from parley.api.resources import CLAIMS, NODES, PODS
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, CLASSES, NODES, PODS
 from parley.drivers.workspace import WorkspaceDriver
 from parley.sdk import Allocation
 
@@ -400,3 +400,23 @@ class TestPodsWithoutClaims:
             assert (await world.client.get(PODS, "plain", NAMESPACE)).spec.node_name == "a"
 
         play(scenario)
+
+
+def test_the_room_is_free_when_a_node_that_has_confirmed_a_forced_deletion_has_yet_to_remove_data(
+    play: Play,
+) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await world.client.patch(CLASSES, "workspace", {"whenUnused": None})
+        await claim(world, "build", {"cpu": "6"})
+        assert await task(world, "clone", "build") == "a"
+        world.kubelets.stop("a")
+        await world.force_delete("clone")
+        assert await borrower(world, "late", cpu="6") == ""
+        (receipt,) = (await world.client.list(CLAIM_RELEASES)).items
+        await world.client.delete(CLAIM_RELEASES, receipt.metadata.name)
+        await world.settle()
+        assert [release.spec.remove_data for release in (await world.client.list(CLAIM_RELEASES)).items] == [True]
+        assert await world.node_of("late") == "a"
+
+    play(scenario)

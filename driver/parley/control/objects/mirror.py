@@ -136,8 +136,11 @@ def is_template_mirror(template: BuiltinTemplate) -> bool:
 
 
 def is_shareable(claim: BuiltinClaim) -> bool:
-    """Whether several pods may use the mirror, by its request's name. Never if it belongs to a pod."""
-    return claim.spec.devices.requests[0].name == SHAREABLE_REQUEST and owner_pod(claim) is None
+    """Whether several pods may use the mirror, by its request's name. Never if it belongs to a pod, or if the
+    claim is no mirror."""
+    return (
+        is_mirror(claim) and claim.spec.devices.requests[0].name == SHAREABLE_REQUEST and owner_pod(claim) is None
+    )
 
 
 def may_be_shared(claim: BuiltinClaim | None, class_: ResourceClass | None) -> bool:

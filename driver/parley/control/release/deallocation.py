@@ -220,7 +220,8 @@ class Deallocator:
         return True
 
     async def _free_if_confirmed(self, holding: Holding) -> bool:
-        """End or keep the holding if no node owes a receipt for it any more. Returns whether it is free now."""
+        """End or keep the holding if no node owes a receipt for it any more. Returns whether others can use it, or
+        the room that it reserved, now."""
         if holding.phase is not Phase.RELEASING or holding.owed:
             return False
         if self._unused_deadlines.seconds_left(holding):
@@ -230,7 +231,7 @@ class Deallocator:
             holding.phase = Phase.HELD
             return True
         await self._finish(holding, pod_terminal=True)
-        return self._ledger.get(holding.uid) is None  # not `owed`: a ClaimRelease may come late
+        return True
 
     async def release_unused(self, holding: Holding, is_wanted: Callable[[], bool] = lambda: True) -> None:
         """End a holding without users. Raises Busy if a pod has begun to use it, or its end is not wanted any

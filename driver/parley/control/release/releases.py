@@ -194,10 +194,12 @@ class Releases:
     async def _waived(self, holding: Holding, prepared: PreparedOn) -> bool:
         """Whether the node need not answer. Its ClaimRelease is deleted then, and the event of that ends what is
         owed; without an event if the cache has not shown the ClaimRelease yet: it may never show that it is
-        gone."""
+        gone. Data that the node was to remove is recorded first: the node may be back before the holding ends."""
         cached = self._cached(holding, prepared)
         if not await self._is_gone(prepared.node):
             return False
+        if holding.removing:
+            await self._leftovers.record(holding, prepared.node)
         if (release := cached or await self._live(holding, prepared)) is not None:
             await self._waive(release)
         if cached is None:
