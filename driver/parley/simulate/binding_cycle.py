@@ -5,8 +5,10 @@ is allocated. A claim that is reserved already is not read again, unless one of 
 conditions: then all are checked every five seconds, and a claim that has lost its allocation is not ready. After
 any error the scheduler undoes everything that it knows it has done, even if it is unknown whether the pod was
 bound: the claims of a bound pod may then be reserved for nobody, until Parley or the claim controller reserves
-them again. A reservation whose write was not answered stays. The same happens if a pod of higher priority preempts
-one that is in its binding cycle and not being bound yet: the cycle is cancelled, and the pod stays.
+them again. A reservation whose write was not answered stays. So does one that the informer had not seen at the
+latest check of binding conditions, because that check replaces what the write returned. The scheduler undoes the
+same if a pod of higher priority preempts one that is in its binding cycle and not being bound yet: the cycle is
+cancelled, and the pod stays.
 Source: plugins/dynamicresources (PreBind, bindClaim, isPodReadyForBinding, Unreserve), schedule_one.go and
 framework/runtime/pods_in_prebind_map.go of 1.37.
 """

@@ -35,8 +35,8 @@ class Bindings:
         self._fault = fault
         self._let_go: set[str] = set()
         """UIDs of pods whose scheduler took back reservations, because a binding failed or its response was lost,
-        or whose binding failed before the answer to the reservation, or for which it had reserved an offer when it
-        was restarted."""
+        or whose binding failed before its informer had seen the reservation, or for which it had reserved an offer
+        when it was restarted."""
         self._dropped: set[tuple[str, str]] = set()
         """UIDs of living pods, and of built-in claims whose reservations for them the claim controller dropped."""
 
@@ -48,7 +48,7 @@ class Bindings:
 
     def scheduled(self, pod: Json) -> None:
         """The scheduler has changed the pod's status. A failed binding may leave a reservation: if the pod is
-        preempted while the answer to that write is awaited, upstream does not take it back."""
+        preempted before the second check of binding conditions, upstream does not take it back."""
         conditions = (pod.get("status") or {}).get("conditions") or ()
         if any(one["type"] == "PodScheduled" and one.get("reason") == "SchedulerError" for one in conditions):
             self._let_go.add(pod["metadata"]["uid"])

@@ -10,6 +10,7 @@ from tests.support.faults import FaultClient
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.backoff import Backoff
 from parley.kube.client import Call, Client, ServerError
+from parley.simulate.binding_cycle import CHECK_SECONDS
 from parley.simulate.kube_scheduler import AFTER_FAILURE, AS_UPSTREAM, KubeScheduler
 
 
@@ -122,6 +123,24 @@ def test_a_binding_that_waits_is_given_up_for_a_pod_of_higher_priority(alone: An
         assert (await world.the_pod("high")).spec.node_name == "n1"
         assert (pod.metadata.uid, pod.metadata.deletion_timestamp) == (low.metadata.uid, None)
         assert (pod.status.nominated_node_name, users(claim)) == ("", [])
+
+    alone(KubeScheduler, story)
+
+
+def test_a_binding_that_is_given_up_before_its_reservation_is_seen_leaves_that(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1", cpu="1")
+        await world.claim("c")
+        await world.allocate("c", "n1", conditions=True)
+        await world.pod("low", ["c"])
+        await asyncio.sleep(CHECK_SECONDS / 2)
+        await world.pod("high", priority=5)
+        await world.settle()
+
+        pod, claim = await world.the_pod("low"), await world.the_claim("c")
+        assert (await world.the_pod("high")).spec.node_name == "n1"
+        assert (pod.spec.node_name, pod.status.nominated_node_name) == ("", "")
+        assert users(claim) == ["low"]
 
     alone(KubeScheduler, story)
 
