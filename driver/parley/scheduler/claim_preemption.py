@@ -21,7 +21,7 @@ from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import viability_topics
 from parley.control.nominations import Nomination
-from parley.control.objects.pod import is_done, priority, reference
+from parley.control.objects.pod import is_done, path_of, priority, reference
 from parley.control.state import State
 from parley.kube.client import (
     REFUSALS,
@@ -36,7 +36,7 @@ from parley.negotiation.requests import requested
 from parley.negotiation.reservations import with_reserved
 from parley.negotiation.waiting import Topic
 from parley.scheduler.claim_victims import Exclusions, Plan, Preemptor
-from parley.scheduler.eviction_messages import described, eviction_forbidden, path_of, victims_of
+from parley.scheduler.eviction_messages import described, eviction_forbidden, victims_of
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
 from parley.scheduler.victim_search import VictimSearch

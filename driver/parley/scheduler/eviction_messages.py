@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from parley.api.builtin import Pod
 from parley.api.wording import counted, listed, noun_for
 from parley.control.claims.podclaims import PodClaim
+from parley.control.objects.pod import path_of
 from parley.scheduler.claim_victims import Plan
 
 _SHOWN = 3
@@ -37,8 +38,3 @@ def eviction_forbidden(claims: Sequence[PodClaim]) -> str:
         "No pod could be evicted for it: Parley's account lacks the right to create pods/eviction. Install the "
         f"chart with preemption.enabled=true, or change preemption of class {names[0]} to Never"
     )
-
-
-def path_of(pod: Pod) -> str:
-    """The pod as "namespace/name"."""
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"

@@ -11,7 +11,7 @@ from parley.api.builtin import Pod
 from parley.api.wording import counted
 from parley.control.claims import unused
 from parley.control.claims.podclaims import PodClaim
-from parley.control.objects.pod import priority, reference
+from parley.control.objects.pod import path_of, priority, reference
 from parley.control.publishing.events import Recorder
 from parley.control.publishing.podscheduling import Publisher, Question, Report
 from parley.control.telemetry.metrics import Metrics
@@ -80,7 +80,7 @@ class PodReporter:
     async def preempted(self, victim: Pod, pod: Pod, node: str) -> None:
         """Write an event on a pod that was evicted for another one, which is named only in its own namespace."""
         meta, other = victim.metadata, pod.metadata
-        who = _name(pod) if other.namespace == meta.namespace else other.uid
+        who = path_of(pod) if other.namespace == meta.namespace else other.uid
         note = (
             f"Preempted by pod {who} on node {node}: it has a higher priority and gets what this pod's claims held"
         )
@@ -111,7 +111,7 @@ class PodReporter:
     def offered(self, pod: Pod, attempt: Attempt) -> None:
         """Report that the scheduler is choosing among the offered nodes."""
         self._pod_metrics.left_line(pod.metadata.uid, reasons.SCHEDULER_CHOOSES)
-        log.debug("offered", pod=_name(pod), nodes=len(attempt.offered))
+        log.debug("offered", pod=path_of(pod), nodes=len(attempt.offered))
         message = f"the scheduler is choosing among {counted(len(attempt.offered), 'viable node')}"
         report = Report(attempt.outcome, attempt.drivers, "", reasons.SCHEDULER_CHOOSES, message)
         self._publisher.enqueue(reference(pod), report)
@@ -119,7 +119,7 @@ class PodReporter:
     def allocated(self, pod: Pod, node: str) -> None:
         """Report that the drivers have allocated on the node; the binding is up to the scheduler."""
         if self._pod_metrics.left_line(pod.metadata.uid, reasons.BINDING):
-            log.info("allocated", pod=_name(pod), node=node)
+            log.info("allocated", pod=path_of(pod), node=node)
 
     def binding_late(self, pod: Pod, attempt: Attempt, selected: str = "") -> None:
         """Report that the scheduler has not bound the pod for a while, which has all its claims. For standalone
@@ -131,7 +131,7 @@ class PodReporter:
     def refused(self, pod: Pod, nodes: Iterable[str]) -> None:
         """Report that the scheduler, or whoever cleared the allocation, refused these nodes for the pod."""
         self._pod_metrics.left_line(pod.metadata.uid)
-        log.info("refused", pod=_name(pod), node=",".join(sorted(nodes)), reason=reasons.SCHEDULER_REFUSED)
+        log.info("refused", pod=path_of(pod), node=",".join(sorted(nodes)), reason=reasons.SCHEDULER_REFUSED)
 
     def bound(self, pod: Pod, drivers: dict[str, str], attempt: Attempt | None, *, standalone: bool) -> None:
         """Report that the pod is bound and has all its claims. Without an attempt (after a restart) its rounds are
@@ -139,7 +139,7 @@ class PodReporter:
         user, node = reference(pod), pod.spec.node_name
         rounds = attempt.outcome.round if attempt is not None else 0
         if (seconds := self._pod_metrics.bound(user.uid, rounds)) is not None:
-            log.info("bound", pod=_name(pod), node=node, rounds=rounds, seconds=round(seconds, 3))
+            log.info("bound", pod=path_of(pod), node=node, rounds=rounds, seconds=round(seconds, 3))
         if self._publisher.pod_bound(user, node):
             self._recorder.forget(user.uid)
             return
@@ -174,7 +174,3 @@ def not_bound(pod: Pod) -> str:
 
 def _question(pod: Pod, attempt: Attempt) -> Question:
     return Question(attempt.standalone.claims, priority(pod))
-
-
-def _name(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"

@@ -27,6 +27,11 @@ def first_in_line(namespace: str, name: str) -> str:
     )
 
 
+def being_allocated(namespace: str, name: str, whom: str) -> str:
+    """The message about a claim that is being allocated for another pod, which `whom` describes."""
+    return f"claim {namespace}/{name} is being allocated for {whom}: wait until that is done"
+
+
 def too_large(whose: str, size: int) -> str:
     """The message about parameters that don't fit into a mirror."""
     return f"parameters of {whose} have {size} bytes as JSON, at most {MAX_PARAMETERS_BYTES} fit: shorten them"

@@ -12,7 +12,14 @@ from parley.api.meta import Condition
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING, CONDITION_FAILED, CONDITION_RELEASING, FINALIZER
 from parley.control.claims.checks import Check
-from parley.control.claims.messages import class_not_found, not_deallocated, refused, taken, too_large
+from parley.control.claims.messages import (
+    being_allocated,
+    class_not_found,
+    not_deallocated,
+    refused,
+    taken,
+    too_large,
+)
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.demand import demand_of
 from parley.control.holding import Holding, Phase
@@ -155,7 +162,7 @@ def allocating_for_another(facts: NamedClaim) -> Problem | None:
     if expected is None or expected.uid == facts.pod_uid or facts.is_user:
         return None
     whom = f"pod {expected.namespace}/{expected.name}"
-    message = f"claim {facts.path} is being allocated for {whom}: wait until that is done"
+    message = being_allocated(*facts.key, whom)
     return facts.blocked(reasons.CLAIM_IN_USE, message)
 
 

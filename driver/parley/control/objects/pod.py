@@ -33,6 +33,11 @@ def arrival(pod: Pod) -> tuple[str, str, str]:
     return pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name
 
 
+def path_of(pod: Pod) -> str:
+    """The pod's name in messages, NAMESPACE/NAME."""
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
 def reference(pod: Pod) -> PodReference:
     """The pod's namespace, name and UID."""
     return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)

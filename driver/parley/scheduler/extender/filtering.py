@@ -6,7 +6,7 @@ from functools import partial
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.claims.messages import first_in_line
+from parley.control.claims.messages import being_allocated, first_in_line
 from parley.control.claims.podclaims import PREEMPTION, PodClaim, Problem
 from parley.control.decision.decide import (
     Blocked,
@@ -326,7 +326,7 @@ def pod_ahead_result(claim: Key) -> FilterResult:
 def _being_allocated(claim: Key) -> FilterResult:
     """The result of a pod with a claim that a driver is allocating for a pod of an unmodified scheduler."""
     topic: Topic = ("claim", *claim)
-    message = f"claim {'/'.join(claim)} is being allocated for another pod: wait until that is done"
+    message = being_allocated(*claim, "another pod")
     return FilterResult(
         blocked=Blocked(Problem(reasons.CLAIM_IN_USE, message, (topic,), True), ("being allocated", topic))
     )
@@ -334,7 +334,7 @@ def _being_allocated(claim: Key) -> FilterResult:
 
 def _in_use(claim: PodClaim, other: AssumedPod) -> FilterResult:
     whom = f"pod {other.pod.namespace}/{other.pod.name}"
-    message = f"claim {other.pod.namespace}/{claim.name} is being allocated for {whom}: wait until that is done"
+    message = being_allocated(other.pod.namespace, claim.name, whom)
     return FilterResult(
         blocked=Blocked(Problem(reasons.CLAIM_IN_USE, message, (ASSUMED,), True), (claim.uid, ASSUMED))
     )
