@@ -119,7 +119,7 @@ KINDS = (
             Column("Driver", ".spec.driverName"),
             _AGE,
             Column("Class", ".spec.resourceClassName", wide=True),
-            Column("Asked", ".status.allocationCleared", "boolean", wide=True),
+            Column("Cleared", ".status.allocationCleared", "boolean", wide=True),
         ),
         selectable=("spec.nodeName",),
     ),
