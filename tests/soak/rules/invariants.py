@@ -322,7 +322,7 @@ class Invariants:
             self._release_kept(name, before)
         if step.change.new is None:
             if step.who == "user":
-                self._finalizers_removed(self._identity(body))
+                self._finalizers_removed(body)
             return
         self._parley_claims[name] = body
         self._identity(body)
@@ -336,11 +336,14 @@ class Invariants:
         meta = claim["metadata"]
         return self._identities.setdefault(meta["uid"], identity_of_claim(meta))
 
-    def _finalizers_removed(self, identity: Identity) -> None:
+    def _finalizers_removed(self, claim: Json) -> None:
         """The claim was deleted without its finalizers: a standalone driver then deallocates what pods still use
-        (docs/limits.md)."""
+        (docs/limits.md), also if the built-in claim is cleared at that moment, and restored."""
+        identity = self._identity(claim)
         for pod in self.pods.values():
             self._forget_standalone(pod, identity)
+        if is_standalone(claim):
+            self._taken_back.add(identity)
         for record in self.records.values():
             if record.identity == identity and are_standalone(record.devices):
                 self._taken_back.add(identity)
