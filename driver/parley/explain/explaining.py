@@ -48,6 +48,10 @@ _RECORDED_WHEN_ASKED = frozenset(
 """Codes that the controller records for a pod of a second scheduler only when that scheduler asks it."""
 
 
+_MOST_EVENTS = 200
+"""The most events of one pod that are shown, the latest: users may write any number about their pods."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodObjects:
     """The objects read for a single pod, besides the `Snapshot`: the pod and its PodScheduling with every field
@@ -100,7 +104,9 @@ async def read_pod(
     about = f"regarding.uid={raw['metadata']['uid']}"
     constraints = await read_constraints(client, _decoded(raw))
     scheduling = await _scheduling(client, namespace, name, raw["metadata"]["uid"])
-    return PodObjects(raw, scheduling, *await _events(client, namespace, about), constraints)
+    events, unread = await _events(client, namespace, about)
+    latest = sorted(events, key=lambda event: event.at)[-_MOST_EVENTS:]
+    return PodObjects(raw, scheduling, latest, unread, constraints)
 
 
 def explain_in(snapshot: Snapshot, objects: PodObjects) -> Explanation:
