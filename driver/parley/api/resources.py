@@ -10,9 +10,9 @@ import orjson
 from pydantic import BaseModel
 
 from parley.api import builtin, models, volumes
+from parley.api.large_objects import with_little_metadata
 from parley.api.names import GROUP, VERSION
 from parley.api.opaque import LONG_NUMBER, without_unreadable
-from parley.api.owners import with_few_owners
 
 T = TypeVar("T")
 
@@ -64,15 +64,14 @@ def _decoder(kind: type[T]) -> Callable[[bytes], T]:
     """A decoder that raises Undecodable for every failure (RecursionError, for example, is no ValueError).
 
     An object that fails is decoded again without its unreadable opaque parts; one that may have long integers, or
-    is large, without these at once. Of a large object few owner references are read: a decoder creates an object
-    for each value in them, and would block all other tasks.
+    is large, without these at once. Of a large object not all metadata is read (`large_objects`).
     """
     direct = _direct_decoder(kind)
     slow = isinstance(kind, type) and issubclass(kind, BaseModel)
 
     def decode(data: bytes) -> T:
         if slow and len(data) > _LARGE:
-            return _second_attempt(direct, with_few_owners(data))
+            return _large(direct, data)
         if slow and LONG_NUMBER.search(data):
             return _second_attempt(direct, data)
         try:
@@ -81,6 +80,14 @@ def _decoder(kind: type[T]) -> Callable[[bytes], T]:
             return _second_attempt(direct, data)
 
     return decode
+
+
+def _large(direct: Callable[[bytes], T], data: bytes) -> T:
+    """Decodes a large object, whose metadata may be readable only without its unreadable opaque parts."""
+    try:
+        return direct(with_little_metadata(without_unreadable(with_little_metadata(data))))
+    except Exception as error:
+        raise Undecodable(f"{type(error).__name__}: {error}"[:_LONGEST]) from error
 
 
 def _second_attempt(direct: Callable[[bytes], T], data: bytes) -> T:

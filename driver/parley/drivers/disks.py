@@ -4,7 +4,7 @@ enough room costs no more in a large cluster than in a small one.
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ class Disks:
         self._sizes: dict[str, int] = {}
         self._promised: defaultdict[str, int] = defaultdict(int)
         self._by_free: list[tuple[int, str]] = []
+        self._most_free: dict[Hashable, int] = {}
 
     def __contains__(self, node: str) -> bool:
         return node in self._sizes
@@ -57,8 +58,21 @@ class Disks:
         first = bisect_left(self._by_free, (wanted, ""))
         return (self._by_free[i][1] for i in range(first, len(self._by_free)))
 
+    def most_free(self, key: Hashable, allows: Callable[[str], bool]) -> int:
+        """The most free bytes of a node that `allows` accepts, less than 0 if there are none. It is remembered by
+        the `key`, which stands for `allows`, until a disk changes or `forget_most_free` is called."""
+        if (found := self._most_free.get(key)) is None:
+            nodes = ((free, node) for free, node in reversed(self._by_free) if allows(node))
+            found = self._most_free[key] = next(nodes, (-1, ""))[0]
+        return found
+
+    def forget_most_free(self) -> None:
+        """Forget the results of `most_free`: other nodes may be accepted now."""
+        self._most_free.clear()
+
     @contextmanager
     def _reordered(self, node: str) -> Iterator[None]:
+        self.forget_most_free()
         if node in self._sizes:
             del self._by_free[bisect_left(self._by_free, (self.free(node), node))]
         yield

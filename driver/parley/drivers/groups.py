@@ -28,6 +28,8 @@ class Groups:
         self._labels: dict[str, Mapping[str, str]] = {}
         self._members: defaultdict[Group, dict[str, str]] = defaultdict(dict)
         self._group_of: dict[str, Group] = {}
+        self._rules: defaultdict[Group, dict[str, GroupRule]] = defaultdict(dict)
+        """The rules of groups with members, by topology key, until members or labels change."""
 
     def observe(self, old: Node | None, new: Node | None) -> bool:
         """Takes over a node that appeared, changed or vanished. Returns whether its labels changed."""
@@ -36,11 +38,14 @@ class Groups:
             self._labels.pop(old.metadata.name, None)
         if new is not None:
             self._labels[new.metadata.name] = new.metadata.labels
+        if before != after:
+            self._rules.clear()
         return before != after
 
     def hold(self, uid: str, group: Group, node: str) -> None:
         """Adds the claim with this UID to the group, on the node."""
         self.release(uid)
+        self._rules.pop(group, None)
         self._group_of[uid] = group
         self._members[group][uid] = node
 
@@ -49,12 +54,23 @@ class Groups:
         group = self._group_of.pop(uid, None)
         if group is not None:
             del self._members[group][uid]
+            self._rules.pop(group, None)
             if not self._members[group]:
                 del self._members[group]
 
     def rule(self, group: Group, topology_key: str, without: Collection[str] = ()) -> "GroupRule":
         """The rule for a claim of the group, as if the members with the UIDs `without` were not allocated."""
         members = self._members.get(group, {})
+        if without or not members:
+            return self._rule(group, topology_key, members, without)
+        known = self._rules[group]
+        if topology_key not in known:
+            known[topology_key] = self._rule(group, topology_key, members)
+        return known[topology_key]
+
+    def _rule(
+        self, group: Group, topology_key: str, members: Mapping[str, str], without: Collection[str] = ()
+    ) -> "GroupRule":
         nodes = {node for uid, node in members.items() if uid not in without}
         first: dict[str | None, str] = {}
         for node in sorted(nodes):

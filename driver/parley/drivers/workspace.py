@@ -8,7 +8,6 @@ mounts it, and removes it when the claim ends. See docs/workspaces.md.
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from secrets import token_hex
 from typing import Any, ClassVar, Final, NamedTuple
@@ -16,12 +15,12 @@ from typing import Any, ClassVar, Final, NamedTuple
 from parley.api.builtin import DeviceAttribute, Node, ResourceSlice
 from parley.api.quantity import parse
 from parley.api.resources import NODES, RESOURCE_SLICES, Resource
-from parley.api.wording import bytes_text
 from parley.drivers.disks import Disks, PublishedDisk
 from parley.drivers.groups import Group, GroupRule, Groups, record, recorded
 from parley.drivers.reserves import excess
 from parley.drivers.views import Named, ViewRule, Views, misused, name_record, source_of, sources
 from parley.drivers.workspace_parameters import WorkspaceClass, WorkspaceParameters
+from parley.drivers.workspace_search import WorkspaceSearch
 from parley.sdk import (
     Allocation,
     Answer,
@@ -99,9 +98,12 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
     def observe(self, old: ResourceSlice | Node | None, new: ResourceSlice | Node | None) -> bool:
         """Takes over the sizes of the nodes' disks, and the labels of nodes, which decide about groups."""
         if isinstance(old, Node) or isinstance(new, Node):
-            return self._groups.observe(
+            changed = self._groups.observe(
                 old if isinstance(old, Node) else None, new if isinstance(new, Node) else None
             )
+            if changed:
+                self._disks.forget_most_free()
+            return changed
         return self._observe_disk(old, new)
 
     def _observe_disk(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
@@ -157,7 +159,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
     def has_room_anywhere(self, request: WorkspaceRequest) -> bool:
         """Whether a node is viable for all claims."""
-        return next(self.fullest(request), None) is not None
+        return self._search(request).has_room_anywhere()
 
     def alike(self, request: WorkspaceRequest) -> Hashable:
         """The groups and the sources of views: both are those of the pod's namespace."""
@@ -257,7 +259,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         if (promise := self._held.pop(uid, None)) is not None:
             self._disks.promise(promise.node, -promise.bytes)
 
-    def _search(self, request: WorkspaceRequest, without: Collection[str] = ()) -> "_Search":
+    def _search(self, request: WorkspaceRequest, without: Collection[str] = ()) -> WorkspaceSearch:
         """A search for viable nodes, as if the claims with the UIDs `without` held nothing."""
         asked = request.once(_asked)
         near = (self._groups.rule(group, key, without) for group, key in asked.groups)
@@ -266,7 +268,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         for promise in (self._held[uid] for uid in without if uid in self._held):
             freed[promise.node] += promise.bytes
         only = self._enforcing if asked.enforced else None
-        return _Search(self._disks, asked.fault, asked.wanted, rules, freed, only)
+        return WorkspaceSearch(self._disks, asked.fault, asked.wanted, rules, freed, only)
 
 
 class _Asked(NamedTuple):
@@ -281,41 +283,6 @@ class _Asked(NamedTuple):
 def _asked(request: WorkspaceRequest) -> _Asked:
     wanted, enforced = sum(map(_bytes, request.claims)), any(map(_is_enforced, request.claims))
     return _Asked(_fault(request), wanted, tuple(dict.fromkeys(_groups(request))), enforced)
-
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """A search for nodes with the wanted room that the rules allow. With a `fault` there are none; `freed` counts
-    as free, too. If `enforcing` is given, only these nodes are viable."""
-
-    disks: Disks
-    fault: str
-    wanted: int
-    rules: Sequence[GroupRule | ViewRule]
-    freed: Mapping[str, int]
-    enforcing: Collection[str] | None
-
-    def lacking(self, node: str) -> str:
-        """Why the node is not viable, "" if it is."""
-        near = (why for rule in self.rules if (why := rule.broken_by(node)))
-        return self.fault or next(near, "") or self._lacking_room(node)
-
-    def fullest(self) -> Iterator[str]:
-        """The viable nodes, those with the least room first."""
-        few = [rule.only for rule in self.rules if rule.only is not None]
-        nodes = iter(few[0]) if few else self.disks.fullest(self.wanted)
-        return (node for node in (() if self.fault else nodes) if not self.lacking(node))
-
-    def _lacking_room(self, node: str) -> str:
-        if node not in self.disks:
-            return "has no disk for workspaces: its node plugin publishes none"
-        if self.enforcing is not None and node not in self.enforcing:
-            return "can't keep workspaces to their sizes (enforce=Image): its node plugin has no loop devices"
-        free = max(self.disks.free(node) + self.freed.get(node, 0), 0)
-        if self.wanted <= free:
-            return ""
-        left, size = bytes_text(free), bytes_text(self.disks.size(node))
-        return f"{left} of {size} free for workspaces, {bytes_text(self.wanted)} wanted"
 
 
 def _node(slice_: ResourceSlice | None) -> str:

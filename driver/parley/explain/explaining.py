@@ -4,11 +4,10 @@
 was read before. All raise Unanswerable, with a message for the user, if they can't answer.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Any
 
 import orjson
@@ -25,9 +24,11 @@ from parley.explain.constraints import UNCONSTRAINED, PlacementConstraints, read
 from parley.explain.errors import NothingToExplain, Unanswerable
 from parley.explain.feasibility import PodFeasibility, is_unasked
 from parley.explain.findings import EVENTS, TimedEvent, findings, written_at
+from parley.explain.missing import no_such_pod
 from parley.explain.model import Explanation
 from parley.explain.remedies import remedies
 from parley.explain.snapshot import Snapshot, read
+from parley.kube.cache import Key
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.clock import rfc3339
 from parley.negotiation.states import ClaimState
@@ -45,6 +46,10 @@ _RECORDED_WHEN_ASKED = frozenset(
     }
 )
 """Codes that the controller records for a pod of a second scheduler only when that scheduler asks it."""
+
+
+_MOST_EVENTS = 200
+"""The most events of one pod that are shown, the latest: users may write any number about their pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +87,16 @@ async def explain(client: Client, now: datetime, namespace: str, name: str) -> E
     return _explained(snapshot, pod, objects, waiting_pods(snapshot))
 
 
-async def read_pod(client: Client, namespace: str, name: str) -> PodObjects:
-    """Reads what `explain_in` needs. Raises NothingToExplain if the pod does not exist or has no claims."""
+async def read_pod(
+    client: Client, namespace: str, name: str, known: Callable[[], Awaitable[Iterable[Key]]] | None = None
+) -> PodObjects:
+    """Reads what `explain_in` needs. Raises NothingToExplain if the pod does not exist or has no claims. `known`
+    returns the pods among which the one that was meant is searched then; without it they are listed."""
     try:
         raw = await client.get(PODS.untyped(), name, namespace)
     except NotFound:
-        raise NothingToExplain(await _no_such_pod(client, namespace, name)) from None
+        others = await (known() if known is not None else _others(client, namespace, name))
+        raise NothingToExplain(no_such_pod(namespace, name, others)) from None
     if not raw.get("spec", {}).get("resourceClaims"):
         raise NothingToExplain(
             f"pod {namespace}/{name} has no claims (spec.resourceClaims is empty): there is nothing to negotiate"
@@ -95,7 +104,9 @@ async def read_pod(client: Client, namespace: str, name: str) -> PodObjects:
     about = f"regarding.uid={raw['metadata']['uid']}"
     constraints = await read_constraints(client, _decoded(raw))
     scheduling = await _scheduling(client, namespace, name, raw["metadata"]["uid"])
-    return PodObjects(raw, scheduling, *await _events(client, namespace, about), constraints)
+    events, unread = await _events(client, namespace, about)
+    latest = sorted(events, key=lambda event: event.at)[-_MOST_EVENTS:]
+    return PodObjects(raw, scheduling, latest, unread, constraints)
 
 
 def explain_in(snapshot: Snapshot, objects: PodObjects) -> Explanation:
@@ -171,19 +182,14 @@ def waiting_pods(snapshot: Snapshot) -> list[WaitingPod]:
     return sorted(found, key=lambda one: (one.created, one.uid))
 
 
-async def _no_such_pod(client: Client, namespace: str, name: str) -> str:
-    text = f"pod {namespace}/{name} does not exist"
+async def _others(client: Client, namespace: str, name: str) -> Sequence[Key]:
+    """The pods of that name in all namespaces, and those of the namespace."""
     try:
         elsewhere = (await client.list(PODS, field_selector=f"metadata.name={name}")).items
         here = (await client.list(PODS, namespace)).items
     except Forbidden:
-        return f"{text}: name its namespace with -n"
-    if elsewhere:
-        found = elsewhere[0].metadata.namespace
-        return f"{text}: there is one of that name in namespace {found} (-n {found})"
-    if alike := get_close_matches(name, [pod.metadata.name for pod in here], n=1):
-        return f"{text}: did you mean {alike[0]}?"
-    return f"{text}: see `kubectl get pods -n {namespace}`, or name another namespace with -n"
+        raise NothingToExplain(f"pod {namespace}/{name} does not exist: name its namespace with -n") from None
+    return [(pod.metadata.namespace, pod.metadata.name) for pod in (*elsewhere, *here)]
 
 
 async def _scheduling(client: Client, namespace: str, name: str, uid: str) -> Mapping[str, Any] | None:

@@ -55,7 +55,6 @@ class EventSource(Struct, frozen=True):
 class TimedEvent(Struct, frozen=True):
     """An event with its times: those of events.k8s.io, or of the core API if its writer uses that."""
 
-    metadata: Any = None
     event_time: str | None = None
     deprecated_last_timestamp: str | None = None
     reporting_controller: str = ""
@@ -76,7 +75,25 @@ class TimedEvent(Struct, frozen=True):
         return self.reporting_controller or self.deprecated_source.component
 
 
-EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, TimedEvent)
+_LONGEST = 1024
+"""The characters of an event's text that are kept, as many as in an event of events.k8s.io. The core API takes any
+number, and users may write events about their pods."""
+
+
+def _shortened(event: TimedEvent) -> TimedEvent:
+    return TimedEvent(
+        event_time=event.event_time,
+        deprecated_last_timestamp=event.deprecated_last_timestamp,
+        reporting_controller=event.reporting_controller[:_LONGEST],
+        deprecated_source=EventSource(component=event.deprecated_source.component[:_LONGEST]),
+        reason=event.reason[:_LONGEST],
+        note=event.note[:_LONGEST],
+        type=event.type[:_LONGEST],
+        regarding={"uid": (event.regarding or {}).get("uid")},
+    )
+
+
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, TimedEvent).read_through(_shortened)
 
 
 def findings(

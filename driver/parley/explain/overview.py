@@ -1,8 +1,10 @@
 """Rows of `parley get`: each class's capacity, the users of claims, and the waiting pods."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from parley.api.models import ResourceClass
 from parley.api.resources import NODES
@@ -128,16 +130,27 @@ def _uses(snapshot: Snapshot) -> Iterator[UseRow]:
 
 def waits(snapshot: Snapshot, namespace: str | None) -> list[WaitRow]:
     """The waiting pods, in one namespace or in all, oldest first."""
-    rows = []
-    before: Counter[frozenset[str]] = Counter()
-    for one in waiting_pods(snapshot):
+    waiting, rows = waiting_pods(snapshot), list[WaitRow]()
+    for one, longer in zip(waiting, ahead(waiting), strict=True):
         key = _key(one)
         if namespace in (None, key[0]):
-            ahead = sum(count for classes, count in before.items() if one.classes & classes)
-            classes_ = tuple(sorted(one.classes))
-            rows.append(WaitRow(*key, one.code, one.message, one.created, classes_, ahead, one.node))
-        before[one.classes] += 1
+            names = tuple(sorted(one.classes))
+            rows.append(WaitRow(*key, one.code, one.message, one.created, names, longer, one.node))
     return rows
+
+
+def ahead(waiting: Sequence[WaitingPod]) -> list[int]:
+    """How many of the pods before it wait for one of the same classes, for each pod."""
+    pods = Counter(name for one in waiting for name in one.classes)
+    before: defaultdict[str, int] = defaultdict(int)
+    """The pods that wait for a class, as bits: uniting two sets of thousands takes less than a microsecond."""
+    found = []
+    for number, one in enumerate(waiting):
+        shared = [name for name in one.classes if pods[name] > 1]
+        found.append(reduce(or_, (before[name] for name in shared), 0).bit_count())
+        for name in shared:
+            before[name] |= 1 << number
+    return found
 
 
 def _key(one: WaitingPod) -> Key:

@@ -33,13 +33,14 @@ from parley.kube.errors import (
     Invalid,
     NotFound,
     OutcomeUnknown,
+    PageTooLong,
     ServerError,
     TooLarge,
     TooManyRequests,
     Unauthorized,
 )
 from parley.kube.responses import Listing, Tombstone, WatchEvent
-from parley.kube.transport import APPLY_PATCH, MERGE_PATCH, Call, EventType, RawEvent, Transport
+from parley.kube.transport import APPLY_PATCH, LONGEST_PAGE, MERGE_PATCH, Call, EventType, RawEvent, Transport
 
 __all__ = [
     "REFUSALS",
@@ -110,17 +111,24 @@ class Client:
     ) -> Listing[T]:
         """All objects of that kind, of one namespace or of all.
 
-        Reads pages, so that a long list is never in memory as a whole before it is decoded.
+        Reads pages, so that a long list is never in memory as a whole before it is decoded. They are shorter where
+        objects are huge.
         """
         items: list[T] = []
         tombstones: list[Tombstone] = []
-        rest = ""
+        rest, limit = "", PAGE
         while True:
             query = _given(
-                labelSelector=label_selector, fieldSelector=field_selector, limit=str(PAGE), **{"continue": rest}
+                labelSelector=label_selector, fieldSelector=field_selector, limit=str(limit), **{"continue": rest}
             )
             call = Call("list", resource, namespace, query=query)
-            content = await self.request(call)
+            try:
+                content = await self.request(call)
+            except PageTooLong:
+                limit = max(1, limit // 8)
+                continue
+            if len(content) < LONGEST_PAGE // 4:
+                limit = min(PAGE, limit * 2)
             try:
                 page, rest = responses.page(resource, content)
             except ValueError as error:

@@ -94,6 +94,10 @@ class Garbled(OutcomeUnknown):
     """Raised when an answer can't be decoded as the requested type."""
 
 
+class PageTooLong(OutcomeUnknown):
+    """Raised when a page of a list is longer than a transport reads: fewer objects have to be asked for."""
+
+
 class Unreachable(OutcomeUnknown):
     """Raised when a server over HTTP gave no answer: `server` is its address, `why` the cause in plain words."""
 

@@ -3,6 +3,7 @@
 What happens                                           what is raised
 the server refuses (a code from 300 up)                the ApiError of the code
 a 404 that does not come from an API server            Garbled: another server answered
+a page of a list with too many bytes                   PageTooLong, unless one object was asked for
 no connection, connection lost, nothing in time        OutcomeUnknown, also where nothing was sent
 a write lost between gateway, API server and etcd      OutcomeUnknown (see `responses.leaves_write_open`)
 a watch that ends                                      nothing: the iteration ends
@@ -30,8 +31,8 @@ from parley.api.opaque import escaped
 from parley.kube import credentials, fencing, responses, unanswered
 from parley.kube.client import Client
 from parley.kube.credentials import Credentials
-from parley.kube.errors import Garbled, OutcomeUnknown, Unreachable
-from parley.kube.transport import JSON, Call, RawEvent
+from parley.kube.errors import Garbled, OutcomeUnknown, PageTooLong, Unreachable
+from parley.kube.transport import JSON, LONGEST_PAGE, Call, RawEvent
 
 _QUICK = aiohttp.ClientTimeout(total=None)  # the limit is asyncio.timeout's: aiohttp rounds up to whole seconds
 _NAME_CHARACTERS = ":@!$&'()*+,;=~"
@@ -134,7 +135,7 @@ class HttpTransport:
                 if call.method == "DELETE":
                     arguments["middlewares"] = (_send_once,)
                 async with session.request(call.method, data=data, **arguments) as response:
-                    content = await response.read()
+                    content = await _content(call, response)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise self._no_answer(call, error, limit) from error
         if response.status >= 300:
@@ -267,6 +268,20 @@ class HttpClient(Client):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+async def _content(call: Call, response: aiohttp.ClientResponse) -> bytes:
+    """The content of the answer. Raises PageTooLong, without reading all of it, if a list's page is too long."""
+    if call.verb != "list" or call.query.get("limit") == "1":
+        return await response.read()
+    chunks, size = list[bytes](), 0
+    async for chunk in response.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > LONGEST_PAGE:
+            _give_up(response)
+            raise PageTooLong(f"{call}: a page has more than {LONGEST_PAGE} bytes")
+    return b"".join(chunks)
 
 
 def _path(call: Call) -> str:

@@ -11,13 +11,17 @@ to measure, refuse, delay or corrupt requests, override `request`, `stream` or b
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from parley.api.resources import Resource
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+
+LONGEST_PAGE: Final = 32 * 1024 * 1024
+"""The most bytes of one page of a list, unless it has a single object. A page of a few hundred objects, as the API
+server may store them, would take most of a process's memory; several kinds are listed at once."""
 
 _METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
 

@@ -1,7 +1,7 @@
 """Renders the page, or the data, for an address. Requests that can't be answered get an error page."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -13,6 +13,7 @@ from parley.explain.errors import NothingToExplain, Unanswerable, readable_error
 from parley.explain.explaining import PodObjects, explain_in, read_pod
 from parley.explain.model import wire
 from parley.explain.snapshot import Snapshot
+from parley.kube.cache import Key
 from parley.web import details
 from parley.web.links import Links, PageAddress
 from parley.web.markup import Node, html
@@ -100,11 +101,15 @@ def _page(title: str, main: list[Node], status: int = 200) -> Page:
 async def _read(snapshots: Snapshots, address: PageAddress) -> tuple[Snapshot, PodObjects | None]:
     """Reads the snapshot and, for a pod's page, the pod's own objects."""
     objects = None
+
+    async def pods() -> Iterable[Key]:
+        return (await snapshots.snapshot()).pods
+
     if not all(_NAME.fullmatch(part) for part in address.parts):
         raise _NoSuchPage("there is no such page")
     if address.parts[:1] == ("pods",) and len(address.parts) == 3:
         with readable_errors():
-            objects = await read_pod(snapshots.client, *address.parts[1:])
+            objects = await read_pod(snapshots.client, *address.parts[1:], known=pods)
     return await snapshots.snapshot(), objects
 
 

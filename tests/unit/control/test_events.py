@@ -187,3 +187,25 @@ def test_an_event_that_can_not_be_written_is_logged_and_not_counted(play: Callab
         assert told.counted("parley_events_total", reasons.NOTHING_VIABLE) is None
 
     play(story)
+
+
+def test_each_of_very_many_objects_gets_its_event_once(play: Callable[[Story], None]) -> None:
+    """Those of one tenant are not told again and again, nor are those of others because of them."""
+    asked = 0
+
+    def refuse(_: Call) -> None:
+        nonlocal asked
+        asked += 1
+        raise ServerError(500, "InternalError", "out of order")
+
+    async def story(told: Told) -> None:
+        client = FaultClient(told.client, before=refuse)
+        recorder = Recorder(client, lambda: datetime(2026, 1, 1, tzinfo=UTC), "parley", told.metrics)
+        with structlog.testing.capture_logs():
+            for _ in range(2):
+                for number in range(30_000):
+                    await recorder.warn("Pod", "v1", "team", "p", f"u{number}", reasons.NOTHING_VIABLE, "none")
+
+        assert asked == 30_000
+
+    play(story)

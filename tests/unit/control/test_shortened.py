@@ -11,13 +11,14 @@ from tests.support.effort import cpu_seconds
 from tests.unit.control.builders import NAMESPACE, World, a_pod, played
 
 from parley.api.builtin import Pod
+from parley.api.large_objects import MAX_LABELS
 from parley.api.meta import MAX_COMPARED
 from parley.api.models import ResourceClaim
 from parley.api.names import FINALIZER, GENERATED_LABEL, RESERVATION_GATE
 from parley.api.owners import MAX_OWNERS
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS, TEMPLATES
 from parley.control.caches import kept
-from parley.control.caches.shortened import MAX_FINALIZERS, MAX_LABELS
+from parley.control.caches.shortened import MAX_FINALIZERS
 from parley.control.objects.standin import owner_uid
 from parley.negotiation.fit import needs_of
 from parley.negotiation.requests import MAX_RESOURCES, requested
@@ -215,6 +216,19 @@ def test_what_is_kept_of_a_large_claim_is_bounded(read: Any, spec: object, meta:
     assert kept_bytes(read.decode, claim(spec, **meta)) < 100_000
 
 
+MANAGED = [{"manager": "m", "operation": "Apply", "fieldsV1": {f"f:a{i}": {} for i in range(100_000)}}]
+
+
+@pytest.mark.parametrize(("field", "decodable"), [("labels", True), ("labels", False), ("managedFields", True)])
+def test_a_large_claim_is_read_soon(field: str, decodable: bool) -> None:
+    """Whoever owns it may change it all the time, and everything else waits while it is read."""
+    values = {"labels": {f"a{i}": "b" for i in range(90_000)}, "managedFields": MANAGED}
+    raw = claim({"resourceClassName": "x", "parameters": {"text": "?"}}, **{field: values[field]})
+    raw = raw if decodable else raw.replace(b"?", b"\\ud800")
+
+    assert cpu_seconds(lambda: CLAIMS.read_through(kept.claim).decode(raw)) < 0.02
+
+
 def read_claim(**meta: Any) -> ResourceClaim:
     return kept.claim(CLAIMS.decode(claim({"resourceClassName": "x"}, **meta)))
 
@@ -228,9 +242,10 @@ def test_the_pod_of_a_stand_in_is_found_among_very_many_owners(number: int) -> N
 
 
 def test_a_stand_in_with_very_many_labels_is_one_still() -> None:
-    labels = {f"a{i}": "b" for i in range(MAX_LABELS)} | {GENERATED_LABEL: "gpu"}
+    for number in (MAX_LABELS, 50_000):
+        labels = {f"a{i}": "b" for i in range(number)} | {GENERATED_LABEL: "gpu"}
 
-    assert read_claim(labels=labels).metadata.labels[GENERATED_LABEL] == "gpu"
+        assert read_claim(labels=labels).metadata.labels[GENERATED_LABEL] == "gpu"
 
 
 def test_a_claim_of_ordinary_size_is_kept_as_it_is() -> None:

@@ -258,3 +258,23 @@ def test_a_large_cluster_is_still_being_read(play: Play) -> None:
         await made.close()
 
     play(scenario)
+
+
+def test_who_asks_for_a_pod_that_is_not_there_has_no_pods_listed_each_time(play: Play) -> None:
+    """A page that stays open when its pod is gone is made again with every change in the cluster."""
+
+    async def scenario(world: World) -> None:
+        await one_runs_and_one_waits(world)
+        client = Refusing(world.server.client())
+        made = snapshots(world, client)
+        await made.snapshot()
+        client.asked.clear()
+
+        for _ in range(3):
+            found = await page(made, at("/pods/default/want"))
+
+        assert "did you mean wants?" in found.main
+        assert {ask: times for ask, times in client.asked.items() if ask.startswith("list")} == {}
+        await made.close()
+
+    play(scenario)

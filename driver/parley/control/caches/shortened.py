@@ -13,15 +13,13 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from parley.api.builtin import Pod, PodResourceClaim, SchedulingGate, ShortenedPodSpec
+from parley.api.large_objects import MAX_LABELS
 from parley.api.meta import ObjectMeta
 from parley.api.names import FINALIZER, GENERATED_LABEL, RESERVATION_GATE
 from parley.api.owners import MAX_OWNERS, few_owners
 from parley.control.caches.entries import joined
 from parley.negotiation.fit import excess_of
 from parley.sdk.checks import MAX_ENTRIES
-
-MAX_LABELS: Final = 256
-"""The number of labels, or annotations, of an object that are kept: the first by name."""
 
 MAX_FINALIZERS: Final = 32
 """The number of finalizers that are kept. To write the list, read the object if it may have more."""

@@ -35,7 +35,9 @@ _MISTAKES = frozenset(
 )
 """Codes whose message changes only when somebody has changed the object, and wants to see the result at once."""
 
-_REMEMBERED = 10_000
+_REMEMBERED = 100_000
+"""The most objects whose events are remembered, in half a kilobyte each: others' are written again whenever
+they are reported on. Pods are forgotten when they are gone."""
 
 log = structlog.get_logger(__name__)
 
