@@ -135,10 +135,11 @@ class Releases:
                 await self._leftovers.record(holding, node)
 
     def owe_removal(self, holding: Holding) -> None:
-        """Note that the nodes of the ending holding have to remove its data."""
+        """Note that the nodes of the ending holding have to remove its data, lost ones as well: `create_missing`
+        leaves these out, and records their data."""
         holding.removing = True
         uid = next(iter(holding.claim_uids), holding.uid)
-        holding.owed |= {PreparedOn(uid, node) for node in holding.nodes or () if not self._lost(node)}
+        holding.owed |= {PreparedOn(uid, node) for node in holding.nodes or ()}
 
     def _lost(self, node: str) -> bool:
         return out_of_service(self._cluster.node(node))
