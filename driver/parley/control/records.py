@@ -414,7 +414,9 @@ def _kept_until(holding: Holding) -> dict[str, str | None]:
 
 def _stands_for(mirror: BuiltinClaim, holding: Holding) -> bool:
     """Whether the holding was, or may have been, recorded in this mirror, which may have lost its owner since."""
-    if mirror.metadata.uid in holding.shown_by and mirrors.is_mirror(mirror):
-        return not mirrors.stands_for_another(mirror, holding.uid)
+    if mirrors.stands_for_another(mirror, holding.uid):
+        return False
+    if mirror.metadata.uid in holding.shown_by:
+        return True
     same = mirrors.owned_by(mirror, holding.uid) if holding.named else mirror.metadata.uid == holding.uid
     return same or mirrors.owner_pod_uid(mirror) in holding.pods

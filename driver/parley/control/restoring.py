@@ -166,8 +166,8 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
     meta, driver = claim.metadata, driver_of_record(claim)
     found = recorded(claim, state.cluster.nodes())
     mirror = state.cluster.mirror((meta.namespace, meta.name))
-    if mirror is not None and (not is_mirror(mirror) or stands_for_another(mirror, meta.uid)):
-        mirror = None  # another claim has the name
+    if mirror is not None and stands_for_another(mirror, meta.uid):
+        mirror = None
     uid = mirror.metadata.uid if mirror is not None and is_stand_in(claim) else meta.uid
     if found is None or _is_held(state, claim, uid) or _is_being_deallocated(claim, state.drivers):
         return None
