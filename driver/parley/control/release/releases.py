@@ -228,9 +228,13 @@ class Releases:
             self._queue.add(uid)
 
     def node_back(self, node: str) -> None:
-        """Handle the event that the node is in service: claims with data to be removed there may be in use."""
+        """Handle the event that the node is in service: claims with data to be removed there may be in use, and it
+        may owe receipts for built-in claims that somebody deleted."""
         for release in of_lost_nodes(self._cluster.releases_on(node)):
             self._queue.add(release.spec.holding_uid)
+        for holding in self._ledger:
+            if holding.pods and holding.usable_on(node):
+                self._queue.add(holding.uid)
 
     async def retract(self, holding: Holding) -> None:
         """Delete ClaimReleases that do not apply while pods may use the holding: those for lost nodes that are in
