@@ -49,6 +49,7 @@ class Records:
         self._client = client
         self._cluster = state.cluster
         self._ledger = state.ledger
+        self._drivers = state.drivers
         self._clock = clock
         self._reservation_pods = reservation_pods
         self._mirrors = MirrorWrites(client, state.cluster)
@@ -154,13 +155,17 @@ class Records:
         await self._claims.write(holding, status, decided_on)
 
     async def _returns_to_former(self, claim: ResourceClaim, holding: Holding) -> bool:
-        """Whether the named claim records an allocation of the standalone driver that its class had before, and
-        that saw the class's change too late. That driver is asked to deallocate."""
-        if holding.standalone or driver_of_record(claim) in ("", holding.driver):
+        """Whether the named claim records an allocation of the driver that its class had before. A standalone one
+        saw the class's change too late, and is asked to deallocate. An embedded one's is a late write of a former
+        leader, and is cleared."""
+        former = driver_of_record(claim)
+        if holding.standalone or former in ("", holding.driver):
             return False
         requested = {"reservedFor": None, "deallocationRequested": True}
         try:
-            if not claim.status.deallocation_requested:
+            if former in self._drivers:
+                await self.clear_unknown_allocation(claim)
+            elif not claim.status.deallocation_requested:
                 status = with_conditions(claim, requested, rfc3339(self._clock()))
                 await self._claims.patch_record(holding, claim, status)
         except NotFound:
@@ -409,7 +414,9 @@ def _kept_until(holding: Holding) -> dict[str, str | None]:
 
 def _stands_for(mirror: BuiltinClaim, holding: Holding) -> bool:
     """Whether the holding was, or may have been, recorded in this mirror, which may have lost its owner since."""
-    if mirror.metadata.uid in holding.shown_by and mirrors.is_mirror(mirror):
-        return not mirrors.stands_for_another(mirror, holding.uid)
+    if mirrors.stands_for_another(mirror, holding.uid):
+        return False
+    if mirror.metadata.uid in holding.shown_by:
+        return True
     same = mirrors.owned_by(mirror, holding.uid) if holding.named else mirror.metadata.uid == holding.uid
     return same or mirrors.owner_pod_uid(mirror) in holding.pods

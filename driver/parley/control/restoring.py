@@ -27,6 +27,7 @@ from parley.control.objects.mirror import (
     nodes_of,
     owner_pod,
     owner_pod_uid,
+    stands_for_another,
 )
 from parley.control.objects.pod import is_done, is_terminal, reference
 from parley.control.objects.standin import is_stand_in, stands_for
@@ -53,7 +54,7 @@ def restore(state: State, newer: Mapping[str, BuiltinClaim] = MappingProxyType({
         if not is_mirror(claim):
             count_foreign(state.drivers, claim)
     for mirror in mirrors:
-        if owner_pod(mirror) is not None:
+        if owner_pod(mirror) is not None or _is_of_predecessor(state.cluster, mirror):
             adopt(state, mirror)
     for record in state.cluster.claims():
         adopt_record(state, record)
@@ -164,15 +165,12 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
     """
     meta, driver = claim.metadata, driver_of_record(claim)
     found = recorded(claim, state.cluster.nodes())
-    if (
-        found is None
-        or state.ledger.of_claim(meta.namespace, meta.name) is not None
-        or _is_being_deallocated(claim, state.drivers)
-    ):
-        return None
     mirror = state.cluster.mirror((meta.namespace, meta.name))
-    if mirror is not None and not is_mirror(mirror):
-        mirror = None  # somebody else's claim has the name
+    if mirror is not None and stands_for_another(mirror, meta.uid):
+        mirror = None
+    uid = mirror.metadata.uid if mirror is not None and is_stand_in(claim) else meta.uid
+    if found is None or _is_held(state, claim, uid) or _is_being_deallocated(claim, state.drivers):
+        return None
     users = _owner(state.cluster, claim, mirror) if is_stand_in(claim) else _reserved(claim)
     if is_stand_in(claim) and not users:
         return None
@@ -182,7 +180,7 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
     if written is Written.NO and users and not is_stand_in(claim):
         written = Written.MAYBE  # its mirror was cleared, or a write of an earlier leader is still to arrive
     holding = Holding(
-        uid=mirror.metadata.uid if mirror is not None and is_stand_in(claim) else meta.uid,
+        uid=uid,
         namespace=meta.namespace,
         claim=meta.name,
         entry=meta.labels.get(GENERATED_LABEL, ""),
@@ -273,6 +271,20 @@ def _may_have_data(state: State, driver: str, node: str) -> bool:
     nothing could be removed."""
     embedded = state.drivers.get(driver)
     return embedded is not None and embedded.leaves_data and state.cluster.plugins.is_alive(driver, node)
+
+
+def _is_of_predecessor(cluster: ClusterCache, mirror: BuiltinClaim) -> bool:
+    """Whether another named claim than the mirror's has its name by now."""
+    claim = cluster.claim((mirror.metadata.namespace, mirror.metadata.name))
+    return claim is not None and stands_for_another(mirror, claim.metadata.uid)
+
+
+def _is_held(state: State, claim: ResourceClaim, uid: str) -> bool:
+    """Whether the ledger has the claim's holding, or one of another claim of the name, for whose end a standalone
+    driver's claim waits. An embedded driver has to know of all that it has allocated."""
+    held = state.ledger.of_claim(claim.metadata.namespace, claim.metadata.name)
+    waits = held is not None and driver_of_record(claim) not in state.drivers
+    return waits or state.ledger.get(uid) is not None
 
 
 def _is_being_deallocated(claim: ResourceClaim, drivers: Drivers) -> bool:

@@ -9,7 +9,9 @@ import pytest
 from tests.support.faults import FaultClient
 from tests.unit.scheduler.endings import nothing_is_left
 from tests.unit.scheduler.held_watch import HeldWatch
+from tests.unit.scheduler.test_lost_nodes import lose
 from tests.unit.scheduler.test_standalone import Disks, prepare
+from tests.unit.scheduler.test_stranded import untaint
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.models import ClaimRelease
@@ -237,6 +239,42 @@ def test_users_of_a_later_claim_of_the_name_do_not_use_the_one_that_was_forced_a
         mirror = await world.mirror("disk")
         assert mirror is not None
         assert [user.name for user in mirror.status.reserved_for] == ["new"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("lost_first", [False, True], ids=["deleted before", "deleted meanwhile"])
+@pytest.mark.parametrize("how", ["gone", "out of service"])
+def test_it_stays_the_pods_though_the_node_was_lost_for_a_moment(play: Play, how: str, lost_first: bool) -> None:
+    """The node's pods run on. It owed nothing as long as it was lost."""
+
+    async def scenario(world: World) -> None:
+        await begin_with_named(world)
+        if not lost_first:
+            await world.force_away("disk")
+            await world.settle(5)
+            assert len(await records(world)) == 1
+        await lose(world, how)
+        await world.settle(5)
+        if lost_first:
+            await world.force_away("disk")
+            await world.settle(5)
+        assert len(await records(world)) == 0
+        if how == "gone":
+            await world.add_node("a", devices=1)
+        else:
+            await untaint(world, "a")
+        await world.settle(5)
+        await world.crash()
+        world.start_parley()
+        await world.add_pod("new", "one")
+        await world.settle()
+        assert (await world.pod("old")).status.phase == "Running"
+        assert await world.node_of("new") == ""
+        await world.delete_pod("old")
+        await world.settle()
+        assert await world.node_of("new") == "a"
+        assert len(await records(world)) == 0
 
     play(scenario)
 

@@ -9,7 +9,10 @@ from tests.unit.scheduler.conftest import AWAY, NAMESPACE, World
 from tests.unit.scheduler.test_standalone import Disks, prepare
 from tests.unit.scheduler.test_unheard_bindings import LateClient
 
-from parley.api.resources import BUILTIN_CLAIMS, CLASSES
+from parley.api.names import API_VERSION
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
+from parley.control.objects.mirror import consumer
+from parley.control.objects.pod import reference
 from parley.drivers.device import DeviceDriver
 from parley.sdk import Held
 
@@ -99,6 +102,82 @@ def test_one_that_has_the_name_of_a_shareable_claim_does_not_stop_the_controller
             await world.add_pod(pod, claims=["mine"])
         await world.settle()
         assert await world.node_of("first") == await world.node_of("second") != ""
+
+    play(scenario)
+
+
+async def add_ordinary(world: World, name: str, *, owner: str = "") -> None:
+    """A user's own built-in claim. It may name a Parley claim, by its UID, as its owner."""
+    owners = [{"apiVersion": API_VERSION, "kind": "ResourceClaim", "name": name, "uid": owner}] if owner else []
+    requests = [{"name": "it", "exactly": {"deviceClassName": "example"}}]
+    metadata = {"name": name, "namespace": NAMESPACE, "ownerReferences": owners}
+    await world.create(BUILTIN_CLAIMS, {"metadata": metadata, "spec": {"devices": {"requests": requests}}})
+
+
+async def allocate_ordinary(world: World, name: str, *users: str) -> None:
+    """A device of another driver, for these pods."""
+    result = {"request": "it", "driver": "other.example.com", "pool": "a", "device": "x"}
+    pods = [await world.pod(user) for user in users]
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [consumer(reference(pod)) for pod in pods],
+    }
+    await world.client.patch(BUILTIN_CLAIMS, name, {"status": status}, NAMESPACE, subresource="status")
+
+
+@pytest.mark.parametrize("owned", [False, True], ids=["", "owned"])
+@pytest.mark.parametrize("shareable", [False, True], ids=["exclusive", "shareable"])
+def test_the_users_of_one_that_has_a_claims_name_are_not_the_claims(
+    play: Play, shareable: bool, owned: bool
+) -> None:
+    """An administrator forced the mirror of the claim in use away, and somebody took the name."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class(shareable=shareable)
+        await world.add_template()
+        world.start_parley()
+        await world.add_claim("mine")
+        await world.add_pod("first", claims=["mine"])
+        await world.settle()
+        await world.crash()
+        await world.client.patch(BUILTIN_CLAIMS, "mine", {"metadata": {"finalizers": None}}, NAMESPACE)
+        await world.client.delete(BUILTIN_CLAIMS, "mine", NAMESPACE)
+        await add_ordinary(world, "mine", owner=(await world.claim("mine")).metadata.uid if owned else "")
+        await asyncio.sleep(2)
+        await world.add_pod("second", claims=["mine"], nodeName="a")
+        await allocate_ordinary(world, "mine", "second")
+        world.start_parley()
+        await world.add_pod("new", "one")
+        await world.settle()
+        assert await world.node_of("new") == ""
+        await world.delete_pod("first")
+        await world.settle()
+        assert await world.node_of("new") == "a"
+        mirror = await world.mirror("mine")
+        assert mirror is not None
+        assert [user.name for user in mirror.status.reserved_for] == ["second"]
+
+    play(scenario)
+
+
+def test_one_that_names_a_claim_as_its_owner_is_not_cleared_with_it(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepare(world, Disks("a"), nodes="a")
+        await add_ordinary(world, "mine")
+        await world.add_claim("mine", "disk", mode="Immediate")
+        await world.settle()
+        await world.client.delete(BUILTIN_CLAIMS, "mine", NAMESPACE)
+        await add_ordinary(world, "mine", owner=(await world.claim("mine")).metadata.uid)
+        await allocate_ordinary(world, "mine")
+        kept = {"metadata": {"finalizers": ["example.com/slow"]}}  # else the garbage collector deletes both
+        await world.client.patch(CLAIMS, "mine", kept, NAMESPACE)
+        await world.client.delete(CLAIMS, "mine", NAMESPACE)
+        await world.settle()
+        assert len(world.ledger) == 0
+        mirror = await world.mirror("mine")
+        assert mirror is not None
+        assert mirror.status.allocation is not None
 
     play(scenario)
 

@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from tests.support.conditions import ready
 from tests.support.late_writes import LateClient, Which
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver
 
-from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, NODES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES, NODES
+from parley.drivers.device import DeviceDriver
 from parley.kube.client import Call, Client, ServerError
+from parley.sdk import Driver
+from parley.sdk.recorded import driver_of_record
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -265,6 +269,34 @@ def test_a_record_that_an_earlier_leader_wrote_while_another_one_allocates_is_re
         assert allocation is not None
         assert [(d.pool, d.device) for d in allocation.handles[0].devices] == [("b", "gpu-0")]
         assert list(await world.devices()) == [("b", "gpu-0")]
+
+    play(scenario)
+
+
+@pytest.mark.scheduling_paths("native")
+@pytest.mark.parametrize("mode", ["WaitForFirstConsumer", "Immediate"])
+def test_so_is_one_of_the_driver_that_the_class_had_then(play: Any, mode: str) -> None:
+    def drivers() -> list[Driver[Any, Any]]:
+        return [DeviceDriver(), ShelfDriver(Behaviour(other=1))]
+
+    async def scenario(world: World) -> None:
+        client = LateClient(world.server.client(), records_an_allocation, late=60.0)
+        client.armed = True
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        world.start_parley(client, drivers())
+        await world.add_claim("disk", mode=mode)
+        await world.add_pod("p", claims=["disk"])
+        await client.given_up.wait()
+        await world.crash()
+        await world.client.patch(CLASSES, "gpu", {"driverName": ShelfDriver.name})
+        world.start_parley(RecordsAfterIt(world.server.client(), client), drivers())
+        await world.settle(400)
+        assert client.arrived is not None
+        assert client.arrived.result() == "accepted"
+
+        assert (await world.pod("p")).status.phase == "Running"
+        assert driver_of_record(await world.claim("disk")) == ShelfDriver.name
 
     play(scenario)
 

@@ -12,7 +12,8 @@ from tests.unit.scheduler.test_stranded import come_back, delete, untaint
 from tests.unit.scheduler.test_stranded_ways import AFTER, KEEP, RECREATE, Settling, out_of_service
 
 from parley.api.models import ClaimRelease
-from parley.api.resources import CLAIM_RELEASES, CLAIMS
+from parley.api.names import CONDITION_RELEASING
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS
 from parley.control.release.leftovers import FORGET_AFTER_SECONDS
 from parley.kube.client import Call, Client, OutcomeUnknown
 
@@ -202,6 +203,50 @@ def test_so_does_one_that_is_back_before_that_could_be_recorded(play: Play) -> N
         assert await releases(world) == []
         assert len(world.ledger) == 0
         assert (await world.client.list(CLAIMS)).items == ()
+
+    play(scenario)
+
+
+class OutOfServiceForAMoment(FaultClient):
+    """Once `armed`, node a is out of service from when the claim's mirror is cleared until its release is
+    recorded."""
+
+    armed = is_out = False
+
+    def __init__(self, client: Client, world: World) -> None:
+        super().__init__(client)
+        self._world = world
+
+    async def request(self, call: Call) -> bytes:
+        answer = await super().request(call)
+        if self.armed and call.resource == BUILTIN_CLAIMS and call.body["status"].get("allocation", "") is None:
+            self.armed, self.is_out = False, True
+            await out_of_service(self._world, "a")
+            await asyncio.sleep(0.1)
+        elif self.is_out and call.resource == CLAIMS and CONDITION_RELEASING in str(call.body):
+            self.is_out = False
+            await untaint(self._world, "a")
+            await asyncio.sleep(0.1)
+        return answer
+
+
+def test_a_node_that_is_lost_for_a_moment_while_the_claim_ends_removes_it(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        client = OutOfServiceForAMoment(world.server.client(), world)
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        world.start_parley(client, drivers=[Leaving(RECREATE)])
+        await world.add_claim("disk")
+        await world.add_pod("first", claims=["disk"])
+        await world.settle()
+        removals = Removals(world)
+        client.armed = True
+        await world.finish_pod("first")
+        await world.settle()
+        assert (client.armed, client.is_out) == (False, False)
+        assert removals.done == [("disk", "a")]
+        assert await releases(world) == []
+        assert len(world.ledger) == 0
 
     play(scenario)
 

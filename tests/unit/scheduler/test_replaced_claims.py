@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
+from tests.unit.scheduler.test_standalone import Disks, prepare
 
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS, TEMPLATES
 from parley.kube.client import Call, Client, OutcomeUnknown
@@ -84,6 +85,38 @@ def test_a_pod_that_was_not_bound_does_not_keep_what_a_claim_had_that_was_forced
         claim = await world.claim("disk")
         assert await world.node_of("p") == "a"
         assert [holding.uid for holding in world.ledger] == [claim.metadata.uid]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["same leader", "new leader"])
+def test_a_device_stays_a_running_pods_although_a_standalone_driver_allocated_the_next_claim_of_the_name(
+    play: Play, restarted: bool
+) -> None:
+    """The pod's own claim was forced away, and its built-in claim is the only record of that. The next claim is an
+    immediate one, which its driver allocates unasked."""
+
+    async def scenario(world: World) -> None:
+        await prepare(world, Disks("a"), nodes="a")
+        await world.add_claim("mine")
+        await world.add_pod("old", claims=["mine"])
+        await world.settle()
+        await world.client.delete(CLAIMS, "mine", "default")
+        await world.client.patch(CLAIMS, "mine", {"metadata": {"finalizers": None}}, "default")
+        await world.add_claim("mine", "disk", mode="Immediate")
+        await world.settle()
+        assert (await world.claim("mine")).status.allocation is not None
+        if restarted:
+            await world.crash()
+            world.start_parley()
+        await world.add_pod("new", "one")
+        await world.settle()
+        assert await world.node_of("new") == ""
+        await world.delete_pod("old")
+        await world.add_pod("next", claims=["mine"])
+        await world.settle()
+        assert await world.node_of("new") == await world.node_of("next") == "a"
+        assert len(world.ledger) == 2
 
     play(scenario)
 

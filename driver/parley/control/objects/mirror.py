@@ -204,8 +204,9 @@ def named_claim_uid(mirror: BuiltinClaim) -> str:
 
 
 def stands_for_another(mirror: BuiltinClaim, uid: str) -> bool:
-    """Whether the mirror was created for another named claim than the one of that UID."""
-    return named_claim_uid(mirror) not in ("", uid)
+    """Whether the mirror was created for another named claim than the one of that UID, or is no mirror: users can
+    name any owner in their own built-in claims."""
+    return not is_mirror(mirror) or named_claim_uid(mirror) not in ("", uid)
 
 
 def is_older(mirror: BuiltinClaim, pod: Pod) -> bool:

@@ -135,10 +135,11 @@ class Releases:
                 await self._leftovers.record(holding, node)
 
     def owe_removal(self, holding: Holding) -> None:
-        """Note that the nodes of the ending holding have to remove its data."""
+        """Note that the nodes of the ending holding have to remove its data, lost ones as well: `create_missing`
+        leaves these out, and records their data."""
         holding.removing = True
         uid = next(iter(holding.claim_uids), holding.uid)
-        holding.owed |= {PreparedOn(uid, node) for node in holding.nodes or () if not self._lost(node)}
+        holding.owed |= {PreparedOn(uid, node) for node in holding.nodes or ()}
 
     def _lost(self, node: str) -> bool:
         return out_of_service(self._cluster.node(node))
@@ -227,9 +228,13 @@ class Releases:
             self._queue.add(uid)
 
     def node_back(self, node: str) -> None:
-        """Handle the event that the node is in service: claims with data to be removed there may be in use."""
+        """Handle the event that the node is in service: claims with data to be removed there may be in use, and it
+        may owe receipts for built-in claims that somebody deleted."""
         for release in of_lost_nodes(self._cluster.releases_on(node)):
             self._queue.add(release.spec.holding_uid)
+        for holding in self._ledger:
+            if holding.pods and holding.usable_on(node):
+                self._queue.add(holding.uid)
 
     async def retract(self, holding: Holding) -> None:
         """Delete ClaimReleases that do not apply while pods may use the holding: those for lost nodes that are in

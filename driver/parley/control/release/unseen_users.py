@@ -103,7 +103,7 @@ class UnseenUsers:
         key = (holding.namespace, holding.claim)
         mirror = self._cluster.mirror(key)
         later = mirror if mirror is not None and stands_for_another(mirror, holding.uid) else None
-        """The mirror of another claim of that name: the holding's own claim was removed by force."""
+        """The built-in claim of that name if it is another claim's: the holding's own was removed by force."""
         for user in mirror.status.reserved_for if mirror is not None and later is None else ():
             pod = self._cluster.pod((holding.namespace, user.name))
             if pod is not None and pod.metadata.uid == user.uid and not is_done(pod):

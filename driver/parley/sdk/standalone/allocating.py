@@ -172,7 +172,8 @@ class StandaloneAllocator:
         failures = 0
         while not operation.stop.is_set():
             try:
-                claim = await self._records.record_allocation(ref, body, live=ref.uid in self._unsettled)
+                live = ref.uid in self._unsettled
+                claim = await self._records.record_allocation(ref, body, operation.node, live=live)
             except OutcomeUnknown as error:
                 self._unsettled[ref.uid] = body
                 failures, why = failures + 1, str(error)

@@ -33,6 +33,10 @@ class Gone(Exception):
     """Raised when the claim does not exist any more, is being deleted, or is allocated by another driver."""
 
 
+class _FinalizerRemoved(Conflict):
+    """Raised when the claim has lost the driver's finalizer: by a late write, or by an administrator."""
+
+
 class StandaloneRecords:
     """One driver's writes of claims. All raise the client's exceptions; Conflict only after repeated conflicts."""
 
@@ -94,9 +98,10 @@ class StandaloneRecords:
             pass  # nothing to remove
 
     async def record_allocation(
-        self, ref: ClaimRef, allocation: Mapping[str, Any], *, live: bool
+        self, ref: ClaimRef, allocation: Mapping[str, Any], node: str, *, live: bool
     ) -> ResourceClaim:
-        """Records the allocation, unless there is one; returns the resulting claim. Raises Gone.
+        """Records the allocation on the node, unless there is one; returns the resulting claim. Adds the driver's
+        finalizer first if the claim has lost it. Raises Gone.
 
         `live`: an earlier attempt may have succeeded, so read the claim first.
         """
@@ -108,11 +113,17 @@ class StandaloneRecords:
                 return None
             if claim.metadata.deletion_timestamp:
                 raise Gone
+            if not self.has_finalizer(claim):
+                raise _FinalizerRemoved(409, "Conflict", f"finalizer {self._finalizer} was removed")
             status: Body = {"driverName": self._informers.driver, "allocation": allocation}
             reported = conditions.allocating(claim.status.conditions) is not None
             return {"status": self._with_conditions(claim, status, *([_allocating(conditions.DONE)] * reported))}
 
-        return await self._write(ref, change, live=live, subresource="status")
+        try:
+            return await self._write(ref, change, live=live, subresource="status")
+        except _FinalizerRemoved:
+            await self.add_finalizer(ref, node, resumes=True)
+            return await self._write(ref, change, subresource="status")
 
     async def settle(self, ref: ClaimRef) -> ResourceClaim:
         """Changes the claim so that a delayed write of an allocation conflicts; returns it. Raises Gone."""

@@ -1,18 +1,21 @@
 """An allocation: the driver, the record, writes that fail or are lost, and how far it is."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from tests.support.conditions import condition
 from tests.support.faults import FaultClient, NumberedCall
+from tests.support.late_writes import LateClient
 from tests.unit.sdk.standalone.world import (
     DRIVER,
     NAMESPACE,
     Array,
     ArrayDriver,
+    Disks,
     LaggingClient,
     ShelfDriver,
     World,
@@ -20,10 +23,10 @@ from tests.unit.sdk.standalone.world import (
     progress,
 )
 
-from parley.api.names import driver_finalizer
+from parley.api.names import driver_annotation, driver_finalizer
 from parley.api.resources import CLAIMS
-from parley.kube.client import Forbidden, Invalid, OutcomeUnknown, ServerError
-from parley.sdk import Allocation, Device
+from parley.kube.client import Call, Forbidden, Invalid, OutcomeUnknown, ServerError
+from parley.sdk import Allocation, Device, NoParameters, Request
 
 Play = Callable[[Callable[[World], Any]], None]
 
@@ -263,6 +266,45 @@ def test_a_write_that_was_lost_can_not_happen_after_the_driver_gave_back(play: P
             await world.client.patch(CLAIMS, call.name, call.body, NAMESPACE, subresource="status")
 
         assert driver.held == {}
+
+    play(scenario)
+
+
+class SilentDriver(ArrayDriver):
+    """Reports no progress, so that it writes nothing while it allocates."""
+
+    async def allocate(self, request: Request[Disks, NoParameters], node: str) -> Mapping[str, Allocation]:
+        return await super().allocate(replace(request, progress=lambda _: None), node)
+
+
+def removes_finalizers(call: Call) -> bool:
+    return call.resource == CLAIMS and call.verb == "patch" and call.body["metadata"].get("finalizers", "") is None
+
+
+def test_a_finalizer_that_is_removed_late_is_set_again_before_the_allocation_is_recorded(
+    play: Play, array: Array
+) -> None:
+    """Without it the claim could go while the driver is away, which would then never deallocate."""
+
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        client = LateClient(world.server.client("driver"), removes_finalizers)
+        world.start(SilentDriver(array), client)
+        await world.ask("pod", "disk", selected="a")
+        await world.settle()
+        await world.select("pod", "")
+        client.armed = True
+        await world.take_back("disk")
+        await client.given_up.wait()
+        await world.select("pod", "a")
+        await world.settle()
+        assert client.arrived is not None
+        assert client.arrived.result() == "accepted"
+
+        claim = await world.claim("disk")
+        assert claim.status.allocation is not None
+        assert claim.metadata.finalizers == (driver_finalizer(DRIVER),)
+        assert claim.metadata.annotations == {driver_annotation(DRIVER): "a"}
 
     play(scenario)
 

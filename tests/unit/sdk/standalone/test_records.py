@@ -81,9 +81,9 @@ def test_a_claim_that_changed_meanwhile_is_read_and_written_again() -> None:
 
 def test_an_allocation_that_is_recorded_already_stays() -> None:
     async def scenario(world: World, records: StandaloneRecords, ref: ClaimRef) -> None:
-        first = await records.record_allocation(ref, ON_A, live=False)
+        first = await records.record_allocation(ref, ON_A, "a", live=False)
         assert (first.status.driver_name, condition(first, "Allocated").status) == (DRIVER, "True")
-        again = await records.record_allocation(ref, ON_B, live=True)
+        again = await records.record_allocation(ref, ON_B, "b", live=True)
         assert again.status.allocation == first.status.allocation
 
     recording(scenario)
@@ -99,7 +99,7 @@ def test_what_another_driver_allocated_is_neither_taken_for_the_drivers_own_nor_
         await world.client.patch(CLAIMS, "disk", {"status": status}, NAMESPACE, subresource="status")
         assert records.is_of_another_driver(await world.claim("disk"))
         for write in (
-            records.record_allocation(ref, ON_A, live=False),
+            records.record_allocation(ref, ON_A, "a", live=False),
             records.settle(ref),
             records.add_finalizer(ref, "b", resumes=True),
         ):
@@ -128,7 +128,7 @@ def test_once_settled_no_earlier_write_is_accepted() -> None:
 
 def test_cleared_is_everything_in_one_write() -> None:
     async def scenario(world: World, records: StandaloneRecords, ref: ClaimRef) -> None:
-        await records.record_allocation(ref, ON_A, live=False)
+        await records.record_allocation(ref, ON_A, "a", live=False)
         await world.take_back("disk")
         before = world.server.resource_version
         await records.clear_allocation(ref)
@@ -151,7 +151,7 @@ def test_progress_ends_where_there_was_any_and_never_beside_an_allocation() -> N
         await records.end_progress(ref, "not wanted any more")
         ended = condition(await world.claim("disk"), "Allocating")
         assert (ended.status, ended.reason, ended.message) == ("False", "Ended", "not wanted any more")
-        await records.record_allocation(ref, ON_A, live=False)
+        await records.record_allocation(ref, ON_A, "a", live=False)
         await records.set_progress(ref, "20 %")
         assert condition(await world.claim("disk"), "Allocating").reason == "Done"
 
@@ -165,7 +165,7 @@ def test_another_claim_of_the_name_is_left_alone() -> None:
         await world.add_claim("disk")
         for write in (
             records.add_finalizer(ref, "a", resumes=True),
-            records.record_allocation(ref, ON_A, live=False),
+            records.record_allocation(ref, ON_A, "a", live=False),
             records.set_progress(ref, "10 %"),
         ):
             with pytest.raises(Gone):
