@@ -128,9 +128,24 @@ def room_shortage(
     used = _used(state, users, _resource_names(reservations))
     if requester.uid:
         used[requester.uid] = requester.amounts
-    return reservation_shortage(
+    short = reservation_shortage(
         asked, free, reservations, used, requester.name, "" if requester.bound else requester.uid
     )
+    return short or _taken_by_unbound(state, node, requester, asked, free, _resource_names(reservations))
+
+
+def _taken_by_unbound(
+    state: State, node: str, requester: Requester, asked: Amounts, free: Amounts, names: Collection[str]
+) -> str:
+    """The message if pods that have their claims and are not seen bound yet use up one of these resources, which
+    are reserved on the node: the requester's scheduler may not know of them. "" if they don't."""
+    if not state.cluster.usage.any_assumed(node, but=requester.uid):
+        return ""
+    lacking = (name for name in sorted(names) if asked.get(name, 0) > max(free.get(name, 0), 0))
+    if (name := next(lacking, None)) is None:
+        return ""
+    left = "no pod slots" if name == PODS else f"too little {name}"
+    return f"{left} left: pods that are about to be bound there have what is reserved"
 
 
 def _pods_awaiting_node(state: State, holding: Holding) -> Sequence[Pod]:

@@ -7,13 +7,13 @@ from math import inf
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.claims.podclaims import NODES, PREEMPTION, PodClaim, Problem
+from parley.control.claims.podclaims import PREEMPTION, PodClaim
 from parley.control.decision.decide import (
     Blocked,
     Search,
     admit,
+    all_refused,
     best,
-    class_topics,
     none_viable,
     question,
     survey,
@@ -25,7 +25,6 @@ from parley.control.state import State
 from parley.kube.cache import Key
 from parley.kube.client import ApiError, OutcomeUnknown
 from parley.kube.queue import Requeue
-from parley.negotiation.answers import by_reason
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.negotiation.states import ClaimState
 from parley.negotiation.waiting import Topic
@@ -35,7 +34,7 @@ from parley.scheduler.candidates import CandidateNodes, FittingFirst, Preemptibl
 from parley.scheduler.claim_preemption import ClaimPreemption, Postponed
 from parley.scheduler.claim_victims import Preemptor, drivers_allowing_preemption, evictable
 from parley.scheduler.placement import NotAllocated, Placement
-from parley.scheduler.pods import TURN_SECONDS, Pods, now
+from parley.scheduler.pods import TURN_SECONDS, Pods, Refused, now
 from parley.scheduler.result import Result, Wait, wait
 from parley.scheduler.standalone import Failure, StandaloneSessions
 
@@ -250,10 +249,10 @@ class Negotiator:
         refused = attempt.still_refused(pod.status.nominated_node_name)
         fresh = [node for node in viable if node not in refused]
         if not fresh and not pod.spec.node_name:
-            if (waiting := self._while_evicting(pod, attempt, claims)) is not None:
+            if (waiting := self._while_evicting(pod, attempt, claims, demand, search)) is not None:
                 return waiting
             if attempt.refusals.left(now()) or not attempt.refusals.until:
-                return await self._all_refused(pod, attempt, claims, demand)
+                return await self._all_refused(pod, attempt, claims, demand, search)
             attempt.begin_again()
             session = attempt.standalone.session
             if demand.standalone and session is not None and session.is_void:
@@ -273,13 +272,15 @@ class Negotiator:
         else:
             selected = best(self._state, demand, fitting or candidates, attempt.avoided, standalone)
         evicts = search.nodes.evicts(selected)
-        if evicts and (waiting := self._while_evicting(pod, attempt, claims)) is not None:
+        if evicts and (waiting := self._while_evicting(pod, attempt, claims, demand, search)) is not None:
             return waiting
         attempt.node_selected(selected, evicts=evicts)
         result = await self._placement.allocate(key, pod, claims, demand, selected, offered=False)
         return result.result if isinstance(result, NotAllocated) else result
 
-    def _while_evicting(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim]) -> Wait | None:
+    def _while_evicting(
+        self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim], demand: Demand, search: Search
+    ) -> Wait | None:
         """The wait while the scheduler may be evicting pods where it cleared the pod's allocation, as it does
         before evictions. None if it has had the time for that. Until then no pods are evicted on other nodes."""
         terminating = self._state.cluster.usage.any_terminating(attempt.evicting, priority(pod))
@@ -287,16 +288,19 @@ class Negotiator:
         if not left:
             return None
         message = f"node {attempt.evicting}: the pod's scheduler evicts other pods of lower priority there"
-        problem = Problem(reasons.PREEMPTING, message, (*class_topics(claims), NODES))
-        return Wait((reasons.PREEMPTING, pod.metadata.uid), problem.topics, problem, after=left)
+        others = attempt.refused - {attempt.evicting}
+        blocked = all_refused(self._state, claims, demand, search, others, evictable=lambda _: False)
+        problem = replace(blocked.problem, code=reasons.PREEMPTING, message=message)
+        return wait(replace(blocked, problem=problem, line=Refused(pod.metadata.uid)), left)
 
-    async def _all_refused(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim], demand: Demand) -> Wait:
+    async def _all_refused(
+        self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim], demand: Demand, search: Search
+    ) -> Wait:
         """The wait of a pod that the scheduler refused on every viable node, for reasons of its own. Pods may be
         evicted for it on other nodes; if none are, its nomination ends."""
-        nodes = by_reason(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
-        message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
-        problem = Problem(reasons.SCHEDULER_REFUSED, message, (*class_topics(claims), NODES, PREEMPTION))
-        blocked = Blocked(problem, pod.metadata.uid)
+        where = evictable(self._state, Preemptor(pod, claims, demand, frozenset()), search.excluded)
+        blocked = all_refused(self._state, claims, demand, search, attempt.refused, evictable=where)
+        blocked = replace(blocked, line=Refused(blocked.line))
         drivers = (
             drivers_allowing_preemption(self._state, pod, demand, claims) if not demand.standalone else frozenset()
         )
@@ -305,7 +309,9 @@ class Negotiator:
             return room
         self._state.nominations.end(pod.metadata.uid)
         left = attempt.refusals.left_or_begin(now())
-        return _postponed(blocked, room, left) if room is not None else wait(blocked, after=left)
+        if room is None:
+            return wait(blocked, after=left)
+        return _postponed(replace(blocked, line=Refused(pod.metadata.uid)), room, left)
 
 
 def _postponed(blocked: Blocked, room: Postponed, at_most: float = inf) -> Wait:

@@ -227,7 +227,7 @@ class Placement:
         self._offered_before = True
         attempt.offer(nodes)
         self._pods.reporter.offered(pod, attempt)
-        self._pods.leave_line(key)
+        self._pods.leave_line_if_accepted(key)
         return None
 
     async def _would_offer(self, claim: PodClaim, demand: Demand, nodes: Sequence[str]) -> bool:

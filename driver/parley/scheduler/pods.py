@@ -23,6 +23,10 @@ from parley.sdk import PodReference
 TURN_SECONDS = 1.0
 """For this long pods of lower priority, or that came later, give way to one that can't go on at the moment."""
 
+ELSEWHERE_SECONDS = 1.0
+"""The delay before a refused pod is reconciled after a driver released something on unknown nodes: other refused
+pods may be tried on one node after the other, and each time release what they were allocated."""
+
 REFRESHED_NODES = 25_000
 """Nodes a second that may be looked at only to refresh the reports of waiting pods: each may need all nodes."""
 
@@ -32,6 +36,18 @@ class KeptOut:
     """The key of a waiting line of pods that a claim's state, or a pod ahead of them, keeps from negotiating."""
 
     why: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The key of a waiting line of pods whose scheduler refused every viable node. Each offers these again after a
+    pause of its own, which a change of nodes or classes shortens."""
+
+    why: Hashable
+
+
+_REFUSED: Topic = ("refused",)
+"""The topic of all lines of refused pods. Nothing changes it: it finds them."""
 
 
 class Pods:
@@ -110,10 +126,30 @@ class Pods:
         if topic[0] == "class":
             for attempt in self._attempts.values():  # also of pods in a pause, which wait in no line
                 attempt.class_changed(topic[1])
+        if topic == NODES or topic[0] == "class":
+            self._shorten_pauses(topic)
         helped, others = self._lines.split_by_help(topic, nodes, compared=self._reserving(nodes))
         for key in others:
             self._refresh_report(key)
-        self._wake(helped, topic)
+        later = {key for key in helped if nodes is None and topic[0] == "driver" and self._is_refused(key)}
+        for key in later:
+            self._queue.add_after(key, ELSEWHERE_SECONDS)
+        self._wake((key for key in helped if key not in later), topic)
+
+    def _shorten_pauses(self, topic: Topic) -> None:
+        """Reconcile refused pods when their shortened pauses are over, not only the first of each line. There may
+        be hundreds, and in a large cluster nodes change all the time."""
+        for line, _, first in self._lines.heads(_REFUSED):
+            for key in self._lines.members(line) if self._lines.is_woken_by(first, [topic]) else ():
+                if (pod := self._cluster.pod(key)) is None:
+                    continue
+                attempt = self.attempt(pod)
+                if attempt.offered:
+                    continue
+                self._reconsider(attempt, topic)
+                if not (left := attempt.refusals.left(now())):
+                    self._precedence.wake(key)
+                self._queue.add_after(key, left)
 
     def _wake(self, keys: Iterable[Key], topic: Topic) -> None:
         for key in keys:
@@ -221,7 +257,8 @@ class Pods:
         kept_out_by = [topic for topic in self._kept_out_by(key) if topic not in unchanged]
         pod = self._cluster.pod(key)
         place = self._begins_to_wait(pod) if pod is not None else Place(0, next(self._arrivals))
-        wakers = [*topics, *map(_keeping_out, topics)] if isinstance(line, KeptOut) else topics
+        finders = [*map(_keeping_out, topics)] if isinstance(line, KeptOut) else []
+        wakers = [*topics, *finders, *([_REFUSED] if isinstance(line, Refused) else [])]
         following = self._lines.wait(key, (line, frozenset(topics)), wakers, place, helps)
         if following is not None:
             self._queue.add(following)
@@ -280,6 +317,18 @@ class Pods:
         if (following := self._lines.leave(key)) is not None:
             self._queue.add(following)
         self._wake_next_in_turn(kept_out_by)
+
+    def leave_line_if_accepted(self, key: Key) -> None:
+        """Take the pod, which nodes are offered for, out of its line, unless its scheduler refused nodes before.
+        Then it stays until it has its claims or is refused again: an offer holds nothing, so that all pods behind
+        it would be offered the same."""
+        if not self._is_refused(key):
+            self.leave_line(key)
+
+    def _is_refused(self, key: Key) -> bool:
+        """Whether the pod waits because its scheduler refused every viable node."""
+        line = self._lines.line_of(key)
+        return isinstance(line, tuple) and isinstance(line[0], Refused)
 
     def move_to_own_line(self, key: Key) -> None:
         """Give a pod whose reconciliation failed a line of its own: other pods need not wait until it succeeds. It

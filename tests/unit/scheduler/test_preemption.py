@@ -91,6 +91,22 @@ def test_where_the_claim_is_cleared_before_others_are_evicted_these_are_the_only
     play(scenario)
 
 
+def test_while_pods_take_long_to_leave_the_pod_goes_to_another_node_that_becomes_viable(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, a=1, b=0)
+        await fill(world, "ordinary", "a")
+        await world.settle(2)
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "one", priority=10, containers=requesting(cpu=4))
+        await asyncio.sleep(30)
+        assert (await world.scheduling("urgent")).status.waiting_for == "Preempting"
+        await world.publish("b", ["gpu-0"])
+        await asyncio.sleep(15)
+        assert await world.node_of("urgent") == "b"
+
+    play(scenario)
+
+
 class LateClaims(Client):
     """A watch of built-in claims that is a moment behind that of pods."""
 

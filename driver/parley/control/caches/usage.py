@@ -110,6 +110,10 @@ class Usage:
         """The pods that count for the node before their bindings are seen."""
         return frozenset(self._assumed[node].values()) if node in self._assumed else frozenset()
 
+    def any_assumed(self, node: str, *, but: str) -> bool:
+        """Whether another pod than the one with that UID counts for the node before its binding is seen."""
+        return any(uid != but for uid in self._assumed.get(node, ()))
+
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Handle the event of a pod; None does not exist. A bound pod counts for its node until it ends."""
         stop_counting = self.remove_terminal if old is not None and old.spec.node_name else self.remove

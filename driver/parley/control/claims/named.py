@@ -157,10 +157,12 @@ def mirror_deleted(facts: NamedClaim) -> Problem | None:
 
 
 def allocating_for_another(facts: NamedClaim) -> Problem | None:
-    """A standalone driver is allocating the claim for another pod."""
-    expected = facts.state.ledger.expected_for(*facts.key)
+    """A standalone driver is allocating the claim for another pod, which does not use it yet."""
+    expected, holding = facts.state.ledger.expected_for(*facts.key), facts.holding
     if expected is None or expected.uid == facts.pod_uid or facts.is_user:
         return None
+    if holding is not None and expected.uid in holding.pods:
+        return None  # it is allocated, and that pod is about to be bound
     whom = f"pod {expected.namespace}/{expected.name}"
     message = being_allocated(*facts.key, whom)
     return facts.blocked(reasons.CLAIM_IN_USE, message)

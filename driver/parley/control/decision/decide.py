@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, S
 from dataclasses import dataclass, replace
 
 from parley.api import reasons
-from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem
+from parley.control.claims.podclaims import NODES, PREEMPTION, ROOM, PodClaim, Problem
 from parley.control.decision.demand import Demand, demand_of
 from parley.control.decision.eligible import EligibleNodes
 from parley.control.decision.kept import kept_nodes, kept_units
@@ -19,7 +19,7 @@ from parley.control.decision.stranded import stranded
 from parley.control.holding import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.state import State
-from parley.negotiation.answers import Answers, viable_for_all, without
+from parley.negotiation.answers import Answers, by_reason, viable_for_all, without
 from parley.negotiation.nowhere import no_common_node, no_node_available, where
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Ask, Outcome, negotiate
 from parley.negotiation.selection import ranked
@@ -159,9 +159,33 @@ def none_viable(
     held = [claim.holding for claim in claims if claim.holding is not None]
     code, message = _why_nowhere(state, claims, held, search, outcome)
     problem = Problem(code, message, viability_topics(demand, claims))
-    alike = (demand.equivalence_key, search.nodes.equivalence_key, _claim_topics(demand, claims))
-    line: Hashable = search.nodes.uid if search.own_line or search.excluded else alike
+    own = search.own_line or search.excluded
+    line = search.nodes.uid if own else _equivalence_key(demand, claims, search)
     return Blocked(problem, line, _helps(state, demand, search, evictable))
+
+
+def all_refused(
+    state: State,
+    claims: Sequence[PodClaim],
+    demand: Demand,
+    search: Search,
+    refused: Set[str],
+    *,
+    evictable: Evictable | None = None,
+) -> Blocked:
+    """Why no node is selected although nodes are viable: the pod's scheduler `refused` all of these. The changes
+    that may help are those on other nodes. Equal pods that were refused the same nodes have the same line."""
+    nodes = by_reason(dict.fromkeys(sorted(refused), "viable, but refused by the scheduler"))
+    message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
+    problem = Problem(reasons.SCHEDULER_REFUSED, message, (*viability_topics(demand, claims), PREEMPTION))
+    elsewhere = replace(search, excluded={**search.excluded, **dict.fromkeys(refused, "refused")})
+    line = (_equivalence_key(demand, claims, search), frozenset(elsewhere.excluded))
+    return Blocked(problem, line, _helps(state, demand, elsewhere, evictable))
+
+
+def _equivalence_key(demand: Demand, claims: Sequence[PodClaim], search: Search) -> Hashable:
+    """Equal for all that wait for the same thing."""
+    return demand.equivalence_key, search.nodes.equivalence_key, _claim_topics(demand, claims)
 
 
 def viability_topics(demand: Demand, claims: Sequence[PodClaim]) -> tuple[Topic, ...]:

@@ -211,3 +211,20 @@ def test_a_class_becomes_shareable_while_its_driver_fails_to_allocate_a_named_cl
         assert (await world.ask("filter", await world.question("p", "a")))["NodeNames"] == ["a"]
 
     play(scenario)
+
+
+def test_a_shared_claim_is_there_for_others_though_its_first_pod_is_not_bound_yet(play: Any) -> None:
+    """Its scheduler may take long to bind it, and what was allocated for it is kept for five minutes."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, tokens=1)
+        await world.client.patch(CLASSES, "licence", {"shareable": True})
+        await world.add_claim("common", "licence", count=1)
+        await world.settle(5)
+        await world.add_pod("first", claims=["common"], schedulerName="asleep")
+        await asyncio.sleep(20)
+        await world.add_pod("second", claims=["common"])
+        await asyncio.sleep(20)
+        assert await world.node_of("second")
+
+    play(scenario)
