@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.soak.drivers.counted import CountedDriver, TardyDriver
+from tests.soak.drivers.counted import AnnouncingDriver, CountedDriver, TardyDriver
 from tests.soak.drivers.misbehaving import MisbehavingDriver
 from tests.soak.kinds.classes import ZONAL
 from tests.soak.kinds.names import ZONE, ZONE_OF
@@ -150,4 +150,4 @@ def driver_kind(plan: Plan) -> type[CountedDriver]:
         TardyDriver: plan.full_nodes,
     }
     wanted = [kind for kind, is_wanted in kinds.items() if is_wanted]
-    return type("PlannedDriver", (*wanted, CountedDriver), {})
+    return type("PlannedDriver", (AnnouncingDriver, *wanted, CountedDriver), {})

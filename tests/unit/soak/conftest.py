@@ -87,7 +87,7 @@ class Ruled:
     def fulfil(self, claim: str, node: str, device: str = "gpu-0") -> None:
         """Parley allocates a device of the node for the offer."""
         data = {"devices": [{"pool": node, "device": device}]}
-        found = mirrors.fulfilled_body(DRIVER, Allocation([Device(node, device)], data), node, AT)
+        found = mirrors.fulfilled_body(DRIVER, Allocation((Device(node, device),), data), node, AT)
         self.status(BUILTIN_CLAIMS, claim, {"devices": found}, CONTROLLER)
 
     def reserve(self, claim: str, *users: Json, who: str = SCHEDULER) -> None:
