@@ -4,16 +4,18 @@
                       classes of both say LowerPriority; by the eviction API, which took it from the pod's
                       disruption budget
 
-A running pod's claim that an administrator deleted does not speak for it: after a restart nobody knows what was
-allocated there (docs/limits.md).
+A running pod's claim that an administrator deleted does not speak for it until it is there again, and was lately
+seen by every controller: after a restart nobody knows what was allocated there (docs/limits.md).
 
 For whom a pod is evicted is in no object but in the controller's memory. So `WatchedEvictions` looks there when
 the request leaves. What a class said lately may be what a controller that was stopped or cut off knows.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from tests.soak.actions.priorities import SPARED
@@ -82,8 +84,9 @@ class Evictions:
         self._preemptors: dict[str, tuple[str, ...]] = {}
         self._there: set[str] = set()
         """The named claims that exist."""
-        self._lost: dict[str, set[str]] = {}
-        """Classes of the allocated claims that pods lost, by the pod's UID."""
+        self._lost: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        """Classes of claims that pods lost, by the pod's UID: until when controllers may not know of them: for
+        ever until there is such a claim again."""
         self.count = 0
         """So many pods were evicted."""
         self._look: dict[str, Callable[[Step], None]] = {
@@ -121,7 +124,8 @@ class Evictions:
         victim = self._pods[uid]
         if victim.spared and _ready(body) and self._taken != victim.name:
             yield "its disruption budget was not asked"
-        known = [one for one in (*victim.generated, *victim.named) if one not in self._lost.get(uid, ())]
+        lost = self._lost.get(uid, {})
+        known = [one for one in (*victim.generated, *victim.named) if lost.get(one, -LATELY) < _now()]
         yield from (f"class {name} does not say so" for name in self._keep(known))
         preemptors = [self._pods[one] for one in self._preemptors.get(uid, ()) if one in self._pods]
         reasons = [list(self._against_preemptor(victim, one)) for one in preemptors]
@@ -173,13 +177,13 @@ class Evictions:
         if step.resource.group != "resource.k8s.io":
             (self._there.discard if new is None else self._there.add)(step.change.last.meta["name"])
             return
-        if old is None:
+        if not is_parleys(step.change.last.body):
             return
-        if new is not None and (new.body.get("status") or {}).get("allocation"):
-            return
-        if step.who == "meddler" and is_parleys(old.body) and (record := read(old.body)).definite:
-            asked = old.body["spec"]["devices"]["config"][0]["opaque"]["parameters"]
-            self._lost.setdefault(record.identity[0], set()).add(asked["resourceClassName"])
+        owner, _ = read((old or step.change.last).body).identity
+        if new is None and step.who == "meddler":
+            self._lost[owner][_class_of(step.change.last.body)] = inf
+        elif old is None and owner in self._lost:
+            self._lost[owner][_class_of(step.change.last.body)] = _now() + LATELY
 
     def _budget(self, step: Step) -> None:
         name, status = step.change.last.meta["name"], step.change.last.body.get("status") or {}
@@ -211,6 +215,12 @@ def _evictable(body: Json) -> Evictable:
         tuple(ALL_TEMPLATE_KINDS[name][0] for name in templates if name in ALL_TEMPLATE_KINDS),
         tuple(name for name in claims if name in CLAIM_KINDS),
     )
+
+
+def _class_of(claim: Json) -> str:
+    """The class that a built-in claim of Parley asks for."""
+    name: str = claim["spec"]["devices"]["config"][0]["opaque"]["parameters"]["resourceClassName"]
+    return name
 
 
 def _ready(body: Json) -> bool:

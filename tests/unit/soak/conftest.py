@@ -1,5 +1,6 @@
 """An observed API server with the soak's rules, in which a test plays everybody."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence, Set
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from tests.soak.cluster.observed import ObservedServer, Step
 from tests.soak.cluster.processes import acting_as
 from tests.soak.kinds import classes, nodes, pods
+from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS
 from tests.soak.kinds.names import DRIVER, NAMESPACE, typed
 from tests.soak.rules.invariants import Invariants
 from tests.soak.rules.mirrors import Json
@@ -31,11 +33,9 @@ class Ruled:
     def __init__(self) -> None:
         self.known: Set[Use] = frozenset()
         self.rules = Invariants(lambda: set(self.known))
-        self.server = ObservedServer(loop_clock(), 0, self.observe, 60)
-
-    def observe(self, step: Step) -> None:
-        """Have the rules look at one change."""
-        self.rules.observe(step)
+        self.observe: Callable[[Step], None] = self.rules.observe
+        """Looks at each change."""
+        self.server = ObservedServer(loop_clock(), 0, lambda step: self.observe(step), 60)
 
     @property
     def faults(self) -> list[str]:
@@ -56,21 +56,32 @@ class Ruled:
     def class_(self, name: str, **kind: Any) -> None:
         self.create(CLASSES, classes.class_(name, kind))
 
-    def pod(self, name: str, kind: str) -> Json:
+    def body(self, resource: Resource[Any], name: str) -> Json:
+        return self.server.store.collection(resource).objects[NAMESPACE, name].body
+
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def pod(self, name: str, kind: str, **spec: Any) -> Json:
         """A pod with its generated claims, which are named after it and the entry."""
-        pod = self.create(PODS, pods.pod(name, kind))
-        entries = [one["name"] for one in pod["spec"]["resourceClaims"] if "resourceClaimTemplateName" in one]
+        pod = self.create(PODS, pods.pod(name, kind, wishes={"spec": spec}))
+        entries = {
+            one["name"]: ALL_TEMPLATE_KINDS[one["resourceClaimTemplateName"]][0]
+            for one in pod["spec"]["resourceClaims"]
+            if "resourceClaimTemplateName" in one
+        }
         statuses = [{"name": entry, "resourceClaimName": f"{name}-{entry}"} for entry in entries]
         meta = pod["metadata"]
         owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": meta["uid"], "controller": True}
-        for entry in entries:
+        for entry, class_ in entries.items():
             about = {
                 "name": f"{name}-{entry}",
                 "annotations": {"resource.kubernetes.io/pod-claim-name": entry},
                 "ownerReferences": [owner],
             }
             request = {"name": "exclusive", "exactly": {"deviceClassName": "being-negotiated.parley.dev"}}
-            claim = {"metadata": about, "spec": {"devices": {"requests": [request]}}}
+            config = [{"opaque": {"driver": "parley.dev", "parameters": {"resourceClassName": class_}}}]
+            claim = {"metadata": about, "spec": {"devices": {"requests": [request], "config": config}}}
             self.create(BUILTIN_CLAIMS, typed(BUILTIN_CLAIMS, claim), "claim-controller")
         return self.status(PODS, name, {"resourceClaimStatuses": statuses}, "claim-controller")
 
