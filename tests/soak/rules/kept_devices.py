@@ -19,9 +19,6 @@ from parley.api.resources import BUILTIN_CLAIMS, RESOURCE_SLICES
 from parley.control.nominations import Nomination
 from parley.kube.memory import MemoryServer
 
-BINDING = 5.0
-"""Seconds in which a pod that an extender let in is allocated what it asked for."""
-
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -34,19 +31,14 @@ class Kept:
 
 
 class KeptDevices:
-    """The devices that plans keep for preemptors. `second` is the scheduler with Parley's extender."""
+    """The devices that plans keep for preemptors."""
 
     def __init__(
-        self,
-        server: MemoryServer,
-        invariants: Invariants,
-        leader: Callable[[], ControllerMemory | None],
-        second: str,
+        self, server: MemoryServer, invariants: Invariants, leader: Callable[[], ControllerMemory | None]
     ) -> None:
         self._server = server
         self._invariants = invariants
         self._leader = leader
-        self._second = second
         self._kept: dict[tuple[str, str], Kept] = {}
         """By preemptor and node, as long as the preemptor is nominated there."""
 
@@ -95,7 +87,7 @@ class KeptDevices:
             lost = devices & kept.devices - self._had(uid)
             if (
                 lost
-                and not self._is_exempt(pod, kept)
+                and uid not in kept.terminating  # a victim may have again what it had
                 and not self._has_enough(memory, one, kept.devices - devices)
             ):
                 text = f"{sorted(lost)} for pod {pod['metadata']['name']}, kept for {one.pod.name}"
@@ -124,12 +116,6 @@ class KeptDevices:
             if pod is not None
             else frozenset()
         )
-
-    def _is_exempt(self, pod: Json, kept: Kept) -> bool:
-        """Whether the extender may have let the pod pass its filter before, or the pod is a victim, which may have
-        again what it had."""
-        binding = pod["spec"]["schedulerName"] == self._second and _now() - kept.since < BINDING
-        return pod["metadata"]["uid"] in kept.terminating or binding
 
 
 def _shares(nominations: Sequence[Nomination], uid: str, level: int, one: Nomination) -> bool:

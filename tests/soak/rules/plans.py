@@ -62,7 +62,7 @@ class Plans:
         self._invariants = invariants
         self._leader = leader
         self._judge = PlanJudge(server, invariants, second)
-        self._kept = KeptDevices(server, invariants, leader, second)
+        self._kept = KeptDevices(server, invariants, leader)
         self._judged: dict[str, Nomination] = {}
         """By preemptor."""
         self._requested: dict[str, Awaited] = {}
