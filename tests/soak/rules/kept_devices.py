@@ -6,7 +6,8 @@ enough is left for it, or both are nominated for the node and are equals.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.soak.rules.controller_memory import RELEVANT_KINDS, ControllerMemory
@@ -22,11 +23,11 @@ from parley.kube.memory import MemoryServer
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Devices that a plan keeps: those on its node that the pods `terminating` had, or nobody, at the time
-    `since`."""
+    """Devices that a plan keeps: those on its node that terminating pods had, or nobody, at the time `since`.
+    `by_victim` are those of them that each of these pods had, by its UID: it may have them again."""
 
     devices: frozenset[Device]
-    terminating: frozenset[str]
+    by_victim: Mapping[str, frozenset[Device]]
     since: float
 
 
@@ -55,7 +56,11 @@ class KeptDevices:
         released = memory.released_by(plan)
         staying = {device for device, hold in taken if hold.identity[0] not in released}
         devices = frozenset(set(self._devices(plan.node)) - staying)
-        self._kept[plan.pod.uid, plan.node] = Kept(devices, plan.terminating, _now())
+        by_victim: defaultdict[str, set[Device]] = defaultdict(set)
+        for device, hold in taken:
+            by_victim[hold.identity[0]].add(device)
+        had = {uid: frozenset(by_victim[uid]) for uid in plan.terminating}
+        self._kept[plan.pod.uid, plan.node] = Kept(devices, had, _now())
 
     def of(self, plan: Nomination) -> Kept | None:
         """What is kept by the plan."""
@@ -84,10 +89,9 @@ class KeptDevices:
                 continue
             if memory is not None and memory.controller.ledger.of_pod(one.pod):
                 continue  # it has what it asks for
-            lost = devices & kept.devices - self._had(uid)
+            lost = devices & kept.devices - self._had(uid) - kept.by_victim.get(uid, frozenset())
             if (
                 lost
-                and uid not in kept.terminating  # a victim may have again what it had
                 and not self._has_enough(memory, one, kept.devices - devices)
             ):
                 text = f"{sorted(lost)} for pod {pod['metadata']['name']}, kept for {one.pod.name}"
