@@ -55,6 +55,12 @@ STRANDED: Mapping[str, Stranded] = {
 """What becomes of named claims whose node takes no pods, as `StrandedClaimsDriver` decides."""
 
 
+def starting_over(plan: Plan) -> frozenset[str]:
+    """The claims that a driver with the abilities of the plan lets start over."""
+    recreated = (name for name, decision in STRANDED.items() if decision.way == "Recreate")
+    return frozenset(recreated if plan.stranded_claims else ())
+
+
 class ReservingDriver(CountedDriver):
     """Named claims reserve room on their node."""
 

@@ -90,10 +90,7 @@ class KeptDevices:
             if memory is not None and memory.controller.ledger.of_pod(one.pod):
                 continue  # it has what it asks for
             lost = devices & kept.devices - self._had(uid) - kept.by_victim.get(uid, frozenset())
-            if (
-                lost
-                and not self._has_enough(memory, one, kept.devices - devices)
-            ):
+            if lost and not self._has_enough(memory, one, kept.devices - devices):
                 text = f"{sorted(lost)} for pod {pod['metadata']['name']}, kept for {one.pod.name}"
                 self._invariants.fault("given away", text)
 
