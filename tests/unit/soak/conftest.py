@@ -56,6 +56,9 @@ class Ruled:
     def class_(self, name: str, **kind: Any) -> None:
         self.create(CLASSES, classes.class_(name, kind))
 
+    def change_class(self, name: str, **changes: Any) -> None:
+        self.server.patch(CLASSES, name, changes, None, Manager("user", UPDATE, ""))
+
     def body(self, resource: Resource[Any], name: str) -> Json:
         return self.server.store.collection(resource).objects[NAMESPACE, name].body
 

@@ -1,5 +1,5 @@
-"""Until when the soak's rule about evictions lets a pod be evicted whose claim was deleted: nobody need know of
-its class before it is there again."""
+"""Of which classes the soak's rule about evictions wants a controller to know that they do not let pods be
+evicted: of all whose changes it has seen, but for those of claims that were deleted and are not there again."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ import pytest
 from tests.soak.cluster.observed import Step
 from tests.soak.cluster.processes import acting_as
 from tests.soak.kinds.names import NAMESPACE
-from tests.soak.rules.evictions import LATELY, Evictions
+from tests.soak.rules.evictions import LATELY, UNSEEN, Evictions
 from tests.soak.rules.mirrors import Json
 
 from parley.api.resources import BUILTIN_CLAIMS, PODS
@@ -49,10 +49,11 @@ class Evicted:
         kept = {name: body["metadata"][name] for name in ("name", "annotations", "ownerReferences")}
         self._world.create(BUILTIN_CLAIMS, {**body, "metadata": kept, "status": {}}, "claim-controller")
 
-    def evict(self) -> None:
+    def evict(self, *believed: str) -> None:
         uid = self._victim["metadata"]["uid"]
         pod = SimpleNamespace(uid=self._preemptor["metadata"]["uid"])
-        self.evictions.asked(uid, [SimpleNamespace(pod=pod, terminating=frozenset({uid}))])  # type: ignore[list-item]
+        nomination: Any = SimpleNamespace(pod=pod, terminating=frozenset({uid}))
+        self.evictions.asked(uid, [nomination], believed)
         with acting_as("controller-1"):
             self._world.server.post(PODS, VICTIM, "eviction", {"deleteOptions": {}}, NAMESPACE)
 
@@ -95,7 +96,7 @@ def test_and_while_a_controller_may_not_have_seen_that_it_is_there_again(play: P
     async def story(world: Any) -> None:
         evicted = Evicted(world)
         evicted.create_claim(evicted.delete_claim("meddler"))
-        await world.wait(LATELY - 1)
+        await world.wait(UNSEEN - 1)
         evicted.evict()
 
         assert not world.faults
@@ -107,8 +108,39 @@ def test_but_not_after_that(play: Play) -> None:
     async def story(world: Any) -> None:
         evicted = Evicted(world)
         evicted.create_claim(evicted.delete_claim("meddler"))
-        await world.wait(LATELY + 1)
+        await world.wait(UNSEEN + 1)
         evicted.evict()
+
+        assert world.faults == SPARES
+
+    play(story)
+
+
+async def changed(world: Any, seconds: float) -> Evicted:
+    """The class was changed so many seconds ago: before that its pods could be evicted."""
+    evicted = Evicted(world)
+    world.change_class("kept", preemption="LowerPriority")
+    await world.wait(60)
+    world.change_class("kept", preemption="Never")
+    await world.wait(seconds)
+    return evicted
+
+
+@pytest.mark.parametrize(("seconds", "believed"), [(LATELY - 1, ()), (3600.0, ("kept",))])
+def test_what_a_class_said_when_the_plan_was_made_counts_or_what_a_cache_that_is_behind_says(
+    play: Play, seconds: float, believed: tuple[str, ...]
+) -> None:
+    async def story(world: Any) -> None:
+        (await changed(world, seconds)).evict(*believed)
+
+        assert not world.faults
+
+    play(story)
+
+
+def test_a_controller_that_has_seen_the_change_goes_by_it(play: Play) -> None:
+    async def story(world: Any) -> None:
+        (await changed(world, LATELY + 1)).evict()
 
         assert world.faults == SPARES
 
