@@ -49,16 +49,18 @@ class ServingOrder:
             record = read(change.last.body)
             if record.definite and (change.old is None or not read(change.old.body).definite):
                 for user in [user for user in record.users if user not in self._served]:
-                    self._serve(user)
+                    self._serve(user, by_scheduler=record.offer)
 
     def allocating(self, user: str) -> None:
         """The leader has chosen the pod, and begins to allocate for it: its record comes later."""
         self._chosen[user] = self._could_serve(user)
 
-    def _serve(self, user: str) -> None:
+    def _serve(self, user: str, *, by_scheduler: bool) -> None:
+        """The pod got what it asked for; `by_scheduler`: what it was offered, so that its scheduler chose."""
         self._served[user] = _now()
         chosen = self._chosen.pop(user, None)
-        self._could_be[user] = chosen if chosen is not None else self._could_serve(user)
+        could_be = chosen if chosen is not None else self._could_serve(user)
+        self._could_be[user] = could_be if not by_scheduler else frozenset()
 
     def _could_serve(self, user: str) -> frozenset[str]:
         memory = self._leader()

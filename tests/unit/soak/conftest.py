@@ -104,10 +104,16 @@ class Ruled:
         found = mirrors.fulfilled_body(DRIVER, Allocation((Device(node, device),), data), node, AT)
         self.status(BUILTIN_CLAIMS, claim, {"devices": found}, CONTROLLER)
 
+    def allocate(self, claim: str, node: str, pod: Json, device: str = "gpu-0") -> None:
+        """Parley allocates a device of the node for the pod."""
+        data = {"devices": [{"pool": node, "device": device}]}
+        found = Allocation((Device(node, device),), data)
+        body = mirrors.allocation_body(self._claim(claim), DRIVER, found, [node], AT, node_part=True)
+        self.status(BUILTIN_CLAIMS, claim, {"allocation": body, "reservedFor": _users(pod)}, CONTROLLER)
+
     def reserve(self, claim: str, *users: Json, who: str = SCHEDULER) -> None:
         """The claim is reserved for these pods alone."""
-        entries = [{"resource": "pods", "name": u["metadata"]["name"], "uid": u["metadata"]["uid"]} for u in users]
-        self.status(BUILTIN_CLAIMS, claim, {"reservedFor": entries}, who)
+        self.status(BUILTIN_CLAIMS, claim, {"reservedFor": _users(*users)}, who)
 
     def nominate(self, pod: str, node: str | None, who: str = SCHEDULER) -> None:
         self.status(PODS, pod, {"nominatedNodeName": node}, who)
@@ -125,6 +131,11 @@ class Ruled:
 
     def _claim(self, name: str) -> BuiltinClaim:
         return BUILTIN_CLAIMS.decode(self.server.store.collection(BUILTIN_CLAIMS).objects[NAMESPACE, name].data)
+
+
+def _users(*pods: Json) -> list[Json]:
+    metas = [pod["metadata"] for pod in pods]
+    return [{"resource": "pods", "name": meta["name"], "uid": meta["uid"]} for meta in metas]
 
 
 Story = Callable[[Ruled], Coroutine[Any, Any, None]]
