@@ -7,7 +7,7 @@ enough is left for it, or both are nominated for the node and are equals.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tests.soak.rules.controller_memory import RELEVANT_KINDS, ControllerMemory
@@ -78,34 +78,46 @@ class KeptDevices:
                 devices = [(node, device["name"]) for device in body["spec"].get("devices") or ()]
                 yield from (device for device in devices if not are_standalone([device]))
 
-    def allocated(self, pod: Json, devices: frozenset[Device]) -> None:
-        """A controller has recorded an allocation of these devices for the pod."""
+    def allocated(self, pod: Json, devices: frozenset[Device]) -> frozenset[str]:
+        """A controller has recorded an allocation of these devices for the pod. Returns the UIDs of the preemptors
+        for which not enough is left, also once their victims have left: the pod is their equal, and nominated for
+        the same node."""
         uid, level = pod["metadata"]["uid"], priority(pod)
-        memory = self._leader()
+        memory, outdone = self._leader(), set[str]()
         nominations = memory.nominations if memory is not None else ()
         for one in nominations:
             kept = self._kept.get((one.pod.uid, one.node))
-            if kept is None or one.pod.uid == uid or level > one.priority or _shares(nominations, uid, level, one):
+            if kept is None or one.pod.uid == uid or level > one.priority:
                 continue
             if memory is not None and memory.controller.ledger.of_pod(one.pod):
                 continue  # it has what it asks for
             lost = devices & kept.devices - self._had(uid) - kept.by_victim.get(uid, frozenset())
-            if lost and not self._has_enough(memory, one, kept.devices - devices):
+            left = kept.devices - devices
+            if lost and _shares(nominations, uid, level, one):
+                if memory is not None and not self._finds_enough(memory, one, memory.released_by(one)):
+                    outdone.add(one.pod.uid)
+            elif lost and not self._has_enough(memory, one, left):
                 text = f"{sorted(lost)} for pod {pod['metadata']['name']}, kept for {one.pod.name}"
                 self._invariants.fault("given away", text)
+        return frozenset(outdone)
 
     def _has_enough(self, memory: ControllerMemory | None, plan: Nomination, left: frozenset[Device]) -> bool:
         """Whether enough devices are left for the preemptor, by the controller's memory. Its caches may lack the
-        allocation that was just written; and what drivers are allocating for the preemptor is its own."""
+        allocation that was just written."""
         if memory is None or not memory.is_complete(self._server, RELEVANT_KINDS - {BUILTIN_CLAIMS.untyped()}):
             return True
         if any(map(memory.is_unwritten, named_claims(self._server, plan.pod.uid))):
             return True  # it may share what another pod has just got
-        own = {claim.uid for request in plan.requests.values() for claim in request.claims}
-        others = [one for one in memory.taken() if one[1].identity[1] not in own]
         released = memory.released_by(plan)
+        others = _taken_by_others(memory, plan)
         if any(device in left and hold.identity[0] not in released for device, hold in others):
             return True  # somebody else took of it, perhaps since this was decided, and may have been let to
+        return self._finds_enough(memory, plan)
+
+    def _finds_enough(self, memory: ControllerMemory, plan: Nomination, gone: Set[str] = frozenset()) -> bool:
+        """Whether there are devices enough for the preemptor on its node, without pods and claims with the UIDs
+        `gone`."""
+        others = [one for one in _taken_by_others(memory, plan) if one[1].identity[0] not in gone]
         judge = Judge(self._server, self._invariants, others, memory.assumed())
         return any(judge.has_devices(one, plan.node) for one in judge.pods if one.metadata.uid == plan.pod.uid)
 
@@ -117,6 +129,12 @@ class KeptDevices:
             if pod is not None
             else frozenset()
         )
+
+
+def _taken_by_others(memory: ControllerMemory, plan: Nomination) -> Sequence[Taken]:
+    """What drivers are allocating for the preemptor is its own."""
+    own = {claim.uid for request in plan.requests.values() for claim in request.claims}
+    return [one for one in memory.taken() if one[1].identity[1] not in own]
 
 
 def _shares(nominations: Sequence[Nomination], uid: str, level: int, one: Nomination) -> bool:
