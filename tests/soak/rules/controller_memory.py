@@ -56,7 +56,13 @@ class ControllerMemory:
         ahead = set(ledger.allocating.values()) - {instead_of}
         kinds = {pod.metadata.labels.get("kind") for pod in cluster.pods() if pod.metadata.uid in ahead}
         unbound = (pod for pod in cluster.pods() if not pod.spec.node_name)
-        found = [pod for pod in unbound if pod.metadata.labels.get("kind") not in kinds]
+        queue = self.controller._base.queues.pods
+        found = [
+            pod
+            for pod in unbound
+            if pod.metadata.labels.get("kind") not in kinds
+            and not queue.failures((pod.metadata.namespace, pod.metadata.name))
+        ]
         return frozenset(
             pod.metadata.uid
             for pod in found

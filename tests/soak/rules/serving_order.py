@@ -3,10 +3,10 @@
     out of turn   no pod waits for what one of lower priority, of the same kind and scheduler, got during the rest
 
 Pods of one kind ask for the same. A controller can serve those whose claims its watches have shown. Those that
-their scheduler refused somewhere stand in no line with others, nor do those for which a driver failed. Those
-behind a pod for which a driver takes its time wait for that, and others give way to them for ten seconds. Of those
-that are offered the same node it chooses itself, a standalone driver may answer the one that comes first last, and
-after a restart lines are formed anew (docs/limits.md).
+their scheduler refused somewhere stand in no line with others, nor do those for which a driver has just failed, or
+has failed for good. Those behind a pod for which a driver takes its time wait for that, and others give way to
+them for ten seconds. Of those that are offered the same node it chooses itself, a standalone driver may answer the
+one that comes first last, and after a restart lines are formed anew (docs/limits.md).
 """
 
 import asyncio
@@ -80,7 +80,7 @@ class ServingOrder:
         served = [pod for pod in ours if self._served.get(pod.metadata.uid, 0.0) > self._since]
         for pod in ours:
             attempt = pods.existing_attempt(reference(pod))
-            if pod.spec.node_name or attempt is None or attempt.exact or attempt.excluded or attempt.avoided:
+            if pod.spec.node_name or attempt is None or attempt.exact or attempt.excluded:
                 continue
             for other in served:
                 if pod.metadata.uid not in self._could_be[other.metadata.uid] or not self._before(pod, other):

@@ -41,7 +41,7 @@ class Waiting:
         self._order.rest()
 
     def faults(self) -> list[str]:
-        attempt = SimpleNamespace(exact=False, excluded=(), avoided=())
+        attempt = SimpleNamespace(exact=False, excluded=())
         pods: Any = SimpleNamespace(existing_attempt=lambda _: attempt)
         judge = Judge(self._world.server, self._world.rules)
         return list(self._order.faults(judge, pods, SECOND_SCHEDULER))
