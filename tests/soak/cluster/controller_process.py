@@ -72,9 +72,11 @@ class ControllerProcess(LeasedProcess):
             await asyncio.gather(*self._requests, return_exceptions=True)
 
     def _evicts(self, victim: str) -> None:
-        assert self.memory is not None
-        self._world.evictions.asked(victim, self.nominations)
-        self._world.plans.asked(self.memory, victim)
+        memory = self.memory
+        assert memory is not None
+        believed = memory.believed_to_allow_preemption(self._world.server)
+        self._world.evictions.asked(victim, memory.nominations, believed)
+        self._world.plans.asked(memory, victim)
 
     @property
     def memory(self) -> ControllerMemory | None:

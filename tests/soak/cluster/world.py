@@ -15,6 +15,7 @@ from tests.soak.cluster.observed import AT_ONCE_SECONDS, MOST_AT_ONCE, ObservedS
 from tests.soak.cluster.parts import KubernetesParts
 from tests.soak.cluster.processes import ProcessLoop
 from tests.soak.cluster.standalone_process import Array, StandaloneProcess
+from tests.soak.drivers.variants import starting_over
 from tests.soak.plan import CALM, Plan
 from tests.soak.rules.controller_memory import ControllerMemory
 from tests.soak.rules.evictions import Evictions
@@ -50,6 +51,7 @@ class World:
         self.invariants = Invariants(self._known_by_leader)
         self.invariants.data.is_left = plan.node_data
         self.invariants.kept_claims.slack += 2 * MOST_SKEW if plan.clock_jumps else 0.0
+        self.invariants.kept_claims.starting_over = starting_over(plan)
         self.broken = asyncio.Event()
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
         self.server.goes_in_circles = self._goes_in_circles

@@ -17,9 +17,9 @@ class CountedDriver(DeviceDriver):
         self._chance = chance
         self.failing = 0.0
         self.allocating: Callable[[str], None] = lambda _: None
+        """Called with the UID of the pod for which the driver is asked to allocate (`AnnouncingDriver`)."""
 
     async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
-        self.allocating(request.pod.uid)
         if self.failing and self._chance.random() < self.failing:
             raise RuntimeError("the device did not come up")
         allocations = await super().allocate(request, node)
@@ -36,6 +36,15 @@ class TardyDriver(CountedDriver):
     """Allocations take up to 25 s, in which a scheduler that has chosen a node waits."""
 
     async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
-        found = await super().allocate(request, node)  # first: this tells for whom
+        found = await super().allocate(request, node)
         await asyncio.sleep(self._chance.choice((0, 8, 25)))
         return found
+
+
+class AnnouncingDriver(CountedDriver):
+    """To be put before all others: it tells for which pod it is asked before anything takes a while, as the choice
+    was made at that moment."""
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        self.allocating(request.pod.uid)
+        return await super().allocate(request, node)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.soak.drivers.counted import CountedDriver, TardyDriver
+from tests.soak.drivers.counted import AnnouncingDriver, CountedDriver, TardyDriver
 from tests.soak.drivers.misbehaving import MisbehavingDriver
 from tests.soak.kinds.classes import ZONAL
 from tests.soak.kinds.names import ZONE, ZONE_OF
@@ -53,6 +53,12 @@ STRANDED: Mapping[str, Stranded] = {
     "run-1": Stranded("Recreate"),
 }
 """What becomes of named claims whose node takes no pods, as `StrandedClaimsDriver` decides."""
+
+
+def starting_over(plan: Plan) -> frozenset[str]:
+    """The claims that a driver with the abilities of the plan lets start over."""
+    recreated = (name for name, decision in STRANDED.items() if decision.way == "Recreate")
+    return frozenset(recreated if plan.stranded_claims else ())
 
 
 class ReservingDriver(CountedDriver):
@@ -150,4 +156,4 @@ def driver_kind(plan: Plan) -> type[CountedDriver]:
         TardyDriver: plan.full_nodes,
     }
     wanted = [kind for kind, is_wanted in kinds.items() if is_wanted]
-    return type("PlannedDriver", (*wanted, CountedDriver), {})
+    return type("PlannedDriver", (AnnouncingDriver, *wanted, CountedDriver), {})

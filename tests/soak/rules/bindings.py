@@ -4,8 +4,9 @@
     bound elsewhere   every claim of a pod can be used on the node that it is bound to
 
 A scheduler's binding that arrives when it was taken for failed, and undone, binds a pod to whatever is there then.
-And one whose binding failed may choose anew among the nodes that were offered if nobody stops it within a second;
-so may one that was restarted while it bound a pod, if the node that it had nominated does not fit any more.
+And one whose binding failed may choose anew among the nodes that were offered, for as long as the same offer
+stands: until Parley has noticed and withdrawn it. So may one that was restarted while it bound a pod, if the node
+that it had nominated does not fit any more.
 
 A claim controller that is behind takes a pod that was recreated under its name for the one before, and drops its
 reservation, as upstream does, also between the scheduler's look and its binding. It reserves the claim for the
@@ -16,6 +17,9 @@ from collections.abc import Callable, Mapping, Set
 
 from tests.soak.rules.mirrors import Identity, Json, Name, Record, listed
 from tests.soak.rules.pod_state import PodState
+
+Offered = tuple[str, str]
+"""A pod and a built-in claim of it, by their UIDs."""
 
 
 class Bindings:
@@ -33,32 +37,38 @@ class Bindings:
         self._claims = claims
         self._meddled = meddled
         self._fault = fault
-        self._let_go: set[str] = set()
-        """UIDs of pods whose scheduler took back reservations, because a binding failed or its response was lost,
-        or whose binding failed before its informer had seen the reservation, or for which it had reserved an offer
-        when it was restarted."""
-        self._dropped: set[tuple[str, str]] = set()
-        """UIDs of living pods, and of built-in claims whose reservations for them the claim controller dropped."""
+        self._given_up: set[Offered] = set()
+        """The offers that stand although their scheduler has given up the node that it had chosen: it took back
+        the reservation, a binding failed and may have left the reservation, or it was restarted."""
+        self._dropped: set[Offered] = set()
+        """The reservations for living pods that the claim controller dropped, and nobody has made again."""
 
     def scheduler_restarted(self) -> None:
         """The scheduler tries the node again that was chosen for a pod, and if that does not fit now, the others
         that were offered."""
         offers = (record for record in self._records.values() if record.offer)
-        self._let_go.update(user for record in offers for user in record.users)
+        self._given_up.update((user, record.uid) for record in offers for user in record.users)
 
-    def scheduled(self, pod: Json) -> None:
-        """The scheduler has changed the pod's status. A failed binding may leave a reservation: if the pod is
-        preempted before the second check of binding conditions, upstream does not take it back."""
-        conditions = (pod.get("status") or {}).get("conditions") or ()
-        if any(one["type"] == "PodScheduled" and one.get("reason") == "SchedulerError" for one in conditions):
-            self._let_go.add(pod["metadata"]["uid"])
+    def scheduled(self, pod: PodState, old: Json, new: Json) -> None:
+        """The scheduler has changed the status of the pod, which is not bound. A binding has failed if that says
+        so anew, or has lost its nomination: a failure like the one before is not written again. It may leave a
+        reservation: if the pod is preempted before the second check of binding conditions, upstream does not take
+        it back."""
+        failed = _failure(new) not in ("", _failure(old))
+        if not failed and not (_nominated(old) and not _nominated(new)):
+            return
+        records = (self._records.get((pod.name[0], name)) for _, name, _ in pod.claims)
+        self._given_up.update((pod.uid, record.uid) for record in records if record is not None and record.offer)
 
     def record_changed(self, who: str, before: Record, now: Record, lives: Callable[[str], bool]) -> None:
         """Remember whose reservations a scheduler or the claim controller has removed from the built-in claim.
         `lives` tells whether the pod of a UID exists and has not ended."""
-        lost = set(before.users) - set(now.users)
-        if who == "scheduler" and now.allocated:
-            self._let_go.update(lost)
+        lost, gained = set(before.users) - set(now.users), set(now.users) - set(before.users)
+        if (now.offer, now.nodes) != (before.offer, before.nodes):
+            self._given_up = {one for one in self._given_up if one[1] != now.uid}
+        if who == "scheduler" and now.offer:
+            self._given_up.update((user, now.uid) for user in lost)
+        self._dropped -= {(user, now.uid) for user in gained}
         if who == "claim-controller":
             self._dropped.update((user, now.uid) for user in lost if lives(user))
 
@@ -78,7 +88,7 @@ class Bindings:
                     self._fault("bound too early", f"{where} ({name}) is not allocated")
             elif pod.uid not in record.users and (pod.uid, record.uid) not in self._dropped:
                 self._fault("bound too early", f"{where} ({name}) is not reserved for the pod")
-            elif pod.uid in self._let_go and record.offer and pod.node in record.nodes:
+            elif (pod.uid, record.uid) in self._given_up and pod.node in record.nodes:
                 continue
             elif not record.is_usable_on(pod.node):
                 text = f"has {listed(record.devices)} for {' '.join(record.nodes)}, bound to {pod.node}"
@@ -100,3 +110,15 @@ class Bindings:
             return
         if not (claim.get("status") or {}).get("allocation"):
             self._fault("bound too early", f"{where}: the Parley claim is not allocated")
+
+
+def _failure(pod: Json) -> str:
+    """Why the latest attempt to bind the pod failed, by its condition; "" if it did not."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    found = (one for one in conditions if one["type"] == "PodScheduled" and one.get("reason") == "SchedulerError")
+    return next((f"{one.get('message')} {one.get('lastTransitionTime')}" for one in found), "")
+
+
+def _nominated(pod: Json) -> str:
+    found: str = (pod.get("status") or {}).get("nominatedNodeName") or ""
+    return found

@@ -41,6 +41,13 @@ class ControllerMemory:
         histories = [(cache, server.store.collection(cache.resource).history._changes) for cache in caches]
         return all(not changes or int(cache._version or 0) >= changes[-1].version for cache, changes in histories)
 
+    def believed_to_allow_preemption(self, server: MemoryServer) -> frozenset[str]:
+        """Names of the classes that say LowerPriority in its cache, while that lacks a change of any class."""
+        if self.is_complete(server, frozenset({CLASSES.untyped()})):
+            return frozenset()
+        classes = self.controller._base.state.cluster.classes()
+        return frozenset(one.metadata.name for one in classes if one.preemption == "LowerPriority")
+
     def servable(self, instead_of: str) -> frozenset[str]:
         """UIDs of the unbound pods whose generated claims are in its caches, as its own writes have left them, and
         whose predecessors of the same name hold nothing any more: that is released first. Not those behind a pod
@@ -49,7 +56,13 @@ class ControllerMemory:
         ahead = set(ledger.allocating.values()) - {instead_of}
         kinds = {pod.metadata.labels.get("kind") for pod in cluster.pods() if pod.metadata.uid in ahead}
         unbound = (pod for pod in cluster.pods() if not pod.spec.node_name)
-        found = [pod for pod in unbound if pod.metadata.labels.get("kind") not in kinds]
+        queue = self.controller._base.queues.pods
+        found = [
+            pod
+            for pod in unbound
+            if pod.metadata.labels.get("kind") not in kinds
+            and not queue.failures((pod.metadata.namespace, pod.metadata.name))
+        ]
         return frozenset(
             pod.metadata.uid
             for pod in found

@@ -4,16 +4,19 @@
                       classes of both say LowerPriority; by the eviction API, which took it from the pod's
                       disruption budget
 
-A running pod's claim that an administrator deleted does not speak for it: after a restart nobody knows what was
-allocated there (docs/limits.md).
+A running pod's claim that an administrator deleted does not speak for it until it is there again, and was lately
+seen by every controller: after a restart nobody knows what was allocated there (docs/limits.md).
 
 For whom a pod is evicted is in no object but in the controller's memory. So `WatchedEvictions` looks there when
-the request leaves. What a class said lately may be what a controller that was stopped or cut off knows.
+the request leaves: for whom it is, and what its cache says of classes if that is behind. What a class said just
+before counts as well: the request may arrive late, or be the second one of a plan.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from tests.soak.actions.priorities import SPARED
@@ -28,8 +31,11 @@ from parley.kube.transport import Call, Transport
 
 Json = dict[str, Any]
 
-LATELY = 130.0
-"""Seconds: longer than a controller is stopped, and cut off as well."""
+LATELY = 60.0
+"""Seconds that the evictions of a plan may take, from the plan to the last arrival."""
+
+UNSEEN = 300.0
+"""Seconds: longer than controllers are stopped or cut off, and do not see built-in claims, together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +86,13 @@ class Evictions:
         self._taken = ""
         """The pod, by name, of which a budget has just counted the eviction."""
         self._preemptors: dict[str, tuple[str, ...]] = {}
+        self._believed: dict[str, Collection[str]] = {}
+        """The classes that say LowerPriority as far as the controller knew that requested the pod's eviction."""
         self._there: set[str] = set()
         """The named claims that exist."""
-        self._lost: dict[str, set[str]] = {}
-        """Classes of the allocated claims that pods lost, by the pod's UID."""
+        self._lost: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        """Classes of claims that pods lost, by the pod's UID: until when controllers may not know of them: for
+        ever until there is such a claim again."""
         self.count = 0
         """So many pods were evicted."""
         self._look: dict[str, Callable[[Step], None]] = {
@@ -93,8 +102,10 @@ class Evictions:
             "resourceclaims": self._claim,
         }
 
-    def asked(self, victim: str, nominations: Sequence[Nomination]) -> None:
-        """A controller that has these nominations requests the pod's eviction."""
+    def asked(self, victim: str, nominations: Sequence[Nomination], believed: Collection[str] = ()) -> None:
+        """A controller that has these nominations requests the pod's eviction. Its cache is behind, and says that
+        the classes `believed` say LowerPriority."""
+        self._believed[victim] = believed
         self._preemptors[victim] = tuple(one.pod.uid for one in nominations if victim in one.terminating)
 
     def observe(self, step: Step) -> None:
@@ -121,27 +132,33 @@ class Evictions:
         victim = self._pods[uid]
         if victim.spared and _ready(body) and self._taken != victim.name:
             yield "its disruption budget was not asked"
-        known = [one for one in (*victim.generated, *victim.named) if one not in self._lost.get(uid, ())]
-        yield from (f"class {name} does not say so" for name in self._keep(known))
+        lost = self._lost.get(uid, {})
+        known = [one for one in (*victim.generated, *victim.named) if lost.get(one, -inf) < _now()]
+        believed = self._believed.get(uid, ())
+        yield from (f"class {name} does not say so" for name in self._keep(known, believed))
         preemptors = [self._pods[one] for one in self._preemptors.get(uid, ()) if one in self._pods]
-        reasons = [list(self._against_preemptor(victim, one)) for one in preemptors]
+        reasons = [list(self._against_preemptor(victim, one, believed)) for one in preemptors]
         if not all(reasons):
             return
         yield from (reasons[0] if reasons else ["for nobody"])
 
-    def _against_preemptor(self, victim: Evictable, preemptor: Evictable) -> Iterator[str]:
+    def _against_preemptor(
+        self, victim: Evictable, preemptor: Evictable, believed: Collection[str]
+    ) -> Iterator[str]:
         if preemptor.priority <= victim.priority:
             yield f"for {preemptor.name} of priority {preemptor.priority}, its own is {victim.priority}"
         if preemptor.never:
             yield f"for {preemptor.name}, which preempts nobody"
         # Its named claims may have been allocated before, and only the others wait.
         waiting = preemptor.generated or preemptor.named
-        yield from (f"for {preemptor.name}: class {name} does not say so" for name in self._keep(waiting))
+        against = self._keep(waiting, believed)
+        yield from (f"for {preemptor.name}: class {name} does not say so" for name in against)
 
-    def _keep(self, classes: Sequence[str]) -> list[str]:
-        """Those that did not say LowerPriority lately."""
+    def _keep(self, classes: Sequence[str], believed: Collection[str]) -> list[str]:
+        """Those that did not say LowerPriority lately, and are not `believed` to."""
         since = _now() - LATELY
-        return [name for name in classes if not self._says.get(name) and self._said.get(name, -LATELY) <= since]
+        silent = (name for name in classes if not self._says.get(name) and name not in believed)
+        return [name for name in silent if self._said.get(name, -inf) <= since]
 
     def may_preempt(self, uid: str) -> bool:
         """Whether the pod may have others evicted for what it asks for, by what all say now."""
@@ -173,13 +190,13 @@ class Evictions:
         if step.resource.group != "resource.k8s.io":
             (self._there.discard if new is None else self._there.add)(step.change.last.meta["name"])
             return
-        if old is None:
+        if not is_parleys(step.change.last.body):
             return
-        if new is not None and (new.body.get("status") or {}).get("allocation"):
-            return
-        if step.who == "meddler" and is_parleys(old.body) and (record := read(old.body)).definite:
-            asked = old.body["spec"]["devices"]["config"][0]["opaque"]["parameters"]
-            self._lost.setdefault(record.identity[0], set()).add(asked["resourceClassName"])
+        owner, _ = read((old or step.change.last).body).identity
+        if new is None and step.who == "meddler":
+            self._lost[owner][_class_of(step.change.last.body)] = inf
+        elif old is None and owner in self._lost:
+            self._lost[owner][_class_of(step.change.last.body)] = _now() + UNSEEN
 
     def _budget(self, step: Step) -> None:
         name, status = step.change.last.meta["name"], step.change.last.body.get("status") or {}
@@ -211,6 +228,12 @@ def _evictable(body: Json) -> Evictable:
         tuple(ALL_TEMPLATE_KINDS[name][0] for name in templates if name in ALL_TEMPLATE_KINDS),
         tuple(name for name in claims if name in CLAIM_KINDS),
     )
+
+
+def _class_of(claim: Json) -> str:
+    """The class that a built-in claim of Parley asks for."""
+    name: str = claim["spec"]["devices"]["config"][0]["opaque"]["parameters"]["resourceClassName"]
+    return name
 
 
 def _ready(body: Json) -> bool:

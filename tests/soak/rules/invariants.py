@@ -154,8 +154,8 @@ class Invariants:
         if before is None:
             return
         now.uses, now.prepared = before.uses, before.prepared
-        if step.who == "scheduler":
-            self._bindings.scheduled(body)
+        if step.who == "scheduler" and old is not None and not now.node:
+            self._bindings.scheduled(now, old.body, body)
         if before.alive and not now.alive:
             self._keep_after(before, step)
             self._ended(now)

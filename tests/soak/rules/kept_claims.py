@@ -1,7 +1,7 @@
 """What must hold of claims that stay allocated without users, by `whenUnused` of their class.
 
     freed while kept   a claim that a pod ran with stays allocated as it is for so long after that pod's end as its
-                       class says, unless it is deleted, or its node is or was lately
+                       class says, unless it is deleted, or starts over because its node is or was lately gone
     kept too long      at rest: a claim that no pod uses is not allocated after its deadline
 
 `Invariants` checks that nobody else gets what such a claim holds, as long as it holds it. What counts is what the
@@ -10,7 +10,7 @@ said since some minutes before.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -38,6 +38,8 @@ class KeptClaims:
     def __init__(self) -> None:
         self.slack = SLACK
         """Where wall clocks are set, so much earlier a deadline may seem to be over."""
+        self.starting_over: Collection[str] = ()
+        """The claims that are allocated anew if their node is gone (`Driver.stranded`), by name."""
         self._keeps: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         """By class: since when it says how many seconds."""
         self._ended: dict[str, tuple[float, str]] = {}
@@ -52,7 +54,7 @@ class KeptClaims:
         self._keeps[step.change.last.meta["name"]].append((step.seconds, seconds))
 
     def node_changed(self, step: Step) -> None:
-        """What was on a node that is gone may start over elsewhere."""
+        """A claim on a node that is gone may start over elsewhere."""
         if step.change.new is None or step.change.old is None:
             self._gone[step.change.last.meta["name"]] = step.seconds if step.change.old is None else FOR_EVER
 
@@ -73,7 +75,8 @@ class KeptClaims:
         if before is None or before == after:
             return
         ended, pod = self._ended.pop(uid)
-        if any(step.seconds - self._gone.get(node, -FOR_EVER) < LATELY for node in before[0]):
+        gone = any(step.seconds - self._gone.get(node, -FOR_EVER) < LATELY for node in before[0])
+        if gone and new.meta["name"] in self.starting_over:
             return
         until = ended + self._kept_for(new.body["spec"]["resourceClassName"], ended)
         if step.seconds + self.slack < until:

@@ -1,5 +1,5 @@
 """The rule "wrote without lease", after every step: no controller and no standalone driver writes while its Lease
-names another one."""
+names another one, or nobody: who releases the Lease has waited for writes of its own that may come late."""
 
 from collections.abc import Callable
 
@@ -16,9 +16,9 @@ class Leases:
 
     def check(self, step: Step) -> None:
         """Check a write of anything but a Lease."""
-        holder = self._holders.get(step.who.partition("-")[0], "")
-        if holder and step.who not in (holder, f"{holder} (late)"):
-            self._fault("wrote without lease", f"{step.who} writes while {holder} holds the lease")
+        holder = self._holders.get(step.who.partition("-")[0])
+        if holder is not None and step.who not in (holder, f"{holder} (late)"):
+            self._fault("wrote without lease", f"{step.who} writes while {holder or 'nobody'} holds the lease")
 
     def lease_changed(self, step: Step) -> None:
         """Remember the holder."""

@@ -93,7 +93,8 @@ class ClassLimits:
         self._shown: dict[str, Shown] = {}
         """By the object's UID."""
         self._had: dict[Identity, tuple[tuple[Device, ...], int]] = {}
-        """What a claim had last: one that is written again is not allocated anew."""
+        """What a claim had last: one that is written again is not allocated anew, unless a controller had cleared
+        all that showed it."""
         self._look: dict[tuple[str, str], Callable[[Step], None]] = {
             ("", "pods"): self._pod,
             ("resource.k8s.io", "resourceclaims"): self._mirror,
@@ -133,8 +134,10 @@ class ClassLimits:
         self._shows(step, meta["uid"], shown)
 
     def _shows(self, step: Step, uid: str, shown: Shown) -> None:
-        self._shown.pop(uid, None)
+        before = self._shown.pop(uid, None)
         if step.change.new is None or not shown.units or not shown.class_name:
+            if before is not None and step.who.startswith("controller") and not step.late:
+                self._released(before.identity)
             return
         self._shown[uid] = shown
         allocated = shown.devices, shown.tokens
@@ -148,6 +151,10 @@ class ClassLimits:
             what = f"{shown.units} more, of {sum(held.values())} units of {len(held)} claims"
             said = self._said[shown.class_name][-1][1]
             self._fault("over the limit", f"class {shown.class_name}: {what}, with {said}")
+
+    def _released(self, identity: Identity) -> None:
+        if all(one.identity != identity for one in self._shown.values()):
+            self._had.pop(identity, None)
 
     def _counts(self, one: Shown, new: Shown) -> bool:
         """Whether it counts beside the new one. What nobody uses any more is being released."""

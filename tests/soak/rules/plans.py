@@ -9,8 +9,9 @@ Unforeseeable is a change of the preemptor's node, its devices, the preemptor's 
 meddlers), a pod of higher priority that came to the node, was put there, or is nominated for it or allocated
 something there, and another controller, which keeps nothing; and what the controller's caches lack of classes and
 claims when it evicts. A preemptor that needs CPU, or must be kept apart from others, may meet what Parley does not
-keep, or does not know; and of several victims that one disruption budget counts it may spare the second, or one
-that it counts only since that has begun to run (docs/limits.md).
+keep, or does not know; its equal that is nominated for the same node may get the only device that suits it; and of
+several victims that one disruption budget counts it may spare the second, or one that it counts only since that
+has begun to run (docs/limits.md).
 """
 
 import asyncio
@@ -62,7 +63,7 @@ class Plans:
         self._invariants = invariants
         self._leader = leader
         self._judge = PlanJudge(server, invariants, second)
-        self._kept = KeptDevices(server, invariants, leader, second)
+        self._kept = KeptDevices(server, invariants, leader)
         self._judged: dict[str, Nomination] = {}
         """By preemptor."""
         self._requested: dict[str, Awaited] = {}
@@ -234,7 +235,8 @@ class Plans:
             return level > one.plan.priority and (one.plan.node in pools or claim in one.claims)
 
         self._excuse(is_above)
-        self._kept.allocated(pod, devices)
+        outdone = self._kept.allocated(pod, devices)
+        self._excuse(lambda one: one.plan.pod.uid in outdone)
 
 
 def _begins_to_run(change: Change) -> bool:

@@ -3,10 +3,10 @@
     out of turn   no pod waits for what one of lower priority, of the same kind and scheduler, got during the rest
 
 Pods of one kind ask for the same. A controller can serve those whose claims its watches have shown. Those that
-their scheduler refused somewhere stand in no line with others, nor do those for which a driver failed. Those
-behind a pod for which a driver takes its time wait for that, and others give way to them for ten seconds. Of those
-that are offered the same node it chooses itself, a standalone driver may answer the one that comes first last, and
-after a restart lines are formed anew (docs/limits.md).
+their scheduler refused somewhere stand in no line with others, nor do those for which a driver has just failed, or
+has failed for good. Those behind a pod for which a driver takes its time wait for that, and others give way to
+them for ten seconds. Of those that are offered the same node it chooses itself, a standalone driver may answer the
+one that comes first last, and after a restart lines are formed anew (docs/limits.md).
 """
 
 import asyncio
@@ -49,16 +49,18 @@ class ServingOrder:
             record = read(change.last.body)
             if record.definite and (change.old is None or not read(change.old.body).definite):
                 for user in [user for user in record.users if user not in self._served]:
-                    self._serve(user)
+                    self._serve(user, by_scheduler=record.offer)
 
     def allocating(self, user: str) -> None:
         """The leader has chosen the pod, and begins to allocate for it: its record comes later."""
         self._chosen[user] = self._could_serve(user)
 
-    def _serve(self, user: str) -> None:
+    def _serve(self, user: str, *, by_scheduler: bool) -> None:
+        """The pod got what it asked for; `by_scheduler`: what it was offered, so that its scheduler chose."""
         self._served[user] = _now()
         chosen = self._chosen.pop(user, None)
-        self._could_be[user] = chosen if chosen is not None else self._could_serve(user)
+        could_be = chosen if chosen is not None else self._could_serve(user)
+        self._could_be[user] = could_be if not by_scheduler else frozenset()
 
     def _could_serve(self, user: str) -> frozenset[str]:
         memory = self._leader()
@@ -78,7 +80,7 @@ class ServingOrder:
         served = [pod for pod in ours if self._served.get(pod.metadata.uid, 0.0) > self._since]
         for pod in ours:
             attempt = pods.existing_attempt(reference(pod))
-            if pod.spec.node_name or attempt is None or attempt.exact or attempt.excluded or attempt.avoided:
+            if pod.spec.node_name or attempt is None or attempt.exact or attempt.excluded:
                 continue
             for other in served:
                 if pod.metadata.uid not in self._could_be[other.metadata.uid] or not self._before(pod, other):

@@ -1,0 +1,148 @@
+"""When the soak's rules about bound pods let a pod be bound elsewhere than its device is: only while the offer
+stands of which its scheduler gave up the node, because the binding failed or it was restarted."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.soak.rules.mirrors import Json
+
+Play = Callable[[Any], None]
+CLAIM = "p-gpu-0"
+ELSEWHERE = ["bound elsewhere: pod p, claim 'gpu-0' has a/gpu-0 for a b, bound to b"]
+
+
+def being_bound(world: Any) -> Json:
+    """A pod whose scheduler has chosen node a of two, where a device is allocated."""
+    pod: Json = world.pod("p", "offered")
+    world.offer(CLAIM, ["a", "b"])
+    choose(world, pod, "a")
+    world.fulfil(CLAIM, "a")
+    return pod
+
+
+def choose(world: Any, pod: Json, node: str) -> None:
+    world.nominate("p", node)
+    world.reserve(CLAIM, pod)
+
+
+def takes_back(world: Any, _pod: Json) -> None:
+    world.reserve(CLAIM)
+    world.nominate("p", None)
+    world.failed("p", "no answer")
+
+
+def leaves_reservation(world: Any, _pod: Json) -> None:
+    world.nominate("p", None)
+    world.failed("p", "preempted")
+
+
+def leaves_nomination(world: Any, _pod: Json) -> None:
+    world.failed("p", "preempted")
+
+
+def is_restarted(world: Any, _pod: Json) -> None:
+    world.rules.scheduler_restarted()
+
+
+GIVES_UP = (takes_back, leaves_reservation, leaves_nomination, is_restarted)
+
+
+def test_a_pod_is_bound_where_its_device_is(play: Play) -> None:
+    async def story(world: Any) -> None:
+        world.bind(being_bound(world), "a")
+
+        assert not world.faults
+
+    play(story)
+
+
+def test_a_pod_that_is_bound_to_another_offered_node_breaks_the_rule(play: Play) -> None:
+    async def story(world: Any) -> None:
+        world.bind(being_bound(world), "b")
+
+        assert world.faults == ELSEWHERE
+
+    play(story)
+
+
+@pytest.mark.parametrize("gives_up", GIVES_UP)
+def test_a_scheduler_that_gave_up_the_node_may_choose_another_one_of_the_offer(play: Play, gives_up: Any) -> None:
+    async def story(world: Any) -> None:
+        pod = being_bound(world)
+        gives_up(world, pod)
+        choose(world, pod, "b")
+        world.bind(pod, "b")
+
+        assert not world.faults
+
+    play(story)
+
+
+def test_also_if_the_binding_fails_as_it_did_before(play: Play) -> None:
+    async def story(world: Any) -> None:
+        pod = being_bound(world)
+        leaves_reservation(world, pod)
+        world.offer(CLAIM, ["a", "b"])
+        choose(world, pod, "a")
+        world.fulfil(CLAIM, "a")
+        world.nominate("p", None)  # the condition has that message already: it is not written again
+        choose(world, pod, "b")
+        world.bind(pod, "b")
+
+        assert not world.faults
+
+    play(story)
+
+
+@pytest.mark.parametrize("gives_up", GIVES_UP)
+def test_the_next_offer_is_judged_again(play: Play, gives_up: Any) -> None:
+    async def story(world: Any) -> None:
+        pod = being_bound(world)
+        gives_up(world, pod)
+        world.offer(CLAIM, ["a", "b"])
+        choose(world, pod, "a")
+        world.fulfil(CLAIM, "a")
+        world.bind(pod, "b")
+
+        assert world.faults == ELSEWHERE
+
+    play(story)
+
+
+def test_a_failed_binding_says_nothing_about_a_claim_that_is_offered_later(play: Play) -> None:
+    async def story(world: Any) -> None:
+        pod = world.pod("p", "offered")
+        world.failed("p", "no claim")
+        world.offer(CLAIM, ["a", "b"])
+        choose(world, pod, "a")
+        world.fulfil(CLAIM, "a")
+        world.bind(pod, "b")
+
+        assert world.faults == ELSEWHERE
+
+    play(story)
+
+
+def test_a_reservation_that_the_claim_controller_dropped_excuses_only_until_it_is_made_again(play: Play) -> None:
+    async def story(world: Any) -> None:
+        pod = being_bound(world)
+        world.reserve(CLAIM, who="claim-controller")
+        world.reserve(CLAIM, pod)
+        world.reserve(CLAIM, who="controller-1")
+        world.bind(pod, "a")
+
+        assert world.faults == ["bound too early: pod p, claim 'gpu-0' (p-gpu-0) is not reserved for the pod"]
+
+    play(story)
+
+
+def test_a_reservation_that_the_claim_controller_dropped_may_be_missing(play: Play) -> None:
+    async def story(world: Any) -> None:
+        pod = being_bound(world)
+        world.reserve(CLAIM, who="claim-controller")
+        world.bind(pod, "a")
+
+        assert not world.faults
+
+    play(story)
