@@ -1,4 +1,4 @@
-"""Nodes where the second scheduler could evict ordinary pods: it names them after it has asked about the others."""
+"""Nodes where the second scheduler could evict ordinary pods: it names them after it has asked about others."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
