@@ -34,7 +34,7 @@ from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES, NODES
 from parley.control.holding import Holding, PreparedOn, Written
 from parley.control.live import live_pod
-from parley.control.objects.pod import is_terminal
+from parley.control.objects.pod import is_terminal, reference
 from parley.control.release.leftovers import LostNodesData, delete_release, set_allocation_cleared
 from parley.control.release.receipts import is_of, is_owed, of_lost_nodes, owed, prepared_by, record, record_name
 from parley.control.release.unused_claims import UnusedClaimDeadlines
@@ -232,8 +232,8 @@ class Releases:
         may owe receipts for built-in claims that somebody deleted."""
         for release in of_lost_nodes(self._cluster.releases_on(node)):
             self._queue.add(release.spec.holding_uid)
-        for holding in self._ledger:
-            if holding.pods and holding.usable_on(node):
+        for pod in self._cluster.pods_on(node):
+            for holding in self._ledger.of_pod(reference(pod)):
                 self._queue.add(holding.uid)
 
     async def retract(self, holding: Holding) -> None:
