@@ -53,15 +53,16 @@ class Preemptors:
             session.reevaluate_nodes()
 
     def set_preemptible(self, pod: Pod, nodes: Sequence[str]) -> None:
-        """Record the nodes where the scheduler could evict pods for what its own filters check. Standalone drivers
-        that are being asked about other nodes are asked about these, too."""
+        """Record the nodes where the scheduler could evict pods for what its own filters check. If they are others
+        than before, the pod is reconciled: pods may be evicted there for claims, too, and standalone drivers that
+        are being asked about other nodes are asked about these."""
         attempt, found = self._pods.attempt(pod), frozenset(nodes)
         if found == attempt.extender.preemptible:
             return
         attempt.extender.preemptible = found
         if attempt.standalone.session is not None:
             attempt.standalone.session.reevaluate_nodes()
-            self._pods.requeue((pod.metadata.namespace, pod.metadata.name))
+        self._pods.requeue((pod.metadata.namespace, pod.metadata.name))
 
     def node_for_evictions(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
         """A node on which the pod's scheduler could evict pods for what its own filters check, and that would be
