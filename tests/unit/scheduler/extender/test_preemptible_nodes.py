@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Nodes where the second scheduler could evict ordinary pods: it names them after it has asked about others."""
-=======
 """Nodes where the second scheduler could evict ordinary pods: it names them after it asked about the others."""
->>>>>>> huntb
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
