@@ -3,7 +3,8 @@
 Only what a change touches is checked again, so that a check costs microseconds. What is found is kept in `faults`,
 with the name of the rule. The rules in this module:
 
-    moved under a pod      a running pod's claim is never allocated other devices than it was started with
+    moved under a pod      a running pod's claim is never allocated other devices than it was started with, whether
+                           it is reserved for the pod or not
     exclusive, two pods    an exclusive claim is reserved for one living pod at most
     reserved, unallocated  nothing is reserved that is not allocated
 
@@ -307,11 +308,11 @@ class Invariants:
             self.fault("exclusive, two pods", f"claim {record.name[1]} is reserved for {names}")
         if record.users and not record.allocated:
             self.fault("reserved, unallocated", f"claim {record.name[1]}")
-        for user in living:
-            devices, _ = self.pods[user].uses.get(record.identity, (record.devices, False))
-            if record.definite and devices != record.devices:
+        for pod in self.pods.values() if record.definite else ():
+            devices, _ = pod.uses.get(record.identity, (record.devices, False))
+            if pod.alive and devices != record.devices:
                 text = f"started with {listed(devices)}, now {listed(record.devices)}"
-                self.fault("moved under a pod", f"claim {record.name[1]} of {self.pods[user].name[1]}: {text}")
+                self.fault("moved under a pod", f"claim {record.name[1]} of {pod.name[1]}: {text}")
 
     def _named_claim(self, step: Step) -> None:
         body = step.change.last.body

@@ -104,12 +104,12 @@ class Ruled:
         found = mirrors.fulfilled_body(DRIVER, Allocation((Device(node, device),), data), node, AT)
         self.status(BUILTIN_CLAIMS, claim, {"devices": found}, CONTROLLER)
 
-    def allocate(self, claim: str, node: str, pod: Json, device: str = "gpu-0") -> None:
-        """Parley allocates a device of the node for the pod."""
+    def allocate(self, claim: str, node: str, pod: Json | None, device: str = "gpu-0") -> None:
+        """Parley allocates a device of the node, for the pod if one is given."""
         data = {"devices": [{"pool": node, "device": device}]}
-        found = Allocation((Device(node, device),), data)
+        found, users = Allocation((Device(node, device),), data), _users(*([pod] if pod is not None else []))
         body = mirrors.allocation_body(self._claim(claim), DRIVER, found, [node], AT, node_part=True)
-        self.status(BUILTIN_CLAIMS, claim, {"allocation": body, "reservedFor": _users(pod)}, CONTROLLER)
+        self.status(BUILTIN_CLAIMS, claim, {"allocation": body, "reservedFor": users}, CONTROLLER)
 
     def reserve(self, claim: str, *users: Json, who: str = SCHEDULER) -> None:
         """The claim is reserved for these pods alone."""
