@@ -253,6 +253,8 @@ class Rejections:
         nudge = await self._nudge(pod, claims, rejection, clear=clear)
         after = (nudge, self._leave_shared_line(key, pod, rejection), room.after if room is not None else None)
         soonest = min((seconds for seconds in after if seconds is not None), default=None)
+        if not complete and rejection.is_transient and not rejection.problem.topics:
+            return _wait_for_claims(pod, claims, soonest)
         return Requeue(soonest) if soonest is not None else None
 
     def _keep_place(self, key: Key, rejection: Rejection) -> None:
@@ -277,10 +279,9 @@ class Rejections:
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection
     ) -> Result:
         problems = [claim.problem for claim in claims if claim.problem is not None]
-        if passing := [problem for problem in problems if problem.transient]:
+        if any(problem.transient for problem in problems):
             # Another call would get the same answer: claims are judged before they are generated.
-            topics = [topic for problem in passing for topic in problem.topics]
-            return Wait(pod.metadata.uid, topics) if topics else None
+            return _wait_for_claims(pod, claims)
         if not problems and any(c.standalone and c.state(pod) is ClaimState.PENDING for c in claims):
             return await self._negotiate(key, pod, claims, rejection.nodes)
         if rejection.nudged is None:
@@ -334,6 +335,15 @@ class Rejections:
             await self._posting.nominate_briefly(reference(pod), node)
         else:
             await self._posting.touch(reference(pod))
+
+
+def _wait_for_claims(pod: Pod, claims: Sequence[PodClaim], after: float | None = None) -> Result:
+    """The result for a pod some of whose claims are just changing: it waits until they have. A change of a claim
+    without topics, which is a generated one, is a change of the pod."""
+    passing = [claim.problem for claim in claims if claim.problem is not None and claim.problem.transient]
+    if topics := [topic for problem in passing for topic in problem.topics]:
+        return Wait(pod.metadata.uid, topics, after=after)
+    return Requeue(after) if after is not None else None
 
 
 def _with_room(problem: Problem, room: Postponed | None) -> Problem:

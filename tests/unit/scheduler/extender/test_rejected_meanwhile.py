@@ -1,4 +1,4 @@
-"""A pod that standalone drivers are asked about, while one of its claims is just being made anew."""
+"""A rejected pod one of whose claims is just being recreated."""
 
 import asyncio
 from types import SimpleNamespace
@@ -21,13 +21,24 @@ async def never(*_: object) -> Any:
     raise AssertionError("nobody is to be asked")
 
 
+async def no_room(*_: object) -> None:
+    """No pods can be evicted."""
+
+
+ASKED_FIRST = Problem(reasons.WAITING_FOR_DRIVERS, "the driver is asked first", ())
+PAUSED = Problem(reasons.ALLOCATION_FAILED, "it is tried again after a pause", ())
+
+
+@pytest.mark.parametrize("paused", [False, True], ids=["standalone driver asked", "allocation failed"])
 @pytest.mark.parametrize("topics", [(("claim", "default", "scanner"),), ()], ids=["named", "generated"])
-def test_it_is_looked_at_again_when_the_claim_is_there(topics: tuple[Topic, ...]) -> None:
-    """Its scheduler is told the same whenever it asks. Of a generated claim the pod hears by itself."""
-    pods = cast(Any, SimpleNamespace(requeue=lambda key, after=0.0: None))
-    rejections = Rejections(pods, cast(Any, None), never, never, never, cast(Any, never), cast(Any, never))
-    asked_first = Problem(reasons.WAITING_FOR_DRIVERS, "the driver is asked first", ())
-    rejections.add(POD, Rejection(frozenset({"a"}), b"", asked_first, (), standalone=True))
+def test_it_is_reconciled_when_the_claim_is_there(topics: tuple[Topic, ...], paused: bool) -> None:
+    """Until then the scheduler gets the same answer whenever it asks. A generated claim is in the pod's status."""
+    pods = cast(Any, SimpleNamespace(requeue=lambda key, after=0.0: None, revision=lambda topics: ()))
+    rejections = Rejections(pods, cast(Any, None), never, never, no_room, cast(Any, never), cast(Any, never))
+    rejection = Rejection(frozenset({"a"}), b"", ASKED_FIRST, (), standalone=True)
+    if paused:
+        rejection = Rejection(frozenset({"a"}), b"", PAUSED, (), until=1e9, reported=PAUSED)
+    rejections.add(POD, rejection)
     missing = Problem(reasons.CLAIM_NOT_FOUND, "it is being recreated", topics, transient=True)
     claims = [PodClaim("scanner", "scanner", problem=missing)]
 
