@@ -1,20 +1,25 @@
-"""ClaimReleases of nodes that are lost when nothing in memory belongs to them: nobody will ever answer them."""
+"""ClaimReleases of nodes that are lost, which nobody will ever answer, unless the node comes back."""
+
+import asyncio
 
 import pytest
+from tests.support.late_writes import LateClient
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.held_watch import HeldWatch
 from tests.unit.scheduler.killed import Play
+from tests.unit.scheduler.test_stranded import untaint
 
 from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES, NODES
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
+from parley.kube.client import Call, Client
 
 
-async def released_by_force(world: World, claims: tuple[str, ...]) -> None:
+async def released_by_force(world: World, claims: tuple[str, ...], client: Client | None = None) -> None:
     """A pod on node a was deleted by force while its kubelet did nothing."""
-    world.start_parley()
+    world.start_parley(client)
     await world.add_node("a", devices=1)
     await world.add_class()
     await world.add_template()
@@ -87,5 +92,39 @@ def test_a_node_that_is_back_and_not_seen_yet_owes_a_receipt(play: Play, how: st
         await world.settle(5)
 
         assert [record.spec.node_name for record in await records(world)] == ["a"]
+
+    play(scenario)
+
+
+def deletes_a_release(call: Call) -> bool:
+    return call.resource == CLAIM_RELEASES and call.verb == "delete"
+
+
+@pytest.mark.parametrize("how", ["gone", "out of service"])
+@pytest.mark.parametrize("claims", [(), ("disk",)], ids=["generated", "named"])
+def test_a_node_that_is_back_before_its_record_is_deleted_owes_the_receipt_still(
+    play: Play, how: str, claims: tuple[str, ...]
+) -> None:
+    """The deletion was decided on while the node was lost, and arrives late."""
+
+    async def scenario(world: World) -> None:
+        client = LateClient(world.server.client(), deletes_a_release, late=20.0)
+        await released_by_force(world, claims, client)
+        client.armed = True
+        await lose(world, how)
+        await asyncio.wait_for(client.given_up.wait(), 10)
+        if how == "gone":
+            await world.add_node("a", devices=1)
+        else:
+            await untaint(world, "a")
+        await world.add_pod("new", "one")
+        await world.settle(60)
+        assert client.arrived is not None
+        assert client.arrived.done()
+        assert await world.node_of("new") == ""
+        world.kubelets.start("a")
+        await world.settle()
+        assert await world.node_of("new") == "a"
+        assert await records(world) == []
 
     play(scenario)

@@ -90,8 +90,8 @@ class Releases:
         self._leftovers = leftovers
         self._unused_deadlines = unused_deadlines
         self._retracted: set[str] = set()
-        """UIDs of ClaimReleases that are deleted because they do not apply, until the cache shows that they are
-        gone: that is no answer."""
+        """UIDs of ClaimReleases that are deleted because they do not apply, or their node is lost, until the cache
+        shows that they are gone: that is no answer."""
 
     async def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
         """Note that these nodes owe receipts: a user is gone, and no kubelet has reported its end."""
@@ -193,15 +193,16 @@ class Releases:
         return release
 
     async def _waived(self, holding: Holding, prepared: PreparedOn) -> bool:
-        """Whether the node need not answer. Its ClaimRelease is deleted then, and the event of that ends what is
-        owed; without an event if the cache has not shown the ClaimRelease yet: it may never show that it is
-        gone. Data that the node was to remove is recorded first: the node may be back before the holding ends."""
+        """Whether the node need not answer. Its ClaimRelease is deleted then, and nothing is owed any more as soon
+        as the cache does not show it: the node may be back before a late deletion arrives. Data that the node was
+        to remove is recorded first: it may be back before the holding ends."""
         cached = self._cached(holding, prepared)
         if not await self._is_gone(prepared.node):
             return False
         if holding.removing:
             await self._leftovers.record(holding, prepared.node)
         if (release := cached or await self._live(holding, prepared)) is not None:
+            self._retracted.add(release.metadata.uid)
             await self._waive(release)
         if cached is None:
             holding.owed.discard(prepared)
@@ -290,10 +291,11 @@ class Releases:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             retracted = old.metadata.uid in self._retracted
             self._retracted.discard(old.metadata.uid)
-            holding = None if retracted else self._kept_by(old)
+            holding = self._kept_by(old)
             # One created late, for what was owed before, does not confirm that the data is removed, nor does the
             # deletion of a late request to remove data confirm anything.
-            if holding is not None and old.spec.remove_data == holding.removing and not _is_late(old, holding):
+            answers = holding is not None and old.spec.remove_data == holding.removing and not retracted
+            if holding is not None and answers and not _is_late(old, holding):
                 holding.owed.discard(prepared_by(old))
                 self._unused_deadlines.renew(holding)  # until now its containers may have run
             self._queue.add(holding.uid if holding is not None else old.spec.holding_uid)
