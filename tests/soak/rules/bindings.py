@@ -8,6 +8,9 @@ And one whose binding failed may choose anew among the nodes that were offered, 
 stands: until Parley has noticed and withdrawn it. So may one that was restarted while it bound a pod, if the node
 that it had nominated does not fit any more.
 
+A scheduler that is binding a pod when somebody clears its offer, and whose watch is behind, may see the next
+allocation first, and take that for what it waits for.
+
 A claim controller that is behind takes a pod that was recreated under its name for the one before, and drops its
 reservation, as upstream does, also between the scheduler's look and its binding. It reserves the claim for the
 pod again when it sees it bound, which is looked at at rest.
@@ -42,6 +45,8 @@ class Bindings:
         the reservation, a binding failed and may have left the reservation, or it was restarted."""
         self._dropped: set[Offered] = set()
         """The reservations for living pods that the claim controller dropped, and nobody has made again."""
+        self._cleared: set[Offered] = set()
+        """The offers that were cleared after the scheduler had chosen a node of them, whose bindings may go on."""
 
     def scheduler_restarted(self) -> None:
         """The scheduler tries the node again that was chosen for a pod, and if that does not fit now, the others
@@ -57,6 +62,7 @@ class Bindings:
         failed = _failure(new) not in ("", _failure(old))
         if not failed and not (_nominated(old) and not _nominated(new)):
             return
+        self._cleared = {one for one in self._cleared if one[0] != pod.uid}
         records = (self._records.get((pod.name[0], name)) for _, name, _ in pod.claims)
         self._given_up.update((pod.uid, record.uid) for record in records if record is not None and record.offer)
 
@@ -66,6 +72,8 @@ class Bindings:
         lost, gained = set(before.users) - set(now.users), set(now.users) - set(before.users)
         if (now.offer, now.nodes) != (before.offer, before.nodes):
             self._given_up = {one for one in self._given_up if one[1] != now.uid}
+        if who == "meddler" and before.offer and not now.allocated:
+            self._cleared.update((user, now.uid) for user in before.users)
         if who == "scheduler" and now.offer:
             self._given_up.update((user, now.uid) for user in lost)
         self._dropped -= {(user, now.uid) for user in gained}
@@ -90,7 +98,7 @@ class Bindings:
                 self._fault("bound too early", f"{where} ({name}) is not reserved for the pod")
             elif (pod.uid, record.uid) in self._given_up and pod.node in record.nodes:
                 continue
-            elif not record.is_usable_on(pod.node):
+            elif not record.is_usable_on(pod.node) and (pod.uid, record.uid) not in self._cleared:
                 text = f"has {listed(record.devices)} for {' '.join(record.nodes)}, bound to {pod.node}"
                 self._fault("bound elsewhere", f"{where} {text}")
             elif named:

@@ -91,6 +91,13 @@ class ControllerMemory:
         """The claims that its drivers are allocating now: pods' UIDs by the claims' UIDs."""
         return self.controller.ledger.allocating
 
+    def allocating_on(self, node: str) -> Iterator[str]:
+        """UIDs of the pods for which its drivers are allocating devices of the node now."""
+        for claim, pod in self.allocating.items():
+            devices, _ = self.held.get(claim, ((), False))
+            if any(device.pool == node for device in devices):
+                yield pod
+
     def used(self) -> Mapping[str, Use]:
         """The named claims that pods use, or that room is reserved for, by the claim's UID."""
         found = (one for one in self.controller.ledger if (one.named and one.pods) or one.allocation.reserve)

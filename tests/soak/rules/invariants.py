@@ -68,6 +68,10 @@ class Invariants:
         """Of Parley claims, by UID, as they were first seen."""
         self._taken_back: set[Identity] = set()
         """Claims that were deleted without their finalizers while they held devices of the standalone driver."""
+        self.given_up: set[Use] = set()
+        """Uses of pods that were bound and did not run yet when their claim, which was being deleted, was cleared: no
+        kubelet can prepare that any more. One that had prepared it starts the pod all the same, and what it uses is
+        held until its node has confirmed that it does not (docs/limits.md)."""
         self._bindings = Bindings(self.records, self._parley_claims, self.meddled, self.fault)
         self._leases = Leases(self.fault)
         self.kept_claims = KeptClaims()
@@ -253,7 +257,11 @@ class Invariants:
         self.records[now.name] = now
         if before is not None:
             self._bindings.record_changed(step.who, before, now, self.lives)
-        if step.who == "meddler" and (not now.allocated or change.last.meta.get("deletionTimestamp")):
+        going = bool(change.last.meta.get("deletionTimestamp"))
+        if step.who == "meddler" and (not now.allocated or going):
+            if going and not now.allocated and before is not None:
+                starting = (uid for uid in before.users if self.lives(uid) and not self.pods[uid].running)
+                self.given_up.update((uid, now.identity) for uid in starting if self.pods[uid].node)
             self.meddled.add(now.identity)
             if not now.identity[1]:
                 self._forget_unrecorded(now.identity, self._known())

@@ -104,6 +104,7 @@ class Judge:
         """What claims reserve, where they do."""
         self._devices = dict(_published(bodies(server, RESOURCE_SLICES)))
         self._uses = {pod.uid: pod.uses for pod in invariants.pods.values() if pod.running}
+        self._given_up = invariants.given_up
         living = self._living = {pod.uid for pod in invariants.pods.values() if pod.alive}
         recorded = [*_recorded(self.claims.values(), living, self._needed)]
         kept = self._needed | {uid for uid, use in self._used.items() if use.pods & living}
@@ -121,14 +122,22 @@ class Judge:
 
     def unreserved(self, pod: Pod) -> Iterator[str]:
         """What the running pod uses and has not reserved. A claim that is being deleted can't be reserved; and
-        nothing is reserved any more for a pod that names one that was forced away."""
+        nothing is reserved any more for a pod that names one that was forced away, or that was not seen to start
+        before one was cleared."""
         uses = self._uses.get(pod.metadata.uid, {})
         named = [self._records.get(entry.resource_claim_name or "") for entry in pod.spec.resource_claims]
         if any(record is not None and record.identity[0] in self.forced_away for record in named):
             return
         for name, record in self._records.items():
-            if record.identity in uses and pod.metadata.uid not in record.users and name not in self._going:
+            unreserved = record.identity in uses and pod.metadata.uid not in record.users
+            given_up = (pod.metadata.uid, record.identity) in self._given_up
+            if unreserved and name not in self._going and not given_up:
                 yield name
+
+    def is_awaited(self, claim: Json) -> bool:
+        """Whether the claim is held until a pod has ended that runs with it unreserved."""
+        identity = (claim["metadata"]["uid"], "")
+        return any((uid, identity) in self._given_up for uid in self._living)
 
     def could_run(self, pod: Pod) -> str:
         """A node where everything it asks for is there; "" if there is none."""

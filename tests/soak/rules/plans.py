@@ -91,12 +91,13 @@ class Plans:
 
     def _is_overtaken(self, one: Awaited) -> bool:
         """Whether a pod of higher priority was nominated for the node since, or something allocated for it there,
-        even if that is not recorded yet."""
+        even if that is not recorded yet, or fails after all."""
         memory, plan = self._leader(), one.plan
         if memory is None:
             return False
         nominated = any(other.node == plan.node and other.priority > plan.priority for other in memory.nominations)
-        new = (uid for uid, node in memory.assumed().items() if node == plan.node and uid not in one.there)
+        assumed = (uid for uid, node in memory.assumed().items() if node == plan.node)
+        new = {*assumed, *memory.allocating_on(plan.node)} - one.there
         return nominated or any(
             priority(pod) > plan.priority
             for pod in (living_pod(self._server, uid) for uid in new)

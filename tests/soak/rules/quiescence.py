@@ -217,7 +217,8 @@ def _faults(world: World) -> Iterator[str]:
     for name in judge.allocatable_immediately():
         if not world.plan.class_limits or world.limits.has_room_for(name, _holdings(world)):
             yield f"waits in vain: immediate claim {name}"
-    yield from (f"kept too long: {what}" for what in kept_too_long(judge.claims.values(), world.clock()))
+    kept = [claim for claim in judge.claims.values() if not judge.is_awaited(claim)]
+    yield from (f"kept too long: {what}" for what in kept_too_long(kept, world.clock()))
 
 
 def _waits_for_limit(world: World, pod: Pod) -> bool:

@@ -146,3 +146,22 @@ def test_a_reservation_that_the_claim_controller_dropped_may_be_missing(play: Pl
         assert not world.faults
 
     play(story)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["goes on", "has failed"])
+def test_a_binding_may_go_on_although_its_offer_was_cleared_and_something_else_allocated(
+    play: Play, fails: bool
+) -> None:
+    """The scheduler's watch is behind: it sees neither that the offer was cleared, nor where the device is now."""
+
+    async def story(world: Any) -> None:
+        pod = being_bound(world)
+        world.clear(CLAIM, "meddler")
+        if fails:
+            world.failed("p", "the claim is not allocated")
+        world.allocate(CLAIM, "a", pod)
+        world.bind(pod, "b")
+
+        assert [fault.split(":")[0] for fault in world.faults] == ["bound elsewhere"] * fails
+
+    play(story)
