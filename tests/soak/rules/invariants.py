@@ -69,9 +69,9 @@ class Invariants:
         self._taken_back: set[Identity] = set()
         """Claims that were deleted without their finalizers while they held devices of the standalone driver."""
         self.given_up: set[Use] = set()
-        """Uses of pods that were bound and did not run yet when their claim, which was being deleted, was cleared: no
-        kubelet can prepare that any more. One that had prepared it starts the pod all the same, and what it uses is
-        held until its node has confirmed that it does not (docs/limits.md)."""
+        """Uses of pods that were bound and did not run yet when their claim, which was being deleted, was cleared:
+        no kubelet can prepare that any more. One that had prepared it starts the pod all the same, and what it
+        uses is held until its node has confirmed that it does not (docs/limits.md)."""
         self._bindings = Bindings(self.records, self._parley_claims, self.meddled, self.fault)
         self._leases = Leases(self.fault)
         self.kept_claims = KeptClaims()
