@@ -178,7 +178,9 @@ class NativePath:
 
     async def _blocked(self, pod: Pod, problem: Problem) -> Result:
         self._state.nominations.end(pod.metadata.uid)
-        if not pod.spec.node_name:
+        if pod.spec.node_name:  # its containers may be using what it holds
+            self._sessions.end(pod)
+        else:
             await self._placement.release_all(pod)
             if problem.fails_pod:
                 return await self._placement.fail(pod, problem.code, problem.message, unchanged=True)
