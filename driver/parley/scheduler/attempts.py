@@ -47,7 +47,7 @@ NOMINATED_SECONDS = 900.0
 """How long a scheduler may take to bind a pod to the node that it nominated: kube-scheduler waits for 600 s for
 binding conditions. A nomination by another client may stay for ever."""
 
-LEAVING_SECONDS = 300.0
+TERMINATING_SECONDS = 300.0
 """How long to wait for pods that a scheduler evicts."""
 
 CHOICE_SECONDS = 15.0
@@ -266,7 +266,7 @@ class Attempt:
     def eviction_seconds_left(self, now: float, *, terminating: bool) -> float:
         """For how many seconds no pods are to be evicted on another node: the scheduler may be about to evict pods
         where the claims were allocated, or these are `terminating` already."""
-        return max(self.cleared_at + (LEAVING_SECONDS if terminating else EVICTING_SECONDS) - now, 0.0)
+        return max(self.cleared_at + (TERMINATING_SECONDS if terminating else EVICTING_SECONDS) - now, 0.0)
 
     def evictions_finished(self) -> None:
         """Let the node where the scheduler had to evict pods be offered again: the pod fits there now."""

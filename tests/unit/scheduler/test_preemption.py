@@ -14,7 +14,7 @@ from parley.control.objects.mirror import consumer
 from parley.control.objects.pod import reference
 from parley.kube.client import Call, Client, RawEvent
 from parley.kube.informer import Informer
-from parley.scheduler.attempts import LEAVING_SECONDS, PATIENCE
+from parley.scheduler.attempts import PATIENCE, TERMINATING_SECONDS
 from parley.simulate.status_writes import patch_claim
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def test_a_node_that_the_scheduler_refuses_later_is_not_taken_for_one_where_it_e
         (mirror,) = await world.mirrors()
         users = {"reservedFor": [consumer(reference(await world.pod("urgent")))]}
         await patch_claim(world.client, mirror, users)  # it is offered node b, and takes it
-        await asyncio.sleep(LEAVING_SECONDS - 5)
+        await asyncio.sleep(TERMINATING_SECONDS - 5)
         world.kubelets.stop("a")
         await world.delete_pod("ordinary")
         await take_back(world)

@@ -17,7 +17,7 @@ from parley.control.decision.demand import Demand
 from parley.control.objects.pod import priority, reference
 from parley.control.state import State
 from parley.negotiation.states import ClaimState
-from parley.scheduler.attempts import LEAVING_SECONDS
+from parley.scheduler.attempts import TERMINATING_SECONDS
 from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.claim_preemption import Postponed
 from parley.scheduler.claim_victims import Preemptor, drivers_allowing_preemption
@@ -151,7 +151,7 @@ class Preemptors:
         attempt, usage = self._pods.attempt(pod).extender, self._state.cluster.usage
         nominated = pod.status.nominated_node_name
         if nominated and usage.any_terminating(nominated, priority(pod)):
-            seconds = LEAVING_SECONDS if self._filtering.viable(pod, [nominated]) else 0.0
+            seconds = TERMINATING_SECONDS if self._filtering.viable(pod, [nominated]) else 0.0
         else:
             seconds = SCHEDULER_SECONDS if self._is_viable_by_model(pod, claims, demand) else 0.0
         if seconds != attempt.deferred_for:
