@@ -34,7 +34,7 @@ from parley.scheduler.candidates import CandidateNodes, FittingFirst, Preemptibl
 from parley.scheduler.claim_preemption import ClaimPreemption, Postponed
 from parley.scheduler.claim_victims import Preemptor, drivers_allowing_preemption, evictable
 from parley.scheduler.placement import NotAllocated, Placement
-from parley.scheduler.pods import TURN_SECONDS, Pods, Refused, now
+from parley.scheduler.pods import TURN_SECONDS, Pods, RefusedEverywhere, now
 from parley.scheduler.result import Result, Wait, wait
 from parley.scheduler.standalone import Failure, StandaloneSessions
 
@@ -291,7 +291,7 @@ class Negotiator:
         others = attempt.refused - {attempt.evicting}
         blocked = all_refused(self._state, claims, demand, search, others, evictable=lambda _: False)
         problem = replace(blocked.problem, code=reasons.PREEMPTING, message=message)
-        return wait(replace(blocked, problem=problem, line=Refused(pod.metadata.uid)), left)
+        return wait(replace(blocked, problem=problem, line=RefusedEverywhere(pod.metadata.uid)), left)
 
     async def _all_refused(
         self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim], demand: Demand, search: Search
@@ -300,7 +300,7 @@ class Negotiator:
         evicted for it on other nodes; if none are, its nomination ends."""
         where = evictable(self._state, Preemptor(pod, claims, demand, frozenset()), search.excluded)
         blocked = all_refused(self._state, claims, demand, search, attempt.refused, evictable=where)
-        blocked = replace(blocked, line=Refused(blocked.line))
+        blocked = replace(blocked, line=RefusedEverywhere(blocked.line))
         drivers = (
             drivers_allowing_preemption(self._state, pod, demand, claims) if not demand.standalone else frozenset()
         )
@@ -311,7 +311,7 @@ class Negotiator:
         left = attempt.refusals.left_or_begin(now())
         if room is None:
             return wait(blocked, after=left)
-        return _postponed(replace(blocked, line=Refused(pod.metadata.uid)), room, left)
+        return _postponed(replace(blocked, line=RefusedEverywhere(pod.metadata.uid)), room, left)
 
 
 def _postponed(blocked: Blocked, room: Postponed, at_most: float = inf) -> Wait:

@@ -39,7 +39,7 @@ class KeptOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedEverywhere:
     """The key of a waiting line of pods whose scheduler refused every viable node. Each offers these again after a
     pause of its own, which a change of nodes or classes shortens."""
 
@@ -258,7 +258,7 @@ class Pods:
         pod = self._cluster.pod(key)
         place = self._begins_to_wait(pod) if pod is not None else Place(0, next(self._arrivals))
         finders = [*map(_keeping_out, topics)] if isinstance(line, KeptOut) else []
-        wakers = [*topics, *finders, *([_REFUSED] if isinstance(line, Refused) else [])]
+        wakers = [*topics, *finders, *([_REFUSED] if isinstance(line, RefusedEverywhere) else [])]
         following = self._lines.wait(key, (line, frozenset(topics)), wakers, place, helps)
         if following is not None:
             self._queue.add(following)
@@ -328,7 +328,7 @@ class Pods:
     def _is_refused(self, key: Key) -> bool:
         """Whether the pod waits because its scheduler refused every viable node."""
         line = self._lines.line_of(key)
-        return isinstance(line, tuple) and isinstance(line[0], Refused)
+        return isinstance(line, tuple) and isinstance(line[0], RefusedEverywhere)
 
     def move_to_own_line(self, key: Key) -> None:
         """Give a pod whose reconciliation failed a line of its own: other pods need not wait until it succeeds. It

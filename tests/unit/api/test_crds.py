@@ -79,7 +79,7 @@ def test_the_command_without_a_directory_says_how_to_use_it(capsys: pytest.Captu
             "claimreleases",
             ["prrelease", "prreleases"],
             "Cluster",
-            "Namespace Claim Node Driver Age Class* Asked*",
+            "Namespace Claim Node Driver Age Class* Cleared*",
         ),
     ],
 )
