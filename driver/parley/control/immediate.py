@@ -142,7 +142,7 @@ class ImmediateClaims:
         key, holding = _key(claim), self._ledger.get(claim.metadata.uid)
         if holding is not None:
             self._leave_line(key)
-            if not holding.standalone:
+            if holding.joinable and not holding.standalone:  # else its record is being cleared, or was
                 await self._record(claim, class_, holding)
         elif claim.status.allocation is not None:
             return  # a standalone driver's allocation, or one not in the ledger that is being cleared

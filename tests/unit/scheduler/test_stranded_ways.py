@@ -295,6 +295,45 @@ def test_an_immediate_claim_begins_anew_without_a_pod(play: Play) -> None:
     play(scenario)
 
 
+class Unsure(Settling):
+    """Deallocates, and reports a failure while it is `failing`."""
+
+    failing = True
+
+    async def deallocate(self, uid: str) -> None:
+        await super().deallocate(uid)
+        if self.failing:
+            raise RuntimeError("no answer")
+
+
+def test_nothing_is_recorded_for_an_immediate_claim_that_its_driver_may_have_deallocated(play: Play) -> None:
+    """Another claim may have the device by then."""
+
+    async def scenario(world: World) -> None:
+        driver = Unsure(RECREATE)
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(drivers=[driver])
+        await world.add_claim("now", mode="Immediate")
+        await world.settle()
+        await out_of_service(world, "a")
+        await asyncio.sleep(AFTER + 60)
+        assert (await world.claim("now")).status.allocation is None
+        await untaint(world, "a")
+        await world.add_pod("faster", "one")
+        await asyncio.sleep(10)
+        assert await world.node_of("faster") == "a"
+        assert (await world.claim("now")).status.allocation is None
+        driver.failing = False
+        await world.settle(400)
+        await world.delete_pod("faster")
+        await world.settle(400)
+        assert (await world.claim("now")).status.allocation is not None
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("wrong", [Stranded("Fail", -1.0), Stranded("Fail", float("inf")), None], ids=str)
 def test_a_driver_that_says_nothing_of_use_strands_nobody_else(play: Play, wrong: Any) -> None:
     async def scenario(world: World) -> None:
