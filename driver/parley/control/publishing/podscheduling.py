@@ -317,10 +317,13 @@ class Publisher:
                 raise
             applied = await self._apply(pod, wanted)
         asked = {claim.entry: claim.driver for claim in question.claims}
-        if all(asked.get(one.name, one.driver_name) == one.driver_name for one in applied.status.claims):
+        shown = {one.name: one.driver_name for one in applied.status.claims}
+        before = self._written[pod].drivers if pod in self._written else {}
+        if all(shown.get(entry, driver) == driver == before.get(entry, driver) for entry, driver in asked.items()):
             return applied
-        # Our own entries, not applied but patched before the claim became another driver's. Fields that the driver
-        # omits in its answer would stay, or become null, which the API server refuses for kinds of a CRD.
+        # Our own entries, not applied but patched before the claim became another driver's, which may have answered
+        # since. Fields that it omits in its answer would stay, or become null, which the API server refuses for
+        # kinds of a CRD.
         await self._empty(pod, applied, wanted)
         return await self._apply(pod, wanted)
 
