@@ -129,8 +129,11 @@ class Kubelets:
         names = claim_names(pod)
         return len(names) == len(pod.spec.resource_claims) and all(self._usable(pod, name) for name in names)
 
+    def _read_claim(self, namespace: str, name: str) -> BuiltinClaim | None:
+        return self._claims.get(namespace, name)
+
     def _usable(self, pod: Pod, name: str) -> bool:
-        claim = self._claims.get(pod.metadata.namespace, name)
+        claim = self._read_claim(pod.metadata.namespace, name)
         if claim is None or not is_for_pod(claim, pod):
             return False
         return claim.status.allocation is not None and is_reserved(claim, pod)
@@ -141,7 +144,7 @@ class Kubelets:
 
     def _prepare(self, pod: Pod) -> None:
         for name in claim_names(pod):
-            if (claim := self._claims.get(pod.metadata.namespace, name)) is not None:
+            if (claim := self._read_claim(pod.metadata.namespace, name)) is not None:
                 self.prepared[pod.spec.node_name, claim.metadata.uid].add(pod.metadata.uid)
 
     async def _run(self, pod: Pod) -> None:

@@ -13,6 +13,7 @@ from tests.soak.rules.invariants import Invariants
 from tests.soak.rules.mirrors import Device, are_standalone
 
 from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.resources import BUILTIN_CLAIMS
 from parley.control.objects.mirror import allocated
 from parley.control.objects.pod import is_terminal
 from parley.drivers.device import DeviceDriver
@@ -20,6 +21,7 @@ from parley.drivers.tokens import TokensDriver
 from parley.kube.cache import Key
 from parley.kube.client import Client
 from parley.kube.clock import Clock
+from parley.kube.memory import MemoryServer
 from parley.sdk import Allocation
 from parley.simulate.kubelet import Kubelets
 from parley.simulate.pod_claims import claim_names
@@ -30,12 +32,19 @@ INSTANT = 1e-6
 class DeviceKubelets(Kubelets):
     """A pod starts where its devices are. `rules` hear which pods have devices, or have none any more, and when
     one gets other devices than its claim has. `pause` draws seconds that pass before a pod's devices are prepared,
-    and again before it runs."""
+    and again before it runs. Claims are read from the `server`: kubelets watch pods only."""
 
     def __init__(
-        self, client: Client, clock: Clock, rules: Invariants, unprepare_seconds: float, pause: Callable[[], float]
+        self,
+        server: MemoryServer,
+        client: Client,
+        clock: Clock,
+        rules: Invariants,
+        unprepare_seconds: float,
+        pause: Callable[[], float],
     ) -> None:
         super().__init__(client, clock, unprepare_seconds=unprepare_seconds)
+        self._server = server
         self._rules = rules
         self._pause = pause
         self._prepares: dict[str, float] = {}
@@ -74,11 +83,15 @@ class DeviceKubelets(Kubelets):
                 self._prepare(pod)
         await super()._sync(key)
 
+    def _read_claim(self, namespace: str, name: str) -> BuiltinClaim | None:
+        stored = self._server.store.collection(BUILTIN_CLAIMS).objects.get((namespace, name))
+        return BUILTIN_CLAIMS.decode(stored.data) if stored is not None else None
+
     def _claims_usable(self, pod: Pod) -> bool:
         return pod.metadata.uid in self._runs or super()._claims_usable(pod)
 
     def _usable(self, pod: Pod, name: str) -> bool:
-        claim = self._claims.get(pod.metadata.namespace, name)
+        claim = self._read_claim(pod.metadata.namespace, name)
         if claim is not None and allocated(claim, TokensDriver.name) is not None:
             return super()._usable(pod, name)
         found = _devices_of(claim) if claim is not None else None
@@ -99,7 +112,7 @@ class DeviceKubelets(Kubelets):
 
     def _prepare(self, pod: Pod) -> None:
         for name in claim_names(pod):
-            if (claim := self._claims.get(pod.metadata.namespace, name)) is not None:
+            if (claim := self._read_claim(pod.metadata.namespace, name)) is not None:
                 self._give(pod, claim)
         super()._prepare(pod)
         self._runs[pod.metadata.uid] = 0.0

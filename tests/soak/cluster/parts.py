@@ -62,7 +62,7 @@ class KubernetesParts:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         slow = SLOW_KUBELET if plan.hostile_tenant else UNPREPARE_SECONDS
         client = self._client_of
-        self.kubelets = kubelets = DeviceKubelets(client("kubelets"), clock, invariants, slow, self._pause)
+        self.kubelets = kubelets = DeviceKubelets(server, client("kubelets"), clock, invariants, slow, self._pause)
         self.bindings = BindingClient(server.client("scheduler"), chance, plan.binding_faults)
         self._makers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             CLAIM_CONTROLLER: lambda: ClaimController(client(CLAIM_CONTROLLER)).run(),

@@ -321,9 +321,9 @@ class Publisher:
         before = self._written[pod].drivers if pod in self._written else {}
         if all(shown.get(entry, driver) == driver == before.get(entry, driver) for entry, driver in asked.items()):
             return applied
-        # Our own entries, not applied but patched before the claim became another driver's, which may have answered
-        # since. Fields that it omits in its answer would stay, or become null, which the API server refuses for
-        # kinds of a CRD.
+        # Our own entries, not applied but patched before the claim became another driver's, which may have
+        # answered late. Fields that it omits in its next answer would stay, or become null, which the API server
+        # refuses for kinds of a CRD.
         await self._empty(pod, applied, wanted)
         return await self._apply(pod, wanted)
 
