@@ -54,7 +54,9 @@ class PlanJudge:
         evicted: frozenset[str] = frozenset()
         if not judge.would_run(together, plan.node, gone) and preemptor.spec.scheduler_name != self._second:
             evicted = frozenset(judge.below(preemptor, plan.node))  # by its scheduler, afterwards
-        if not self._suits(preemptor, plan.node) or not judge.would_run(together, plan.node, gone, evicted):
+        victims_of_others = {pod.metadata.uid for pod in judge.pods if pod.metadata.deletion_timestamp}
+        left = gone | victims_of_others
+        if not self._suits(preemptor, plan.node) or not judge.would_run(together, plan.node, left, evicted):
             self._invariants.fault("evicted in vain", f"{preemptor_of(plan)}: it could not run there without them")
         if any(entry.resource_claim_name for entry in preemptor.spec.resource_claims):
             return  # which may be allocated already, and tie it to what it has
