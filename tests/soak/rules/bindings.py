@@ -105,8 +105,11 @@ class Bindings:
                 self._check_named(record, where)
 
     def _is_claim_going(self, pod: PodState) -> bool:
-        """Whether a claim that the pod names is being deleted or is gone: while the pod was being bound, its other
-        claims may have been released (docs/limits.md: a pod is bound by its scheduler alone)."""
+        """Whether a claim that the pod names is being deleted or is gone, or somebody deleted one that was
+        generated for it: while the pod was being bound, its other claims may have been released (docs/limits.md: a
+        pod is bound by its scheduler alone)."""
+        if any((pod.uid, entry) in self._meddled for entry, _, _ in pod.claims):
+            return True
         claims = [self._claims.get((pod.name[0], name)) for _, name, named in pod.claims if named]
         return any(claim is None or claim["metadata"].get("deletionTimestamp") for claim in claims)
 

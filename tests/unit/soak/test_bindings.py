@@ -5,7 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.soak.cluster.processes import acting_as
+from tests.soak.kinds.names import NAMESPACE
 from tests.soak.rules.mirrors import Json
+
+from parley.api.resources import BUILTIN_CLAIMS
 
 Play = Callable[[Any], None]
 CLAIM = "p-gpu-0"
@@ -163,5 +167,24 @@ def test_a_binding_may_go_on_although_its_offer_was_cleared_and_something_else_a
         world.bind(pod, "b")
 
         assert [fault.split(":")[0] for fault in world.faults] == ["bound elsewhere"] * fails
+
+    play(story)
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["complete", "one deleted"])
+def test_a_claim_may_be_released_during_a_binding_because_somebody_deleted_another_one(
+    play: Play, deleted: bool
+) -> None:
+    async def story(world: Any) -> None:
+        pod = world.pod("p", "pair")
+        world.allocate("p-gpu-0", "a", pod)
+        world.allocate("p-gpu-1", "a", pod, device="gpu-1")
+        if deleted:
+            with acting_as("meddler"):
+                world.server.delete(BUILTIN_CLAIMS, "p-gpu-1", NAMESPACE)
+        world.clear("p-gpu-0")
+        world.bind(pod, "a")
+
+        assert [fault.split(":")[0] for fault in world.faults] == ["bound too early"] * (not deleted)
 
     play(story)
