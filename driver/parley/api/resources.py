@@ -71,7 +71,7 @@ def _decoder(kind: type[T]) -> Callable[[bytes], T]:
 
     def decode(data: bytes) -> T:
         if slow and len(data) > _LARGE:
-            return _large(direct, data)
+            return _second_attempt(direct, data, _readable_and_short)
         if slow and LONG_NUMBER.search(data):
             return _second_attempt(direct, data)
         try:
@@ -82,17 +82,16 @@ def _decoder(kind: type[T]) -> Callable[[bytes], T]:
     return decode
 
 
-def _large(direct: Callable[[bytes], T], data: bytes) -> T:
-    """Decodes a large object, whose metadata may be readable only without its unreadable opaque parts."""
-    try:
-        return direct(with_little_metadata(without_unreadable(with_little_metadata(data))))
-    except Exception as error:
-        raise Undecodable(f"{type(error).__name__}: {error}"[:_LONGEST]) from error
+def _readable_and_short(data: bytes) -> bytes:
+    """The JSON of a large object, whose metadata may be readable only without its unreadable opaque parts."""
+    return with_little_metadata(without_unreadable(with_little_metadata(data)))
 
 
-def _second_attempt(direct: Callable[[bytes], T], data: bytes) -> T:
+def _second_attempt(
+    direct: Callable[[bytes], T], data: bytes, readable: Callable[[bytes], bytes] = without_unreadable
+) -> T:
     try:
-        return direct(without_unreadable(data))
+        return direct(readable(data))
     except Exception as error:
         raise Undecodable(f"{type(error).__name__}: {error}"[:_LONGEST]) from error
 

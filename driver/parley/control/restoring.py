@@ -54,7 +54,7 @@ def restore(state: State, newer: Mapping[str, BuiltinClaim] = MappingProxyType({
         if not is_mirror(claim):
             count_foreign(state.drivers, claim)
     for mirror in mirrors:
-        if owner_pod(mirror) is not None or _is_of_predecessor(state.cluster, mirror):
+        if owner_pod(mirror) is not None or _has_successor(state.cluster, mirror):
             adopt(state, mirror)
     for record in state.cluster.claims():
         adopt_record(state, record)
@@ -273,7 +273,7 @@ def _may_have_data(state: State, driver: str, node: str) -> bool:
     return embedded is not None and embedded.leaves_data and state.cluster.plugins.is_alive(driver, node)
 
 
-def _is_of_predecessor(cluster: ClusterCache, mirror: BuiltinClaim) -> bool:
+def _has_successor(cluster: ClusterCache, mirror: BuiltinClaim) -> bool:
     """Whether another named claim than the mirror's has its name by now."""
     claim = cluster.claim((mirror.metadata.namespace, mirror.metadata.name))
     return claim is not None and stands_for_another(mirror, claim.metadata.uid)

@@ -129,6 +129,13 @@ class Ruled:
         with acting_as(who):
             self.server.post(PODS, meta["name"], "binding", body, NAMESPACE)
 
+    def start(self, pod: Json, claim: str, node: str) -> None:
+        """The pod is bound to the node, where a device is allocated, and that is prepared."""
+        self.node(node)
+        self.allocate(claim, node, pod)
+        self.bind(pod, node)
+        self.rules.prepared(pod["metadata"]["uid"])
+
     def _claim(self, name: str) -> BuiltinClaim:
         return BUILTIN_CLAIMS.decode(self.server.store.collection(BUILTIN_CLAIMS).objects[NAMESPACE, name].data)
 

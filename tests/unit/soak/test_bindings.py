@@ -19,10 +19,15 @@ ELSEWHERE = ["bound elsewhere: pod p, claim 'gpu-0' has a/gpu-0 for a b, bound t
 def being_bound(world: Any) -> Json:
     """A pod whose scheduler has chosen node a of two, where a device is allocated."""
     pod: Json = world.pod("p", "offered")
+    begin_binding(world, pod)
+    return pod
+
+
+def begin_binding(world: Any, pod: Json) -> None:
+    """Two nodes are offered; the pod's scheduler chooses node a, and a device is allocated there."""
     world.offer(CLAIM, ["a", "b"])
     choose(world, pod, "a")
     world.fulfil(CLAIM, "a")
-    return pod
 
 
 def choose(world: Any, pod: Json, node: str) -> None:
@@ -87,9 +92,7 @@ def test_also_if_the_binding_fails_as_it_did_before(play: Play) -> None:
     async def story(world: Any) -> None:
         pod = being_bound(world)
         leaves_reservation(world, pod)
-        world.offer(CLAIM, ["a", "b"])
-        choose(world, pod, "a")
-        world.fulfil(CLAIM, "a")
+        begin_binding(world, pod)
         world.nominate("p", None)  # the condition has that message already: it is not written again
         choose(world, pod, "b")
         world.bind(pod, "b")
@@ -104,9 +107,7 @@ def test_the_next_offer_is_judged_again(play: Play, gives_up: Any) -> None:
     async def story(world: Any) -> None:
         pod = being_bound(world)
         gives_up(world, pod)
-        world.offer(CLAIM, ["a", "b"])
-        choose(world, pod, "a")
-        world.fulfil(CLAIM, "a")
+        begin_binding(world, pod)
         world.bind(pod, "b")
 
         assert world.faults == ELSEWHERE
@@ -118,9 +119,7 @@ def test_a_failed_binding_says_nothing_about_a_claim_that_is_offered_later(play:
     async def story(world: Any) -> None:
         pod = world.pod("p", "offered")
         world.failed("p", "no claim")
-        world.offer(CLAIM, ["a", "b"])
-        choose(world, pod, "a")
-        world.fulfil(CLAIM, "a")
+        begin_binding(world, pod)
         world.bind(pod, "b")
 
         assert world.faults == ELSEWHERE

@@ -36,10 +36,7 @@ def unreserved(world: Any) -> list[str]:
 def test_only_one_that_was_not_seen_to_run_when_the_claim_was_deleted_and_cleared(play: Play, runs: bool) -> None:
     async def story(world: Any) -> None:
         pod = world.pod("p", "one")
-        world.node("c")
-        world.allocate(CLAIM, "c", pod)
-        world.bind(pod, "c")
-        world.rules.prepared(pod["metadata"]["uid"])
+        world.start(pod, CLAIM, "c")
         if runs:
             world.status(PODS, "p", {"phase": "Running"}, "kubelets")
         deleted_and_cleared(world)

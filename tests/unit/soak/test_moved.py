@@ -12,10 +12,7 @@ CLAIM = "p1-one-gpu-0"
 async def running(world: Any) -> Any:
     """A pod that was started with the device of its claim."""
     pod = world.pod("p1-one", "one")
-    world.node("c")
-    world.allocate(CLAIM, "c", pod)
-    world.bind(pod, "c")
-    world.rules.prepared(pod["metadata"]["uid"])
+    world.start(pod, CLAIM, "c")
     world.status(PODS, "p1-one", {"phase": "Running"}, "kubelets")
     return pod
 
