@@ -168,6 +168,13 @@ class Holding:
         return nodes[0] if isinstance(nodes, tuple) and len(nodes) == 1 else None
 
     @property
+    def reserves(self) -> bool:
+        """Whether it reserves room on its nodes. If only its data is left to be removed it does not, as soon as a
+        ClaimRelease shows that."""
+        only_data = self.removing and self.phase is Phase.RELEASING
+        return self.allocation.reserve is not None and not only_data
+
+    @property
     def is_nominated(self) -> bool:
         """Whether reservation pods hold the room that it reserves on its node."""
         reserve = self.allocation.reserve

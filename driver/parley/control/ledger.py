@@ -115,6 +115,8 @@ class Ledger:
         """Remove all users of the holding. It is dropped later, when its driver has deallocated."""
         for pod in list(holding.pods.values()):
             self.leave(holding, pod)
+        if holding.is_nominated and (node := holding.only_node) is not None:
+            self._room_changed(node)
 
     def drop(self, holding: Holding) -> None:
         """Remove the holding, with all its users."""
@@ -164,7 +166,7 @@ class Ledger:
         """The holdings that reserve room on the node; not those of which only data is left to be removed."""
         if node not in self._reserving:
             return ()
-        return [holding for holding in self._reserving[node].values() if not holding.removing]
+        return [holding for holding in self._reserving[node].values() if holding.reserves]
 
     def count_reserving(self, nodes: Collection[str] | None) -> int:
         """The number of holdings that reserve room on these nodes: the cost of a question about the nodes."""

@@ -176,8 +176,8 @@ class Deallocator:
             holding.written = Written.NO
             self._unused_deadlines.renew(holding)  # until now a scheduler may have reserved it for others, unseen
             await self._records.record_releasing(holding)
-        self._ledger.release(holding)
         holding.phase = Phase.RELEASING
+        self._ledger.release(holding)
         self.releases.requeue_if_cached(holding)
 
     async def sync(self, uid: str) -> Requeue | None:
