@@ -5,6 +5,8 @@ garbage collector deletes those that are left, but not allocated ones, which onl
 run for long after its deletion began.
 """
 
+import asyncio
+
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim
 from parley.api.resources import CLAIMS
@@ -22,8 +24,8 @@ class StandIns:
     def __init__(self, client: Client, cluster: ClusterCache) -> None:
         self._client = client
         self._cluster = cluster
-        self._being_deleted: set[str] = set()
-        """UIDs of stand-ins with a deletion under way."""
+        self._deletions: dict[str, asyncio.Future[bool]] = {}
+        """The deletions under way, by the stand-ins' UIDs. The result is whether it succeeded."""
 
     async def create(self, pod: Pod, claim: PodClaim, begun_by: str = "") -> None:
         """Create the pod's stand-in for a generated claim. The driver `begun_by`, if given, is to allocate it at
@@ -36,11 +38,23 @@ class StandIns:
             pass  # not in the cache yet; its event requeues the pod
 
     async def delete(self, stand_in: ResourceClaim) -> None:
-        """Delete the stand-in whatever its state, unless a deletion is under way, whose caller repeats it."""
+        """Delete the stand-in whatever its state. If a deletion is under way, wait for it, and repeat it if it
+        fails: its caller may have no reason to repeat it any more."""
+        uid = stand_in.metadata.uid
+        while (under_way := self._deletions.get(uid)) is not None:
+            if await asyncio.shield(under_way):
+                return
+        self._deletions[uid] = deletion = asyncio.get_running_loop().create_future()
+        deleted = False
+        try:
+            await self._delete(stand_in)
+            deleted = True
+        finally:
+            del self._deletions[uid]
+            deletion.set_result(deleted)
+
+    async def _delete(self, stand_in: ResourceClaim) -> None:
         meta = stand_in.metadata
-        if meta.uid in self._being_deleted:
-            return
-        self._being_deleted.add(meta.uid)
         try:
             await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid)
         except NotFound:
@@ -48,8 +62,6 @@ class StandIns:
         except Conflict:
             if await self._exists(stand_in):
                 raise
-        finally:
-            self._being_deleted.discard(meta.uid)
 
     async def _exists(self, stand_in: ResourceClaim) -> bool:
         """Whether this very stand-in exists, and not another one of its name."""

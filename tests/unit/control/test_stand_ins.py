@@ -1,11 +1,28 @@
 """Stand-ins are created once, and deleted where nobody else does that."""
 
+import asyncio
+
 import pytest
 from tests.unit.control.builders import NAMESPACE, World, played
 
 from parley.api.resources import CLAIMS, PODS
 from parley.control.claims.podclaims import PodClaim
 from parley.control.objects.mirror import ClassRequest
+from parley.control.stand_ins import StandIns
+from parley.kube.client import Call, Client, ServerError
+
+
+class Failing(Client):
+    """The first call fails after a while."""
+
+    calls = 0
+
+    async def request(self, call: Call) -> bytes:
+        self.calls += 1
+        await asyncio.sleep(1)
+        if self.calls == 1:
+            raise ServerError(500, "InternalError", "etcdserver: request timed out")
+        return await super().request(call)
 
 
 def test_a_stand_in_is_made_once() -> None:
@@ -29,6 +46,20 @@ def test_a_stand_in_that_is_gone_needs_no_deletion_and_what_has_its_name_gets_no
         another = await world.claim("former")
         await world.records.stand_ins.delete(former)
         assert await world.the_claim("former") == another
+
+    played(story)
+
+
+def test_who_deletes_a_stand_in_while_another_does_repeats_it_if_that_fails() -> None:
+    async def story(world: World) -> None:
+        stand_in = await world.claim("licence")
+
+        client = Failing(world.server.client())
+        stand_ins = StandIns(client, world.cluster)
+        failed, *others = await asyncio.gather(*map(stand_ins.delete, [stand_in] * 3), return_exceptions=True)
+        assert (type(failed), others) == (ServerError, [None, None])
+        assert not (await world.admin.list(CLAIMS, NAMESPACE)).items
+        assert client.calls == 2
 
     played(story)
 
