@@ -44,8 +44,12 @@ class Nomination:
 
     def covers(self, other: "Nomination") -> bool:
         """Whether the other nomination wants nothing more on the node, and needs no further pod to terminate."""
+        return self.keeps(other) and other.terminating <= self.terminating
+
+    def keeps(self, other: "Nomination") -> bool:
+        """Whether all that the other nomination keeps for its pod is kept by this one, too."""
         same = other.node == self.node and other.requests == self.requests and other.amounts == self.amounts
-        return same and other.terminating <= self.terminating and other.claims.keys() <= self.claims.keys()
+        return same and other.claims.keys() <= self.claims.keys()
 
 
 def _ignore(_: Nomination) -> None:
@@ -53,8 +57,8 @@ def _ignore(_: Nomination) -> None:
 
 
 class Nominations:
-    """All nominations, by the pod's UID; a pod has one at most. `ended` is called with one that has ended: other
-    pods may have what was kept."""
+    """All nominations, by the pod's UID; a pod has one at most. `ended` is called with one that has ended, or
+    was replaced by one that keeps less or something else: other pods may have what was kept."""
 
     def __init__(self, ended: Callable[[Nomination], None] = _ignore) -> None:
         self._ended = ended
@@ -71,7 +75,7 @@ class Nominations:
         before."""
         former = self._by_pod.get(nomination.pod.uid)
         self._by_pod[nomination.pod.uid] = nomination
-        if former is not None and former.node != nomination.node:
+        if former is not None and not nomination.keeps(former):
             self._ended(former)
         if former is not None and former.covers(nomination):
             return []

@@ -117,9 +117,20 @@ def test_a_named_claim_is_kept_with_the_node() -> None:
 
 def test_one_that_wants_one_more_named_claim_is_another() -> None:
     first = nomination("high", claims={"uid-disk": "disk"})
-    nominations, ended = made(first, nomination("low", priority=1))
-    assert nominations.add(replace(first, claims={})) == ended == []
+    nominations, ended = made(replace(first, claims={}), nomination("low", priority=1))
     assert nominations.add(first) == ended == [user("low")]
+
+
+def test_others_may_have_what_is_not_kept_with_the_node_any_more() -> None:
+    former = nomination("mine", claims={"uid-disk": "disk"}, terminating=frozenset({"a"}))
+    nominations, ended = made(former, nomination("low", priority=1))
+    first = replace(former, terminating=frozenset())
+    assert nominations.add(first) == ended == []
+    assert nominations.add(replace(first, claims={})) == []
+    assert ended == [user("mine")]
+    assert nominations.of(user("low").uid) is not None
+    nominations.add(replace(first, claims={}, amounts={"cpu": 1}))
+    assert ended == [user("mine")] * 2 + [user("low")]
 
 
 def test_a_pod_that_is_gone_keeps_nothing_and_leaves_nothing() -> None:
