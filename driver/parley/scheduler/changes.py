@@ -187,7 +187,7 @@ class Changes:
         if (claim := new or old) is None:
             return
         key = (claim.metadata.namespace, claim.metadata.name)
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+        if old is not None and (_is_replaced(old, new) or _is_cleared(old, new)):
             self._releases.mirror_gone(old)
         if not is_mirror(claim):
             self._foreign_changed(old, new)
@@ -287,6 +287,8 @@ class Changes:
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if (claim := new or old) is not None:
             key = (claim.metadata.namespace, claim.metadata.name)
+            if old is not None and _is_replaced(old, new):
+                self._releases.claim_gone(old)
             released = self._deallocator.record_changed(claim, gone=new is None)
             before = driver_of_record(old) if old is not None and not released else ""
             if before and before not in self._drivers and (new is None or not driver_of_record(new)):
@@ -337,6 +339,15 @@ class Changes:
             self._enqueue_claim((item.metadata.namespace, item.metadata.name))
         else:
             self._wake_waiting_for(item)
+
+
+def _is_replaced(old: Claim, new: Claim | None) -> bool:
+    """Whether the object is gone; another one may have its name."""
+    return new is None or new.metadata.uid != old.metadata.uid
+
+
+def _is_cleared(old: BuiltinClaim, new: BuiltinClaim | None) -> bool:
+    return new is not None and old.status.allocation is not None and new.status.allocation is None
 
 
 def _labels(namespace: Namespace) -> Mapping[str, str]:

@@ -243,6 +243,42 @@ def test_users_of_a_later_claim_of_the_name_do_not_use_the_one_that_was_forced_a
     play(scenario)
 
 
+@pytest.mark.parametrize("restored", [False, True], ids=["", "restored"])
+def test_so_is_what_an_orphaned_mirror_that_was_cleared_does_not_show(play: Play, restored: bool) -> None:
+    """Its Parley claim was removed by force, and the garbage collector left the mirror: nothing is written to it
+    any more."""
+
+    async def scenario(world: World) -> None:
+        mirror = await begin_with_named(world)
+        await world.client.patch(BUILTIN_CLAIMS, "disk", {"metadata": {"ownerReferences": None}}, "default")
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.client.patch(CLAIMS, "disk", {"metadata": {"finalizers": None}}, "default")
+        await world.settle(5)
+        if restored:
+            await world.crash()
+            world.start_parley()
+            await world.settle(5)
+        await world.client.patch(
+            BUILTIN_CLAIMS,
+            "disk",
+            {"status": {"allocation": None, "reservedFor": None}},
+            "default",
+            subresource="status",
+        )
+        await world.settle(5)
+        (record,) = await records(world)
+        assert record.spec.claim.uid == mirror.metadata.uid
+        await world.crash()
+        world.start_parley()
+        await world.add_pod("new", "one")
+        await world.settle()
+        assert (await world.pod("old")).status.phase == "Running"
+        assert await world.node_of("new") == ""
+        await handed_on(world)
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("lost_first", [False, True], ids=["deleted before", "deleted meanwhile"])
 @pytest.mark.parametrize("how", ["gone", "out of service"])
 def test_it_stays_the_pods_though_the_node_was_lost_for_a_moment(play: Play, how: str, lost_first: bool) -> None:

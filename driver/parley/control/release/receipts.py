@@ -79,9 +79,10 @@ def _spec(holding: Holding, prepared: PreparedOn, *, removing: bool) -> Body:
 
 
 def _running(holding: Holding) -> Body:
-    """The field `running`: the pod that still runs with a generated claim that somebody deleted."""
+    """The field `running`: the pod that still runs with a generated claim that somebody deleted. Also claims that
+    are not marked as named may be none: a named one that was restored from its mirror, without its owner."""
     user = next(iter(holding.pods.values()), None)
-    if holding.named or not holding.joinable or user is None:
+    if holding.named or not holding.entry or not holding.joinable or user is None:
         return {}
     return {"running": {"name": user.name, "uid": user.uid, "podClaimName": holding.entry}}
 

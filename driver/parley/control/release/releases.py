@@ -29,11 +29,12 @@ from collections.abc import Iterable
 import structlog
 
 from parley.api.builtin import BuiltinClaim, Node
-from parley.api.models import ClaimRelease
+from parley.api.models import ClaimRelease, ResourceClaim
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES, NODES
 from parley.control.holding import Holding, PreparedOn, Written
 from parley.control.live import live_pod
+from parley.control.objects.mirror import owner_pod
 from parley.control.objects.pod import is_terminal, reference
 from parley.control.release.leftovers import LostNodesData, delete_release, set_allocation_cleared
 from parley.control.release.receipts import is_of, is_owed, of_lost_nodes, owed, prepared_by, record, record_name
@@ -104,23 +105,36 @@ class Releases:
         holding.owed |= {PreparedOn(uid, node) for uid in uids for node in owing}
 
     async def owe_deleted(self, holding: Holding) -> None:
-        """Note that nodes owe receipts for built-in claims that somebody deleted while pods run with them. No
-        other object shows that these are prepared: a new leader would allocate them to others before they are
-        recreated."""
-        gone = [uid for uid, name in holding.shown_by.items() if not self._exists(holding.namespace, name, uid)]
+        """Note that nodes owe receipts for built-in claims that somebody deleted while pods run with them, or
+        cleared after their Parley claim was removed by force. No other object shows that these are prepared: a new
+        leader would allocate them to others, before they are recreated."""
+        gone = [uid for uid, name in holding.shown_by.items() if not self._is_shown_by(holding, name, uid)]
         for user in list(holding.pods.values()) if gone else ():
             pod = await live_pod(self._client, user)
             if pod is not None and pod.spec.node_name and not is_terminal(pod):
                 await self._owe(holding, [pod.spec.node_name], gone)
 
-    def _exists(self, namespace: str, name: str, uid: str) -> bool:
-        mirror = self._cluster.mirror((namespace, name))
-        return mirror is not None and mirror.metadata.uid == uid
+    def _is_shown_by(self, holding: Holding, name: str, uid: str) -> bool:
+        """Whether the built-in claim shows the holding, or will when its pods are reconciled: somebody cleared it,
+        and nothing else was removed."""
+        mirror = self._cluster.mirror((holding.namespace, name))
+        if mirror is None or mirror.metadata.uid != uid:
+            return False
+        if mirror.status.allocation is not None or owner_pod(mirror) is not None:
+            return True
+        return self._cluster.claim_with_uid((holding.namespace, holding.claim), holding.uid) is not None
 
     def mirror_gone(self, mirror: BuiltinClaim) -> None:
-        """Handle the event that a built-in claim is gone: requeue its holding, in case pods run with it."""
-        holding = self._ledger.of_claim(mirror.metadata.namespace, mirror.metadata.name)
-        if holding is not None and holding.joinable and mirror.metadata.uid in holding.shown_by:
+        """Handle the event that a built-in claim is gone, or was cleared: requeue its holding, in case pods run
+        with it."""
+        for holding in self._ledger.all_of_claim(mirror.metadata.namespace, mirror.metadata.name):
+            if holding.joinable and mirror.metadata.uid in holding.shown_by:
+                self._queue.add(holding.uid)
+
+    def claim_gone(self, claim: ResourceClaim) -> None:
+        """Handle the event that a Parley claim is gone: requeue its holding, in case pods run with it."""
+        holding = self._ledger.get(claim.metadata.uid)
+        if holding is not None and holding.joinable:
             self._queue.add(holding.uid)
 
     def owes_removal(self, holding: Holding) -> bool:
