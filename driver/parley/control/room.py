@@ -122,10 +122,10 @@ def room_shortage(
     pods = _PodsOnNode(state, node)
     reservations = [
         *(_reservation(state, holding, requester, pods) for holding in held),
-        *(Reservation(one.uid, one.claim, one.amounts, frozenset([requester.uid]), new=True) for one in new),
+        *(_new_reservation(state, one, requester, node) for one in new),
     ]
-    users = chain.from_iterable((*_uids(pods.users(one)), *pods.borrowers(one)) for one in held)
-    used = _used(state, users, _resource_names(reservations))
+    counted = frozenset[str]().union(*(one.users | one.yields_to for one in reservations))
+    used = _used(state, counted, _resource_names(reservations))
     if requester.uid:
         used[requester.uid] = requester.amounts
     short = reservation_shortage(
@@ -319,6 +319,13 @@ def _reservation(state: State, holding: Holding, requester: Requester, pods: _Po
         yields_to=frozenset([*borrowers, *([requester.uid] if is_borrower else ())]),
         awaited=_awaited(state, holding) if is_borrower and requester.uid not in borrowers else {},
     )
+
+
+def _new_reservation(state: State, new: Reserving, requester: Requester, node: str) -> Reservation:
+    """The reservation that is about to be made. Pods that name its claim may be bound to the node already."""
+    namespace, _, name = new.claim.partition("/")
+    there = state.cluster.pods_naming_on((namespace, name), node)
+    return Reservation(new.uid, new.claim, new.amounts, frozenset([requester.uid, *_uids(there)]), new=True)
 
 
 def _free(state: State, node: str, asking: Iterable[str]) -> Amounts:

@@ -105,6 +105,21 @@ def test_what_users_request_counts_against_the_reservation_first(play: Play) -> 
     play(scenario)
 
 
+@pytest.mark.parametrize("mode", ["", "Immediate"])
+def test_pods_that_were_bound_before_their_claim_was_allocated_have_its_room(play: Play, mode: str) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        for i in range(2):
+            await task(world, f"bound-{i}", "build", cpu="3", nodeName="a", schedulerName="")
+        await claim(world, "too-much", {"cpu": "7"}, mode)
+        await claim(world, "build", {"cpu": "6"}, mode)
+        await world.settle()
+        assert (await world.claim("too-much")).status.allocation is None
+        assert (await world.claim("build")).status.allocation is not None
+
+    play(scenario)
+
+
 def test_pod_slots_are_reserved_too(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, "a")
