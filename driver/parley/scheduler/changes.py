@@ -3,6 +3,7 @@
 Events are handled from the moment when the state is restored; the controller enqueues what the caches had before.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Set
 
 from parley.api.builtin import (
@@ -115,18 +116,21 @@ class Changes:
             self.enqueue(old)
             for claim in self._cluster.stand_ins(reference(old)):
                 self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
-        if not (old.spec.node_name or is_done(old)) and (same is None or is_done(same)):
-            self._stopped_awaiting_room(old)
+        if not (old.spec.node_name or is_done(old)) and (same is None or is_done(same) or same.spec.node_name):
+            self._stopped_awaiting_room(old, has_room=same is not None and not is_done(same))
         if same is not None and same.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
             self._pods.pod_terminating(same.spec.node_name)
         if old.spec.node_name and not is_terminal(old) and (same is None or is_terminal(same)):
             self._wakeups.usage_reduced(NODES, (old.spec.node_name,))  # a scheduler may judge the node differently
 
-    def _stopped_awaiting_room(self, pod: Pod) -> None:
-        """Wake the pods to which the pod's claims yield room: it no longer needs it. It may name hundreds."""
+    def _stopped_awaiting_room(self, pod: Pod, *, has_room: bool) -> None:
+        """Wake the pods to which the pod's claims yield room: it no longer needs it. If it has room now it took
+        that from one of several claims, each of which kept others out for it. It may name hundreds."""
         named = (self._ledger.of_claim(*key) for key in named_claims(pod))
-        if nodes := {holding.node for holding in named if holding is not None and holding.yields_to}:
-            self._pods.wake(ROOM, nodes)
+        nodes = Counter(holding.node for holding in named if holding is not None and holding.yields_to)
+        least = 2 if has_room else 1
+        if yielding := [node for node, claims in nodes.items() if claims >= least]:
+            self._pods.wake(ROOM, yielding)
 
     def usage_reduced(self, node: str) -> None:
         """A pod no longer counts towards the node's usage."""

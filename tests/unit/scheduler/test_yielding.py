@@ -108,6 +108,24 @@ def test_a_borrower_comes_when_the_user_that_waited_is_gone(play: Play) -> None:
     play(scenario)
 
 
+def test_a_borrower_comes_when_the_user_that_waited_has_its_room_from_one_of_several_claims(play: Play) -> None:
+    """Each of them kept all of it for the user, whose turn was after the borrower's."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a", yields_to=[NIGHT])
+        for name in ("one", "two"):
+            await claim(world, name, {"cpu": "3"}, "Immediate")
+        await asyncio.sleep(5)
+        await task(world, "plain", cpu="5", nodeName="a", schedulerName="")
+        assert await task(world, "user", "one", "two", cpu="4") == ""
+        assert await borrower(world, "second", cpu="3", priority=10) == ""
+        await world.finish_pod("plain")
+        await asyncio.sleep(20)
+        assert [await world.node_of(name) for name in ("user", "second")] == ["a", "a"]
+
+    play(scenario)
+
+
 @pytest.mark.scheduling_paths("native")
 def test_the_reason_names_whose_pods_are_in_the_room(play: Play) -> None:
     async def scenario(world: World) -> None:
