@@ -229,6 +229,27 @@ def test_a_claim_without_a_pod_hears_of_a_pod_that_is_resized(play: Play) -> Non
     play(scenario)
 
 
+def test_a_claim_without_a_pod_hears_of_room_behind_many_others_that_wait_for_more(play: Play) -> None:
+    """Where many claims reserve, not all of them are asked whether a change helps them."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        for name, cpu in (("stays", "4500m"), ("ends", "2")):
+            await task(world, name, cpu=cpu, nodeName="a", schedulerName="")
+        for i in range(100):
+            await claim(world, f"tiny-{i}", {"cpu": "1m"}, "Immediate")
+        for i in range(25):
+            await claim(world, f"large-{i}", {"cpu": f"{6000 + i}m"}, "Immediate")
+        await claim(world, "small", {"cpu": "2"}, "Immediate")
+        await world.settle()
+        assert (await world.claim("small")).status.allocation is None
+        await world.delete_pod("ends")
+        await asyncio.sleep(90)
+        assert (await world.claim("small")).status.allocation is not None
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(
     ("most", "reserve", "fault"),
     [
