@@ -122,6 +122,7 @@ class Changes:
             self._pods.pod_terminating(same.spec.node_name)
         if old.spec.node_name and not is_terminal(old) and (same is None or is_terminal(same)):
             self._wakeups.usage_reduced(NODES, (old.spec.node_name,))  # a scheduler may judge the node differently
+            self._enqueue_reservations(old.spec.node_name)
 
     def _stopped_awaiting_room(self, pod: Pod, *, has_room: bool) -> None:
         """Wake the pods to which the pod's claims yield room: it no longer needs it. If it has room now it took
@@ -135,6 +136,12 @@ class Changes:
     def usage_reduced(self, node: str) -> None:
         """A pod no longer counts towards the node's usage."""
         self._wakeups.usage_reduced(ROOM, (node,))
+        self._enqueue_reservations(node)
+
+    def _enqueue_reservations(self, node: str) -> None:
+        """Enqueue the node if room is held there: users may find what they request beside that now."""
+        if any(holding.is_nominated for holding in self._ledger.reserving(node)):
+            self._queues.enqueue_reservations(node)
 
     def _pod_differs(self, old: Pod, new: Pod) -> bool:
         """Whether anything changed that a decision depends on. Conditions do not count, nor do status entries for
@@ -162,8 +169,7 @@ class Changes:
             return
         name = next(node.metadata.name for node in (old, new) if node is not None)
         self._wakeups.wake(NODES, (name,))
-        if (old is None or new is None) and self._ledger.reserving(name):
-            self._queues.enqueue_reservations(name)
+        self._enqueue_reservations(name)
         if old is not None and out_of_service(new):
             self._releases.node_lost(old.metadata.name)
         elif new is not None and out_of_service(old):
