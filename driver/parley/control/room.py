@@ -236,13 +236,21 @@ def _classes(state: State, pod: Pod) -> Iterator[str]:
 
 def taken_by_borrowers(state: State, node: str, requester: Requester) -> str:
     """The room reserved on the node for the pod's claims that borrowers use, as a clause of a message; "" if
-    none."""
-    clauses, pods = [], _PodsOnNode(state, node)
-    for holding in state.ledger.reserving(node):
-        if requester.uses(holding) and (borrowers := pods.borrowers(holding)):
-            own = Reservation(holding.uid, holding.path, reserved(holding), frozenset(borrowers))
-            left = unused([own], _used(state, borrowers, own.amounts))[holding.uid]
-            taken = {name: amount - left[name] for name, amount in own.amounts.items() if amount > left[name]}
+    none. Users have theirs first, and no borrower uses the room of two claims at once."""
+    held = state.ledger.reserving(node)
+    own, pods = [holding for holding in held if requester.uses(holding)], _PodsOnNode(state, node)
+    if not any(map(pods.borrowers, own)):
+        return ""
+    reservations = [_reservation(state, holding, requester, pods) for holding in held]
+    names = _resource_names(reservations)
+    users = _used(state, frozenset[str]().union(*(one.users for one in reservations)), names)
+    borrowers = _used(state, frozenset[str]().union(*(one.yields_to for one in reservations)), names)
+    before, left = unused(reservations, users), unused(reservations, {**borrowers, **users})
+    clauses = []
+    for holding in own:
+        available = before[holding.uid].items()
+        taken = {name: much for name, amount in available if (much := amount - left[holding.uid][name])}
+        if taken:
             whom = f"pods of class {listed(holding.yields_to, 3)}, to which it yields,"
             used = listed(starmap(amount_of, taken.items()))
             clauses.append(f"of what is reserved for claim {holding.path}, {whom} use {used}")
