@@ -408,6 +408,17 @@ def test_a_pod_is_served_where_there_is_room_beside_what_is_reserved(play: Play)
     play(story)
 
 
+def test_a_claim_without_a_pod_is_served_where_nobody_else_has_or_reserves_what_it_reserves(play: Play) -> None:
+    async def story(world: Any) -> None:
+        claim = at_rest(world)
+        judged = room([claim], a_pod("large", "other-large", "b"))
+
+        assert [judged.serves(None, ["tape"], node) for node in ("a", "b", "c")] == [False, False, True]
+        assert [judged.serves(None, ["standing"], node) for node in ("a", "b")] == [True, True]
+
+    play(story)
+
+
 def test_what_a_claim_that_was_forced_away_reserved_may_be_reserved_still(play: Play) -> None:
     async def story(_world: Any) -> None:
         judged = Room([], [("disk", "a")], (), ())
