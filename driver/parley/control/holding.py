@@ -100,7 +100,8 @@ class Holding:
     was restored, and its units are not known yet. `uses` are UIDs of claims that stay allocated as long as this
     one is. `known_nodes` are the cluster's nodes, for an allocation that selects nodes by labels. `owed` is what
     may still be prepared for pods that were deleted by force: each has a ClaimRelease, or is about to get one.
-    `removing`: the claim has ended, and the nodes in `owed` have to remove its data.
+    `removing`: the claim has ended, and the nodes in `owed` have to remove its data. `only_data`: a ClaimRelease
+    shows that, so that nothing is reserved any more, for a new leader either.
     """
 
     uid: str
@@ -131,6 +132,7 @@ class Holding:
     phase: Phase = Phase.HELD
     owed: set[PreparedOn] = field(default_factory=set)
     removing: bool = False
+    only_data: bool = False
     shown_by: dict[str, str] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
     known_nodes: KnownNodes = field(default_factory=NoNodes, repr=False)
@@ -169,10 +171,8 @@ class Holding:
 
     @property
     def reserves(self) -> bool:
-        """Whether it reserves room on its nodes. If only its data is left to be removed it does not, as soon as a
-        ClaimRelease shows that."""
-        only_data = self.removing and self.phase is Phase.RELEASING
-        return self.allocation.reserve is not None and not only_data
+        """Whether it reserves room on its nodes, which it does not if only its data is left to be removed."""
+        return self.allocation.reserve is not None and not self.only_data
 
     @property
     def is_nominated(self) -> bool:

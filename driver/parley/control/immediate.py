@@ -11,7 +11,7 @@ only counted for their class's limits here, from when they are accepted, which t
 """
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -35,7 +35,7 @@ from parley.kube.client import REFUSALS, Conflict
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.negotiation.selection import ranked
-from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Topic, WaitingLines
+from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Topic, WaitingLines, Woken
 from parley.sdk import PermanentError
 from parley.sdk.checks import DriverFault
 from parley.sdk.immediate import FailedNodes, awaits_acceptance, is_pending, no_pod
@@ -113,7 +113,7 @@ class ImmediateClaims:
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
         """Requeue the first claim of each waiting line that a change of the topic, on these nodes only if they are
         given, may help. The first of the other lines are requeued later, to update their conditions."""
-        for key in self._wake(topic, nodes):
+        for key in self._wake(topic, nodes).not_helped:
             self._queue.add_after(key, UP_TO_DATE_SECONDS)
 
     def usage_reduced(self, topic: Topic, nodes: Collection[str] | None) -> None:
@@ -121,12 +121,14 @@ class ImmediateClaims:
         end all the time, so the others are not requeued."""
         self._wake(topic, nodes)
 
-    def _wake(self, topic: Topic, nodes: Collection[str] | None) -> Sequence[Key]:
-        """Requeue the first of the lines that the change may help. Returns the first of the other lines."""
-        helped, others = self._lines.split_by_help(topic, nodes, compared=self._ledger.count_reserving(nodes))
-        for key in helped:
+    def _wake(self, topic: Topic, nodes: Collection[str] | None) -> Woken[Key]:
+        """Requeue the first of the lines that the change may help; later, if that was not asked. Returns all."""
+        woken = self._lines.split_by_help(topic, nodes, compared=self._ledger.count_reserving(nodes))
+        for key in woken.helped:
             self._queue.add(key)
-        return others
+        for key in woken.not_asked:
+            self._queue.add_after(key, UP_TO_DATE_SECONDS)
+        return woken
 
     def forget(self, key: Key) -> None:
         """Forget the claim: it is gone or being deleted."""

@@ -217,7 +217,7 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
         late = spec.remove_data and (bool(holding.pods) or not is_of(release, holding))  # `Releases` deletes it
         if not holding.standalone and not late:
             holding.owed.add(prepared_by(release))
-            holding.removing = holding.removing or spec.remove_data
+            holding.removing = holding.only_data = holding.removing or spec.remove_data
             holding.phase = holding.phase if holding.pods else Phase.UNRESERVING
         return
     if spec.driver_name not in state.drivers:
@@ -240,6 +240,7 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
         phase=Phase.HELD if user is not None else Phase.UNRESERVING,
         owed={prepared_by(release)},
         removing=spec.remove_data,
+        only_data=spec.remove_data,
         shown_by={spec.claim.uid: spec.claim.name},
         known_nodes=state.cluster,
     )

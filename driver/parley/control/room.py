@@ -122,10 +122,10 @@ def room_shortage(
     pods = _PodsOnNode(state, node)
     reservations = [
         *(_reservation(state, holding, requester, pods) for holding in held),
-        *(Reservation(one.uid, one.claim, one.amounts, frozenset([requester.uid]), new=True) for one in new),
+        *(_new_reservation(state, one, requester, node) for one in new),
     ]
-    users = chain.from_iterable((*_uids(pods.users(one)), *pods.borrowers(one)) for one in held)
-    used = _used(state, users, _resource_names(reservations))
+    counted = frozenset[str]().union(*(one.users | one.yields_to for one in reservations))
+    used = _used(state, counted, _resource_names(reservations))
     if requester.uid:
         used[requester.uid] = requester.amounts
     short = reservation_shortage(
@@ -236,13 +236,21 @@ def _classes(state: State, pod: Pod) -> Iterator[str]:
 
 def taken_by_borrowers(state: State, node: str, requester: Requester) -> str:
     """The room reserved on the node for the pod's claims that borrowers use, as a clause of a message; "" if
-    none."""
-    clauses, pods = [], _PodsOnNode(state, node)
-    for holding in state.ledger.reserving(node):
-        if requester.uses(holding) and (borrowers := pods.borrowers(holding)):
-            own = Reservation(holding.uid, holding.path, reserved(holding), frozenset(borrowers))
-            left = unused([own], _used(state, borrowers, own.amounts))[holding.uid]
-            taken = {name: amount - left[name] for name, amount in own.amounts.items() if amount > left[name]}
+    none. Users have theirs first, and no borrower uses the room of two claims at once."""
+    held = state.ledger.reserving(node)
+    own, pods = [holding for holding in held if requester.uses(holding)], _PodsOnNode(state, node)
+    if not any(map(pods.borrowers, own)):
+        return ""
+    reservations = [_reservation(state, holding, requester, pods) for holding in held]
+    names = _resource_names(reservations)
+    users = _used(state, frozenset[str]().union(*(one.users for one in reservations)), names)
+    borrowers = _used(state, frozenset[str]().union(*(one.yields_to for one in reservations)), names)
+    before, left = unused(reservations, users), unused(reservations, {**borrowers, **users})
+    clauses = []
+    for holding in own:
+        available = before[holding.uid].items()
+        taken = {name: much for name, amount in available if (much := amount - left[holding.uid][name])}
+        if taken:
             whom = f"pods of class {listed(holding.yields_to, 3)}, to which it yields,"
             used = listed(starmap(amount_of, taken.items()))
             clauses.append(f"of what is reserved for claim {holding.path}, {whom} use {used}")
@@ -319,6 +327,13 @@ def _reservation(state: State, holding: Holding, requester: Requester, pods: _Po
         yields_to=frozenset([*borrowers, *([requester.uid] if is_borrower else ())]),
         awaited=_awaited(state, holding) if is_borrower and requester.uid not in borrowers else {},
     )
+
+
+def _new_reservation(state: State, new: Reserving, requester: Requester, node: str) -> Reservation:
+    """The reservation that is about to be made. Pods that name its claim may be bound to the node already."""
+    namespace, _, name = new.claim.partition("/")
+    there = state.cluster.pods_naming_on((namespace, name), node)
+    return Reservation(new.uid, new.claim, new.amounts, frozenset([requester.uid, *_uids(there)]), new=True)
 
 
 def _free(state: State, node: str, asking: Iterable[str]) -> Amounts:

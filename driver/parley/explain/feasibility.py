@@ -21,7 +21,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import with_room
 from parley.control.decision.demand import Demand, demand_of
 from parley.control.decision.stranded import stranded
-from parley.control.holding import Holding, Phase
+from parley.control.holding import Holding
 from parley.control.objects.pod import arrival, is_done, priority, reference
 from parley.explain.claims import class_name_of
 from parley.explain.snapshot import Snapshot
@@ -332,16 +332,16 @@ class PodFeasibility:
         them."""
         state = self._snapshot.state
         asked = [holding for holding in holdings if holding.driver in self.drivers]
-        reserving = [(holding, holding.removing, holding.phase) for holding in holdings if holding.reserves]
+        reserving = [holding for holding in holdings if holding.reserves]
         for holding in asked:
             state.drivers[holding.driver].forget(holding.uid)
-        for holding, _, _ in reserving:  # as of an ended claim of which data is left: nothing is reserved
-            holding.removing, holding.phase = True, Phase.RELEASING
+        for holding in reserving:
+            holding.only_data = True
         try:
             yield
         finally:
-            for holding, removing, phase in reserving:
-                holding.removing, holding.phase = removing, phase
+            for holding in reserving:
+                holding.only_data = False
             for holding in asked:
                 held = held_as_recorded(holding.uid, holding.node, holding.allocation)
                 state.drivers[holding.driver].restore(held)

@@ -29,7 +29,7 @@ the pod; it may be older where very many pods wait in a large cluster."""
 
 MAX_LINES_ASKED = 300
 """The most lines of one flow whose `Helps` is called for one change: each call may compare much, and everything
-else waits meanwhile. The lines after these, of worse places, count as not helped by the change."""
+else waits meanwhile. The lines after these, of worse places, are not asked."""
 
 MOST_COMPARED = 2000
 """The most reservations that these calls compare, all together."""
@@ -60,6 +60,15 @@ class _Waiting(Generic[K]):
 
 def _first(waiting: _Waiting[K]) -> Place:
     return waiting.pods[0][0]
+
+
+class Woken(NamedTuple, Generic[K]):
+    """The first pods of the lines that a change wakes: those that it may help, those that it does not help, and
+    those that were not asked about, which it may help or not. Each in the order of their places."""
+
+    helped: list[K]
+    not_helped: list[K]
+    not_asked: list[K]
 
 
 class WaitingLines(Generic[K]):
@@ -149,26 +158,29 @@ class WaitingLines(Generic[K]):
 
     def split_by_help(
         self, topic: Topic, nodes: Collection[str] | None, above: int | None = None, compared: int = 0
-    ) -> tuple[list[K], list[K]]:
-        """The same pods as `wake`: those that the change may help, and others; with `above` only smaller ranks.
+    ) -> Woken[K]:
+        """The same pods as `wake`, by whether the change may help them; with `above` only smaller ranks.
 
         `nodes` are those on which anything changed; None is any node: `Helps` is then called only for a driver's
         topic. It is called for at most `MAX_LINES_ASKED` lines of one flow, and for fewer if each call compares
         many reservations: `compared` is their number.
         """
         most = max(1, min(MAX_LINES_ASKED, MOST_COMPARED // max(compared, 1)))
-        helped_or_not: tuple[list[K], list[K]] = [], []
+        woken: Woken[K] = Woken([], [], [])
         asked: Counter[Hashable] = Counter()
         for waiting in self._waiting_for(topic):
             (place, pod), helps = waiting.pods[0], waiting.helps
             if above is not None and place.rank >= above:
                 break
-            in_vain = False
-            if helps is not None and (nodes is not None or topic[0] == "driver"):
-                asked[self._flow(pod)] += 1
-                in_vain = asked[self._flow(pod)] > most or not helps(nodes)
-            helped_or_not[in_vain].append(pod)
-        return helped_or_not
+            if helps is None or (nodes is None and topic[0] != "driver"):
+                woken.helped.append(pod)
+                continue
+            asked[self._flow(pod)] += 1
+            if asked[self._flow(pod)] > most:
+                woken.not_asked.append(pod)
+            else:
+                (woken.helped if helps(nodes) else woken.not_helped).append(pod)
+        return woken
 
     def heads(self, *topics: Topic) -> list[tuple[Line, Place, K]]:
         """The lines that wait for any of the topics, each with place and key of its first pod, by place."""

@@ -3,6 +3,7 @@
 Events are handled from the moment when the state is restored; the controller enqueues what the caches had before.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Set
 
 from parley.api.builtin import (
@@ -115,22 +116,32 @@ class Changes:
             self.enqueue(old)
             for claim in self._cluster.stand_ins(reference(old)):
                 self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
-        if not (old.spec.node_name or is_done(old)) and (same is None or is_done(same)):
-            self._stopped_awaiting_room(old)
+        if not (old.spec.node_name or is_done(old)) and (same is None or is_done(same) or same.spec.node_name):
+            self._stopped_awaiting_room(old, has_room=same is not None and not is_done(same))
         if same is not None and same.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
             self._pods.pod_terminating(same.spec.node_name)
         if old.spec.node_name and not is_terminal(old) and (same is None or is_terminal(same)):
             self._wakeups.usage_reduced(NODES, (old.spec.node_name,))  # a scheduler may judge the node differently
+            self._enqueue_reservations(old.spec.node_name)
 
-    def _stopped_awaiting_room(self, pod: Pod) -> None:
-        """Wake the pods to which the pod's claims yield room: it no longer needs it. It may name hundreds."""
+    def _stopped_awaiting_room(self, pod: Pod, *, has_room: bool) -> None:
+        """Wake the pods to which the pod's claims yield room: it no longer needs it. If it has room now it took
+        that from one of several claims, each of which kept others out for it. It may name hundreds."""
         named = (self._ledger.of_claim(*key) for key in named_claims(pod))
-        if nodes := {holding.node for holding in named if holding is not None and holding.yields_to}:
-            self._pods.wake(ROOM, nodes)
+        nodes = Counter(holding.node for holding in named if holding is not None and holding.yields_to)
+        least = 2 if has_room else 1
+        if yielding := [node for node, claims in nodes.items() if claims >= least]:
+            self._pods.wake(ROOM, yielding)
 
     def usage_reduced(self, node: str) -> None:
         """A pod no longer counts towards the node's usage."""
         self._wakeups.usage_reduced(ROOM, (node,))
+        self._enqueue_reservations(node)
+
+    def _enqueue_reservations(self, node: str) -> None:
+        """Enqueue the node if room is held there: users may find what they request beside that now."""
+        if any(holding.is_nominated for holding in self._ledger.reserving(node)):
+            self._queues.enqueue_reservations(node)
 
     def _pod_differs(self, old: Pod, new: Pod) -> bool:
         """Whether anything changed that a decision depends on. Conditions do not count, nor do status entries for
@@ -158,8 +169,7 @@ class Changes:
             return
         name = next(node.metadata.name for node in (old, new) if node is not None)
         self._wakeups.wake(NODES, (name,))
-        if (old is None or new is None) and self._ledger.reserving(name):
-            self._queues.enqueue_reservations(name)
+        self._enqueue_reservations(name)
         if old is not None and out_of_service(new):
             self._releases.node_lost(old.metadata.name)
         elif new is not None and out_of_service(old):

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count, takewhile
+from itertools import chain, count, takewhile
 from math import inf
 
 from parley.api.builtin import Pod
@@ -128,8 +128,8 @@ class Pods:
                 attempt.class_changed(topic[1])
         if topic == NODES or topic[0] == "class":
             self._shorten_pauses(topic)
-        helped, others = self._lines.split_by_help(topic, nodes, compared=self._reserving(nodes))
-        for key in others:
+        helped, *others = self._lines.split_by_help(topic, nodes, compared=self._reserving(nodes))
+        for key in chain.from_iterable(others):
             self._refresh_report(key)
         later = {key for key in helped if nodes is None and topic[0] == "driver" and self._is_refused(key)}
         for key in later:
@@ -164,8 +164,8 @@ class Pods:
         self._revisions.changed(PREEMPTION, (node,))
         compared = self._reserving((node,))
         for topic in (("driver", name) for name in drivers):
-            helped, _ = self._lines.split_by_help(topic, (node,), above=-priority(pod), compared=compared)
-            self._wake(helped, topic)
+            woken = self._lines.split_by_help(topic, (node,), above=-priority(pod), compared=compared)
+            self._wake(woken.helped, topic)
 
     def _refresh_report(self, key: Key) -> None:
         """Requeue the pod to refresh its report: not at once, and the later the more such pods there are."""

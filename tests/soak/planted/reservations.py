@@ -7,6 +7,7 @@ from tests.soak.kinds.classes import BORROWER
 from tests.soak.planted.bug import Bug, nothing
 
 from parley.control import room
+from parley.control.decision.eligible import SuitableNodes
 from parley.control.holding import Holding
 from parley.control.ledger import Ledger
 from parley.control.reservation_pods import ReservationPods
@@ -41,6 +42,12 @@ OF_RESERVATIONS: Mapping[str, Bug] = {
     ),
     "what was reserved stays reserved": Bug(
         ((Ledger, "reserving", _ever_reserving()),), ("waits in vain",), reserved_room="Ledger", kept_claims=True
+    ),
+    "immediate claims find no room where others reserve": Bug(
+        ((SuitableNodes, "room_shortage", lambda *_: "full"),),
+        ("waits in vain: immediate claim",),
+        reserved_room="Ledger",
+        immediate_claims=True,
     ),
     "room is held for claims that have ended": Bug(
         ((ReservationPods, "_give_up", nothing),),

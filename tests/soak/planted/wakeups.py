@@ -10,7 +10,7 @@ from parley.control.immediate import ImmediateClaims
 from parley.control.limits import Limits
 from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue
-from parley.negotiation.waiting import WaitingLines
+from parley.negotiation.waiting import WaitingLines, Woken
 from parley.scheduler.changes import Changes
 from parley.sdk.reference_reader import ReferenceReader
 
@@ -28,7 +28,7 @@ OF_WAKEUPS: Mapping[str, Bug] = {
     "nobody wakes who waits": Bug(
         (
             (WaitingLines, "wake", lambda _self, _topic: []),
-            (WaitingLines, "split_by_help", lambda *_, **__: ([], [])),
+            (WaitingLines, "split_by_help", lambda *_, **__: Woken([], [], [])),
         ),
         ("waits in vain",),
     ),

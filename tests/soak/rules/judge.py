@@ -268,14 +268,15 @@ class Judge:
             if name not in CLAIM_KINDS or not is_immediate(claim) or allocation(claim):
                 continue
             record = self._records.get(name)
-            if record is None or record.identity[0] != claim["metadata"]["uid"] or self.room is not None:
+            if record is None or record.identity[0] != claim["metadata"]["uid"]:
                 continue  # it, or an earlier claim of its name, is on its way out
-            want = _want(CLAIM_KINDS[name])
-            if any(self._takes_pods(node) and self._fits([want], node, {}) for node in self._nodes):
+            if any(self._takes_claim(name, node) for node in self._nodes):
                 yield name
 
-    def _takes_pods(self, node: str) -> bool:
-        return not self._nodes[node].node.spec.unschedulable
+    def _takes_claim(self, name: str, node: str) -> bool:
+        if self._nodes[node].node.spec.unschedulable or not self._fits([_want(CLAIM_KINDS[name])], node, {}):
+            return False
+        return self.room is None or self.room.serves(None, [name], node)
 
     def _runs_with(self, claim: Json) -> Set[str]:
         """The living pods that use the claim by the leader's memory."""

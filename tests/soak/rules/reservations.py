@@ -169,13 +169,15 @@ class Room:
         most = min(reserved, max(reserved + left - self._borrowers[node], 0))
         return max(reserved - self._at_most[node], 0), most
 
-    def serves(self, pod: Pod, claims: Iterable[str], node: str) -> bool:
-        """Whether the pod and these claims of it would find on the node what they request and reserve."""
+    def serves(self, pod: Pod | None, claims: Iterable[str], node: str) -> bool:
+        """Whether the pod and these claims of it would find on the node what they request and reserve; None are
+        claims without a pod."""
         wanted = set(claims)
         others = [found for name, found in self._by_name.items() if name not in wanted]
         reserved = sum(amount for on, amount in (*others, *self._left) if on == node)
-        asked = _asked(pod)
-        borrowers = self._borrowers[node] + (asked if is_borrower(pod.metadata.labels) else 0)
+        asked = _asked(pod) if pod is not None else 0
+        borrows = pod is not None and is_borrower(pod.metadata.labels)
+        borrowers = self._borrowers[node] + (asked if borrows else 0)
         kept = max(reserved - borrowers, 0)
         return asked + self._used[node] + kept + sum(RESERVED.get(name, 0) for name in wanted) <= ON_A_NODE
 

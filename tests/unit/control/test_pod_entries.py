@@ -1,5 +1,6 @@
 """Pods with more claims than are evaluated: what is known of them, and how little they cost."""
 
+from functools import partial
 from typing import Any
 
 import orjson
@@ -111,6 +112,23 @@ def test_a_look_at_a_pod_with_very_many_claims_costs_little(kind: str, shorten: 
     async def story(world: World) -> None:
         one = shorten(pod(12_000, kind))
         assert calls(lambda: gather(world.state, one)) < 200
+
+    played(story)
+
+
+def test_who_uses_a_claim_on_a_node_is_found_among_the_pods_of_that_node_alone() -> None:
+    """However many pods without a node name more claims than are evaluated."""
+
+    async def story(world: World) -> None:
+        await world.pod("there", resourceClaims=entries(300), nodeName="a")
+        await world.pod("elsewhere", resourceClaims=entries(300), nodeName="b")
+        for number in range(100):
+            await world.pod(f"waits-{number}", resourceClaims=entries(300))
+
+        for claim in ("c0", "c299"):
+            users = partial(world.cluster.pods_naming_on, (NAMESPACE, claim), "a")
+            assert [one.metadata.name for one in users()] == ["there"]
+            assert calls(users) < 50
 
     played(story)
 

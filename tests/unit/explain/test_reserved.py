@@ -10,7 +10,7 @@ from tests.unit.scheduler.conftest import NAMESPACE, World
 from tests.unit.scheduler.reserving import begin, claim, task
 
 from parley.api import reasons
-from parley.api.resources import CLAIMS, CLASSES
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, CLASSES
 from parley.explain.text import claim_state
 
 
@@ -105,6 +105,32 @@ def test_room_is_free_when_a_claim_without_pods_ends(play: Play) -> None:
         await world.client.delete(CLAIMS, "build", NAMESPACE)
         await world.settle()
         assert await world.node_of("waits") == "node-1"
+
+    play(scenario)
+
+
+def test_a_claim_of_which_only_data_is_left_reserves_nothing(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "node-1")
+        await world.client.patch(CLASSES, "workspace", {"whenUnused": None})
+        await claim(world, "build", {"cpu": "6"})
+        await claim(world, "other", {"cpu": "8"})
+        assert await task(world, "clone", "build") == "node-1"
+        await task(world, "fills", cpu="1", nodeName="node-1", schedulerName="")
+        world.kubelets.stop("node-1")
+        await world.force_delete("clone")
+        await world.settle()
+        (receipt,) = (await world.client.list(CLAIM_RELEASES)).items
+        await world.client.delete(CLAIM_RELEASES, receipt.metadata.name)
+        await world.settle()
+        assert (await world.claim("build")).status.allocation is not None
+
+        await task(world, "waits", "other")
+
+        told = text_of(await explained(world, "waits"))
+
+        assert "too little cpu left to reserve 8 cpu for claim default/other" in " ".join(told.split())
+        assert "claim default/build" not in told
 
     play(scenario)
 

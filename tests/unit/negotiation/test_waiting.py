@@ -93,10 +93,10 @@ def test_a_change_on_a_node_wakes_the_lines_that_it_may_help() -> None:
     lines.wait("for-a", "two", [NODES], helps=lambda nodes: "a" in (nodes or ()))
     lines.wait("behind", "two", [NODES], helps=lambda nodes: "a" in (nodes or ()))
     lines.wait("for-b", "three", [NODES], helps=lambda nodes: "b" in (nodes or ()))
-    assert lines.split_by_help(NODES, ["a"]) == (["anywhere", "for-a"], ["for-b"])
-    assert lines.split_by_help(NODES, ["a", "b"]) == (["anywhere", "for-a", "for-b"], [])
-    assert lines.split_by_help(NODES, None) == (["anywhere", "for-a", "for-b"], [])
-    assert lines.split_by_help(("other",), ["a"]) == ([], [])
+    assert lines.split_by_help(NODES, ["a"]) == (["anywhere", "for-a"], ["for-b"], [])
+    assert lines.split_by_help(NODES, ["a", "b"]) == (["anywhere", "for-a", "for-b"], [], [])
+    assert lines.split_by_help(NODES, None) == (["anywhere", "for-a", "for-b"], [], [])
+    assert lines.split_by_help(("other",), ["a"]) == ([], [], [])
 
 
 def test_a_driver_s_change_wakes_the_lines_that_it_may_help() -> None:
@@ -105,8 +105,8 @@ def test_a_driver_s_change_wakes_the_lines_that_it_may_help() -> None:
     lines.wait("unknown", "one", topics)
     lines.wait("has-room", "two", topics, helps=lambda nodes: nodes is None)
     lines.wait("has-none", "three", topics, helps=lambda _: False)
-    assert lines.split_by_help(GPU, None) == (["unknown", "has-room"], ["has-none"])
-    assert lines.split_by_help(("class", "gpu"), None) == (["unknown", "has-room", "has-none"], [])
+    assert lines.split_by_help(GPU, None) == (["unknown", "has-room"], ["has-none"], [])
+    assert lines.split_by_help(("class", "gpu"), None) == (["unknown", "has-room", "has-none"], [], [])
 
 
 def test_what_a_line_hears_of_is_found_whatever_else_it_hears_of() -> None:
@@ -140,7 +140,7 @@ def test_of_one_flow_so_many_lines_are_asked_and_those_of_others_all_the_same() 
     for name in (*names, "tenant/last", "other/a"):
         lines.wait(name, name, [NODES], helps=helps(name))
     lines.wait("tenant/anything", "anything", [NODES])
-    assert lines.split_by_help(NODES, ["a"]) == (["tenant/anything"], [*names, "tenant/last", "other/a"])
+    assert lines.split_by_help(NODES, ["a"]) == (["tenant/anything"], [*names, "other/a"], ["tenant/last"])
     assert asked == [*names, "other/a"]
     lines.leave(names[0])
     assert lines.split_by_help(NODES, ["a"])[0] == ["tenant/last", "tenant/anything"]
@@ -159,7 +159,7 @@ def test_fewer_lines_are_asked_where_each_has_much_to_compare(compared: int, mos
     names = [f"tenant/{number}" for number in range(MAX_LINES_ASKED + 1)]
     for name in names:
         lines.wait(name, name, [NODES], helps=helps(name))
-    assert lines.split_by_help(NODES, ["a"], compared=compared) == ([], names)
+    assert lines.split_by_help(NODES, ["a"], compared=compared) == ([], names[:most], names[most:])
     assert asked == names[:most]
 
 
@@ -167,10 +167,10 @@ def test_what_helps_a_line_is_as_its_pods_said_last() -> None:
     lines: WaitingLines[str] = WaitingLines()
     lines.wait("p", "one", [NODES], helps=lambda _: False)
     lines.wait("p", "one", [NODES], helps=lambda _: True)
-    assert lines.split_by_help(NODES, ["a"]) == (["p"], [])
+    assert lines.split_by_help(NODES, ["a"]) == (["p"], [], [])
     lines.leave("p")
     lines.wait("p", "one", [NODES])
-    assert lines.split_by_help(NODES, ["a"]) == (["p"], [])
+    assert lines.split_by_help(NODES, ["a"]) == (["p"], [], [])
 
 
 def test_a_higher_priority_stands_ahead_of_those_that_came_before() -> None:
@@ -200,4 +200,4 @@ def test_those_of_smaller_ranks_only_hear_of_what_has_to_have_them() -> None:
     lines: WaitingLines[str] = WaitingLines()
     for rank in range(3):
         lines.wait(f"rank-{rank}", rank, [GPU], Place(rank, 0))
-    assert lines.split_by_help(GPU, ["a"], above=1) == (["rank-0"], [])
+    assert lines.split_by_help(GPU, ["a"], above=1) == (["rank-0"], [], [])

@@ -1,6 +1,7 @@
 """When reservation pods give way, to borrowers, users and preemptors, and hold the room again."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.unit.scheduler.conftest import NAMESPACE, World
@@ -17,10 +18,11 @@ from tests.unit.scheduler.reservation_pods import (
 )
 from tests.unit.scheduler.reserving import NIGHT, borrower, disks, task
 
-from parley.api.resources import PODS
+from parley.api.resources import NODES, PODS
 from parley.drivers.workspace import WorkspaceDriver
 from parley.kube.client import Client
 from parley.kube.transport import Call
+from parley.simulate.kube_scheduler import KubeScheduler
 
 
 def test_they_give_way_to_pods_that_the_claim_yields_to_and_hold_the_room_again(play: Play) -> None:
@@ -116,6 +118,38 @@ def test_a_user_is_nominated_only_if_the_node_has_what_it_requests(play: Play) -
         nominated = [p.status.nominated_node_name for p in (await world.client.list(PODS, NAMESPACE)).items]
         assert not any(nominated)
         assert await ordinary(world, "ordinary", cpu="8") == "a"
+
+    play(scenario)
+
+
+async def pod_ends(world: World) -> None:
+    await world.finish_pod("plain")
+
+
+async def node_grows(world: World) -> None:
+    allocatable = {"cpu": "10", "memory": "16Gi", "pods": "30"}
+    await world.client.patch(NODES, "a", {"status": {"allocatable": allocatable}}, subresource="status")
+
+
+@pytest.mark.parametrize("room_is_made", [pod_ends, node_grows])
+def test_they_give_way_to_a_user_as_soon_as_the_node_has_what_it_requests_beside_them(
+    play: Play, room_is_made: Callable[[World], Awaitable[None]]
+) -> None:
+    """It lacked that when its scheduler tried it first."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a", yields_to=[NIGHT], schedulers=("late",))
+        await after_first_task(world, cpu="4")
+        assert await borrower(world, "borrower", cpu="1") == "a"
+        await task(world, "user", "build", cpu="6", schedulerName="late")
+        await task(world, "plain", cpu="2", nodeName="a", schedulerName="")
+        scheduler = asyncio.create_task(KubeScheduler(world.server.client(), world.clock, "late").run())
+        await asyncio.sleep(20)
+        assert await held(world) == {"a": ["3"]}
+        await room_is_made(world)
+        await asyncio.sleep(20)
+        assert await world.node_of("user") == "a"
+        scheduler.cancel()
 
     play(scenario)
 

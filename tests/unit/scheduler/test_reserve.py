@@ -105,6 +105,21 @@ def test_what_users_request_counts_against_the_reservation_first(play: Play) -> 
     play(scenario)
 
 
+@pytest.mark.parametrize("mode", ["", "Immediate"])
+def test_pods_that_were_bound_before_their_claim_was_allocated_have_its_room(play: Play, mode: str) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        for i in range(2):
+            await task(world, f"bound-{i}", "build", cpu="3", nodeName="a", schedulerName="")
+        await claim(world, "too-much", {"cpu": "7"}, mode)
+        await claim(world, "build", {"cpu": "6"}, mode)
+        await world.settle()
+        assert (await world.claim("too-much")).status.allocation is None
+        assert (await world.claim("build")).status.allocation is not None
+
+    play(scenario)
+
+
 def test_pod_slots_are_reserved_too(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, "a")
@@ -210,6 +225,27 @@ def test_a_claim_without_a_pod_hears_of_a_pod_that_is_resized(play: Play) -> Non
         await world.client.patch(PODS, "plain", {"spec": {"containers": requesting(cpu="2")}}, NAMESPACE)
         await world.settle()
         assert (await world.claim("build")).status.allocation is not None
+
+    play(scenario)
+
+
+def test_a_claim_without_a_pod_hears_of_room_behind_many_others_that_wait_for_more(play: Play) -> None:
+    """Where many claims reserve, not all of them are asked whether a change helps them."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        for name, cpu in (("stays", "4500m"), ("ends", "2")):
+            await task(world, name, cpu=cpu, nodeName="a", schedulerName="")
+        for i in range(100):
+            await claim(world, f"tiny-{i}", {"cpu": "1m"}, "Immediate")
+        for i in range(25):
+            await claim(world, f"large-{i}", {"cpu": f"{6000 + i}m"}, "Immediate")
+        await claim(world, "small", {"cpu": "2"}, "Immediate")
+        await world.settle()
+        assert (await world.claim("small")).status.allocation is None
+        await world.delete_pod("ends")
+        await asyncio.sleep(90)
+        assert (await world.claim("small")).status.allocation is not None
 
     play(scenario)
 

@@ -2,6 +2,7 @@
 while no user does, and what they give up is reserved again."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -108,6 +109,24 @@ def test_a_borrower_comes_when_the_user_that_waited_is_gone(play: Play) -> None:
     play(scenario)
 
 
+def test_a_borrower_comes_when_the_user_that_waited_has_its_room_from_one_of_several_claims(play: Play) -> None:
+    """Each of them kept all of it for the user, whose turn was after the borrower's."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a", yields_to=[NIGHT])
+        for name in ("one", "two"):
+            await claim(world, name, {"cpu": "3"}, "Immediate")
+        await asyncio.sleep(5)
+        await task(world, "plain", cpu="5", nodeName="a", schedulerName="")
+        assert await task(world, "user", "one", "two", cpu="4") == ""
+        assert await borrower(world, "second", cpu="3", priority=10) == ""
+        await world.finish_pod("plain")
+        await asyncio.sleep(20)
+        assert [await world.node_of(name) for name in ("user", "second")] == ["a", "a"]
+
+    play(scenario)
+
+
 @pytest.mark.scheduling_paths("native")
 def test_the_reason_names_whose_pods_are_in_the_room(play: Play) -> None:
     async def scenario(world: World) -> None:
@@ -120,6 +139,29 @@ def test_the_reason_names_whose_pods_are_in_the_room(play: Play) -> None:
             "where the pod can't go: node a: too little cpu left: of what is reserved for claim default/build, "
             "pods of class night, to which it yields, use 4 cpu"
         ) in status.message
+
+    play(scenario)
+
+
+@pytest.mark.scheduling_paths("native")
+@pytest.mark.parametrize(("users_cpu", "told"), [("1", {"one": 2, "two": 1}), ("4", {})])
+def test_the_reason_counts_no_room_twice_and_none_that_users_have(
+    play: Play, users_cpu: str, told: dict[str, int]
+) -> None:
+    """Two claims reserve 2 CPUs each, and a borrower has 3."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a", yields_to=[NIGHT])
+        for name in ("one", "two"):
+            await claim(world, name, {"cpu": "2"}, "Immediate")
+        await world.settle()
+        assert await borrower(world, "borrower", cpu="3") == "a"
+        await task(world, "user", "one", "two", cpu=users_cpu, nodeName="a", schedulerName="")
+        assert await task(world, "late", "one", "two", cpu="5") == ""
+        message = (await world.scheduling("late")).status.message
+        assert re.findall(
+            r"for claim default/(\w+), pods of class night, to which it yields, use (\d)", message
+        ) == [(name, str(cpu)) for name, cpu in told.items()]
 
     play(scenario)
 

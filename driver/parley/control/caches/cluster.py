@@ -195,11 +195,11 @@ class ClusterCache:
         def counts(pod: Pod) -> bool:
             return self.usage.node_of(pod.metadata.uid) == node
 
-        naming = self._pods.indexed("claim", claim)
+        naming, more = self._pods.indexed("claim", claim), self._pods.indexed("more claims", claim[0])
         there = self._pods.indexed("node", ("", node)).keys() | self.usage.assumed(node)
-        more = filter(counts, self._pods.by_index("more claims", claim[0]))
-        found = (naming[key] for key in there & naming.keys())
-        return [*filter(counts, found), *(pod for pod in more if names_more(pod, claim[1]))]
+        found = [naming[key] for key in there & naming.keys()]
+        found += (more[key] for key in there & more.keys() if names_more(more[key], claim[1]))
+        return [*filter(counts, found)]
 
     def pods_awaiting_node(self, claim: Key) -> Sequence[Pod]:
         """The pods that name the claim and have no node yet; not those that have a gate, or too many claims."""

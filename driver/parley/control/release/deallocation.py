@@ -176,7 +176,7 @@ class Deallocator:
             holding.written = Written.NO
             self._unused_deadlines.renew(holding)  # until now a scheduler may have reserved it for others, unseen
             await self._records.record_releasing(holding)
-        holding.phase = Phase.RELEASING
+        holding.phase, holding.only_data = Phase.RELEASING, holding.removing
         self._ledger.release(holding)
         self.releases.requeue_if_cached(holding)
 
