@@ -338,7 +338,7 @@ class Acting:
             state, records, self.unseen_users, self.releases, self._close, world.wakeups, self.unused_deadlines
         )
         self.allocator = Allocator(state)
-        self.immediate = ImmediateClaims(state, self.allocator, records, self.deallocator, self.queue)
+        self.immediate = ImmediateClaims(state, self.allocator, records.claims, self.deallocator, self.queue)
         stranding = Stranding(state, self.deallocator, Recorder(world.client, world.clock, "test"), world.clock)
         self.claims = ClaimReconciler(
             world.client, state, self.deallocator, records, self.immediate, self.unused_deadlines, stranding
