@@ -25,7 +25,8 @@ from parley.control.holding import Holding, Phase
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Ledger
 from parley.control.limits import Limits
-from parley.control.objects.mirror import ClassRequest, claim_mirror, claim_spec
+from parley.control.objects.class_request import ClassRequest, claim_spec
+from parley.control.objects.mirror import claim_mirror
 from parley.control.publishing.events import Recorder
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator

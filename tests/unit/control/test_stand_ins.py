@@ -5,7 +5,7 @@ from tests.unit.control.builders import NAMESPACE, World, played
 
 from parley.api.resources import CLAIMS, PODS
 from parley.control.claims.podclaims import PodClaim
-from parley.control.objects.mirror import ClassRequest
+from parley.control.objects.class_request import ClassRequest
 
 
 def test_a_stand_in_is_made_once() -> None:
