@@ -35,13 +35,10 @@ class ClaimRecords:
     def __init__(self, client: Client, state: State, clock: Clock) -> None:
         self._client = client
         self._cluster = state.cluster
+        self._ledger = state.ledger
         self._drivers = state.drivers
         self._clock = clock
         self._writes = ClaimWrites(client, state.cluster)
-
-    def exists(self, holding: Holding) -> bool:
-        """Whether the holding has a record: the cache has its named claim."""
-        return self._writes.own(holding) is not None
 
     def shows_allocation(self, holding: Holding) -> bool:
         """Whether the claim's own record shows an allocation, according to the cache."""
@@ -63,6 +60,15 @@ class ClaimRecords:
             raise Busy
         status = {"reservedFor": users(holding)}
         await self._write(holding, status if holding.standalone else {**allocation_status(holding), **status})
+
+    async def write_used(self, uid: str) -> None:
+        """Record a claim that others use, if the writes for its own pods have failed so far."""
+        used = self._ledger.get(uid)
+        if used is None or not used.joinable or self._writes.own(used) is None:
+            return
+        async with used.lock:
+            if not (used.written.is_known or used.record_written.is_known or self.shows_allocation(used)):
+                await self.write(used)
 
     async def record(self, claim: ResourceClaim, holding: Holding) -> None:
         """Record a named claim's allocation and users. Raises Conflict if the claim has changed since, and Busy if
@@ -172,7 +178,7 @@ class ClaimRecords:
 
     async def _write_released(self, holding: Holding, status: Mapping[str, Any], *ended: str) -> None:
         """Write the claim's record when no node has it prepared any more, and remove conditions of these types."""
-        if not self.exists(holding):
+        if self._writes.own(holding) is None:
             return  # removed by force; another claim may have its name
         try:
             await self._write(holding, status, without=(CONDITION_RELEASING, *ended))

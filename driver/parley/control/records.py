@@ -64,19 +64,10 @@ class Records:
         for node in {holding.node for _, holding in held.values() if displaces(holding)}:
             await self._reservation_pods.hand_over(node)
         for uid in {uid for _, holding in held.values() for uid in holding.uses} - held.keys():
-            await self._record_used(uid)
+            await self.claims.write_used(uid)
         while held:
             ready = [uid for uid, (_, holding) in held.items() if held.keys().isdisjoint(holding.uses)]
             await run_all([self._write(*held.pop(uid)) for uid in ready or [*held]])
-
-    async def _record_used(self, uid: str) -> None:
-        """Record a claim that others use, if the writes for its own pods have failed so far."""
-        used = self._ledger.get(uid)
-        if used is None or not used.joinable or not self.claims.exists(used):
-            return
-        async with used.lock:
-            if not (used.written.is_known or used.record_written.is_known or self.claims.shows_allocation(used)):
-                await self.claims.write(used)
 
     async def _write(self, claim: PodClaim, holding: Holding) -> None:
         assert claim.mirror is not None
