@@ -19,6 +19,7 @@ from parley.api import reasons
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import Allocation, ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator, Busy
+from parley.control.claim_records import ClaimRecords, allocation_status
 from parley.control.claims.named import without_pod
 from parley.control.claims.podclaims import Problem
 from parley.control.decision.decide import Blocked, Search, admit, none_viable, survey
@@ -26,7 +27,6 @@ from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import SuitableNodes
 from parley.control.holding import Holding
 from parley.control.limits import counts_when_accepted
-from parley.control.records import Records, allocation_status
 from parley.control.release.deallocation import Deallocator
 from parley.control.state import State
 from parley.kube.backoff import Backoff, Pauses
@@ -62,7 +62,7 @@ class ImmediateClaims:
         self,
         state: State,
         allocator: Allocator,
-        records: Records,
+        records: ClaimRecords,
         deallocator: Deallocator,
         queue: WorkQueue[Key],
         candidates: int = DEFAULT_CANDIDATES,

@@ -1,45 +1,38 @@
-"""Writes of claims' statuses: allocation and users in mirrors, and the records of named claims.
+"""Writes of what the ledger holds: allocation and users in mirrors, and for named claims in their records, too.
 
 Nothing is decided here. A write whose outcome is unknown is superseded by a newer one before anything is freed
 (`writes`).
 """
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 import structlog
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.conditions import ConditionUpdate
-from parley.api.models import PodScheduling, ResourceClaim
-from parley.api.names import CONDITION_RELEASING, CONDITION_STRANDED
-from parley.api.resources import CLAIMS, POD_SCHEDULINGS, PODS
+from parley.api.models import PodScheduling
+from parley.api.resources import POD_SCHEDULINGS, PODS
 from parley.control.allocation import Busy
+from parley.control.claim_records import ClaimRecords
 from parley.control.claims.podclaims import PodClaim
 from parley.control.holding import Holding, Written
-from parley.control.mirror_status import other_users, status_body, users
+from parley.control.mirror_status import other_users, status_body
 from parley.control.objects import in_use
 from parley.control.objects import mirror as mirrors
 from parley.control.objects.pod import reference
-from parley.control.release.receipts import releasing_condition
 from parley.control.reservation_pods import ReservationPods
 from parley.control.stand_ins import StandIns
 from parley.control.state import State
-from parley.control.writes import ClaimWrites, MirrorWrites
+from parley.control.writes import MirrorWrites
 from parley.kube.client import Client, Forbidden, Invalid, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
-from parley.sdk.claim_conditions import with_conditions
-from parley.sdk.recorded import NOTHING_ALLOCATED, allocation_record, driver_of_record
 
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
-
-_NOTHING: Mapping[str, Any] = {**NOTHING_ALLOCATED, "reservedFor": None, "keptUntil": None}
-"""The status of a named claim that is not allocated."""
 
 
 class Records:
@@ -53,7 +46,7 @@ class Records:
         self._clock = clock
         self._reservation_pods = reservation_pods
         self._mirrors = MirrorWrites(client, state.cluster)
-        self._claims = ClaimWrites(client, state.cluster)
+        self.claims = ClaimRecords(client, state, clock)
         self.stand_ins = StandIns(client, state.cluster)
         self._forbidden_devices: set[str] = set()
         """Drivers whose `status.devices` this account may not write."""
@@ -71,19 +64,10 @@ class Records:
         for node in {holding.node for _, holding in held.values() if displaces(holding)}:
             await self._reservation_pods.hand_over(node)
         for uid in {uid for _, holding in held.values() for uid in holding.uses} - held.keys():
-            await self._record_used(uid)
+            await self.claims.write_used(uid)
         while held:
             ready = [uid for uid, (_, holding) in held.items() if held.keys().isdisjoint(holding.uses)]
             await run_all([self._write(*held.pop(uid)) for uid in ready or [*held]])
-
-    async def _record_used(self, uid: str) -> None:
-        """Record a claim that others use, if the writes for its own pods have failed so far."""
-        used = self._ledger.get(uid)
-        if used is None or not used.joinable or self._claims.own(used) is None:
-            return
-        async with used.lock:
-            if not (used.written.is_known or used.record_written.is_known or self.shows_allocation(used)):
-                await self._write_claim(used)
 
     async def _write(self, claim: PodClaim, holding: Holding) -> None:
         assert claim.mirror is not None
@@ -97,7 +81,7 @@ class Records:
             if holding.written is Written.NO:
                 holding.lists_read = self._cluster.lists
             if holding.named:
-                await self._write_claim(holding)
+                await self.claims.write(holding)
             await self._write_mirror(holding, claim.mirror)
             holding.written = Written.YES
 
@@ -130,81 +114,6 @@ class Records:
                 raise Busy
             devices = in_use.in_use_devices(mirror, reference(pod), rfc3339(self._clock()))
             await self._mirrors.write(holding, mirror, {"devices": devices})
-
-    async def _write_claim(self, holding: Holding) -> None:
-        if (claim := self._claims.own(holding)) is not None and await self._returns_to_former(claim, holding):
-            raise Busy
-        status = {"reservedFor": users(holding)}
-        await self._write_record(
-            holding, status if holding.standalone else {**allocation_status(holding), **status}
-        )
-
-    async def _write_record(
-        self,
-        holding: Holding,
-        status: Mapping[str, Any],
-        *,
-        without: Collection[str] = (),
-        decided_on: ResourceClaim | None = None,
-    ) -> None:
-        """Write a claim's own record, with the conditions that follow from it in the same write; `decided_on` is
-        the claim as it was when that was decided, None the cache's."""
-        claim = decided_on or self._claims.own(holding)
-        if claim is not None and claim.metadata.uid == holding.uid:
-            status = with_conditions(claim, status, rfc3339(self._clock()), without=without)
-        await self._claims.write(holding, status, decided_on)
-
-    async def _returns_to_former(self, claim: ResourceClaim, holding: Holding) -> bool:
-        """Whether the named claim records an allocation of the driver that its class had before. A standalone one
-        saw the class's change too late, and is asked to deallocate. An embedded one's is a late write of a former
-        leader, and is cleared."""
-        former = driver_of_record(claim)
-        if holding.standalone or former in ("", holding.driver):
-            return False
-        requested = {"reservedFor": None, "deallocationRequested": True}
-        try:
-            if former in self._drivers:
-                await self.clear_unknown_allocation(claim)
-            elif not claim.status.deallocation_requested:
-                status = with_conditions(claim, requested, rfc3339(self._clock()))
-                await self._claims.patch_record(holding, claim, status)
-        except NotFound:
-            pass  # removed by force, with its record
-        return True
-
-    async def record(self, claim: ResourceClaim, holding: Holding) -> None:
-        """Record a named claim's allocation and users. Raises Conflict if the claim has changed since, and Busy if
-        another driver has to deallocate first."""
-        async with holding.lock:
-            if await self._returns_to_former(claim, holding):
-                raise Busy
-            status = {**allocation_status(holding), "reservedFor": users(holding)}
-            status = with_conditions(claim, status, rfc3339(self._clock()))
-            await self._claims.patch_record(holding, claim, status)
-            holding.record_written = Written.YES if holding.record_written.is_settled else Written.UNSETTLED
-
-    async def set_conditions(
-        self, claim: ResourceClaim, *updates: ConditionUpdate, without: Collection[str] = ()
-    ) -> bool:
-        """Update conditions of a named claim, and remove those of the types `without`. Returns whether a write was
-        needed.
-
-        Raises Conflict if the claim has changed since: its driver may write conditions, too.
-        """
-        status = with_conditions(claim, {}, rfc3339(self._clock()), *updates, without=without)
-        if not status:
-            return False
-        await self._claims.patch(claim, status)
-        return True
-
-    async def clear_unknown_allocation(self, claim: ResourceClaim) -> None:
-        """Clear an allocation in a named claim's record that the claim's driver does not have, even if the driver
-        has another one for the claim.
-
-        Raises Conflict if the claim has changed since.
-        """
-        now = rfc3339(self._clock())
-        await self._claims.patch(claim, with_conditions(claim, _NOTHING, now, without=(CONDITION_STRANDED,)))
 
     async def offer(
         self,
@@ -256,24 +165,9 @@ class Records:
                 await self.clear_mirror(holding)
                 holding.written = Written.NO
             if holding.named:
-                # Nothing is reserved in a record that has yet to show the allocation.
-                status = {"reservedFor": remaining, **_kept_until(holding)}
-                await self._claims.write(holding, status if self.shows_allocation(holding) else {})
+                await self.claims.unreserve(holding, remaining)
         except NotFound:
             pass  # the claim was removed by force
-
-    def shows_allocation(self, holding: Holding) -> bool:
-        """Whether the claim's own record shows an allocation, according to the cache."""
-        claim = self._cluster.claim((holding.namespace, holding.claim))
-        return claim is not None and claim.status.allocation is not None
-
-    def shows_unrequested_allocation(self, holding: Holding) -> bool:
-        """Whether the claim's record shows an allocation that its driver is not asked to deallocate. False while
-        the cache lacks our latest write."""
-        claim = self._cluster.claim((holding.namespace, holding.claim))
-        if claim is None or claim.status.allocation is None or claim.metadata.deletion_timestamp:
-            return False
-        return not claim.status.deallocation_requested and not self._cluster.own_writes.is_stale(claim.metadata)
 
     async def is_reserved(self, holding: Holding, pod: PodReference) -> bool:
         """Whether the mirror, no older than our last write of it, is reserved for the pod."""
@@ -345,48 +239,9 @@ class Records:
                 raise Busy
 
     async def clear_claim(self, holding: Holding) -> None:
-        """Clear the allocation in the named claim's record."""
-        claim = self._claims.own(holding)
-        if claim is None or not await self._returns_to_former(claim, holding):
-            await self._write_released(holding, _NOTHING, CONDITION_STRANDED)
-
-    async def keep_without_users(self, holding: Holding) -> None:
-        """Record that the claim stays allocated without users, and that its nodes do not have it prepared."""
-        await self._write_released(holding, _kept_until(holding))
-
-    async def record_releasing(self, holding: Holding) -> None:
-        """Record that a named claim has no users and is not free yet, with what it waits for and since when."""
-        claim = self._claims.own(holding)
-        if claim is None:
-            return
-        try:
-            if self._cluster.own_writes.is_stale(claim.metadata):
-                claim = await self._client.get(CLAIMS, holding.claim, holding.namespace)
-            freed = {"reservedFor": None, **_kept_until(holding)} if claim.status.reserved_for else {}
-            status = with_conditions(claim, freed, rfc3339(self._clock()), releasing_condition(holding))
-            if status:
-                await self._claims.patch_record(holding, claim, status)
-        except NotFound:
-            pass  # deleted meanwhile
-
-    async def _write_released(self, holding: Holding, status: Mapping[str, Any], *ended: str) -> None:
-        """Write the claim's record when no node has it prepared any more, and remove conditions of these types."""
-        if self._claims.own(holding) is None:
-            return  # removed by force; another claim may have its name
-        try:
-            await self._write_record(holding, status, without=(CONDITION_RELEASING, *ended))
-        except NotFound:
-            pass  # deleted meanwhile
-
-    async def request_deallocation(self, holding: Holding) -> bool:
-        """Ask the standalone driver to deallocate, unless it has done so; returns whether that was written. Raises
-        NotFound if the claim is gone, and Conflict if it has changed: the driver may have allocated it anew."""
-        claim = await self._claims.current(holding)
-        if claim is not None and claim.status.allocation is None:
-            return False
-        requested = {"reservedFor": None, "deallocationRequested": True}
-        await self._write_record(holding, requested, decided_on=claim)
-        return True
+        """Clear the allocation in the record of a named claim."""
+        if holding.named:
+            await self.claims.clear(holding)
 
 
 async def run_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -398,18 +253,6 @@ async def run_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             raise result
         done.append(result)
     return done
-
-
-def allocation_status(holding: Holding) -> dict[str, Any]:
-    """The status of a named claim that records the allocation of an embedded driver."""
-    allocation = allocation_record(holding.driver, holding.allocation, holding.node, shareable=holding.shareable)
-    units = {"units": holding.units} if holding.records_units else {}
-    return {"driverName": holding.driver, "allocation": {**allocation, **units}}
-
-
-def _kept_until(holding: Holding) -> dict[str, str | None]:
-    """Until when a named claim stays allocated without users; None removes a deadline that is recorded."""
-    return {"keptUntil": rfc3339(holding.kept_until) if holding.kept_until is not None else None}
 
 
 def _stands_for(mirror: BuiltinClaim, holding: Holding) -> bool:

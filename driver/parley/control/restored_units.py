@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from parley.api.models import ResourceClaim
 from parley.control.caches.cluster import ClusterCache
 from parley.control.holding import Holding
-from parley.control.objects.mirror import class_request, of_spec, recorded_units
+from parley.control.objects.class_request import class_request, of_spec
+from parley.control.objects.mirror import recorded_units
 from parley.control.state import State
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver

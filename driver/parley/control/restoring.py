@@ -15,8 +15,8 @@ from parley.api.names import CONDITION_RELEASING, GENERATED_LABEL, POD_CLAIM_NAM
 from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.entries import number_of
 from parley.control.holding import Holding, Phase, PreparedOn, Written
+from parley.control.objects.class_request import class_request
 from parley.control.objects.mirror import (
-    class_request,
     counted,
     driver_of,
     is_mirror,

@@ -29,7 +29,7 @@ from parley.api.wording import listed
 from parley.control.caches.entries import claims_named, evaluated
 from parley.control.decision.demand import Reserving
 from parley.control.holding import Holding
-from parley.control.objects.mirror import class_request
+from parley.control.objects.class_request import class_request
 from parley.control.objects.pod import reference
 from parley.control.state import State
 from parley.negotiation.requests import Amounts, requested

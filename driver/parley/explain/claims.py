@@ -11,15 +11,8 @@ from parley.api.names import CONDITION_ALLOCATING
 from parley.api.wording import listed
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.holding import Holding
-from parley.control.objects.mirror import (
-    allocated,
-    class_request,
-    driver_of,
-    is_mirror,
-    nodes_of,
-    offer_stands,
-    whereabouts,
-)
+from parley.control.objects.class_request import class_request
+from parley.control.objects.mirror import allocated, driver_of, is_mirror, nodes_of, offer_stands, whereabouts
 from parley.control.objects.pod import is_terminal
 from parley.control.room import reserved
 from parley.control.state import State

@@ -14,7 +14,8 @@ import orjson
 from parley.api import reasons
 from parley.api.models import ParametersReference
 from parley.control.caches.cluster import ClusterCache
-from parley.control.objects.mirror import ClassRequest, class_request, is_mirror, of_spec
+from parley.control.objects.class_request import ClassRequest, class_request, of_spec
+from parley.control.objects.mirror import is_mirror
 from parley.kube.client import ApiError, Call, Client, OutcomeUnknown
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.reference_reader import why_not_read

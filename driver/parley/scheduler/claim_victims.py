@@ -22,7 +22,8 @@ from parley.control.decision.demand import Demand
 from parley.control.decision.kept import is_enough, other_nominations
 from parley.control.holding import Holding
 from parley.control.nominations import Nomination
-from parley.control.objects.mirror import class_request, is_mirror
+from parley.control.objects.class_request import class_request
+from parley.control.objects.mirror import is_mirror
 from parley.control.objects.pod import is_terminal, priority, reference
 from parley.control.room import AssumedChanges
 from parley.control.state import State

@@ -142,11 +142,11 @@ class Controller:
     async def _report_not_restored(self) -> None:
         """Write an event on each claim whose driver could not restore what the claim holds."""
         for driver in self._base.state.drivers.values():
-            for uid, lost in list(driver.not_restored.items()):
+            for uid, message in driver.unrestored.messages().items():
                 if (holding := self.ledger.get(uid)) is not None:
                     version = API_VERSION if holding.named else "resource.k8s.io/v1"
                     about = ("ResourceClaim", version, holding.namespace, holding.claim, uid)
-                    await self._base.recorder.warn(*about, reasons.DRIVER_FAILED, lost.message)
+                    await self._base.recorder.warn(*about, reasons.DRIVER_FAILED, message)
 
     async def _restore(self) -> None:
         """Rebuild the state in memory from the API, then enqueue everything once."""

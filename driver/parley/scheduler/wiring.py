@@ -162,7 +162,7 @@ def parts(base: Base) -> Parts:
         paths=(native,) if extender is None else (extender, native),
     )
     immediate = ImmediateClaims(
-        state, control.allocator, control.records, control.deallocator, queues.claims, settings.candidates
+        state, control.allocator, control.records.claims, control.deallocator, queues.claims, settings.candidates
     )
     base.wakeups.subscribe(immediate.wake)
     base.wakeups.subscribe_to_usage(immediate.usage_reduced)

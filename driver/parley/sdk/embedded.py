@@ -6,7 +6,6 @@ the call: it is raised as a DriverFault, or, where no caller waits for an answer
 `follow`), logged. Resources of a claim that the driver failed to restore are not allocated (`unrestored`).
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,6 @@ from typing import Any
 import structlog
 
 from parley.api.models import ResourceClass
-from parley.kube.backoff import Backoff
 from parley.negotiation.answers import Answer
 from parley.negotiation.preference import preference_of_classes, scores_by_room
 from parley.negotiation.stranded import Cause
@@ -41,7 +39,7 @@ from parley.sdk.referenced import NO_REFERENCES, References
 from parley.sdk.sight import SeenCluster, SeenPod
 from parley.sdk.threads import from_any_thread
 from parley.sdk.undos import Undos
-from parley.sdk.unrestored import NotRestored, barred, check_devices, without_barred
+from parley.sdk.unrestored import Unrestored
 from parley.sdk.values import (
     Allocation,
     Capacity,
@@ -54,8 +52,6 @@ from parley.sdk.values import (
     Stranded,
 )
 
-_FOLLOW_BACKOFF = Backoff(first=1.0, longest=300.0)
-
 log = structlog.get_logger(__name__)
 
 
@@ -66,8 +62,7 @@ class EmbeddedDriver:
         self.driver = driver
         self._reader = ParameterReader(driver, references)
         self.name = driver.name
-        self.not_restored: dict[str, NotRestored] = {}
-        """Claims that the driver could not restore, by UID; each until it is released."""
+        self.unrestored = Unrestored(driver.name)
         self._guard = Guard(driver.name, self._failed)
         self._undos = Undos(self._give_back, partial(self._failed, "deallocate"))
         self.revision = 0
@@ -160,16 +155,16 @@ class EmbeddedDriver:
 
     def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """The driver's answers by claim entry. Raises DriverFault if it fails or they break the contract."""
-        excluded = self._barred(nodes)
+        excluded = self.unrestored.barred(nodes)
         asked = [node for node in nodes if node not in excluded]
         with self._guard.contained("viable"):
             answers = self.driver.viable(request, [*asked])  # a copy: the driver may change it
             check_answers(self.name, request, asked, answers)
-        return without_barred(self.not_restored.values(), answers, excluded)
+        return self.unrestored.without_barred(answers, excluded)
 
     def viable_without(self, request: Request[Any, Any], node: str, uids: Collection[str]) -> bool:
         """Whether the node would be viable if the claims with these UIDs held nothing. Raises DriverFault."""
-        if self._barred([node]):
+        if self.unrestored.barred([node]):
             return False
         with self._guard.contained("viable_without"):
             check_bool(self.name, "viable_without", viable := self.driver.viable_without(request, node, uids))
@@ -184,16 +179,12 @@ class EmbeddedDriver:
 
     async def consider(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """The same as `viable`, for an asynchronous driver."""
-        excluded = self._barred(nodes)
+        excluded = self.unrestored.barred(nodes)
         asked = [node for node in nodes if node not in excluded]
         with self._guard.contained("consider"):
             answers = await self._guard.awaited("consider", self.driver.consider(request, [*asked]))
             check_answers(self.name, request, asked, answers)
-        return without_barred(self.not_restored.values(), answers, excluded)
-
-    def _barred(self, nodes: Sequence[str]) -> dict[str, str]:
-        """The nodes among these where nothing may be allocated, each with the reason."""
-        return barred(self.not_restored.values(), nodes)
+        return self.unrestored.without_barred(answers, excluded)
 
     def has_room(self, request: Request[Any, Any], node: str) -> bool:
         """Whether the node may be viable for all of the request's claims; True if the driver fails."""
@@ -288,7 +279,7 @@ class EmbeddedDriver:
     async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
         """Allocates all claims of the request. Raises the driver's exceptions and DriverFault; then nothing is
         held."""
-        if reasons := self._barred([node]):
+        if reasons := self.unrestored.barred([node]):
             raise DriverFault(reasons[node])
         self.revision += 1
         for claim in request.claims:
@@ -308,7 +299,7 @@ class EmbeddedDriver:
             if self.may_reserve:
                 allocations = self._with_reserves(request, allocations)
             check_allocations(self.name, request, allocations, leaves_data=self.leaves_data)
-            check_devices(self.not_restored.values(), allocations)
+            self.unrestored.check_devices(allocations)
             allocations = as_recorded(request, allocations)
         except Exception as error:
             self._failed("allocate", error)
@@ -341,7 +332,7 @@ class EmbeddedDriver:
             raise DriverFault(f"driver {self.name} failed in deallocate: {fault_text(error)}") from error
         self.revision += 1
         self._undos.forget(uid)
-        self.not_restored.pop(uid, None)
+        self.unrestored.remove(uid)
 
     async def _give_back(self, uid: str) -> None:
         self.revision += 1
@@ -356,17 +347,13 @@ class EmbeddedDriver:
             self.driver.restore(held)
         except RAISED as error:
             self._failed("restore", error)
-            message = (
-                f"driver {self.name} could not restore what claim {claim or held.uid} holds "
-                f"({fault_text(error)}), and leaves it alone until that claim is released"
-            )
-            self.not_restored[held.uid] = NotRestored(held, message, local)
+            self.unrestored.add(held, claim or held.uid, error, local=local)
         else:
-            self.not_restored.pop(held.uid, None)
+            self.unrestored.remove(held.uid)
 
     def forget(self, uid: str) -> None:
         """Tells the driver that an allocation of ordinary DRA is gone. If it fails, the devices stay in use."""
-        self.not_restored.pop(uid, None)
+        self.unrestored.remove(uid)
         self.revision += 1
         try:
             self.driver.forget(uid)
@@ -387,20 +374,10 @@ class EmbeddedDriver:
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Runs the driver's `follow`, again after a pause if it fails."""
-        failures = 0
 
         def on_change() -> None:
             self.revision += 1
             changed()
 
-        while True:
-            try:
-                with self._guard.uncancelled():
-                    await self._guard.awaited("follow", self.driver.follow(from_any_thread(on_change)))
-            except Exception as error:
-                failures += 1
-                self._failed("follow", error)
-                await asyncio.sleep(_FOLLOW_BACKOFF.delay(failures))
-                changed()
-            else:
-                return
+        follow = partial(self.driver.follow, from_any_thread(on_change))
+        await self._guard.repeated("follow", follow, changed)

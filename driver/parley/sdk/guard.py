@@ -5,12 +5,15 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+from parley.kube.backoff import Backoff
 from parley.kube.cancelling import CancelledItself, uncancelled
 from parley.sdk.checks import BadParameters, DriverFault, fault_text, shown
 from parley.sdk.referenced import ParametersUnavailable
 
 RAISED = (Exception, asyncio.CancelledError)
 """The exceptions of a driver's synchronous method: a CancelledError is its own, as nobody can cancel the call."""
+
+_BACKOFF = Backoff(first=1.0, longest=300.0)
 
 
 class Guard:
@@ -49,6 +52,22 @@ class Guard:
         """Awaits the result of the method. Raises DriverFault if the method is not async."""
         self.check_async(call, result)
         return await cast(Awaitable[Any], result)
+
+    async def repeated(self, call: str, method: Callable[[], object], changed: Callable[[], None]) -> None:
+        """Calls the method until it ends without a failure, with growing pauses. `changed` is called after each
+        pause: what the failed call changed is not known."""
+        failures = 0
+        while True:
+            try:
+                with self.uncancelled():
+                    await self.awaited(call, method())
+            except Exception as error:
+                failures += 1
+                self._on_failure(call, error)
+                await asyncio.sleep(_BACKOFF.delay(failures))
+                changed()
+            else:
+                return
 
     def check_async(self, call: str, result: object) -> None:
         """Raises DriverFault if the result of the method can't be awaited: it lacks `async`."""

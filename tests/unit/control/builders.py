@@ -25,7 +25,8 @@ from parley.control.holding import Holding, Phase
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Ledger
 from parley.control.limits import Limits
-from parley.control.objects.mirror import ClassRequest, claim_mirror, claim_spec
+from parley.control.objects.class_request import ClassRequest, claim_spec
+from parley.control.objects.mirror import claim_mirror
 from parley.control.publishing.events import Recorder
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator
@@ -338,7 +339,7 @@ class Acting:
             state, records, self.unseen_users, self.releases, self._close, world.wakeups, self.unused_deadlines
         )
         self.allocator = Allocator(state)
-        self.immediate = ImmediateClaims(state, self.allocator, records, self.deallocator, self.queue)
+        self.immediate = ImmediateClaims(state, self.allocator, records.claims, self.deallocator, self.queue)
         stranding = Stranding(state, self.deallocator, Recorder(world.client, world.clock, "test"), world.clock)
         self.claims = ClaimReconciler(
             world.client, state, self.deallocator, records, self.immediate, self.unused_deadlines, stranding

@@ -8,7 +8,7 @@ from tests.unit.control.builders import NAMESPACE, World, a_pod, played
 from parley.api.builtin import BuiltinClaim, Node, Pod
 from parley.api.models import ResourceClaim
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, PODS
-from parley.control.objects.mirror import ClassRequest
+from parley.control.objects.class_request import ClassRequest
 from parley.control.objects.pod import is_done, is_terminal, reference
 from parley.control.objects.standin import stand_in
 from parley.kube.cache import Key

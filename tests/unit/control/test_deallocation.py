@@ -25,7 +25,8 @@ from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import demand_of
 from parley.control.holding import Holding, Phase, PreparedOn
-from parley.control.objects.mirror import class_request, consumer
+from parley.control.objects.class_request import class_request
+from parley.control.objects.mirror import consumer
 from parley.control.objects.pod import reference
 from parley.control.records import Records
 from parley.control.release.deallocation import ReleaseContext

@@ -14,7 +14,8 @@ from tests.unit.control.builders import (
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS
 from parley.control.claims.gathering import gather
-from parley.control.objects.mirror import ClassRequest, template_mirror
+from parley.control.objects.class_request import ClassRequest
+from parley.control.objects.mirror import template_mirror
 from parley.control.objects.pod import reference
 from parley.control.objects.standin import stand_in
 

@@ -20,7 +20,7 @@ from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS
 from parley.control.claims.gathering import gather
 from parley.control.claims.generated import LOST_SECONDS
 from parley.control.claims.podclaims import Problem
-from parley.control.objects.mirror import ClassRequest
+from parley.control.objects.class_request import ClassRequest
 from parley.control.objects.standin import stand_in
 from parley.negotiation.waiting import Topic
 

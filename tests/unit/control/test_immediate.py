@@ -60,7 +60,7 @@ async def cluster(world: World, *nodes: str) -> Acting:
     for node in nodes:
         await world.node(node)
     claim = await world.claim(mode="Immediate")
-    await world.records.set_conditions(
+    await world.records.claims.set_conditions(
         claim, ConditionUpdate(reasons.ACCEPTED, True, reasons.ACCEPTED, "all is known")
     )
     await world.seen()

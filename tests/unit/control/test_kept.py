@@ -15,14 +15,8 @@ from parley.api.names import DEVICE_CLASS, POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES
 from parley.api.selectors import node_selector
 from parley.control.caches import kept
-from parley.control.objects.mirror import (
-    ClassRequest,
-    allocated,
-    claim_spec,
-    class_request,
-    is_mirror,
-    is_shareable,
-)
+from parley.control.objects.class_request import ClassRequest, claim_spec, class_request
+from parley.control.objects.mirror import allocated, is_mirror, is_shareable
 from parley.drivers.device.inventory import Inventory
 from parley.negotiation.fit import needs_of
 from parley.negotiation.requests import requested

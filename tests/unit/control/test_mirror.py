@@ -21,17 +21,15 @@ from tests.unit.control.builders import (
 )
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.models import ParametersReference, ResourceClaimTemplate
+from parley.api.models import ResourceClaimTemplate
 from parley.api.names import DEVICE_CLASS, MIRROR_LABEL
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, TEMPLATES
+from parley.control.objects.class_request import ClassRequest, class_request
 from parley.control.objects.mirror import (
-    MAX_PARAMETERS_BYTES,
-    ClassRequest,
     allocated,
     allocation_body,
     can_never_reserve,
     claim_mirror,
-    class_request,
     counted,
     declined_body,
     driver_of,
@@ -46,10 +44,8 @@ from parley.control.objects.mirror import (
     owned_by,
     owner_pod,
     owner_pod_uid,
-    parameters_too_large,
     recorded_units,
     template_mirror,
-    unreadable,
     whereabouts,
 )
 from parley.sdk import Allocation, Device, NodeLabels
@@ -195,31 +191,6 @@ def test_claims_made_from_a_mirrored_template_are_mirrors_for_one_pod_each() -> 
     assert owned_by(template, "uid-t")
 
 
-def test_what_was_asked_without_parameters_is_read_back_without() -> None:
-    template = read(BUILTIN_TEMPLATES, template_mirror(a_template()))
-    assert class_request(BuiltinClaim(spec=template.spec.spec)) == ClassRequest("licence", None)
-
-
-@pytest.mark.parametrize(
-    "reference", [{"kind": "ConfigMap", "name": "size"}, {"apiGroup": "x.y", "kind": "Z", "name": "z"}]
-)
-def test_a_reference_travels_by_itself(reference: dict[str, str]) -> None:
-    body = template_mirror(a_template(parametersRef=reference))
-    made = class_request(BuiltinClaim(spec=read(BUILTIN_TEMPLATES, body).spec.spec))
-    assert made == ClassRequest("licence", None, ParametersReference.model_validate(reference))
-    (config,) = body["spec"]["spec"]["devices"]["config"]
-    assert config["opaque"]["parameters"] == {"resourceClassName": "licence", "parametersRef": reference}
-
-
-@pytest.mark.parametrize(
-    "forged", [3, {}, {"kind": "ConfigMap", "name": "../../secrets/s"}, {"kind": "configmaps", "name": "x"}]
-)
-def test_a_reference_that_nobody_could_write_into_a_claim_is_none_of_ours(forged: Any) -> None:
-    assert (
-        class_request(spec_of(OURS, parameters={"resourceClassName": "licence", "parametersRef": forged})) is None
-    )
-
-
 def test_units_are_recorded_beside_the_drivers_handle_if_they_are_given() -> None:
     for units in (None, 0, 3):
         allocation = Allocation((), {"count": 3}, None)
@@ -235,11 +206,6 @@ def test_units_are_recorded_beside_the_drivers_handle_if_they_are_given() -> Non
         assert recorded_units(offered) == units
 
 
-def spec_of(*requests: dict[str, Any], parameters: Any = None) -> BuiltinClaim:
-    config = [{"opaque": {"driver": "parley.dev", "parameters": parameters}}]
-    return read(BUILTIN_CLAIMS, {"metadata": {}, "spec": {"devices": {"requests": requests, "config": config}}})
-
-
 OURS: dict[str, Any] = {"name": "exclusive", "exactly": {"deviceClassName": DEVICE_CLASS}}
 THEIRS: dict[str, Any] = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
 
@@ -250,35 +216,8 @@ THEIRS: dict[str, Any] = {"name": "gpu", "exactly": {"deviceClassName": "gpu.exa
     ids=["ours", "theirs", "both", "none", "first-available"],
 )
 def test_only_a_claim_whose_one_request_is_ours_is_a_mirror(requests: Any, expected: bool) -> None:
-    assert is_mirror(spec_of(*requests)) is expected
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [None, {}, {"resourceClassName": 7}, {"resourceClassName": "licence", "parameters": "text"}, "text"],
-    ids=["none", "empty", "class-a-number", "parameters-a-text", "a-text"],
-)
-def test_a_configuration_that_parley_did_not_write_asks_for_nothing(parameters: Any) -> None:
-    assert class_request(spec_of(OURS, parameters=parameters)) is None
-
-
-def test_why_nobody_can_tell_what_is_asked_for() -> None:
-    deep: Any = "end"
-    for _ in range(100):
-        deep = [deep]
-    assert unreadable(spec_of(OURS, parameters={"resourceClassName": "licence"})) == ""
-    mirror = spec_of(OURS, parameters={"resourceClassName": "licence", "parameters": {"n": deep}})
-    assert unreadable(mirror) == "they nest deeper than 64 levels: make them flatter"
-    assert class_request(mirror) is None
-
-
-@pytest.mark.parametrize(("size", "expected"), [(MAX_PARAMETERS_BYTES, 0), (MAX_PARAMETERS_BYTES + 1,) * 2])
-def test_parameters_may_be_so_large(size: int, expected: int) -> None:
-    assert parameters_too_large(a_claim(parameters={"n": "x" * (size - len('{"n":""}'))}).spec) == expected
-
-
-def test_parameters_are_as_large_as_the_api_server_stores_them() -> None:
-    assert parameters_too_large(a_claim(parameters={"n": "<" * 2_000}).spec) == 12_008
+    claim = read(BUILTIN_CLAIMS, {"metadata": {}, "spec": {"devices": {"requests": requests}}})
+    assert is_mirror(claim) is expected
 
 
 RESERVED = {"reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}]}

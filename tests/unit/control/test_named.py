@@ -15,7 +15,8 @@ from parley.control.claims.gathering import gather
 from parley.control.claims.named import NamedClaim, has_mirror, is_outdated, parameters_not_understood
 from parley.control.claims.on_demand import shared_topic
 from parley.control.claims.podclaims import PodClaim, Problem
-from parley.control.objects.mirror import MAX_USERS, ClassRequest, consumer
+from parley.control.objects.class_request import ClassRequest
+from parley.control.objects.mirror import MAX_USERS, consumer
 from parley.control.objects.standin import stand_in
 from parley.negotiation.waiting import Topic
 from parley.sdk import PodReference

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.unit.control.builders import NAMESPACE, World, played
-from tests.unit.control.test_podscheduling import ASKED, WAITING, Published
+from tests.unit.control.published import ASKED, WAITING, Published
 
 from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS

@@ -1,4 +1,4 @@
-"""Writes about claims are safe to repeat, bound to the state they were decided on, and settled when unheard."""
+"""Writes of holdings are safe to repeat, bound to the state they were decided on, and settled when unheard."""
 
 import asyncio
 from contextlib import nullcontext
@@ -11,7 +11,6 @@ from tests.support.faults import NumberedCall
 from tests.unit.control.allocated import fresh, generated, named
 from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_holding, played, user
 
-from parley.api.conditions import ConditionUpdate
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
@@ -182,19 +181,6 @@ def test_a_pod_that_leaves_is_taken_out_and_the_last_one_takes_the_mirrors_alloc
     played(story)
 
 
-def test_a_named_claims_record_is_cleared_whole() -> None:
-    async def story(world: World) -> None:
-        claim, holding = await named(world, await world.pod())
-        await world.records.write([claim])
-        await world.seen()
-        await world.records.clear_claim(holding)
-        status = (await world.the_claim()).status
-        assert (status.allocation, status.driver_name, status.reserved_for) == (None, None, ())
-        assert condition(await world.the_claim(), "Allocated").reason == "WaitForFirstConsumer"
-
-    played(story)
-
-
 def test_nothing_is_left_to_clear_of_a_claim_that_is_gone() -> None:
     async def story(world: World) -> None:
         holding = a_holding("gone", "p")
@@ -213,27 +199,8 @@ def test_nothing_of_a_claim_that_is_gone_is_written_to_the_one_that_has_its_name
         before = world.server.resource_version
         await world.records.unreserve(former, user("one"))
         with pytest.raises(NotFound):
-            await world.records.request_deallocation(former)
-        with pytest.raises(NotFound):
             await world.records.write([replace(claim, holding=former)])
         assert world.server.resource_version == before
-
-    played(story)
-
-
-def test_a_condition_is_written_once_and_never_over_a_newer_state() -> None:
-    async def story(world: World) -> None:
-        claim, said = await world.claim(), ConditionUpdate("Accepted", True, "Accepted", "all is known")
-        assert await world.records.set_conditions(claim, said)
-        now = await world.the_claim()
-        assert [(c.type, c.status, c.reason) for c in now.status.conditions] == [
-            ("Accepted", "True", "Accepted"),
-            ("Allocated", "False", "WaitForFirstConsumer"),
-            ("Ready", "False", "WaitForFirstConsumer"),
-        ]
-        assert not await world.records.set_conditions(now, said)
-        with pytest.raises(Conflict):
-            await world.records.set_conditions(claim, ConditionUpdate("Accepted", False, "ClassNotFound", "older"))
 
     played(story)
 

@@ -7,7 +7,7 @@ from tests.unit.control.builders import NAMESPACE, World, played
 
 from parley.api.resources import CLAIMS, PODS
 from parley.control.claims.podclaims import PodClaim
-from parley.control.objects.mirror import ClassRequest
+from parley.control.objects.class_request import ClassRequest
 from parley.control.stand_ins import StandIns
 from parley.kube.client import Call, Client, ServerError
 

@@ -7,7 +7,7 @@ from tests.unit.control.builders import NOW, a_claim, a_pod, read
 
 from parley.api.models import ParametersReference, ResourceClaim
 from parley.api.resources import CLAIMS
-from parley.control.objects.mirror import ClassRequest
+from parley.control.objects.class_request import ClassRequest
 from parley.control.objects.standin import (
     being_deallocated,
     is_stand_in,

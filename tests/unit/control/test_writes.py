@@ -98,7 +98,7 @@ def test_a_claim_that_is_used_again_is_recorded_so_though_it_was_about_to_be_rel
 
         world.before = lose
         with pytest.raises(OutcomeUnknown):
-            await world.records.record_releasing(holding)
+            await world.records.claims.record_releasing(holding)
         world.before = lambda call: None
         await world.records.write([await fresh(world, claim)])
         late = {
@@ -118,8 +118,9 @@ def test_nothing_is_remembered_of_writes_of_what_is_gone_as_the_cache_has_shown(
         await world.admin.patch(CLAIMS, claim.metadata.name, {"metadata": {"finalizers": None}}, NAMESPACE)
         await world.delete(CLAIMS, claim.metadata.name)
         await world.seen()
+        again = ConditionUpdate("Accepted", True, "Accepted", "again")
         with pytest.raises(NotFound):
-            await world.records.set_conditions(claim, ConditionUpdate("Accepted", True, "Accepted", "again"))
+            await world.records.claims.set_conditions(claim, again)
         assert not world.cluster.own_writes.is_stale(claim.metadata)
         assert await world.records.stand_ins.delete_unused(claim)
         assert not world.cluster.own_writes.is_stale(claim.metadata)

@@ -18,7 +18,8 @@ from parley.control.claims.generated import GENERATED, UNGENERATED, GeneratedCla
 from parley.control.claims.named import USABLE, NamedClaim
 from parley.control.claims.on_demand import made_for_former_owner, on_demand, shared_topic
 from parley.control.claims.podclaims import PodClaim, Problem
-from parley.control.objects.mirror import class_request, is_mirror, is_template_mirror, of_spec, owner_pod
+from parley.control.objects.class_request import class_request, of_spec
+from parley.control.objects.mirror import is_mirror, is_template_mirror, owner_pod
 from parley.control.objects.pod import reference
 from parley.control.objects.standin import is_stand_in
 from parley.control.state import State

@@ -10,13 +10,8 @@ from parley.control.claims.checks import Check
 from parley.control.claims.messages import class_not_found, not_deallocated, refused, taken, too_large
 from parley.control.claims.podclaims import Problem
 from parley.control.holding import Holding, Phase
-from parley.control.objects.mirror import (
-    ClassRequest,
-    is_template_mirror,
-    owned_by,
-    parameters_too_large,
-    unreadable,
-)
+from parley.control.objects.class_request import ClassRequest, parameters_too_large, unreadable
+from parley.control.objects.mirror import is_template_mirror, owned_by
 from parley.control.objects.standin import being_deallocated, stands_for
 from parley.sdk.checks import parameters_unreadable
 

@@ -1,6 +1,6 @@
 """Messages about problems of claims and templates: each names the object and the remedy. Pure."""
 
-from parley.control.objects.mirror import MAX_PARAMETERS_BYTES
+from parley.control.objects.class_request import MAX_PARAMETERS_BYTES
 
 
 def taken(kind: str, namespace: str, name: str) -> str:

@@ -25,15 +25,8 @@ from parley.control.decision.demand import demand_of
 from parley.control.holding import Holding, Phase
 from parley.control.limits import counts_when_accepted
 from parley.control.limits import topic as limit_topic
-from parley.control.objects.mirror import (
-    MAX_USERS,
-    is_mirror,
-    is_shareable,
-    of_spec,
-    owned_by,
-    parameters_too_large,
-    stands_for_another,
-)
+from parley.control.objects.class_request import of_spec, parameters_too_large
+from parley.control.objects.mirror import MAX_USERS, is_mirror, is_shareable, owned_by, stands_for_another
 from parley.control.objects.standin import being_deallocated
 from parley.control.release.receipts import waits_for
 from parley.control.state import State

@@ -12,8 +12,8 @@ from parley.api.names import CONDITION_ALLOCATED
 from parley.control.caches.own_writes import OwnWrites
 from parley.control.claims.on_demand import OnDemand
 from parley.control.holding import Holding
+from parley.control.objects.class_request import ClassRequest
 from parley.control.objects.mirror import (
-    ClassRequest,
     can_never_reserve,
     driver_of,
     is_offer,

@@ -119,7 +119,7 @@ class ClaimReconciler:
             self._mirrors.forget(key)
             await self._clean_up_orphan(mirror)
         elif self._is_record_void(claim, mirror):
-            await self._records.clear_unknown_allocation(claim)
+            await self._records.claims.clear_unknown_allocation(claim)
         elif claim.metadata.deletion_timestamp:
             await self._delete(claim, mirror)
         else:
@@ -208,7 +208,7 @@ class ClaimReconciler:
         holding = self._ledger.get(claim.metadata.uid)
         if (holding is None or holding.standalone) and not self._cluster.own_writes.is_stale(claim.metadata):
             ended.add(CONDITION_RELEASING)  # its driver left the controller: no node is waited for any more
-        if not await self._records.set_conditions(claim, *updates, *stranded, *needed, without=ended):
+        if not await self._records.claims.set_conditions(claim, *updates, *stranded, *needed, without=ended):
             return False
         for condition in stranded:
             if condition.type == CONDITION_FAILED:
@@ -333,7 +333,7 @@ class ClaimReconciler:
                 needed = self._needed(claim)
                 gone = () if needed else (CONDITION_NEEDED,)
                 # the same write shows that the claim is not ready any more
-                await self._records.set_conditions(claim, *needed, without=gone)
+                await self._records.claims.set_conditions(claim, *needed, without=gone)
             return
         if mirror is not None and mirrors(claim, mirror):
             await self._delete_mirror(mirror)

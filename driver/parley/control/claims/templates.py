@@ -8,7 +8,8 @@ from parley.api.resources import BUILTIN_TEMPLATES, TEMPLATES
 from parley.control.caches.cluster import ClusterCache
 from parley.control.claims.messages import refused, taken
 from parley.control.claims.mirrored import MadeMirrors
-from parley.control.objects.mirror import is_template_mirror, owned_by, parameters_too_large, template_mirror
+from parley.control.objects.class_request import parameters_too_large
+from parley.control.objects.mirror import is_template_mirror, owned_by, template_mirror
 from parley.control.publishing.events import Recorder
 from parley.kube.cache import Key
 from parley.kube.client import REFUSALS, AlreadyExists, Client, NotFound

@@ -1,33 +1,27 @@
 """Mirrors, the built-in objects that stand for Parley's: composes and reads them. Pure.
 
-A mirror has one request, which names a DeviceClass that does not exist, so that only Parley allocates it. Class
-and parameters are in its opaque configuration, so a generated claim needs no other object to be read. The
-allocation has one result per device (or a placeholder, if there is none to name) and the driver's handle.
+What a mirror requests is in `class_request`. Its allocation has one result per device (or a placeholder, if there
+is none to name) and the driver's handle.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import orjson
-from pydantic import ValidationError
-
-from parley.api.builtin import BuiltinAllocation, BuiltinClaim, BuiltinTemplate, DeviceConfig, NodeSelector, Pod
-from parley.api.models import ClaimSpec, ParametersReference, ResourceClaim, ResourceClaimTemplate, ResourceClass
+from parley.api.builtin import BuiltinAllocation, BuiltinClaim, BuiltinTemplate, NodeSelector, Pod
+from parley.api.models import ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.api.names import (
     API_VERSION,
     CONDITION_ALLOCATED,
     CONDITION_DECLINED,
-    DEVICE_CLASS,
-    EXCLUSIVE_REQUEST,
     FINALIZER,
     GROUP,
     MIRROR_LABEL,
     SHAREABLE_REQUEST,
     TEMPLATE_MIRROR,
 )
-from parley.api.opaque import escaped, read, why_unreadable
+from parley.api.opaque import read
 from parley.api.selectors import named_by, node_selector
+from parley.control.objects.class_request import claim_spec, opaque_object
 from parley.control.objects.device_status import device_status, holds, true_conditions
 from parley.negotiation.availability import AvailableOn, NodeLabels, read_selector, selector_body, words
 from parley.negotiation.nowhere import where
@@ -37,45 +31,11 @@ PLACEHOLDER = Device("parley.dev", "negotiated")
 """The device of an allocation's only result if its devices are not known yet, or if it has none to name."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClassRequest:
-    """A mirror's request: class and parameters, or a `reference` to the object that has the parameters."""
-
-    class_name: str
-    parameters: Mapping[str, Any] | None
-    reference: ParametersReference | None = None
-
-
 _UNITS = "units"
 """The field with the units in Parley's own opaque configuration of an allocation."""
 
 MAX_USERS = 256
 """The number of pods that `status.reservedFor` of a claim may have."""
-
-MAX_PARAMETERS_BYTES = 10_000
-"""Opaque parameters may have 10 KiB as JSON; the rest is for the fields that Parley adds."""
-
-
-def parameters_too_large(spec: ClaimSpec) -> int:
-    """The parameters' size in bytes if they don't fit into a mirror, otherwise 0."""
-    size = len(escaped(orjson.dumps(spec.parameters)))
-    return size if size > MAX_PARAMETERS_BYTES else 0
-
-
-def claim_spec(spec: ClaimSpec, *, shareable: bool) -> dict[str, Any]:
-    """The `spec` of a mirror."""
-    parameters: dict[str, Any] = {"resourceClassName": spec.resource_class_name}
-    if spec.parameters is not None:
-        parameters["parameters"] = dict(spec.parameters)
-    if spec.parameters_ref is not None:
-        parameters["parametersRef"] = spec.parameters_ref.wire()
-    request = SHAREABLE_REQUEST if shareable else EXCLUSIVE_REQUEST
-    return {
-        "devices": {
-            "requests": [{"name": request, "exactly": {"deviceClassName": DEVICE_CLASS}}],
-            "config": [{"opaque": {"driver": GROUP, "parameters": parameters}}],
-        }
-    }
 
 
 def template_mirror(template: ResourceClaimTemplate) -> dict[str, Any]:
@@ -147,39 +107,6 @@ def may_be_shared(claim: BuiltinClaim | None, class_: ResourceClass | None) -> b
     """Whether several pods may use the mirror's allocation: both its class, if it exists, as it is now, and the
     mirror, which schedulers and policies go by, have to say so."""
     return claim is not None and is_shareable(claim) and (class_ is None or class_.shareable)
-
-
-def class_request(claim: BuiltinClaim) -> ClassRequest | None:
-    """The mirror's request; None if Parley did not write its configuration."""
-    parameters = _opaque(claim.spec.devices.config, GROUP) or {}
-    name, inner = parameters.get("resourceClassName"), parameters.get("parameters")
-    named = parameters.get("parametersRef")
-    if not isinstance(name, str) or not isinstance(inner, dict | None):
-        return None
-    try:
-        reference = ParametersReference.model_validate(named) if named is not None else None
-    except ValidationError:
-        return None
-    return ClassRequest(name, inner, reference)
-
-
-def of_spec(spec: ClaimSpec) -> ClassRequest:
-    """A Parley claim's request."""
-    return ClassRequest(spec.resource_class_name, spec.parameters, spec.parameters_ref)
-
-
-def unreadable(claim: BuiltinClaim) -> str:
-    """Why the mirror's request can't be read; "" if it can."""
-    return why_unreadable(_opaque(claim.spec.devices.config, GROUP))
-
-
-def _opaque(configs: Iterable[DeviceConfig], driver: str) -> dict[str, Any] | None:
-    for config in configs:
-        if config.opaque is not None and config.opaque.driver == driver:
-            parameters = read(config.opaque.parameters)
-            if isinstance(parameters, dict):
-                return parameters
-    return None
 
 
 def owner_pod(claim: BuiltinClaim) -> PodReference | None:
@@ -329,7 +256,7 @@ def allocated(claim: BuiltinClaim, driver: str) -> Allocation | None:
         found = (read(device.data) for device in claim.status.devices if device.driver == driver)
         data = next((value for value in found if isinstance(value, dict)), None)
     else:
-        data = _opaque(allocation.devices.config, driver)
+        data = opaque_object(allocation.devices.config, driver)
     if data is None:
         return None
     results = [Device(r.pool, r.device) for r in allocation.devices.results if r.driver == driver]
@@ -353,7 +280,7 @@ def counted(claim: BuiltinClaim, driver: str) -> Allocation | None:
 def recorded_units(claim: BuiltinClaim) -> int | None:
     """The units recorded with the allocation, which count for its class's limits; None if there are none."""
     allocation = claim.status.allocation
-    found = _opaque(allocation.devices.config, GROUP) if allocation is not None else None
+    found = opaque_object(allocation.devices.config, GROUP) if allocation is not None else None
     units = (found or {}).get(_UNITS)
     return units if isinstance(units, int) and units >= 0 else None
 

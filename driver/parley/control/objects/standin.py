@@ -9,7 +9,7 @@ from typing import Any
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim
 from parley.api.names import API_VERSION, GENERATED_LABEL, driver_finalizer
-from parley.control.objects.mirror import ClassRequest, of_spec
+from parley.control.objects.class_request import ClassRequest, of_spec
 from parley.sdk import PodReference
 
 

@@ -73,7 +73,7 @@ class Deallocator:
         self._records = records
         self._unseen_users = unseen_users
         self.releases = releases
-        self._requests = DeallocationRequests(state, records, close, wakeups)
+        self._requests = DeallocationRequests(state, records.claims, close, wakeups)
         self._wakeups = wakeups
         self._unused_deadlines = unused_deadlines
 
@@ -175,7 +175,7 @@ class Deallocator:
             await self._records.clear_mirror(holding)
             holding.written = Written.NO
             self._unused_deadlines.renew(holding)  # until now a scheduler may have reserved it for others, unseen
-            await self._records.record_releasing(holding)
+            await self._records.claims.record_releasing(holding)
         holding.phase, holding.only_data = Phase.RELEASING, holding.removing
         self._ledger.release(holding)
         self.releases.requeue_if_cached(holding)
@@ -212,7 +212,7 @@ class Deallocator:
                     await self.releases.owe_deleted(holding)
                 await self.releases.create_missing(holding)
                 if holding.owed and holding.phase is Phase.RELEASING:
-                    await self._records.record_releasing(holding)
+                    await self._records.claims.record_releasing(holding)
                     await self.releases.request_receipts(holding)
             freed = await self._free_if_confirmed(holding)
         if begins or freed:
@@ -227,7 +227,7 @@ class Deallocator:
         if self._unused_deadlines.seconds_left(holding):
             self._unused_deadlines.renew(holding)  # a receipt may have come while no controller led
         if self._is_kept(holding) and not holding.removing:
-            await self._records.keep_without_users(holding)
+            await self._records.claims.keep_without_users(holding)
             holding.phase = Phase.HELD
             return True
         await self._finish(holding, pod_terminal=True)
@@ -302,7 +302,7 @@ class Deallocator:
         driver = self._drivers[holding.driver]
         if driver.is_saturated:
             raise Saturated
-        if holding.named and holding.phase is not Phase.ENDING:
+        if holding.phase is not Phase.ENDING:
             await self._records.clear_claim(holding)
         try:
             await driver.deallocate(holding.uid)

@@ -7,8 +7,8 @@ driver has deallocated. No PodScheduling may ask it to allocate the claim by the
 from collections.abc import Awaitable, Callable, Iterable
 
 from parley.api.models import PodScheduling
+from parley.control.claim_records import ClaimRecords
 from parley.control.holding import Holding, Phase
-from parley.control.records import Records
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.client import NotFound, OutcomeUnknown
@@ -21,7 +21,7 @@ class DeallocationRequests:
     def __init__(
         self,
         state: State,
-        records: Records,
+        records: ClaimRecords,
         close: Callable[[PodReference], Awaitable[object]],
         wakeups: Wakeups,
     ) -> None:

@@ -9,7 +9,7 @@ from parley.control.claims.checks import first_problem
 from parley.control.claims.gathering import gather, with_class
 from parley.control.claims.generated import GENERATED, GeneratedClaim
 from parley.control.claims.podclaims import PodClaim
-from parley.control.objects.mirror import class_request
+from parley.control.objects.class_request import class_request
 from parley.control.state import State
 
 

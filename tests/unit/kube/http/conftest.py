@@ -10,12 +10,11 @@ import pytest
 import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from tests.unit.kube.http.answers import Handler
 from tests.unit.kube.http.tls import TlsServer
 
 from parley.kube.credentials import Credentials
 from parley.kube.http import HttpClient, HttpOptions
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def client_of(host: str, **options: Any) -> HttpClient:

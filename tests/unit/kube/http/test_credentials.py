@@ -11,6 +11,7 @@ import pytest
 import trustme
 from aiohttp import web
 from kubernetes.aio.config import load_kube_config
+from tests.unit.kube.http.answers import Handler
 from tests.unit.kube.http.kubeconfigs import write_kubeconfig
 
 from parley.api.resources import NODES
@@ -18,8 +19,6 @@ from parley.kube import credentials
 from parley.kube.client_config import ClientConfig, read_kubeconfig, read_service_account
 from parley.kube.credentials import NoConfiguration
 from parley.kube.http import HttpClient, HttpOptions
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 async def test_a_token_is_sent_as_the_kubeconfig_has_it(tmp_path: Path) -> None:

@@ -1,16 +1,12 @@
 """A fenced client sends no write once it must not, not even what was begun a moment before."""
 
-from collections.abc import Awaitable, Callable
-
 import orjson
 import pytest
 from aiohttp import web
+from tests.unit.kube.http.answers import Serve
 
 from parley.api.resources import PODS
 from parley.kube.client import OutcomeUnknown
-from parley.kube.http import HttpClient
-
-Serve = Callable[..., Awaitable[HttpClient]]
 
 POD = {"metadata": {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7"}}
 

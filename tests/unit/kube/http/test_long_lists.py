@@ -1,16 +1,12 @@
 """Lists of huge objects: nobody limits how many of them users make, and no page is as large as all of them."""
 
 import tracemalloc
-from collections.abc import Awaitable, Callable
 
 import pytest
 from aiohttp import web
+from tests.unit.kube.http.answers import Handler, Serve
 
 from parley.api.resources import PODS
-from parley.kube.http import HttpClient
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Serve = Callable[..., Awaitable[HttpClient]]
 
 MB = 1_000_000
 PADDING = b"x" * MB

@@ -10,14 +10,12 @@ from typing import Any, cast
 import orjson
 import pytest
 from aiohttp import web
+from tests.unit.kube.http.answers import Handler, Serve
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, CLASSES, PODS
 from parley.kube.client import EventType, Expired, OutcomeUnknown, ServerError, WatchEvent
 from parley.kube.http import HttpClient
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Serve = Callable[..., Awaitable[HttpClient]]
 
 
 def claim_event(kind: str, version: int, **annotations: str) -> bytes:
