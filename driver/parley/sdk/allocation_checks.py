@@ -58,7 +58,20 @@ def as_recorded(request: Request[Any, Any], allocations: Mapping[str, Allocation
     """Copies of checked allocations, their data decoded from JSON as a later read of the record does: so the
     record is what was checked, even if the driver changes its own data afterwards."""
     checked = {claim.name: allocations[claim.name] for claim in request.claims}
-    return {name: replace(a, data=orjson.loads(orjson.dumps(dict(a.data)))) for name, a in checked.items()}
+    return {name: replace(a, data=_read_back(orjson.dumps(dict(a.data)))) for name, a in checked.items()}
+
+
+def _read_back(data: bytes) -> dict[str, Any]:
+    """The data as the API server has it once it is written by a merge patch: without fields that are null. If the
+    allocation in memory had these, it would be taken for another one than that in a record."""
+    read: dict[str, Any] = orjson.loads(data)
+    return _without_nulls(read) if b"null" in data else read
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def _allocation_fault(allocation: object, node: str) -> str:

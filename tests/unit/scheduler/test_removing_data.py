@@ -34,6 +34,8 @@ class Removals:
 
     def __init__(self, world: World) -> None:
         self.done: list[tuple[str, str]] = []
+        self.allowed: list[tuple[str, str]] = []
+        """Those of them that the nodes could meet; others were withdrawn."""
         self.numbers: list[int] = []
         """The numbers of the allocations that nodes could remove, of drivers that number them."""
         self.faults: list[str] = []
@@ -45,6 +47,7 @@ class Removals:
         if old is not None and new is None and old.spec.remove_data:
             self.done.append((old.spec.claim.name, old.spec.node_name))
             if old.status.allocation_cleared:
+                self.allowed.append(self.done[-1])
                 (handle,) = old.spec.allocation.handles
                 self.numbers += [handle.data["number"]] if handle.data and "number" in handle.data else []
 

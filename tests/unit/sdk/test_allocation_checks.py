@@ -6,7 +6,7 @@ import pytest
 
 from parley.drivers.device import DeviceDriver
 from parley.sdk import Allocation, Device
-from parley.sdk.allocation_checks import check_allocations
+from parley.sdk.allocation_checks import as_recorded, check_allocations
 from parley.sdk.checks import DriverFault
 from parley.sdk.testing import request
 from parley.sdk.values import Request
@@ -57,3 +57,14 @@ def test_names_may_be_as_long_and_data_as_deep_as_the_api_allows() -> None:
 def test_what_is_no_mapping_is_no_result(returned: Any) -> None:
     with pytest.raises(DriverFault, match="must be a mapping from the names of the request's claims"):
         check_allocations("d", WANTED, returned, "a")
+
+
+def test_what_is_recorded_is_what_the_api_server_makes_of_it() -> None:
+    data: dict[str, Any] = {
+        "kept": 0,
+        "left": None,
+        "in": {"kept": "", "left": None},
+        "list": [None, {"left": None}, ({},)],
+    }
+    (recorded,) = as_recorded(WANTED, {"claim-0": Allocation(data=data)}).values()
+    assert recorded.data == {"kept": 0, "in": {"kept": ""}, "list": [None, {}, [{}]]}
