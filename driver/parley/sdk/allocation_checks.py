@@ -4,7 +4,7 @@ The limits are those of `parley.sdk.checks`, and of the fields of a claim's stat
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,10 @@ from parley.sdk.values import Allocation, Device, Request
 
 MAX_DATA_BYTES = 10 * 1024
 MAX_LABELS = 16
+
+_LARGEST = 2**63 - 1
+_DIGITS = re.compile(rb"[0-9]{19}")
+"""What the JSON of a larger integer has."""
 
 _LONGEST_LABEL = 63
 _LABEL_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -143,6 +147,17 @@ def _data_fault(data: object) -> str:
         return f"data can't be recorded as JSON: {error}"
     if (size := len(escaped(text))) > MAX_DATA_BYTES:
         return f"data of {size} bytes; at most {MAX_DATA_BYTES} are allowed"
-    return (
-        f"data nests deeper than {MAX_DEPTH} levels: make it flatter" if why_unreadable(orjson.loads(text)) else ""
-    )
+    if why_unreadable(read := orjson.loads(text)):
+        return f"data nests deeper than {MAX_DEPTH} levels: make it flatter"
+    large = next(_large_integers(read), None) if _DIGITS.search(text) else None
+    return f"data has {large}, which the API server would round: write it as a string" if large else ""
+
+
+def _large_integers(value: Any) -> Iterator[int]:
+    """The integers of more than 64 bits with their sign: the API server keeps those as floating-point numbers
+    (sigs.k8s.io/json)."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _large_integers(inner)
+    elif isinstance(value, int) and value > _LARGEST:
+        yield value
