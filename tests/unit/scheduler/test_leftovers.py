@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 from tests.support.faults import FaultClient
+from tests.support.late_writes import LateClient
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.killed import Play
+from tests.unit.scheduler.test_lost_nodes import deletes_a_release
 from tests.unit.scheduler.test_removing_data import Removals
 from tests.unit.scheduler.test_stranded import come_back, delete, untaint
 from tests.unit.scheduler.test_stranded_ways import AFTER, KEEP, RECREATE, Settling, out_of_service
@@ -108,6 +110,37 @@ def test_nothing_is_left_behind_by_a_claim_whose_end_failed_until_its_node_was_b
         await world.settle(30)
         assert removals.done == [("disk", first)]
         assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+def test_what_is_on_a_node_that_is_lost_again_before_its_record_is_deleted_is_removed_all_the_same(
+    play: Play,
+) -> None:
+    """The deletion was decided on while the node was back, and arrives late."""
+
+    async def scenario(world: World) -> None:
+        unanswered = Unanswered(world.server.client())
+        client = LateClient(unanswered, deletes_a_release, late=20.0)
+        removals, first = await begin(world, client)
+        unanswered.broken = True
+        await lose(world, first)
+        client.armed = True
+        await untaint(world, first)
+        await asyncio.wait_for(client.given_up.wait(), 60)
+        await out_of_service(world, first)
+        unanswered.broken = False
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle(60)
+        assert client.arrived is not None
+        assert client.arrived.done()
+        assert len(world.ledger) == 0
+        assert [release.spec.node_name for release in await releases(world)] == [first]
+        await untaint(world, first)
+        world.kubelets.start(first)
+        await world.settle(60)
+        assert removals.allowed == [("disk", first)]
+        assert await releases(world) == []
 
     play(scenario)
 

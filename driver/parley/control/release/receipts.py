@@ -35,14 +35,14 @@ def record(holding: Holding, prepared: PreparedOn) -> Body:
     return _release(record_name(prepared, removing=removing), _spec(holding, prepared, removing=removing))
 
 
-def lost_node_record(holding: Holding, node: str) -> Body:
-    """The ClaimRelease for data of the holding on a lost node, to be removed when the node is back. Its name is
-    unique to the allocation: the same claim may lose the same node again."""
+def lost_node_record(holding: Holding, node: str) -> tuple[str, Body]:
+    """Name and body of the ClaimRelease for data of the holding on a lost node, to be removed when the node is
+    back. Its name is unique to the allocation: the same claim may lose the same node again."""
     prepared = PreparedOn(next(iter(holding.claim_uids), holding.uid), node)
     spec = _spec(holding, prepared, removing=True)
     hashed = orjson.dumps([node, spec["allocation"]], option=orjson.OPT_SORT_KEYS)
     name = f"{prepared.claim_uid}-lost-{hashlib.sha256(hashed).hexdigest()[:_HASHED]}"
-    return _release(name, {**spec, "nodeLost": True})
+    return name, _release(name, {**spec, "nodeLost": True})
 
 
 def is_owed(release: ClaimRelease) -> bool:

@@ -291,6 +291,7 @@ class Releases:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             retracted = old.metadata.uid in self._retracted
             self._retracted.discard(old.metadata.uid)
+            self._leftovers.release_gone(old)
             holding = self._kept_by(old)
             # One created late, for what was owed before, does not confirm that the data is removed, nor does the
             # deletion of a late request to remove data confirm anything.
