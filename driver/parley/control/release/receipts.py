@@ -19,6 +19,9 @@ from parley.sdk.recorded import allocation_record
 
 Body = dict[str, object]
 
+REMOVING_DATA = "RemovingData"
+"""The reason of the condition of a claim that has ended, and whose nodes have to remove its data."""
+
 _HASHED = 16
 """Characters of the hash that stands for a node's name, which may have 253 itself, in the name of a record."""
 
@@ -104,7 +107,7 @@ def prepared_by(record: ClaimRelease) -> PreparedOn:
 
 def releasing_condition(holding: Holding) -> ConditionUpdate:
     """The condition of a claim while nodes owe receipts. Its age is the time waited."""
-    reason = "RemovingData" if holding.removing else "ForcedDeletion"
+    reason = REMOVING_DATA if holding.removing else "ForcedDeletion"
     return ConditionUpdate(CONDITION_RELEASING, True, reason, waits_for(holding))
 
 

@@ -134,13 +134,6 @@ class Releases:
             if self._lost(node):
                 await self._leftovers.record(holding, node)
 
-    def owe_removal(self, holding: Holding) -> None:
-        """Note that the nodes of the ending holding have to remove its data, lost ones as well: `create_missing`
-        leaves these out, and records their data."""
-        holding.removing = True
-        uid = next(iter(holding.claim_uids), holding.uid)
-        holding.owed |= {PreparedOn(uid, node) for node in holding.nodes or ()}
-
     def _lost(self, node: str) -> bool:
         return out_of_service(self._cluster.node(node))
 
@@ -157,7 +150,7 @@ class Releases:
 
     async def create_missing(self, holding: Holding) -> None:
         """Create the ClaimReleases that are missing, and delete those that do not apply, and those of lost nodes,
-        which need not answer."""
+        which need not answer. Data that these had to remove is recorded."""
         await self._retract_removals(holding)
         for prepared in sorted(holding.owed):
             if not await self._waived(holding, prepared):
