@@ -71,8 +71,10 @@ class ClaimRecords:
                 await self.write(used)
 
     async def record(self, claim: ResourceClaim, holding: Holding) -> None:
-        """Record a named claim's allocation and users. Raises Conflict if the claim has changed since, and Busy if
-        another driver has to deallocate first."""
+        """Record a named claim's allocation and users, after those of the claims that it uses. Raises Conflict if
+        the claim has changed since, and Busy if another driver has to deallocate first."""
+        for uid in holding.uses:
+            await self.write_used(uid)
         async with holding.lock:
             if await self._returns_to_former(claim, holding):
                 raise Busy

@@ -191,6 +191,12 @@ class Holding:
         """The nodes that have yet to confirm that it is not prepared there any more, by name."""
         return tuple(sorted({prepared.node for prepared in self.owed}))
 
+    def owe_removal(self) -> None:
+        """Note that it has ended, and its nodes have to remove its data."""
+        self.removing = True
+        uid = next(iter(self.claim_uids), self.uid)
+        self.owed |= {PreparedOn(uid, node) for node in self.nodes or ()}
+
     @contextmanager
     def entering(self, phase: Phase) -> Iterator[None]:
         """Enter the phase for the work in the context. If that fails, go back to the phase before, unless the work

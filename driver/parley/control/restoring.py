@@ -31,7 +31,7 @@ from parley.control.objects.mirror import (
 )
 from parley.control.objects.pod import is_done, is_terminal, reference
 from parley.control.objects.standin import is_stand_in, stands_for
-from parley.control.release.receipts import is_of, owed, prepared_by
+from parley.control.release.receipts import REMOVING_DATA, is_of, owed, prepared_by
 from parley.control.restored_units import count_units
 from parley.control.state import State
 from parley.kube.clock import moment
@@ -203,6 +203,9 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
     )
     if not holding.standalone and not users and is_condition_true(claim.status.conditions, CONDITION_RELEASING):
         holding.phase = Phase.RELEASING
+        if any((c.type, c.reason) == (CONDITION_RELEASING, REMOVING_DATA) for c in claim.status.conditions):
+            holding.owe_removal()  # some nodes have answered by now: these do so again
+            holding.phase = Phase.UNRESERVING
     _take_over(state, holding)
     return holding
 

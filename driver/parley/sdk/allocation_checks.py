@@ -4,7 +4,7 @@ The limits are those of `parley.sdk.checks`, and of the fields of a claim's stat
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,10 @@ from parley.sdk.values import Allocation, Device, Request
 
 MAX_DATA_BYTES = 10 * 1024
 MAX_LABELS = 16
+
+_LARGEST = 2**63 - 1
+_DIGITS = re.compile(rb"[0-9]{19}")
+"""What the JSON of a larger integer has."""
 
 _LONGEST_LABEL = 63
 _LABEL_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -58,7 +62,20 @@ def as_recorded(request: Request[Any, Any], allocations: Mapping[str, Allocation
     """Copies of checked allocations, their data decoded from JSON as a later read of the record does: so the
     record is what was checked, even if the driver changes its own data afterwards."""
     checked = {claim.name: allocations[claim.name] for claim in request.claims}
-    return {name: replace(a, data=orjson.loads(orjson.dumps(dict(a.data)))) for name, a in checked.items()}
+    return {name: replace(a, data=_read_back(orjson.dumps(dict(a.data)))) for name, a in checked.items()}
+
+
+def _read_back(data: bytes) -> dict[str, Any]:
+    """The data as the API server has it once it is written by a merge patch: without fields that are null. If the
+    allocation in memory had these, it would be taken for another one than that in a record."""
+    read: dict[str, Any] = orjson.loads(data)
+    return _without_nulls(read) if b"null" in data else read
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def _allocation_fault(allocation: object, node: str) -> str:
@@ -130,6 +147,17 @@ def _data_fault(data: object) -> str:
         return f"data can't be recorded as JSON: {error}"
     if (size := len(escaped(text))) > MAX_DATA_BYTES:
         return f"data of {size} bytes; at most {MAX_DATA_BYTES} are allowed"
-    return (
-        f"data nests deeper than {MAX_DEPTH} levels: make it flatter" if why_unreadable(orjson.loads(text)) else ""
-    )
+    if why_unreadable(read := orjson.loads(text)):
+        return f"data nests deeper than {MAX_DEPTH} levels: make it flatter"
+    large = next(_large_integers(read), None) if _DIGITS.search(text) else None
+    return f"data has {large}, which the API server would round: write it as a string" if large else ""
+
+
+def _large_integers(value: Any) -> Iterator[int]:
+    """The integers of more than 64 bits with their sign: the API server keeps those as floating-point numbers
+    (sigs.k8s.io/json)."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _large_integers(inner)
+    elif isinstance(value, int) and value > _LARGEST:
+        yield value

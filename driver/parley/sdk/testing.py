@@ -24,7 +24,7 @@ import orjson
 from parley.api.models import Allocation as Record
 from parley.negotiation.answers import Answers
 from parley.negotiation.stranded import Cause
-from parley.sdk.allocation_checks import check_allocations
+from parley.sdk.allocation_checks import as_recorded, check_allocations
 from parley.sdk.checks import (
     MAX_CLAIMS,
     DriverFault,
@@ -330,16 +330,16 @@ async def check_local_release(scenario: Scenario, wanted: Request[Any, Any]) -> 
 async def check_restore_equals_allocate(scenario: Scenario, wanted: Request[Any, Any]) -> None:
     """A new driver that restores the allocations answers like the one that made them, and can release them.
 
-    It gets the same values as after a restart, read from the record: `data` decoded from JSON, and no node if the
-    claim can be used on every node.
+    It gets the same values as after a restart, read from the record: `data` decoded from JSON, without fields that
+    are None, and no node if the claim can be used on every node.
     """
     driver, successor = scenario.make(), scenario.make()
     empty = _answers(successor, scenario, wanted)
     done = await _exhaust(driver, scenario, wanted)
     for copy, node, allocations in done:
+        recorded = as_recorded(copy, allocations)
         for claim in copy.claims:
-            allocation = allocations[claim.name]
-            held = _recorded(driver.name, claim.uid, allocation, node)
+            held = _recorded(driver.name, claim.uid, recorded[claim.name], node)
             for _ in range(2):
                 successor.restore(held)
             used = driver.uses(held)

@@ -169,9 +169,10 @@ class Allocation:
     """A driver's allocation for one claim.
 
     `devices` are at most 32. `data` must be representable in JSON, at most 10 KiB and nested at most 64 levels
-    deep: it is recorded in the claim, the node part gets it as its handle, and `restore` gets it after a restart,
-    decoded from JSON (a tuple is then a list), perhaps in a newer version of the driver. Everybody who may read
-    the claim can read it, so put no secrets into it.
+    deep, with no integer above 2^63 - 1: it is recorded in the claim, the node part gets it as its handle, and
+    `restore` gets it after a restart, decoded from JSON (a tuple is then a list, and a field that is None is left
+    out), perhaps in a newer version of the driver. Everybody who may read the claim can read it, so put no secrets
+    into it.
 
     `available_on` says on which nodes the claim can be used. An empty tuple: only on the node that it was
     allocated for. Up to 128 names: on these nodes, which have to include that one.

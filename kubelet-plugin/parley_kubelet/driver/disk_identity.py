@@ -6,6 +6,7 @@ It shows that a node was reinstalled, got another disk, or has not mounted its d
 are missing then. Blocks.
 """
 
+import fcntl
 import os
 import re
 from pathlib import Path
@@ -33,13 +34,18 @@ def _read(path: Path) -> str:
 
 
 def _create(root: Path) -> str:
-    """Records a new identity, whole or not at all, and returns it."""
-    new, created = root / f".{_FILE}", token_hex(8)
-    with trees.opened(root) as folder:
-        with new.open("w") as file:
-            file.write(created)
-            file.flush()
-            os.fsync(file.fileno())
+    """Records a new identity, whole or not at all, and returns it; or the one that another thread or process has
+    just recorded."""
+    new = root / f".{_FILE}"
+    with trees.opened(root) as folder, new.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if found := _read(root / _FILE):
+            return found
+        created = token_hex(8)
+        file.truncate(0)
+        file.write(created)
+        file.flush()
+        os.fsync(file.fileno())
         new.replace(root / _FILE)
         os.fsync(folder)
     return created

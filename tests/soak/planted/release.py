@@ -7,7 +7,7 @@ from tests.soak.planted.bug import Bug, no_result, nothing
 
 from parley.control.allocation import Allocator
 from parley.control.claims.reconciler import ClaimReconciler
-from parley.control.holding import Holding
+from parley.control.holding import Holding, Phase
 from parley.control.ledger import Ledger
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator
@@ -42,12 +42,28 @@ async def _free_at_once(self: Deallocator, holding: Holding, *, pod_terminal: bo
     driver._inventory.release(holding.uid)
 
 
+def _renew_always(self: UnusedClaimDeadlines, holding: Holding) -> None:
+    removing, holding.removing = holding.removing, False
+    _RENEW(self, holding)
+    holding.removing = removing
+
+
+async def _keep_once_more(self: Deallocator, holding: Holding) -> bool:
+    kept = vars(self).setdefault("kept", set())
+    if holding.phase is Phase.RELEASING and not holding.owed and holding.uid not in kept:
+        kept.add(holding.uid)
+        holding.removing = False
+    return await _FREE(self, holding)
+
+
 def _needs_anything(self: Allocator, new: Any) -> str:
     _GOES(self, new)
     return ""
 
 
 _FINISH = Deallocator._finish
+_FREE = Deallocator._free_if_confirmed
+_RENEW = UnusedClaimDeadlines.renew
 _GOES = Allocator._set_uses
 _LEFT = UnusedClaimDeadlines.pod_left
 _LEFT_BY_POD = Deallocator._released
@@ -95,6 +111,12 @@ OF_RELEASE: Mapping[str, Bug] = {
     ),
     "what data was on is free before it is removed": Bug(
         ((Deallocator, "_finish", _free_at_once),), ("handed out twice",), node_data=True
+    ),
+    "a claim is kept after its data was removed": Bug(
+        ((UnusedClaimDeadlines, "renew", _renew_always), (Deallocator, "_free_if_confirmed", _keep_once_more)),
+        ("removed too early",),
+        kept_claims=True,
+        node_data=True,
     ),
     "what others need is released with its last user": Bug(
         ((Ledger, "used_by", lambda *_: ()),), ("freed under a view",), views=True

@@ -16,8 +16,8 @@ from tests.soak.cluster.observed import Step
 from tests.soak.rules.mirrors import Device, Identity, Name
 
 Source = tuple[str, Name | str]
-"""The reason: "record" or "kept" and the name of a claim, "data" and its UID, or the UID of a pod and the claim's
-name."""
+"""The reason: "record" or "kept" and the name of a claim, "data" and the place where it is, or the UID of a pod
+and the claim's name."""
 
 
 @dataclass(slots=True)

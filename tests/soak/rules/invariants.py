@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from tests.soak.cluster.observed import Step
 from tests.soak.rules.bindings import Bindings
-from tests.soak.rules.data import Data
+from tests.soak.rules.data import Data, Place
 from tests.soak.rules.holds import DeviceHolds, Hold
 from tests.soak.rules.kept_claims import NOWHERE, KeptClaims, allocation, is_kept
 from tests.soak.rules.leases import Leases
@@ -75,7 +75,7 @@ class Invariants:
         self._bindings = Bindings(self.records, self._parley_claims, self.meddled, self.fault)
         self._leases = Leases(self.fault)
         self.kept_claims = KeptClaims()
-        self.data = Data(self._data_removed)
+        self.data = Data(self._data_removed, self._uses_named, self.fault)
         self._handlers: dict[tuple[str, str], Callable[[Step], None]] = {
             ("", "pods"): self._pod,
             ("", "nodes"): self._node,
@@ -204,13 +204,19 @@ class Invariants:
                     self.holds.take(device, (pod.uid, record.name), hold)
                 leaves = self.data.is_left and not record.identity[1] and not are_standalone(record.devices)
                 if leaves and pod.node in self._nodes:
-                    self.data.left(record.identity[0], pod.node, record.devices)
+                    place = Place(record.identity[0], pod.node, record.folder)
+                    self.data.left(place, pod.uid, record.devices)
                     for device in record.devices:
-                        self.holds.take(device, ("data", record.identity[0]), hold)
+                        self.holds.take(device, ("data", " ".join(place)), hold)
 
-    def _data_removed(self, claim: str, devices: tuple[Device, ...]) -> None:
+    def _data_removed(self, place: Place, devices: tuple[Device, ...]) -> None:
         for device in devices:
-            self.holds.drop(device, ("data", claim))
+            self.holds.drop(device, ("data", " ".join(place)))
+
+    def _uses_named(self, uid: str, claim: str) -> bool:
+        """Whether the pod of that UID uses the named claim of that UID, even if only its node knows of it."""
+        pod = self.pods.get(uid) or self.forced.get(uid)
+        return pod is not None and (claim, "") in pod.uses
 
     def _unuse(self, pod: PodState, identity: Identity) -> None:
         devices, _ = pod.uses.pop(identity)

@@ -22,7 +22,7 @@ class Record:
     """One claim. `nodes` and `devices` are those of a definite allocation, () without one; `offer` is set if the
     nodes were offered, and devices found on one of them. `uses` is the UID of a claim that it needs, or "".
     `tokens` are allocated tokens, usable on every node, or in one zone: then there are neither nodes nor
-    devices.
+    devices. `folder` is the name of what its pods leave on nodes, where they do (`data`).
 
     `identity` stays the same for a claim that is recreated: the pod's UID and entry, or the Parley claim's UID.
     """
@@ -41,6 +41,7 @@ class Record:
     uses: str
     tokens: int
     zone: str
+    folder: str
 
     def is_usable_on(self, node: str) -> bool:
         """Whether a pod there can have what is allocated."""
@@ -97,6 +98,7 @@ def read(body: Json) -> Record:
         uses=(handle or {}).get("uses", ""),
         tokens=(handle or {}).get("count", 0) if "pool" in (handle or {}) else 0,
         zone=next(_zones_of(allocation), "") if allocation else "",
+        folder=(handle or {}).get("folder", ""),
     )
 
 

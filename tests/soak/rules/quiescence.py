@@ -100,8 +100,8 @@ def _left(world: World) -> Iterator[str]:
     for body in bodies(world.server, CLAIMS):
         generated = "parley.dev/generated-for" in (body["metadata"].get("labels") or {})
         yield from _left_of(body, "Parley claim", generated)
-    places = [place for place in world.invariants.data.places if place[0] not in immediate]
-    yield from (f"data of claim {claim} on node {node}" for claim, node in places)
+    places = [place for place in world.invariants.data.places if place.claim not in immediate]
+    yield from (f"data of claim {claim} on node {node}: {folder}" for claim, node, folder in places)
     yield from _left_in_memory(world)
 
 

@@ -117,7 +117,7 @@ def test_an_answer_to_an_earlier_question_does_not_say_that_data_is_removed() ->
         await acting.releases.create_missing(holding)
         await world.seen()
         (late,) = await releases(world)
-        acting.releases.owe_removal(holding)
+        holding.owe_removal()
         await acting.releases.request_receipts(holding)
         await world.admin.delete(CLAIM_RELEASES, late.metadata.name)
         await world.seen()
@@ -160,7 +160,7 @@ def test_a_request_that_was_retracted_answers_no_later_one(failing: bool) -> Non
         acting.releases.changed(early, early)
         assert not holding.owed
         holding.pods.clear()
-        acting.releases.owe_removal(holding)
+        holding.owe_removal()
         await acting.releases.create_missing(holding)
         await acting.releases.create_missing(holding)
         (request,) = await releases(world)

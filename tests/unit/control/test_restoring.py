@@ -185,7 +185,7 @@ def test_a_request_to_remove_data_does_not_end_a_claim_that_has_users() -> None:
         await world.mirror(await world.claim())
         before = await allocated(world, pod)
         acting = Acting(world)
-        acting.releases.owe_removal(before)
+        before.owe_removal()
         await acting.releases.create_missing(before)
         await world.seen()
         state = restarted(world)

@@ -1,12 +1,15 @@
 """What claims leave on nodes that are lost is removed when these come back, and nothing waits for it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from tests.support.faults import FaultClient
+from tests.support.late_writes import LateClient
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.killed import Play
+from tests.unit.scheduler.test_lost_nodes import deletes_a_release
 from tests.unit.scheduler.test_removing_data import Removals
 from tests.unit.scheduler.test_stranded import come_back, delete, untaint
 from tests.unit.scheduler.test_stranded_ways import AFTER, KEEP, RECREATE, Settling, out_of_service
@@ -15,7 +18,9 @@ from parley.api.models import ClaimRelease
 from parley.api.names import CONDITION_RELEASING
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS
 from parley.control.release.leftovers import FORGET_AFTER_SECONDS
+from parley.drivers.device.driver import DeviceRequest
 from parley.kube.client import Call, Client, OutcomeUnknown
+from parley.sdk import Allocation
 
 
 class Leaving(Settling):
@@ -24,12 +29,23 @@ class Leaving(Settling):
     leaves_data = True
 
 
-async def begin(world: World, client: Client | None = None) -> tuple[Removals, str]:
+class Nulls(Leaving):
+    """Its handles have fields without a value, which the API server drops from records."""
+
+    async def allocate(self, request: DeviceRequest, node: str) -> Mapping[str, Allocation]:
+        allocated = await super().allocate(request, node)
+        more = {"label": None, "mounts": [{"path": "/data", "owner": None}]}
+        return {name: replace(a, data={**a.data, **more}) for name, a in allocated.items()}
+
+
+async def begin(
+    world: World, client: Client | None = None, driver: type[Leaving] = Leaving
+) -> tuple[Removals, str]:
     """A claim is kept; returns its node."""
     for node in ("a", "b"):
         await world.add_node(node, devices=1)
     await world.add_class(whenUnused={"keepSeconds": KEEP})
-    world.start_parley(client, drivers=[Leaving(RECREATE)])
+    world.start_parley(client, drivers=[driver(RECREATE)])
     await world.add_claim("disk")
     await world.add_pod("first", claims=["disk"])
     await world.settle(10)
@@ -66,13 +82,14 @@ class Unanswered(FaultClient):
         return await super().request(call)
 
 
+@pytest.mark.parametrize("driver", [Leaving, Nulls])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_nothing_is_left_behind_by_a_claim_whose_end_failed_until_its_node_was_back(
-    play: Play, restarted: bool
+    play: Play, restarted: bool, driver: type[Leaving]
 ) -> None:
     async def scenario(world: World) -> None:
         client = Unanswered(world.server.client())
-        removals, first = await begin(world, client)
+        removals, first = await begin(world, client, driver)
         client.broken = True
         await lose(world, first)
         assert [release.spec.node_lost for release in await releases(world)] == [True]
@@ -81,10 +98,11 @@ def test_nothing_is_left_behind_by_a_claim_whose_end_failed_until_its_node_was_b
             await world.crash()
         await untaint(world, first)
         if restarted:
-            world.start_parley(drivers=[Leaving(RECREATE)])
+            world.start_parley(drivers=[driver(RECREATE)])
         world.kubelets.start(first)
         await world.settle(120)
         assert await releases(world) == []
+        assert removals.allowed == [], "the claim is kept, and so is its data"
         assert [holding.node for holding in world.ledger] == [first]
 
         removals.done.clear()
@@ -92,6 +110,37 @@ def test_nothing_is_left_behind_by_a_claim_whose_end_failed_until_its_node_was_b
         await world.settle(30)
         assert removals.done == [("disk", first)]
         assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+def test_what_is_on_a_node_that_is_lost_again_before_its_record_is_deleted_is_removed_all_the_same(
+    play: Play,
+) -> None:
+    """The deletion was decided on while the node was back, and arrives late."""
+
+    async def scenario(world: World) -> None:
+        unanswered = Unanswered(world.server.client())
+        client = LateClient(unanswered, deletes_a_release, late=20.0)
+        removals, first = await begin(world, client)
+        unanswered.broken = True
+        await lose(world, first)
+        client.armed = True
+        await untaint(world, first)
+        await asyncio.wait_for(client.given_up.wait(), 60)
+        await out_of_service(world, first)
+        unanswered.broken = False
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle(60)
+        assert client.arrived is not None
+        assert client.arrived.done()
+        assert len(world.ledger) == 0
+        assert [release.spec.node_name for release in await releases(world)] == [first]
+        await untaint(world, first)
+        world.kubelets.start(first)
+        await world.settle(60)
+        assert removals.allowed == [("disk", first)]
+        assert await releases(world) == []
 
     play(scenario)
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -34,6 +35,8 @@ class Removals:
 
     def __init__(self, world: World) -> None:
         self.done: list[tuple[str, str]] = []
+        self.allowed: list[tuple[str, str]] = []
+        """Those of them that the nodes could meet; others were withdrawn."""
         self.numbers: list[int] = []
         """The numbers of the allocations that nodes could remove, of drivers that number them."""
         self.faults: list[str] = []
@@ -45,6 +48,7 @@ class Removals:
         if old is not None and new is None and old.spec.remove_data:
             self.done.append((old.spec.claim.name, old.spec.node_name))
             if old.status.allocation_cleared:
+                self.allowed.append(self.done[-1])
                 (handle,) = old.spec.allocation.handles
                 self.numbers += [handle.data["number"]] if handle.data and "number" in handle.data else []
 
@@ -348,6 +352,43 @@ def test_a_receipt_is_owed_though_the_leader_ends_as_it_has_deleted_a_late_reque
         world.kubelets.start("a")
         await world.settle()
         assert await world.node_of("third") == "a"
+
+    play(scenario)
+
+
+class Uncleared(FaultClient):
+    """Named claims are never cleared."""
+
+    async def request(self, call: Call) -> bytes:
+        status = call.body.get("status", {}) if isinstance(call.body, dict) else {}
+        if call.resource == CLAIMS and status.get("allocation", "") is None:
+            raise OutcomeUnknown("connection lost")
+        return await super().request(call)
+
+
+def test_a_claim_whose_data_was_removed_ends_whatever_the_next_leaders_clock_says(play: Play) -> None:
+    """By that clock it would still be kept."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class(whenUnused={"keepSeconds": KEEP})
+        world.start_parley(Uncleared(world.server.client()), drivers=[Numbering()])
+        await world.add_claim("disk")
+        await world.add_pod("first", claims=["disk"])
+        await world.settle()
+        await world.finish_pod("first")
+        removals = Removals(world)
+        await asyncio.sleep(KEEP + 60)
+        assert removals.numbers == [1]
+        await world.crash()
+        exact, later = world.clock, Numbering()
+        world.clock, later.allocations = lambda: exact() - timedelta(seconds=KEEP), 1
+        world.start_parley(drivers=[later])
+        await world.add_pod("second", claims=["disk"])
+        await world.settle()
+        assert await world.node_of("second") == "a"
+        assert later.allocations == 2, "it is allocated anew"
+        assert removals.numbers == [1, 1]
 
     play(scenario)
 

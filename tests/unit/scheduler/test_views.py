@@ -114,6 +114,28 @@ def test_nothing_shows_a_claim_of_another_pod_whose_record_is_missing(play: Play
     play(scenario)
 
 
+def test_no_immediate_claim_does_either(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepared(world, start=False)
+        broken = True
+
+        def refuse(call: NumberedCall) -> None:
+            status = call.body.get("status", {}) if isinstance(call.body, dict) else {}
+            if broken and (call.resource, call.name) == (CLAIMS, "work") and "allocation" in status:
+                raise OutcomeUnknown("no answer")
+
+        world.start_parley(FaultClient(world.server.client(), before=refuse), drivers=[WorkspaceDriver()])
+        await world.add_claim("inputs", "workspace", mode="Immediate", **VIEW)
+        await world.add_pod("writer", claims=("work",))
+        await asyncio.sleep(30)
+        assert [await is_there(world), await is_there(world, "inputs")] == [False, False]
+        broken = False
+        await world.settle(600)
+        assert [await is_there(world), await is_there(world, "inputs")] == [True, True]
+
+    play(scenario)
+
+
 def test_a_claim_that_is_deleted_goes_after_its_views(play: Play) -> None:
     async def scenario(world: World) -> None:
         await prepared(world)

@@ -6,7 +6,7 @@ import pytest
 
 from parley.drivers.device import DeviceDriver
 from parley.sdk import Allocation, Device
-from parley.sdk.allocation_checks import check_allocations
+from parley.sdk.allocation_checks import as_recorded, check_allocations
 from parley.sdk.checks import DriverFault
 from parley.sdk.testing import request
 from parley.sdk.values import Request
@@ -30,6 +30,10 @@ FAULTY: list[tuple[Any, str]] = [
     (Allocation(data={1: "x"}), "data can't be recorded as JSON: Dict key must be str"),  # type: ignore[dict-item]
     (Allocation(data={"tree": nested(DEEP)}), "data nests deeper than 64 levels: make it flatter"),
     (Allocation(data={"tree": nested(500)}), "data can't be recorded as JSON: Recursion limit reached"),
+    (
+        Allocation(data={"ports": [{"wwn": 2**63}]}),
+        "data has 9223372036854775808, which the API server would round: write it as a string",
+    ),
     (Allocation((("a", "b"),)), "devices is (('a', 'b'),); it must be a tuple of Device"),  # type: ignore[arg-type]
     (Allocation(Device("a", "b")), "devices is Device(pool='a', device='b'); it must be a tuple of Device"),  # type: ignore[arg-type]
     (Allocation((Device("a..b", "c"),)), "pool name 'a..b' is not made of lower-case DNS subdomains"),
@@ -49,7 +53,9 @@ def test_it_says_what_is_wrong_with_an_allocation(allocation: Any, fault: str) -
 
 
 def test_names_may_be_as_long_and_data_as_deep_as_the_api_allows() -> None:
-    longest = Allocation((Device("a" * 253, "b" * 63),), {"tree": nested(SHALLOW)}, ("n", "a" * 253))
+    longest = Allocation(
+        (Device("a" * 253, "b" * 63),), {"tree": nested(SHALLOW), "n": 2**63 - 1}, ("n", "a" * 253)
+    )
     check_allocations("d", WANTED, {"claim-0": longest}, "n")
 
 
@@ -57,3 +63,14 @@ def test_names_may_be_as_long_and_data_as_deep_as_the_api_allows() -> None:
 def test_what_is_no_mapping_is_no_result(returned: Any) -> None:
     with pytest.raises(DriverFault, match="must be a mapping from the names of the request's claims"):
         check_allocations("d", WANTED, returned, "a")
+
+
+def test_what_is_recorded_is_what_the_api_server_makes_of_it() -> None:
+    data: dict[str, Any] = {
+        "kept": 0,
+        "left": None,
+        "in": {"kept": "", "left": None},
+        "list": [None, {"left": None}, ({},)],
+    }
+    (recorded,) = as_recorded(WANTED, {"claim-0": Allocation(data=data)}).values()
+    assert recorded.data == {"kept": 0, "in": {"kept": ""}, "list": [None, {}, [{}]]}

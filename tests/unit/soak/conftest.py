@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence, Set
 from typing import Any
 
+import orjson
 import pytest
 from tests.soak.cluster.observed import ObservedServer, Step
 from tests.soak.cluster.processes import acting_as
-from tests.soak.kinds import classes, nodes, pods
+from tests.soak.kinds import claims, classes, nodes, pods
 from tests.soak.kinds.classes import ALL_TEMPLATE_KINDS
 from tests.soak.kinds.names import DRIVER, NAMESPACE, typed
 from tests.soak.rules.invariants import Invariants
@@ -15,10 +16,11 @@ from tests.soak.rules.mirrors import Json
 from tests.soak.rules.pod_state import Use
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.resources import BUILTIN_CLAIMS, CLASSES, NODES, PODS, Resource
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, PODS, Resource
 from parley.control.objects import mirror as mirrors
 from parley.kube.memory.managed_fields import UPDATE, Manager
 from parley.sdk import Allocation, Device
+from parley.sdk.recorded import allocation_record
 from parley.simulate.cluster import loop_clock
 from parley.simulate.virtual_time import run
 
@@ -88,6 +90,13 @@ class Ruled:
             self.create(BUILTIN_CLAIMS, typed(BUILTIN_CLAIMS, claim), "claim-controller")
         return self.status(PODS, name, {"resourceClaimStatuses": statuses}, "claim-controller")
 
+    def claim(self, name: str) -> Json:
+        """A named claim with its mirror."""
+        made = self.create(CLAIMS, claims.claim(name))
+        mirror = mirrors.claim_mirror(CLAIMS.decode(orjson.dumps(made)), shareable=False)
+        self.create(BUILTIN_CLAIMS, mirror, CONTROLLER)
+        return made
+
     def offer(self, claim: str, names: Sequence[str]) -> None:
         """Parley offers nodes, in place of what was there."""
         self.clear(claim)
@@ -104,9 +113,9 @@ class Ruled:
         found = mirrors.fulfilled_body(DRIVER, Allocation((Device(node, device),), data), node, AT)
         self.status(BUILTIN_CLAIMS, claim, {"devices": found}, CONTROLLER)
 
-    def allocate(self, claim: str, node: str, pod: Json | None, device: str = "gpu-0") -> None:
-        """Parley allocates a device of the node, for the pod if one is given."""
-        data = {"devices": [{"pool": node, "device": device}]}
+    def allocate(self, claim: str, node: str, pod: Json | None, device: str = "gpu-0", **more: Any) -> None:
+        """Parley allocates a device of the node, for the pod if one is given. The handle may have `more`."""
+        data = {"devices": [{"pool": node, "device": device}], **more}
         found, users = Allocation((Device(node, device),), data), _users(*([pod] if pod is not None else []))
         body = mirrors.allocation_body(self._claim(claim), DRIVER, found, [node], AT, node_part=True)
         self.status(BUILTIN_CLAIMS, claim, {"allocation": body, "reservedFor": users}, CONTROLLER)
@@ -129,10 +138,28 @@ class Ruled:
         with acting_as(who):
             self.server.post(PODS, meta["name"], "binding", body, NAMESPACE)
 
-    def start(self, pod: Json, claim: str, node: str) -> None:
+    def record(self, claim: str, node: str, pod: Json, device: str = "gpu-0") -> None:
+        """Parley records the device in the named claim, for the pod."""
+        found = allocation_record(DRIVER, Allocation((Device(node, device),)), node, shareable=False)
+        status = {"driverName": DRIVER, "allocation": found, "reservedFor": _users(pod)}
+        self.status(CLAIMS, claim, status, CONTROLLER)
+
+    def clear_record(self, claim: str, who: str = CONTROLLER) -> None:
+        self.status(CLAIMS, claim, {"driverName": None, "allocation": None, "reservedFor": None}, who)
+
+    def delete(self, resource: Resource[Any], name: str, who: str) -> None:
+        """At once, whatever finalizers it has."""
+        namespace = NAMESPACE if resource.namespaced else None
+        with acting_as(who):
+            self.server.patch(
+                resource, name, {"metadata": {"finalizers": None}}, namespace, Manager(who, UPDATE, "")
+            )
+            self.server.delete(resource, name, namespace, grace=0)
+
+    def start(self, pod: Json, claim: str, node: str, **more: Any) -> None:
         """The pod is bound to the node, where a device is allocated, and that is prepared."""
         self.node(node)
-        self.allocate(claim, node, pod)
+        self.allocate(claim, node, pod, **more)
         self.bind(pod, node)
         self.rules.prepared(pod["metadata"]["uid"])
 

@@ -344,7 +344,7 @@ def a_pod(name: str, kind: str, node: str = "") -> Pod:
 
 def allocated(pod: str, node: str) -> Record:
     """A built-in claim of the pod that is allocated on the node."""
-    return Record(pod, ("", ""), (pod, ""), True, (pod,), True, True, (node,), (), False, False, "", 0, "")
+    return Record(pod, ("", ""), (pod, ""), True, (pod,), True, True, (node,), (), False, False, "", 0, "", "")
 
 
 def room(claims: Sequence[Json], *there: Pod, records: Sequence[Record] = ()) -> Room:

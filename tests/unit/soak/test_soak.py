@@ -68,6 +68,7 @@ FOUND_BY = {
     "drivers would have room, whoever leaves": 1,
     "the driver takes back what is kept": 1,
     "data stays where it was when its claim ends": 9,
+    "a claim is kept after its data was removed": 1,
     "two claims reserve the same room": 1,
     "nobody is woken when a node loses a taint": 2,
 }

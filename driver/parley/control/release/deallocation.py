@@ -160,7 +160,7 @@ class Deallocator:
             await self._records.clear_mirror(holding)  # until then a scheduler may reserve it for others
             holding.written = Written.NO
         holding.phase = Phase.UNRESERVING
-        self.releases.owe_removal(holding)
+        holding.owe_removal()
         await self._begin_releasing(holding)
 
     def _is_kept(self, holding: Holding) -> bool:

@@ -45,6 +45,9 @@ class LostNodesData:
         self._clock = clock
         self._lost: dict[str, datetime] = {}
         """By name of a node with such data: when it was last seen to get lost, or first found missing."""
+        self._retracted: dict[str, ClaimRelease] = {}
+        """Those that are deleted because their nodes are back, by name, until the cache shows that they are gone:
+        the answer to a deletion may be lost."""
 
     def node_lost(self, node: str) -> None:
         """Handle the event that the node is out of service or gone: its day begins."""
@@ -52,12 +55,23 @@ class LostNodesData:
             self._lost[node] = self._clock()
 
     async def record(self, holding: Holding, node: str) -> None:
-        """Record that the holding, which is about to end, has data on the lost node. Safe to repeat."""
+        """Record that the holding, which is about to end, has data on the lost node. Safe to repeat. If an earlier
+        record may still be deleted, because the node was back meanwhile, another one takes its place."""
+        name, body = lost_node_record(holding, node)
+        if (retracted := self._retracted.get(name)) is not None:
+            await delete_release(self._client, retracted)
+            self._retracted.pop(name, None)
         try:
-            await self._client.create(CLAIM_RELEASES, lost_node_record(holding, node))
+            await self._client.create(CLAIM_RELEASES, body)
         except AlreadyExists:
             return
         log.info("left behind on a lost node", claim=holding.path, driver=holding.driver, node=node)
+
+    def release_gone(self, release: ClaimRelease) -> None:
+        """Handle the event that the ClaimRelease is gone."""
+        retracted = self._retracted.get(release.metadata.name)
+        if retracted is not None and retracted.metadata.uid == release.metadata.uid:
+            del self._retracted[release.metadata.name]
 
     def holding_ended(self, uid: str) -> None:
         """Requeue the holding's ClaimReleases for lost nodes, now that it has ended: the data may be removed."""
@@ -71,6 +85,7 @@ class LostNodesData:
             is_back = not is_lost(release.spec.node_name)
             if is_back and not release.status.allocation_cleared and is_of(release, holding):
                 log.info("the node is back in time", claim=holding.path, node=release.spec.node_name)
+                self._retracted[release.metadata.name] = release
                 await delete_release(self._client, release)
 
     async def sync(self, uid: str) -> None:

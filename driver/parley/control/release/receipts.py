@@ -19,6 +19,9 @@ from parley.sdk.recorded import allocation_record
 
 Body = dict[str, object]
 
+REMOVING_DATA = "RemovingData"
+"""The reason of the condition of a claim that has ended, and whose nodes have to remove its data."""
+
 _HASHED = 16
 """Characters of the hash that stands for a node's name, which may have 253 itself, in the name of a record."""
 
@@ -35,14 +38,14 @@ def record(holding: Holding, prepared: PreparedOn) -> Body:
     return _release(record_name(prepared, removing=removing), _spec(holding, prepared, removing=removing))
 
 
-def lost_node_record(holding: Holding, node: str) -> Body:
-    """The ClaimRelease for data of the holding on a lost node, to be removed when the node is back. Its name is
-    unique to the allocation: the same claim may lose the same node again."""
+def lost_node_record(holding: Holding, node: str) -> tuple[str, Body]:
+    """Name and body of the ClaimRelease for data of the holding on a lost node, to be removed when the node is
+    back. Its name is unique to the allocation: the same claim may lose the same node again."""
     prepared = PreparedOn(next(iter(holding.claim_uids), holding.uid), node)
     spec = _spec(holding, prepared, removing=True)
     hashed = orjson.dumps([node, spec["allocation"]], option=orjson.OPT_SORT_KEYS)
     name = f"{prepared.claim_uid}-lost-{hashlib.sha256(hashed).hexdigest()[:_HASHED]}"
-    return _release(name, {**spec, "nodeLost": True})
+    return name, _release(name, {**spec, "nodeLost": True})
 
 
 def is_owed(release: ClaimRelease) -> bool:
@@ -105,7 +108,7 @@ def prepared_by(record: ClaimRelease) -> PreparedOn:
 
 def releasing_condition(holding: Holding) -> ConditionUpdate:
     """The condition of a claim while nodes owe receipts. Its age is the time waited."""
-    reason = "RemovingData" if holding.removing else "ForcedDeletion"
+    reason = REMOVING_DATA if holding.removing else "ForcedDeletion"
     return ConditionUpdate(CONDITION_RELEASING, True, reason, waits_for(holding))
 
 

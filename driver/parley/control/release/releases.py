@@ -148,13 +148,6 @@ class Releases:
             if self._lost(node):
                 await self._leftovers.record(holding, node)
 
-    def owe_removal(self, holding: Holding) -> None:
-        """Note that the nodes of the ending holding have to remove its data, lost ones as well: `create_missing`
-        leaves these out, and records their data."""
-        holding.removing = True
-        uid = next(iter(holding.claim_uids), holding.uid)
-        holding.owed |= {PreparedOn(uid, node) for node in holding.nodes or ()}
-
     def _lost(self, node: str) -> bool:
         return out_of_service(self._cluster.node(node))
 
@@ -171,7 +164,7 @@ class Releases:
 
     async def create_missing(self, holding: Holding) -> None:
         """Create the ClaimReleases that are missing, and delete those that do not apply, and those of lost nodes,
-        which need not answer."""
+        which need not answer. Data that these had to remove is recorded."""
         await self._retract_removals(holding)
         for prepared in sorted(holding.owed):
             if not await self._waived(holding, prepared):
@@ -305,6 +298,7 @@ class Releases:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             retracted = old.metadata.uid in self._retracted
             self._retracted.discard(old.metadata.uid)
+            self._leftovers.release_gone(old)
             holding = self._kept_by(old)
             # One created late, for what was owed before, does not confirm that the data is removed, nor does the
             # deletion of a late request to remove data confirm anything.

@@ -2,6 +2,8 @@
 
 import shutil
 from pathlib import Path
+from secrets import token_hex
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -11,7 +13,7 @@ from tests.unit.kubelet.driver.workspace_folders import data, driver
 
 from parley.api.builtin import ObjectMeta, ResourceSlice, ResourceSliceSpec
 from parley.drivers.workspace import DISK, IDENTITY, WorkspaceDriver
-from parley_kubelet.driver import workspaces
+from parley_kubelet.driver import disk_identity, workspaces
 from parley_kubelet.driver.workspaces import WorkspaceNode
 from parley_kubelet.hooks import DeviceName, HeldClaim, NodeClaim, Refused
 from parley_kubelet.serving.slices import slice_specs
@@ -32,6 +34,26 @@ async def allocated(node: WorkspaceNode, *parameters: dict[str, Any], **class_: 
 def reinstalled(root: Path) -> WorkspaceNode:
     shutil.rmtree(root)
     return driver(root)
+
+
+def test_a_disk_gets_one_identity_though_two_want_it_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else claims would be allocated by the one that was overwritten, and refused for ever."""
+    found: list[str] = []
+    other = Thread(target=lambda: found.append(disk_identity.identity(tmp_path)))
+    others = iter([other])
+
+    def token(length: int) -> str:
+        for thread in others:
+            thread.start()
+            thread.join(0.2)
+        return token_hex(length)
+
+    monkeypatch.setattr(disk_identity, "token_hex", token)
+    found.append(disk_identity.identity(tmp_path))
+    other.join()
+    assert found == [disk_identity.identity(tmp_path)] * 2
 
 
 async def test_a_kept_claim_is_refused_on_another_disk_until_its_own_is_back(tmp_path: Path) -> None:
