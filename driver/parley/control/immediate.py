@@ -133,6 +133,12 @@ class ImmediateClaims:
         self._attempts.pop(key, None)
         self._leave_line(key)
 
+    def move_to_own_line(self, key: Key) -> None:
+        """Give a claim whose reconciliation failed a line of its own, for the same topics: others need not wait
+        until it succeeds."""
+        if (following := self._lines.move(key, ("apart", key))) is not None:
+            self._queue.add(following)
+
     def _leave_line(self, key: Key) -> None:
         if (following := self._lines.leave(key)) is not None:
             self._queue.add(following)
