@@ -250,19 +250,23 @@ class Changes:
             self._wakeups.wake(PREEMPTION)
         self._enqueue_claims_of({class_.metadata.name})
 
-    def _enqueue_claims_of(self, classes: Set[str]) -> None:
+    def _enqueue_claims_of(self, classes: Set[str], namespace: str = "") -> None:
+        """Enqueue the named claims of these classes, in that namespace only if one is given."""
         for claim in self._cluster.claims():
-            if claim.spec.resource_class_name in classes:
+            if claim.spec.resource_class_name in classes and namespace in ("", claim.metadata.namespace):
                 self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
-        """Different limits may apply to a namespace whose labels changed."""
+        """Different limits may apply to a namespace whose labels changed, also to claims that were accepted."""
         namespace = new or old
         if namespace is None or (old is not None and new is not None and _labels(old) == _labels(new)):
             return
-        for class_ in self._cluster.classes():
-            if class_.selects_namespaces:
-                self._wakeups.wake(limit_topic(class_.metadata.name, namespace.metadata.name))
+        name = namespace.metadata.name
+        classes = {class_.metadata.name for class_ in self._cluster.classes() if class_.selects_namespaces}
+        for class_name in classes:
+            self._wakeups.wake(limit_topic(class_name, name))
+        if classes and old is not None and new is not None:  # else nothing was accepted by other labels
+            self._enqueue_claims_of(classes, name)
 
     def volume_changed(self, claim: Key) -> None:
         """The PersistentVolumeClaim may restrict its pods to other nodes now."""

@@ -8,7 +8,7 @@ from tests.unit.scheduler.shelf import restart
 from tests.unit.scheduler.test_standalone import Disks, prepare
 
 from parley.api.models import ResourceClaim
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NAMESPACES
 from parley.drivers.device import DeviceDriver
 
 if TYPE_CHECKING:
@@ -183,5 +183,29 @@ def test_a_claim_that_its_driver_is_allocating_counts_whatever_is_wrong_with_it_
         assert most == 1
         assert await allocated(world) == {"first"}
         assert {reason for reason, _ in why_not(await world.claim("second"))} == {"LimitReached"}
+
+    play(scenario)
+
+
+def test_claims_that_wait_for_a_driver_are_judged_again_when_the_labels_of_their_namespace_change(
+    play: Any,
+) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks("")
+        await prepare(world, disks)
+        small = {"namespaceSelector": {"matchLabels": {"team": "small"}}, "claims": 1}
+        await world.client.patch(CLASSES, "disk", {"limits": [small, {"claims": 2}]})
+        await world.client.create(NAMESPACES, {"metadata": {"name": "default"}})
+        await world.settle()
+        for name in ("first", "second"):
+            await world.add_claim(name, "disk", mode="Immediate")
+        await world.settle()
+        assert why_not(await world.claim("second")).pop()[0] == "NothingViable"
+        await world.client.patch(NAMESPACES, "default", {"metadata": {"labels": {"team": "small"}}})
+        await world.settle()
+        disks.nodes = NODES
+        await world.add_node("d")
+        await world.settle()
+        assert len(await allocated(world)) == 1
 
     play(scenario)
