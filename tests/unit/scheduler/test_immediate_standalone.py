@@ -209,3 +209,22 @@ def test_claims_that_wait_for_a_driver_are_judged_again_when_the_labels_of_their
         assert len(await allocated(world)) == 1
 
     play(scenario)
+
+
+def test_a_driver_begins_on_no_further_node_when_a_claim_is_over_the_limit_by_then(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks(NODES, seconds=30)
+        disks.flaky = {*NODES}
+        await prepare(world, disks)
+        none = {"namespaceSelector": {"matchLabels": {"team": "closed"}}, "claims": 0}
+        await world.client.patch(CLASSES, "disk", {"limits": [none, {"claims": 1}]})
+        await world.client.create(NAMESPACES, {"metadata": {"name": "default"}})
+        await world.settle()
+        await world.add_claim("first", "disk", mode="Immediate")
+        await asyncio.sleep(10)
+        assert len(disks.tried) == 1
+        await world.client.patch(NAMESPACES, "default", {"metadata": {"labels": {"team": "closed"}}})
+        await asyncio.sleep(600)
+        assert len(disks.tried) == 1
+
+    play(scenario)
