@@ -30,7 +30,7 @@ def test_a_claim_without_allocation_has_nothing(play: Play) -> None:
         found = record(world)
 
         assert (found.name, found.identity) == ((NAMESPACE, P), (uid, "gpu-0"))
-        assert not (found.allocated or found.definite or found.offer)
+        assert not any((found.allocated, found.definite, found.offer))
         assert (found.nodes, found.devices, found.users) == ((), (), ())
 
     play(story)
