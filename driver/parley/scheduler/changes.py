@@ -20,6 +20,7 @@ from parley.control.claims.named import failure_of
 from parley.control.claims.on_demand import shared_topic
 from parley.control.claims.podclaims import NODES, PREEMPTION, ROOM
 from parley.control.holding import Holding
+from parley.control.limits import has_begun
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
 from parley.control.objects.pod import is_done, is_terminal, reference, was_tried
@@ -245,6 +246,7 @@ class Changes:
         if old is not None and new is not None and old.revision == new.revision:
             return  # only its status changed, on which no decision depends
         count_again(self._state, class_.metadata.name)
+        self._note_undone(*self._ledger.undone_later)
         self._wakeups.wake(("class", class_.metadata.name))
         if old is None or new is None or old.preemption != new.preemption:
             self._wakeups.wake(PREEMPTION)
@@ -291,6 +293,7 @@ class Changes:
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if (claim := new or old) is not None:
             key = (claim.metadata.namespace, claim.metadata.name)
+            self._note_undone(key)
             released = self._deallocator.record_changed(claim, gone=new is None)
             before = driver_of_record(old) if old is not None and not released else ""
             if before and before not in self._drivers and (new is None or not driver_of_record(new)):
@@ -305,6 +308,14 @@ class Changes:
                     self._queues.pods.add((pod.metadata.namespace, pod.metadata.name))
             if self._is_relevant(old, new):
                 self._enqueue_claim(key, gone=None if new is not None else old)
+
+    def _note_undone(self, *keys: Key) -> None:
+        """Note which of these claims' standalone drivers hold nothing for them any more."""
+        for key in keys:
+            claim = self._cluster.claim(key)
+            class_ = self._cluster.class_(claim.spec.resource_class_name) if claim is not None else None
+            if not has_begun(claim, class_):
+                self._ledger.undone(key)
 
     def _is_foreign(self, key: Key) -> bool:
         """Whether a built-in claim of that name is there which Parley does not negotiate."""

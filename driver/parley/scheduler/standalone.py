@@ -17,6 +17,7 @@ from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import EligibleNodes
+from parley.control.limits import has_begun
 from parley.control.objects.pod import reference
 from parley.control.objects.standin import is_stand_in
 from parley.control.presence import DriverPresence
@@ -24,6 +25,7 @@ from parley.control.publishing.podscheduling import StandaloneClaim
 from parley.control.records import Records
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
+from parley.kube.cache import Key
 from parley.kube.queue import Requeue
 from parley.negotiation.answers import Answer
 from parley.negotiation.rounds import Ask, Outcome
@@ -241,8 +243,12 @@ class StandaloneSessions:
 
     def end_expected(self, pod: PodReference) -> None:
         """Expect no allocations for the pod any more, and wake the pods that wait for its claims."""
-        for namespace, name in self._ledger.end_expected(pod):
+        for namespace, name in self._ledger.end_expected(pod, self._has_begun):
             self._wakeups.wake(("claim", namespace, name))
+
+    def _has_begun(self, key: Key) -> bool:
+        claim = self._cluster.claim(key)
+        return claim is not None and has_begun(claim, self._cluster.class_(claim.spec.resource_class_name))
 
     async def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
         """Select the node, on which the standalone drivers then allocate. Returns what the pod waits for. Raises
