@@ -233,6 +233,11 @@ class Ledger:
                 self.stop_counting(uid)
         return list(claims)
 
+    def count_begun(self, claim: tuple[str, str], uid: str, class_name: str) -> None:
+        """Count a claim that a standalone driver has begun to allocate, and has yet to undo that."""
+        self._undone_later[claim] = uid
+        self.limits.count(uid, class_name, claim[0], 1)
+
     @property
     def undone_later(self) -> Collection[tuple[str, str]]:
         """The claims that standalone drivers have begun to allocate, and have yet to undo that."""

@@ -4,9 +4,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.scheduler.shelf import restart
 from tests.unit.scheduler.test_standalone import Disks, prepare
 
 from parley.api.resources import CLAIMS, CLASSES
+from parley.drivers.device import DeviceDriver
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -25,8 +27,11 @@ class Releasing(Disks):
         await super().deallocate(uid)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("named", [False, True])
-def test_pods_that_come_and_go_have_a_driver_begin_with_no_more_than_the_limit(play: Any, named: bool) -> None:
+def test_pods_that_come_and_go_have_a_driver_begin_with_no_more_than_the_limit(
+    play: Any, named: bool, restarted: bool
+) -> None:
     async def scenario(world: World) -> None:
         disks, most = Releasing("abc", seconds=60), 0
         await prepare(world, disks)
@@ -42,6 +47,9 @@ def test_pods_that_come_and_go_have_a_driver_begin_with_no_more_than_the_limit(p
                 await asyncio.sleep(1)
                 most = max(most, len(disks.held))
             await world.delete_pod(name)
+            if restarted:
+                await asyncio.sleep(1)
+                await restart(world, [DeviceDriver()])
         await world.add_pod("last", "disk")
         for _ in range(300):
             await asyncio.sleep(1)
