@@ -38,7 +38,7 @@ from parley.negotiation.selection import ranked
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Topic, WaitingLines, Woken
 from parley.sdk import PermanentError
 from parley.sdk.checks import DriverFault
-from parley.sdk.immediate import FailedNodes, awaits_acceptance, is_pending, no_pod
+from parley.sdk.immediate import FailedNodes, awaits_acceptance, is_pending, may_have_begun, no_pod
 from parley.sdk.recorded import driver_of_record
 
 PAUSES = Backoff(first=0.1, longest=300.0)
@@ -87,7 +87,8 @@ class ImmediateClaims:
 
     def note_verdict(self, claim: ResourceClaim, class_: ResourceClass | None, problem: Problem | None) -> None:
         """Note whether the claim is accepted, or has a problem. One of a standalone driver counts for its class's
-        limits from when it is accepted, and waits in line while they are reached."""
+        limits from when it is accepted, also with a problem if its driver may have begun by then. It waits in line
+        while the limits are reached."""
         key, meta = _key(claim), claim.metadata
         if self._accepted.get(key) not in (None, meta.uid):
             self.stop_counting(key)
@@ -96,7 +97,7 @@ class ImmediateClaims:
         if problem is None and class_ is not None and counts_when_accepted(class_, self._drivers):
             self._ledger.limits.count(meta.uid, class_.metadata.name, meta.namespace, 1)
             self._accepted[key] = meta.uid
-        else:
+        elif problem is None or not _counts_all_the_same(claim, problem.code):
             self.stop_counting(key)
         if problem is not None and problem.code == reasons.LIMIT_REACHED:
             if (following := self._lines.wait(key, problem.topics[1:], problem.topics)) is not None:
@@ -134,6 +135,12 @@ class ImmediateClaims:
         """Forget the claim: it is gone or being deleted."""
         self._attempts.pop(key, None)
         self._leave_line(key)
+
+    def move_to_own_line(self, key: Key) -> None:
+        """Give a claim whose reconciliation failed a line of its own, for the same topics: others need not wait
+        until it succeeds."""
+        if (following := self._lines.move(key, ("apart", key))) is not None:
+            self._queue.add(following)
 
     def _leave_line(self, key: Key) -> None:
         if (following := self._lines.leave(key)) is not None:
@@ -266,13 +273,26 @@ def within_limits(
 
 
 def count_accepted(state: State, newer: Mapping[str, ResourceClaim] = MappingProxyType({})) -> dict[Key, str]:
-    """Count the accepted immediate claims of standalone drivers for their classes' limits. Returns their UIDs."""
+    """Count the immediate claims of standalone drivers for their classes' limits that were accepted. Returns their
+    UIDs."""
     found: dict[Key, str] = {}
-    for claim in within_limits(state, newer, accepted=True):
+    others = within_limits(state, newer, accepted=False)
+    begun = (claim for claim in others if _counts_all_the_same(claim, _why_not_accepted(claim)))
+    for claim in (*within_limits(state, newer, accepted=True), *begun):
         meta = claim.metadata
         state.ledger.limits.count(meta.uid, claim.spec.resource_class_name, meta.namespace, 1)
         found[_key(claim)] = meta.uid
     return found
+
+
+def _counts_all_the_same(claim: ResourceClaim, code: str) -> bool:
+    """Whether a claim that was accepted, and is not any more for that reason, counts as before: its driver may be
+    allocating it. Not if the limits themselves are the reason: such claims would keep each other out."""
+    return may_have_begun(claim) and code != reasons.LIMIT_REACHED
+
+
+def _why_not_accepted(claim: ResourceClaim) -> str:
+    return next((c.reason for c in claim.status.conditions if c.type == reasons.ACCEPTED), "")
 
 
 def _is_shown(claim: ResourceClaim, holding: Holding) -> bool:

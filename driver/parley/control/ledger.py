@@ -41,6 +41,7 @@ class Ledger:
         self._users_changed = users_changed
         self._expected: dict[tuple[str, str], tuple[PodReference, str]] = {}
         self._expecting: dict[PodReference, dict[tuple[str, str], None]] = {}
+        self._undone_later: dict[tuple[str, str], str] = {}
         self._by_uid: dict[str, Holding] = {}
         self._by_claim: dict[tuple[str, str], Holding] = {}
         self._superseded: defaultdict[tuple[str, str], dict[str, Holding]] = defaultdict(dict)
@@ -202,8 +203,8 @@ class Ledger:
             self._expecting[former].pop(key)
             if not self._expecting[former]:
                 del self._expecting[former]
-        if former_uid != uid:
-            self.stop_counting(former_uid)
+        for other in {former_uid, self._undone_later.pop(key, uid)} - {uid}:
+            self.stop_counting(other)
         self._expected[key] = (pod, uid)
         self._expecting.setdefault(pod, {})[key] = None
         if uid not in self._by_uid:
@@ -218,13 +219,34 @@ class Ledger:
         """Whether standalone drivers were asked to allocate claims for the pod, which does not use them yet."""
         return pod in self._expecting
 
-    def end_expected(self, pod: PodReference) -> list[tuple[str, str]]:
-        """End all that is expected for the pod. Returns the claims that are available to other pods now."""
+    def end_expected(
+        self, pod: PodReference, has_begun: Callable[[tuple[str, str]], bool] = lambda _: False
+    ) -> list[tuple[str, str]]:
+        """End all that is expected for the pod. Returns the claims that are available to other pods now. Those of
+        which `has_begun` says that their driver has begun with them count for limits until it has undone that."""
         claims = self._expecting.pop(pod, {})
         for claim in claims:
             _, uid = self._expected.pop(claim)
-            self.stop_counting(uid)
+            if uid not in self._by_uid and has_begun(claim):
+                self._undone_later[claim] = uid
+            else:
+                self.stop_counting(uid)
         return list(claims)
+
+    def count_begun(self, claim: tuple[str, str], uid: str, class_name: str) -> None:
+        """Count a claim that a standalone driver has begun to allocate, and has yet to undo that."""
+        self._undone_later[claim] = uid
+        self.limits.count(uid, class_name, claim[0], 1)
+
+    @property
+    def undone_later(self) -> Collection[tuple[str, str]]:
+        """The claims that standalone drivers have begun to allocate, and have yet to undo that."""
+        return list(self._undone_later)
+
+    def undone(self, claim: tuple[str, str]) -> None:
+        """Note that the claim's driver holds nothing for it. Idempotent."""
+        if (uid := self._undone_later.pop(claim, None)) is not None:
+            self.stop_counting(uid)
 
     def stop_counting(self, uid: str) -> None:
         """Stop counting the claim for limits, unless it is allocated: an attempt to allocate it has ended."""

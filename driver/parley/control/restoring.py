@@ -15,6 +15,7 @@ from parley.api.names import CONDITION_RELEASING, GENERATED_LABEL, POD_CLAIM_NAM
 from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.entries import number_of
 from parley.control.holding import Holding, Phase, PreparedOn, Written
+from parley.control.limits import has_begun
 from parley.control.objects.class_request import class_request
 from parley.control.objects.mirror import (
     counted,
@@ -38,6 +39,7 @@ from parley.kube.clock import moment
 from parley.sdk import Allocation, Device, Held, PodReference
 from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.immediate import is_pending
 from parley.sdk.recorded import driver_of_record, held_as_recorded, must_be_deallocated, read_allocation, recorded
 
 Drivers = Mapping[str, EmbeddedDriver]
@@ -76,6 +78,20 @@ def count_unbound(state: State) -> None:
             pod = state.cluster.pod_with_uid(user)
             if pod is not None and not pod.spec.node_name and not is_done(pod):
                 state.cluster.usage.assume(pod, holding.node)
+
+
+def count_begun(state: State) -> None:
+    """Count for limits what standalone drivers have begun for pods that are gone by now, or have yet to
+    deallocate. Called when it is known what they are allocating."""
+    ledger = state.ledger
+    for claim in state.cluster.claims():
+        meta, class_ = claim.metadata, state.cluster.class_(claim.spec.resource_class_name)
+        key = (meta.namespace, meta.name)
+        if class_ is None or class_.driver_name in state.drivers or not has_begun(claim, class_):
+            continue
+        known = ledger.of_claim(*key) is not None or ledger.expected_for(*key) is not None
+        if not known and not is_pending(claim):
+            ledger.count_begun(key, meta.uid, class_.metadata.name)
 
 
 def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> None:

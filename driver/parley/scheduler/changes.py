@@ -21,6 +21,7 @@ from parley.control.claims.named import failure_of
 from parley.control.claims.on_demand import shared_topic
 from parley.control.claims.podclaims import NODES, PREEMPTION, ROOM
 from parley.control.holding import Holding
+from parley.control.limits import has_begun
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
 from parley.control.objects.pod import is_done, is_terminal, reference, was_tried
@@ -255,24 +256,29 @@ class Changes:
         if old is not None and new is not None and old.revision == new.revision:
             return  # only its status changed, on which no decision depends
         count_again(self._state, class_.metadata.name)
+        self._note_undone(*self._ledger.undone_later)
         self._wakeups.wake(("class", class_.metadata.name))
         if old is None or new is None or old.preemption != new.preemption:
             self._wakeups.wake(PREEMPTION)
         self._enqueue_claims_of({class_.metadata.name})
 
-    def _enqueue_claims_of(self, classes: Set[str]) -> None:
+    def _enqueue_claims_of(self, classes: Set[str], namespace: str = "") -> None:
+        """Enqueue the named claims of these classes, in that namespace only if one is given."""
         for claim in self._cluster.claims():
-            if claim.spec.resource_class_name in classes:
+            if claim.spec.resource_class_name in classes and namespace in ("", claim.metadata.namespace):
                 self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
-        """Different limits may apply to a namespace whose labels changed."""
+        """Different limits may apply to a namespace whose labels changed, also to claims that were accepted."""
         namespace = new or old
         if namespace is None or (old is not None and new is not None and _labels(old) == _labels(new)):
             return
-        for class_ in self._cluster.classes():
-            if class_.selects_namespaces:
-                self._wakeups.wake(limit_topic(class_.metadata.name, namespace.metadata.name))
+        name = namespace.metadata.name
+        classes = {class_.metadata.name for class_ in self._cluster.classes() if class_.selects_namespaces}
+        for class_name in classes:
+            self._wakeups.wake(limit_topic(class_name, name))
+        if classes and old is not None and new is not None:  # else nothing was accepted by other labels
+            self._enqueue_claims_of(classes, name)
 
     def volume_changed(self, claim: Key) -> None:
         """The PersistentVolumeClaim may restrict its pods to other nodes now."""
@@ -299,6 +305,7 @@ class Changes:
             key = (claim.metadata.namespace, claim.metadata.name)
             if old is not None and _is_replaced(old, new):
                 self._releases.claim_gone(old)
+            self._note_undone(key)
             released = self._deallocator.record_changed(claim, gone=new is None)
             before = driver_of_record(old) if old is not None and not released else ""
             if before and before not in self._drivers and (new is None or not driver_of_record(new)):
@@ -313,6 +320,14 @@ class Changes:
                     self._queues.pods.add((pod.metadata.namespace, pod.metadata.name))
             if self._is_relevant(old, new):
                 self._enqueue_claim(key, gone=None if new is not None else old)
+
+    def _note_undone(self, *keys: Key) -> None:
+        """Note which of these claims' standalone drivers hold nothing for them any more."""
+        for key in keys:
+            claim = self._cluster.claim(key)
+            class_ = self._cluster.class_(claim.spec.resource_class_name) if claim is not None else None
+            if not has_begun(claim, class_):
+                self._ledger.undone(key)
 
     def _is_foreign(self, key: Key) -> bool:
         """Whether a built-in claim of that name is there which Parley does not negotiate."""

@@ -18,7 +18,7 @@ from parley.control.holding import Phase
 from parley.control.immediate import within_limits
 from parley.control.objects.mirror import is_mirror, is_template_mirror, owner_pod
 from parley.control.objects.pod import arrival
-from parley.control.restoring import count_unbound, restore
+from parley.control.restoring import count_begun, count_unbound, restore
 from parley.control.takeover import fence_acceptances, fence_former_leaders, retry_while_unavailable
 from parley.control.telemetry.measured import MeasuredDriver
 from parley.control.telemetry.metrics import Metrics
@@ -160,6 +160,7 @@ class Controller:
         unconfirmed = restore(self._base.state, changed)
         count_unbound(self._base.state)
         self._parts.reconciler.resume(unconfirmed)
+        count_begun(self._base.state)
         self._parts.claims.resume(touched)
         for scheduling in published.items:
             for owner in scheduling.metadata.owner_references:

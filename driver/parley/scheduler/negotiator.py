@@ -72,7 +72,7 @@ class Negotiator:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
         if isinstance(demand, Blocked):
-            return self._not_admitted(pod, attempt, demand)
+            return await self._not_admitted(pod, claims, demand)
         attempt.turn_kept_until = None
         own = nodes is None
         if own and not pod.spec.node_name and not self._state.cluster.placement_constraints_synced(pod):
@@ -88,6 +88,8 @@ class Negotiator:
             outcome = await self._with_answers(key, pod, pending, demand, search)
         else:
             outcome = survey(self._state, demand, search)
+        if isinstance(outcome, Blocked):
+            return await self._not_admitted(pod, claims, outcome)
         if not isinstance(outcome, Outcome):
             return outcome
         if own and not demand.standalone and attempt.refused.issuperset(outcome.viable):
@@ -114,12 +116,19 @@ class Negotiator:
             self._pods.requeue((pod.metadata.namespace, pod.metadata.name), left)
         return pod.status.nominated_node_name if left else ""
 
-    def _not_admitted(self, pod: Pod, attempt: Attempt, blocked: Blocked) -> Wait:
-        """The wait of a pod whose claims were not admitted. While its parameters are being read again it keeps its
-        nomination and, for `TURN_SECONDS`, its turn: what it waited for may just have become free."""
+    async def _not_admitted(self, pod: Pod, claims: Sequence[PodClaim], blocked: Blocked) -> Result:
+        """The wait of a pod whose claims were not admitted; unless it is bound, it holds nothing meanwhile. While
+        its parameters are being read again it keeps its nomination and, for `TURN_SECONDS`, its turn: what it
+        waited for may just have become free."""
+        attempt = self._pods.attempt(pod)
         if not blocked.problem.transient:
             self._state.nominations.end(pod.metadata.uid)
             attempt.turn_kept_until = None
+            if pod.spec.node_name:  # its containers may be using what it holds
+                self._sessions.end(pod)
+            elif self._holds(pod, claims) or self._state.ledger.expects(reference(pod)):
+                await self._placement.release_all(pod)
+                return Requeue()
             return wait(blocked)
         if attempt.turn_kept_until is None:
             attempt.turn_kept_until = now() + TURN_SECONDS
@@ -153,7 +162,7 @@ class Negotiator:
 
     async def _with_answers(
         self, key: Key, pod: Pod, pending: Sequence[PodClaim], demand: Demand, search: Search
-    ) -> Outcome | Result:
+    ) -> Outcome | Blocked | Result:
         """The outcome with the standalone drivers' answers, or what is next if there is no outcome yet."""
         inside = question(self._state, demand, search)
         answered = await self._sessions.advance(pod, demand, search.nodes, inside)
@@ -164,8 +173,12 @@ class Negotiator:
                 self._state, reference(pod), pending, self._pods.attempt(pod).begun
             )  # other pods may have been allocated something meanwhile
             if isinstance(admitted, Blocked):
-                return wait(admitted)
+                return admitted
         return answered
+
+    @staticmethod
+    def _holds(pod: Pod, claims: Sequence[PodClaim]) -> bool:
+        return any(c.holding and pod.metadata.uid in c.holding.pods for c in claims)
 
     async def _failed(self, key: Key, pod: Pod, failure: Failure) -> Requeue:
         pause = self._pods.attempt(pod).failures.begin(now())
@@ -194,7 +207,7 @@ class Negotiator:
     async def _nothing_viable(
         self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, own: bool
     ) -> Result:
-        holds = any(c.holding and pod.metadata.uid in c.holding.pods for c in claims)
+        holds = self._holds(pod, claims)
         expects = not demand.standalone and self._state.ledger.expects(reference(pod))
         if not pod.spec.node_name and (holds or expects):
             await self._placement.release_all(pod)

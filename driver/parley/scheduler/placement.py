@@ -79,15 +79,18 @@ class Placement:
     ) -> Result | NotAllocated:
         """Embedded drivers allocate on the node, standalone ones are asked to. Returns what is next."""
         inside = [claim for claim in claims if claim.entry in demand.drivers and not claim.standalone]
+        self._sessions.expect(pod, demand)
         yielded: list[bool] = []  # empty until another task has run
         asyncio.get_running_loop().call_soon(yielded.append, True)
         try:
             await self._allocator.allocate(pod, inside, demand, node, offered=offered)
-        except Aborted:
-            self._wake_kept_out(pod, inside)
-            raise
-        except AllocationFailed as failure:
-            self._wake_kept_out(pod, inside)
+        except Exception as failure:
+            if demand.standalone:
+                self._sessions.end_expected(reference(pod))
+            if isinstance(failure, AllocationFailed | Aborted):
+                self._wake_kept_out(pod, inside)
+            if not isinstance(failure, AllocationFailed):
+                raise
             permanent = isinstance(failure.__cause__, PermanentError)
             return NotAllocated(await self.failed(key, pod, node, str(failure), inside if permanent else ()))
         if not pod.spec.node_name and self._cluster.has_pod(reference(pod)):  # else nothing ends it

@@ -17,6 +17,7 @@ from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import EligibleNodes
+from parley.control.limits import has_begun
 from parley.control.objects.pod import reference
 from parley.control.objects.standin import is_stand_in
 from parley.control.presence import DriverPresence
@@ -24,6 +25,7 @@ from parley.control.publishing.podscheduling import StandaloneClaim
 from parley.control.records import Records
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
+from parley.kube.cache import Key
 from parley.kube.queue import Requeue
 from parley.negotiation.answers import Answer
 from parley.negotiation.rounds import Ask, Outcome
@@ -137,6 +139,8 @@ class StandaloneSessions:
             if all(claim.name in same for claim in demand.standalone):
                 attempt.outcome = Outcome(rounds, tuple(before.spec.candidate_nodes))
                 attempt.drivers = demand.drivers
+                for claim in demand.standalone:
+                    self._expect_claim(pod, claim)
                 self._set_selection(pod, session, demand, before.spec.selected_node, rounds)
         attempt.standalone.resumed = True
         return session
@@ -224,12 +228,32 @@ class StandaloneSessions:
             scores = {demand.drivers[claim.entry]: session.scores for claim in demand.standalone}
         return {driver: self._unasked.scores(demand, of_driver) for driver, of_driver in scores.items()}
 
-    async def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
-        """Select the node, on which the standalone drivers then allocate. Returns what the pod waits for. Raises
-        Busy if one of the claims is being allocated for another pod by now."""
+    def expect(self, pod: Pod, demand: Demand) -> None:
+        """Expect that standalone drivers allocate for the pod: from now on no other pod gets these claims, nor
+        their part of limits. Raises Busy if one of them is being allocated for another pod by now."""
         expected = (self._ledger.expected_for(pod.metadata.namespace, claim.name) for claim in demand.standalone)
         if any(other is not None and other.uid != pod.metadata.uid for other in expected):
             raise Busy
+        for claim in demand.standalone:
+            self._expect_claim(pod, claim)
+
+    def _expect_claim(self, pod: Pod, claim: PodClaim) -> None:
+        assert claim.class_ is not None
+        self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
+
+    def end_expected(self, pod: PodReference) -> None:
+        """Expect no allocations for the pod any more, and wake the pods that wait for its claims."""
+        for namespace, name in self._ledger.end_expected(pod, self._has_begun):
+            self._wakeups.wake(("claim", namespace, name))
+
+    def _has_begun(self, key: Key) -> bool:
+        claim = self._cluster.claim(key)
+        return claim is not None and has_begun(claim, self._cluster.class_(claim.spec.resource_class_name))
+
+    async def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
+        """Select the node, on which the standalone drivers then allocate. Returns what the pod waits for. Raises
+        Busy if one of the claims is being allocated for another pod by now."""
+        self.expect(pod, demand)
         session = self._pods.attempt(pod).standalone.session
         assert session is not None
         selection = self._set_selection(pod, session, demand, node, session.negotiation.outcome.round)
@@ -258,9 +282,6 @@ class StandaloneSessions:
         self, pod: Pod, session: StandaloneSession, demand: Demand, node: str, chosen_in: int
     ) -> SelectedNode:
         session.selection = SelectedNode(node, chosen_in, now())
-        for claim in demand.standalone:
-            assert claim.class_ is not None
-            self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
         self._unasked.selected(pod, demand, node)
         return session.selection
 
@@ -305,8 +326,7 @@ class StandaloneSessions:
     def give_up(self, pod: PodReference) -> None:
         """Stop waiting for allocations by standalone drivers, and wake the pods that wait for these claims."""
         self._unasked.ended(pod)
-        for namespace, name in self._ledger.end_expected(pod):
-            self._wakeups.wake(("claim", namespace, name))
+        self.end_expected(pod)
 
     def end(self, pod: Pod) -> None:
         """End the session: its questions become void, and a selected node is given up at once."""

@@ -11,6 +11,7 @@ from parley.api import reasons
 from parley.api.builtin import Node
 from parley.api.conditions import is_condition_true
 from parley.api.models import ResourceClaim, ResourceClass
+from parley.api.names import driver_finalizer
 from parley.api.selectors import suitable_nodes
 from parley.negotiation.fit import unsuitable
 from parley.sdk.values import PodReference
@@ -31,6 +32,11 @@ def awaits_acceptance(claim: ResourceClaim, class_: ResourceClass) -> bool:
     """Whether a standalone driver has to leave the claim alone: its class has limits, which the controller counts,
     and the condition `Accepted` does not say yet that the claim is within them."""
     return bool(class_.limits) and not is_condition_true(claim.status.conditions, reasons.ACCEPTED)
+
+
+def may_have_begun(claim: ResourceClaim) -> bool:
+    """Whether a standalone driver may be allocating the claim: its finalizer is set before it begins."""
+    return any(name.endswith(driver_finalizer("")) for name in claim.metadata.finalizers)
 
 
 def no_pod(namespace: str) -> PodReference:

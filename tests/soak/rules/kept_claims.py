@@ -2,7 +2,7 @@
 
     freed while kept   a claim that a pod ran with stays allocated as it is for so long after that pod's end as its
                        class says, unless it is deleted, or starts over because its node is or was lately gone
-    kept too long      at rest: a claim that no pod uses is not allocated after its deadline
+    kept too long      at rest: a claim that no pod uses is not allocated after its deadline, or without one
 
 `Invariants` checks that nobody else gets what such a claim holds, as long as it holds it. What counts is what the
 class says when the controller sees the pod's end, as far as it has seen the class: so the shortest that the class
@@ -12,7 +12,7 @@ said since some minutes before.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tests.soak.cluster.observed import Step
 from tests.soak.rules.mirrors import Device, Json
@@ -132,14 +132,21 @@ def is_immediate(claim: Json) -> bool:
 
 
 def kept_too_long(claims: Iterable[Json], now: datetime) -> Iterator[str]:
-    """Which claims nobody uses, and nobody gave back at their deadline."""
+    """Which claims nobody uses, and nobody gave back at their deadline, or at once if they have none."""
     for body in claims:
-        status: dict[str, Any] = body.get("status") or {}
-        needed = any(one["type"] == "Needed" and one["status"] == "True" for one in status.get("conditions") or ())
-        if is_kept(body) and not is_immediate(body) and not needed and not status.get("reservedFor"):
+        name, status = body["metadata"]["name"], body.get("status") or {}
+        true = {one["type"] for one in status.get("conditions") or () if one["status"] == "True"}
+        stands_in = "parley.dev/generated-for" in (body["metadata"].get("labels") or {})  # its pod is its owner
+        has_users = status.get("reservedFor") or "Needed" in true or stands_in
+        if not status.get("allocation") or is_immediate(body) or has_users:
+            continue
+        ends = body["metadata"].get("deletionTimestamp") or status.get("deallocationRequested")
+        if "keptUntil" in status:
             until = datetime.fromisoformat(status["keptUntil"])
             if until + timedelta(seconds=SLACK) < now:
-                yield f"claim {body['metadata']['name']}, until {status['keptUntil']}, and it is {now:%H:%M:%S}"
+                yield f"claim {name}, until {status['keptUntil']}, and it is {now:%H:%M:%S}"
+        elif not ends and "Releasing" not in true:
+            yield f"claim {name}, without a deadline"
 
 
 def _listed(found: Allocation | None) -> str:

@@ -162,6 +162,7 @@ def remembered(controller: Controller) -> Iterator[str]:
         ],
         "claims that others use": [uid for uid in ledger._used_by if uid not in held],
         "expected claims": ledger._expected,
+        "claims that drivers have yet to undo": ledger._undone_later,
         "attempts": [user for user in reconciler._pods._attempts if user.uid not in pods],
         "pods in lines": [key for key in reconciler._pods._lines._place_of if cluster.pod(key) is None],
         "pods that count for nodes": cluster.usage._shares.keys() - pods,

@@ -14,7 +14,7 @@ from parley.api.builtin import Pod
 from parley.api.large_objects import MAX_LABELS
 from parley.api.meta import MAX_COMPARED
 from parley.api.models import ResourceClaim
-from parley.api.names import FINALIZER, GENERATED_LABEL, RESERVATION_GATE
+from parley.api.names import FINALIZER, GENERATED_LABEL, RESERVATION_GATE, driver_finalizer
 from parley.api.owners import MAX_OWNERS
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS, TEMPLATES
 from parley.control.caches import kept
@@ -23,6 +23,7 @@ from parley.control.objects.standin import owner_uid
 from parley.negotiation.fit import needs_of
 from parley.negotiation.requests import MAX_RESOURCES, requested
 from parley.scheduler.candidates import CandidateNodes
+from parley.sdk.immediate import may_have_begun
 
 CLAIM = [{"name": "c", "resourceClaimName": "c"}]
 META = {"name": "evil", "namespace": NAMESPACE, "uid": "u", "resourceVersion": "1"}
@@ -258,6 +259,12 @@ def test_controllers_finalizer_is_found_among_very_many() -> None:
     names = [*(f"a/{i}" for i in range(MAX_FINALIZERS)), FINALIZER]
 
     assert FINALIZER in read_claim(finalizers=names).metadata.finalizers
+
+
+def test_a_drivers_finalizer_is_found_among_very_many() -> None:
+    names = [*(f"a/{i}" for i in range(MAX_FINALIZERS)), driver_finalizer("disks.example.com"), FINALIZER]
+
+    assert may_have_begun(read_claim(finalizers=names))
 
 
 def test_labels_by_which_a_claim_is_made_are_kept_of_a_pod_of_ordinary_size() -> None:

@@ -219,3 +219,18 @@ def test_a_bound_pod_uses_a_shareable_claim_that_it_names_among_very_many() -> N
         assert api.holding.unseen_users == {}
 
     played(story)
+
+
+def test_of_very_many_pods_that_were_let_in_the_latest_count() -> None:
+    """Those before wait for something else, and were let in and out again and again."""
+
+    async def story(world: World) -> None:
+        api = await Api(world).begin()
+        for number in range(MAX_USERS):
+            api.reserved(reference(await world.pod(f"waits-{number}", claims=["c"])))
+        pod = await api.has("p", nodeName="node-1")
+        api.reserved(after=(pod,))
+        api.reserved(pod)
+        assert pod.uid in api.holding.unseen_users
+
+    played(story)

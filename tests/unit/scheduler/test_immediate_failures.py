@@ -8,8 +8,8 @@ from tests.support.faults import FaultClient
 from tests.unit.scheduler.immediate_claims import is_free, says, shelves
 from tests.unit.scheduler.shelf import Behaviour, failing, no_trouble, slow
 
-from parley.api.resources import CLAIMS, CLASSES
-from parley.kube.client import Call, Invalid, OutcomeUnknown
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
+from parley.kube.client import ApiError, Call, Forbidden, Invalid, OutcomeUnknown
 from parley.sdk import PermanentError
 
 if TYPE_CHECKING:
@@ -137,5 +137,43 @@ def test_a_record_that_the_api_server_refuses_is_told_and_holds_nothing(play: An
         refusing.clear()
         await asyncio.sleep(400)
         assert (await says(world))[0] == "True"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "refusal", [Forbidden(403, "Forbidden", "exceeded quota"), ApiError(500, "InternalError", "a webhook failed")]
+)
+def test_a_claim_whose_built_in_claim_cannot_be_made_again_does_not_hold_up_the_line(
+    play: Any, refusal: ApiError
+) -> None:
+    async def scenario(world: World) -> None:
+        refused: list[Call] = []
+
+        def refuse(call: Call) -> None:
+            about = (call.verb, call.resource, call.name)
+            if refusing and about == ("create", BUILTIN_CLAIMS, "first"):
+                refused.append(call)
+                raise refusal
+
+        refusing: list[bool] = []
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(FaultClient(world.server.client(), before=refuse))
+        await world.add_pod("p", "one")
+        await world.settle()
+        for name in ("first", "second"):
+            await world.add_claim(name, mode="Immediate")
+            await world.settle()
+        refusing.append(True)
+        # an administrator removes the finalizer, so that the deletion is not seen to begin
+        await world.client.patch(BUILTIN_CLAIMS, "first", {"metadata": {"finalizers": None}}, "default")
+        await world.client.delete(BUILTIN_CLAIMS, "first", "default")
+        await world.settle()
+        await world.delete_pod("p")
+        await world.settle()
+        assert refused
+        assert await says(world, "second") == ("True", "Allocated", "allocated on node a")
 
     play(scenario)

@@ -1,12 +1,14 @@
 """Limits of classes hold for immediate claims of standalone drivers, which the controller accepts one by one."""
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.unit.scheduler.shelf import restart
 from tests.unit.scheduler.test_standalone import Disks, prepare
 
 from parley.api.models import ResourceClaim
-from parley.api.resources import CLAIMS, CLASSES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NAMESPACES
 from parley.drivers.device import DeviceDriver
 
 if TYPE_CHECKING:
@@ -22,6 +24,13 @@ async def limited(world: World, disks: Disks, claims: int = 1) -> None:
     await prepare(world, disks)
     await world.client.patch(CLASSES, "disk", {"limits": [{"claims": claims}]})
     await world.settle()
+
+
+def a_claim_of_others(name: str) -> dict[str, Any]:
+    """A built-in claim that Parley did not create."""
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+    about = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}}
+    return {**about, "spec": {"devices": {"requests": [request]}}}
 
 
 async def allocated(world: World) -> set[str]:
@@ -146,5 +155,76 @@ def test_nothing_is_allocated_before_the_controller_counts(play: Any) -> None:
         world.start_parley()
         await world.settle()
         assert len(await allocated(world)) == 1
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_claim_that_its_driver_is_allocating_counts_whatever_is_wrong_with_it_by_then(
+    play: Any, restarted: bool
+) -> None:
+    """A tenant replaces its built-in claim, and creates another claim."""
+
+    async def scenario(world: World) -> None:
+        disks, most = Disks(NODES, seconds=60), 0
+        await limited(world, disks)
+        await world.add_claim("first", "disk", mode="Immediate")
+        await asyncio.sleep(10)
+        await world.client.patch(BUILTIN_CLAIMS, "first", {"metadata": {"finalizers": None}}, "default")
+        await world.client.delete(BUILTIN_CLAIMS, "first", "default")
+        await world.client.create(BUILTIN_CLAIMS, a_claim_of_others("first"), "default")
+        await world.settle(5)
+        if restarted:
+            await restart(world, [DeviceDriver()])
+        await world.add_claim("second", "disk", mode="Immediate")
+        for _ in range(100):
+            await asyncio.sleep(2)
+            most = max(most, len(disks.held))
+        assert most == 1
+        assert await allocated(world) == {"first"}
+        assert {reason for reason, _ in why_not(await world.claim("second"))} == {"LimitReached"}
+
+    play(scenario)
+
+
+def test_claims_that_wait_for_a_driver_are_judged_again_when_the_labels_of_their_namespace_change(
+    play: Any,
+) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks("")
+        await prepare(world, disks)
+        small = {"namespaceSelector": {"matchLabels": {"team": "small"}}, "claims": 1}
+        await world.client.patch(CLASSES, "disk", {"limits": [small, {"claims": 2}]})
+        await world.client.create(NAMESPACES, {"metadata": {"name": "default"}})
+        await world.settle()
+        for name in ("first", "second"):
+            await world.add_claim(name, "disk", mode="Immediate")
+        await world.settle()
+        assert why_not(await world.claim("second")).pop()[0] == "NothingViable"
+        await world.client.patch(NAMESPACES, "default", {"metadata": {"labels": {"team": "small"}}})
+        await world.settle()
+        disks.nodes = NODES
+        await world.add_node("d")
+        await world.settle()
+        assert len(await allocated(world)) == 1
+
+    play(scenario)
+
+
+def test_a_driver_begins_on_no_further_node_when_a_claim_is_over_the_limit_by_then(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks(NODES, seconds=30)
+        disks.flaky = {*NODES}
+        await prepare(world, disks)
+        none = {"namespaceSelector": {"matchLabels": {"team": "closed"}}, "claims": 0}
+        await world.client.patch(CLASSES, "disk", {"limits": [none, {"claims": 1}]})
+        await world.client.create(NAMESPACES, {"metadata": {"name": "default"}})
+        await world.settle()
+        await world.add_claim("first", "disk", mode="Immediate")
+        await asyncio.sleep(10)
+        assert len(disks.tried) == 1
+        await world.client.patch(NAMESPACES, "default", {"metadata": {"labels": {"team": "closed"}}})
+        await asyncio.sleep(600)
+        assert len(disks.tried) == 1
 
     play(scenario)

@@ -5,6 +5,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
+from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.resources import CLASSES
 from parley.drivers.device import DeviceDriver
@@ -75,5 +77,62 @@ def test_a_class_that_goes_to_the_controller_and_back(play: Any) -> None:
         scheduling = await world.scheduling("p")
         assert (scheduling.spec.claims, scheduling.status.waiting_for) == ((), "")
         assert "WriteRefused" not in {reason for reason, _ in await world.events_on("p")}
+
+    play(scenario)
+
+
+async def begin(world: World, disks: Disks, shelf: Behaviour, claims: int, *, placed: bool = False) -> None:
+    """Pods `p` and `q` want a place of the driver in the controller and a disk of the standalone one; of disks the
+    namespace may have so many. `placed`: whoever created the pods chose their nodes."""
+    for node in "abc":
+        await world.add_node(node)
+    await add_shelf_class(world)
+    await world.add_class("disk", driverName=disks.name, limits=[{"claims": claims}])
+    await world.add_template("disk", "disk")
+    world.start_parley(drivers=[ShelfDriver(shelf)])
+    world.start_driver(disks)
+    await world.settle()
+    for name, node in (("p", "a"), ("q", "b")):
+        await world.add_pod(name, "shelf", "disk", **({"nodeName": node} if placed else {}))
+
+
+async def running(world: World) -> int:
+    return sum([(await world.pod(name)).status.phase == "Running" for name in ("p", "q")])
+
+
+@pytest.mark.parametrize("takes", [0, 60])
+def test_pods_whose_drivers_in_the_controller_take_long_are_no_more_than_the_limit_of_a_standalone_one(
+    play: Any, takes: float
+) -> None:
+    async def scenario(world: World) -> None:
+        disks, most = Disks("abc", seconds=takes), 0
+        await begin(world, disks, Behaviour(other=9, trouble=slow(20)), claims=1)
+        for _ in range(100):
+            await asyncio.sleep(2)
+            most = max(most, len(disks.held))
+        assert most == 1
+        assert await running(world) == 1
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("placed", [False, True])
+@pytest.mark.parametrize("raised", [False, True])
+def test_when_a_limit_is_lowered_while_a_standalone_driver_allocates_those_within_it_run(
+    play: Any, raised: bool, placed: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        disks, shelf = Disks("abc", seconds=60), Behaviour(other=9)
+        await begin(world, disks, shelf, claims=2, placed=placed)
+        await asyncio.sleep(20)
+        assert len(disks.held) == 2
+        await world.client.patch(CLASSES, "disk", {"limits": [{"claims": 0 if raised else 1}]})
+        await asyncio.sleep(20)
+        if raised:
+            assert placed or not len(world.ledger)  # a pod on a node may be using what it holds
+            await world.client.patch(CLASSES, "disk", {"limits": [{"claims": 1}]})
+        await asyncio.sleep(200)
+        assert await running(world) == 1
+        assert len(disks.held) == 1
 
     play(scenario)

@@ -265,3 +265,25 @@ def test_a_run_that_is_begun_again_does_not_get_the_claim_of_the_former_one(play
         assert await world.node_of("unlabelled")
 
     play(scenario)
+
+
+@pytest.mark.scheduling_paths("native", "extender")
+def test_a_pod_with_another_owner_does_not_keep_the_pods_of_a_run_out_of_their_exclusive_claim(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await ready(world)
+        await world.add_class("exclusive")
+        await add_shared(world, class_name="exclusive", owner=OWNER)
+        labels = await run_of(world, "7")
+        await add_task(world, "first", "src-7", labels)
+        await world.settle()
+        await add_task(world, "mislabelled", "src-7", {**labels, UID: "nobody"})
+        await world.settle()
+        await add_task(world, "second", "src-7", labels)
+        await world.settle()
+        await world.finish_pod("first")
+        await world.settle(60)
+        assert await world.node_of("second")
+        assert not await world.node_of("mislabelled")
+
+    play(scenario)

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from tests.soak.kinds.names import NAMESPACE
+
 from parley.api.resources import LEASES
 
 Play = Callable[[Any], None]
@@ -53,5 +55,33 @@ def test_without_leases_whoever_runs_writes(play: Play) -> None:
         world.nominate("p", "a", who="controller-1")
 
         assert not world.faults
+
+    play(story)
+
+
+def test_a_driver_s_lease_is_not_the_controllers(play: Play) -> None:
+    async def story(world: Any) -> None:
+        held_by(world, "controller-1")
+        lease = {"metadata": {"name": "parley-driver-far.example.com"}, "spec": {"holderIdentity": "driver-2"}}
+        world.create(LEASES, lease)
+        world.pod("p", "plain")
+        world.nominate("p", "a", who="controller-1")
+        world.nominate("p", "b", who="driver-2")
+        assert not world.faults
+        world.nominate("p", "a", who="driver-1")
+
+        assert world.faults == ["wrote without lease: driver-1 writes while driver-2 holds the lease"]
+
+    play(story)
+
+
+def test_nobody_writes_by_a_lease_that_was_deleted(play: Play) -> None:
+    async def story(world: Any) -> None:
+        held_by(world, "controller-1")
+        world.server.delete(LEASES, "parley-controller", NAMESPACE)
+        world.pod("p", "plain")
+        world.nominate("p", "a", who="controller-1")
+
+        assert world.faults == ["wrote without lease: controller-1 writes while nobody holds the lease"]
 
     play(story)

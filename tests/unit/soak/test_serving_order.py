@@ -11,9 +11,9 @@ from tests.soak.cluster.observed import Step
 from tests.soak.kinds.nodes import slice_
 from tests.soak.rules.judge import Judge
 from tests.soak.rules.mirrors import Json
-from tests.soak.rules.serving_order import ServingOrder
+from tests.soak.rules.serving_order import FORMED, ServingOrder
 
-from parley.api.resources import RESOURCE_SLICES
+from parley.api.resources import PODS, RESOURCE_SLICES
 
 Play = Callable[[Any], None]
 LOW, HIGH = "p1-one", "p2-one"
@@ -23,28 +23,37 @@ PASSED_OVER = ["out of turn: pod p1-one of priority 0 was served, and pod p2-one
 class Waiting:
     """Two pods, and one device; the controller could serve either."""
 
-    def __init__(self, world: Any) -> None:
+    def __init__(self, world: Any, *, kind: str = "one", priority: int = 0, **both: Any) -> None:
+        """`kind` is that of the pod of higher priority, `priority` that of the other one."""
         self._world = world
         rules = world.rules
-        self.low, self.high = world.pod(LOW, "one"), world.pod(HIGH, "one", priority=5)
+        self.low = world.pod(LOW, "one", priority=priority, **both)
+        self.high = world.pod(HIGH, kind, priority=5, **both)
         world.node("a")
         world.create(RESOURCE_SLICES, slice_("a", 1))
-        servable = frozenset(pod["metadata"]["uid"] for pod in (self.low, self.high))
-        memory: Any = SimpleNamespace(servable=lambda _: servable)
-        self._order = ServingOrder(lambda: memory)
+        self.servable = frozenset(pod["metadata"]["uid"] for pod in (self.low, self.high))
+        self.attempt: Any = SimpleNamespace(exact=False, excluded=())
+        """Of each pod."""
+        memory: Any = SimpleNamespace(servable=lambda _: self.servable)
+        self.order = ServingOrder(lambda: memory)
 
         def observe(step: Step) -> None:
             rules.observe(step)
-            self._order.observe(step)
+            self.order.observe(step)
 
         world.observe = observe
-        self._order.rest()
+        self.order.rest()
+
+    def end(self, name: str) -> None:
+        self._world.status(PODS, name, {"phase": "Failed"}, "user")
+
+    def device_gone(self) -> None:
+        self._world.server.delete(RESOURCE_SLICES, "a-devices", None)
 
     def faults(self) -> list[str]:
-        attempt = SimpleNamespace(exact=False, excluded=())
-        pods: Any = SimpleNamespace(existing_attempt=lambda _: attempt)
+        pods: Any = SimpleNamespace(existing_attempt=lambda _: self.attempt)
         judge = Judge(self._world.server, self._world.rules)
-        return list(self._order.faults(judge, pods, SECOND_SCHEDULER))
+        return list(self.order.faults(judge, pods, SECOND_SCHEDULER))
 
 
 def allocated(world: Any, low: Json) -> None:
@@ -68,5 +77,103 @@ def test_a_pod_of_higher_priority_waits_for_what_one_of_lower_priority_got(
         world.bind(waiting.low, "a")
 
         assert waiting.faults() == faults
+
+    play(story)
+
+
+def refused_before(waiting: Waiting) -> None:
+    waiting.attempt.exact = True
+
+
+def failed_for_good(waiting: Waiting) -> None:
+    waiting.attempt.excluded = ("a",)
+
+
+def unseen(waiting: Waiting) -> None:
+    waiting.servable = frozenset()
+
+
+def restarted(waiting: Waiting) -> None:
+    waiting.order.memory_lost()
+
+
+def ended(waiting: Waiting) -> None:
+    waiting.end(HIGH)
+
+
+def device_gone(waiting: Waiting) -> None:
+    waiting.device_gone()
+
+
+@pytest.mark.parametrize("excuse", [refused_before, failed_for_good, unseen, restarted, ended, device_gone])
+def test_nobody_is_passed_over_who_could_not_be_served(play: Play, excuse: Callable[[Waiting], None]) -> None:
+    async def story(world: Any) -> None:
+        waiting = Waiting(world)
+        await world.wait(1)
+        excuse(waiting)
+        allocated(world, waiting.low)
+        world.bind(waiting.low, "a")
+
+        assert waiting.faults() == []
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [{"schedulerName": SECOND_SCHEDULER}, {"priority": 5}, {"kind": "share"}],
+    ids=["of the second scheduler", "equal", "of another kind"],
+)
+def test_only_pods_that_ask_parley_for_the_same_have_an_order(play: Play, pods: dict[str, Any]) -> None:
+    async def story(world: Any) -> None:
+        waiting = Waiting(world, **pods)
+        await world.wait(1)
+        allocated(world, waiting.low)
+        world.bind(waiting.low, "a")
+
+        assert waiting.faults() == []
+
+    play(story)
+
+
+def test_lines_are_as_before_some_time_after_a_restart(play: Play) -> None:
+    async def story(world: Any) -> None:
+        waiting = Waiting(world)
+        restarted(waiting)
+        await world.wait(FORMED + 1)
+        allocated(world, waiting.low)
+        world.bind(waiting.low, "a")
+
+        assert waiting.faults() == PASSED_OVER
+
+    play(story)
+
+
+def test_who_was_served_before_the_rest_does_not_count(play: Play) -> None:
+    async def story(world: Any) -> None:
+        waiting = Waiting(world)
+        await world.wait(1)
+        allocated(world, waiting.low)
+        world.bind(waiting.low, "a")
+        waiting.order.rest()
+
+        assert waiting.faults() == []
+
+    play(story)
+
+
+def test_whom_the_controller_could_serve_when_it_chose_counts(play: Play) -> None:
+    """Its record comes later."""
+
+    async def story(world: Any) -> None:
+        waiting = Waiting(world)
+        await world.wait(1)
+        servable, waiting.servable = waiting.servable, frozenset()
+        waiting.order.allocating(waiting.low["metadata"]["uid"])
+        waiting.servable = servable
+        allocated(world, waiting.low)
+        world.bind(waiting.low, "a")
+
+        assert waiting.faults() == []
 
     play(story)

@@ -82,7 +82,10 @@ def _former_owners(cluster: ClusterCache, pod: Pod, facts: NamedClaim) -> Proble
     if facts.is_user or facts.runs_with_claim:
         return None
     why = made_for_former_owner(cluster.template, pod, facts.claim)
-    return facts.blocked(reasons.CLAIM_BEING_DELETED, why, shared_topic(pod.metadata.namespace)) if why else None
+    if not why:
+        return None
+    problem = facts.blocked(reasons.CLAIM_BEING_DELETED, why, shared_topic(pod.metadata.namespace))
+    return replace(problem, awaits_successor=True)
 
 
 def _missing(cluster: ClusterCache, pod: Pod, entry: PodResourceClaim, key: Key) -> PodClaim:

@@ -48,6 +48,8 @@ class Problem:
     """Seconds after which a transient problem that may last is reported all the same; 0 is never."""
     fails_pod: bool = False
     """Whether the problem never ends, and the claim's class asks to fail pods then."""
+    awaits_successor: bool = False
+    """Whether the pod can't have this claim, only a later one of its name: it has no turn for this one."""
 
     @property
     def passes(self) -> bool:

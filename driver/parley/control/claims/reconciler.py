@@ -48,7 +48,7 @@ from parley.control.release.unused_claims import UnusedClaimDeadlines
 from parley.control.state import State
 from parley.kube.backoff import Backoff, Pauses
 from parley.kube.cache import Key
-from parley.kube.client import REFUSALS, AlreadyExists, Client, NotFound
+from parley.kube.client import REFUSALS, AlreadyExists, Client, Conflict, NotFound
 from parley.kube.queue import Requeue
 from parley.sdk.immediate import is_pending
 from parley.sdk.recorded import driver_of_record
@@ -96,9 +96,14 @@ class ClaimReconciler:
         on a node that takes no pods for when it is to fail or be recreated."""
         try:
             left = (await self._release_all_unused(key), await self._stranding.sync(key))
+            await self._reconcile(key)
         except Saturated:
             return Requeue()
-        await self._reconcile(key)
+        except Conflict:
+            raise  # the cache was behind
+        except Exception:
+            self._immediate.move_to_own_line(key)
+            raise
         return Requeue(min(filter(None, left))) if any(left) else None
 
     async def _reconcile(self, key: Key) -> None:

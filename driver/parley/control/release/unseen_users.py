@@ -52,8 +52,9 @@ class UnseenUsers:
         doubtful += [user for user in dropped if self._cluster.has_pod(user)]
         if self._cluster.listing_mirrors:
             doubtful += [reference(pod) for pod in self._cluster.pods_naming(key)]
-        known = (user for user in [*holding.unseen_users.values(), *doubtful] if self._is_doubtful(holding, user))
-        # no more pods than these can have reservations at a time
+        latest_first = dict.fromkeys([*doubtful, *holding.unseen_users.values()])
+        known = (user for user in latest_first if self._is_doubtful(holding, user))
+        # no more pods than these can have reservations at a time; of earlier ones the cache shows more by now
         holding.unseen_users = {user.uid: user for user in islice(known, MAX_USERS)}
 
     def pod_gone(self, pod: Pod) -> None:

@@ -189,7 +189,8 @@ class NativePath:
         left = self._seconds_until_reported(pod, problem)
         if left == 0:
             problem = replace(problem, transient=False)
-        line = KeptOut(problem.message) if problem.transient else KeptOut((problem.code, *problem.topics))
+        why = problem.message if problem.transient else (problem.code, *problem.topics)
+        line = ("awaits a successor", why) if problem.awaits_successor else KeptOut(why)
         return wait(Blocked(problem, line), after=left or None)
 
     def _seconds_until_reported(self, pod: Pod, problem: Problem) -> float | None:

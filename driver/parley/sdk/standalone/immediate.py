@@ -227,12 +227,15 @@ class ImmediateAllocations:
     async def _try_each(
         self, operation: Operation, question: PodQuestion, nodes: Sequence[str], failed: FailedNodes
     ) -> None:
-        """Tries the nodes in order. Nodes and class are checked again, as each attempt may take minutes."""
+        """Tries the nodes in order. Claim, class and nodes are checked again, as each attempt may take minutes."""
         (entry,), failures = question.entries, dict[str, str]()
         for node in nodes:
             class_ = self._deps.informers.class_of(entry.claim)
             if class_ is None or class_.revision != entry.class_.revision:
                 return  # the change of the class requeues the claim
+            claim = self._deps.informers.claim(operation.refs[0].key)
+            if claim is None or awaits_acceptance(claim, class_):
+                return  # its next change requeues it
             if failures and not self._fits(NodeRule(class_), node):
                 continue
             operation.node = node
