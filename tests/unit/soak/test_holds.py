@@ -8,6 +8,7 @@ from tests.soak.cluster.observed import Step
 from tests.soak.kinds.claims import claim
 from tests.soak.kinds.names import DRIVER, NAMESPACE, STANDALONE_DRIVER
 from tests.soak.kinds.nodes import slice_
+from tests.soak.rules.data import Place
 from tests.soak.rules.holds import DeviceHolds, Hold
 from tests.soak.rules.mirrors import Device
 
@@ -126,13 +127,14 @@ def test_data_of_a_named_claim_holds_its_devices_until_the_node_has_removed_it(
     play: Play, is_removed: bool
 ) -> None:
     async def story(world: Any) -> None:
-        world.rules.data.left("claim-uid", "a", (WHOLE,))
-        world.rules.holds.take(WHOLE, ("data", "claim-uid"), Hold(("claim-uid", ""), shared=False))
+        place = Place("claim-uid", "a", "folder")
+        world.rules.data.left(place, "uid-of-p", (WHOLE,))
+        world.rules.holds.take(WHOLE, ("data", " ".join(place)), Hold(("claim-uid", ""), shared=False))
         if is_removed:
             world.rules.data.machine_gone("a")
         world.allocate(P, "a", world.pod("p", "one"))
 
-        assert world.faults == ([] if is_removed else [f"{TWICE}data left for claim-uid; record of {P}"])
+        assert world.faults == ([] if is_removed else [f"{TWICE}data left for {' '.join(place)}; record of {P}"])
 
     play(story)
 

@@ -14,6 +14,7 @@ from tests.soak.kinds.names import DRIVER, NAMESPACE
 from tests.soak.kinds.nodes import slice_
 from tests.soak.plan import Plan
 from tests.soak.rules import quiescence
+from tests.soak.rules.data import Place
 from tests.soak.rules.limits import ClassLimits
 from tests.unit.soak.conftest import CONTROLLER
 
@@ -282,7 +283,7 @@ def test_nothing_is_left_of_pods_that_are_gone(play: Play) -> None:
         ruled.create(POD_SCHEDULINGS, scheduling("p", pod["metadata"]["uid"]))
         ruled.create(CLAIMS, claim("disk"))
         ruled.status(CLAIMS, "disk", {"driverName": DRIVER, "allocation": ALLOCATION}, CONTROLLER)
-        ruled.rules.data.left("claim-uid", "a", (("a", "gpu-0"),))
+        ruled.rules.data.left(Place("claim-uid", "a", "folder"), "uid-of-p", (("a", "gpu-0"),))
         found = at_rest.left()
 
         assert [what.partition("=")[0] for what in found] == [
@@ -293,7 +294,7 @@ def test_nothing_is_left_of_pods_that_are_gone(play: Play) -> None:
             f"built-in claim {P}: status.reservedFor ",
             "Parley claim disk: status.allocation ",
             "Parley claim disk: status.driverName ",
-            "data of claim claim-uid on node a",
+            "data of claim claim-uid on node a: folder",
         ]
 
     play(story)
