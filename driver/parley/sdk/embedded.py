@@ -380,4 +380,4 @@ class EmbeddedDriver:
             changed()
 
         follow = partial(self.driver.follow, from_any_thread(on_change))
-        await self._guard.repeated("follow", follow, changed)
+        await self._guard.repeated("follow", follow, on_change)
