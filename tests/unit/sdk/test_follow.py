@@ -14,7 +14,7 @@ class Failing(Driver[NoParameters, NoParameters]):
     parameters = class_parameters = NoParameters
     free = 0
 
-    async def follow(self, changed: Callable[[], None]) -> None:  # noqa: ARG002 - an SDK hook
+    async def follow(self, changed: Callable[[], None]) -> None:
         if not self.free:
             self.free = 1
             raise ConnectionError("the provider is gone")
