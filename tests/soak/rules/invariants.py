@@ -6,7 +6,6 @@ with the name of the rule. The rules in this module:
     moved under a pod      a running pod's claim is never allocated other devices than it was started with, whether
                            it is reserved for the pod or not
     exclusive, two pods    an exclusive claim is reserved for one living pod at most
-    reserved, unallocated  nothing is reserved that is not allocated
 
 The state that is followed here also serves the rules of `holds`, `bindings`, `leases`, `kept_claims` and `data`.
 
@@ -320,8 +319,6 @@ class Invariants:
         if record.exclusive and len(living) > 1:
             names = ", ".join(self.pods[user].name[1] for user in living)
             self.fault("exclusive, two pods", f"claim {record.name[1]} is reserved for {names}")
-        if record.users and not record.allocated:
-            self.fault("reserved, unallocated", f"claim {record.name[1]}")
         for pod in self.pods.values() if record.definite else ():
             devices, _ = pod.uses.get(record.identity, (record.devices, False))
             if pod.alive and devices != record.devices:
@@ -342,9 +339,6 @@ class Invariants:
         self._parley_claims[name] = body
         self._identity(body)
         self._hold_kept(name, body)
-        status = body.get("status") or {}
-        if status.get("reservedFor") and not status.get("allocation"):
-            self.fault("reserved, unallocated", f"Parley claim {name[1]}")
 
     def _identity(self, claim: Json) -> Identity:
         """Of a Parley claim, also after it has lost its owner."""
