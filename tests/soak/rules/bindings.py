@@ -45,8 +45,9 @@ class Bindings:
         the reservation, a binding failed and may have left the reservation, or it was restarted."""
         self._dropped: set[Offered] = set()
         """The reservations for living pods that the claim controller dropped, and nobody has made again."""
-        self._cleared: set[Offered] = set()
-        """The offers that were cleared after the scheduler had chosen a node of them, whose bindings may go on."""
+        self._cleared: set[str] = set()
+        """UIDs of the pods of which an offer was cleared after the scheduler had chosen a node, so that Parley takes
+        back their others. Their bindings may go on."""
 
     def scheduler_restarted(self) -> None:
         """The scheduler tries the node again that was chosen for a pod, and if that does not fit now, the others
@@ -62,7 +63,7 @@ class Bindings:
         failed = _failure(new) not in ("", _failure(old))
         if not failed and not (_nominated(old) and not _nominated(new)):
             return
-        self._cleared = {one for one in self._cleared if one[0] != pod.uid}
+        self._cleared.discard(pod.uid)
         records = (self._records.get((pod.name[0], name)) for _, name, _ in pod.claims)
         self._given_up.update((pod.uid, record.uid) for record in records if record is not None and record.offer)
 
@@ -73,7 +74,7 @@ class Bindings:
         if (now.offer, now.nodes) != (before.offer, before.nodes):
             self._given_up = {one for one in self._given_up if one[1] != now.uid}
         if who == "meddler" and before.offer and not now.allocated:
-            self._cleared.update((user, now.uid) for user in before.users)
+            self._cleared.update(before.users)
         if who == "scheduler" and now.offer:
             self._given_up.update((user, now.uid) for user in lost)
         self._dropped -= {(user, now.uid) for user in gained}
@@ -98,7 +99,7 @@ class Bindings:
                 self._fault("bound too early", f"{where} ({name}) is not reserved for the pod")
             elif (pod.uid, record.uid) in self._given_up and pod.node in record.nodes:
                 continue
-            elif not record.is_usable_on(pod.node) and (pod.uid, record.uid) not in self._cleared:
+            elif not record.is_usable_on(pod.node) and pod.uid not in self._cleared:
                 text = f"has {listed(record.devices)} for {' '.join(record.nodes)}, bound to {pod.node}"
                 self._fault("bound elsewhere", f"{where} {text}")
             elif named:

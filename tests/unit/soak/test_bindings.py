@@ -187,3 +187,25 @@ def test_a_claim_may_be_released_during_a_binding_because_somebody_deleted_anoth
         assert [fault.split(":")[0] for fault in world.faults] == ["bound too early"] * (not deleted)
 
     play(story)
+
+
+@pytest.mark.parametrize("who", ["meddler", "controller"])
+def test_a_binding_may_go_on_although_another_of_the_pods_offers_was_cleared(play: Play, who: str) -> None:
+    """Parley takes back the offers that are left, and the scheduler takes the next allocation for them."""
+
+    async def story(world: Any) -> None:
+        pod, claims = world.pod("p", "offered-pair"), ("p-gpu-0", "p-gpu-1")
+        for name in claims:
+            world.offer(name, ["a", "b"])
+        world.nominate("p", "a")
+        for name in claims:
+            world.reserve(name, pod)
+        world.clear("p-gpu-1", who)
+        for name, device in zip(claims, ("gpu-0", "gpu-1"), strict=True):
+            world.clear(name)
+            world.allocate(name, "b", pod, device)
+        world.bind(pod, "a")
+
+        assert [fault.split(":")[0] for fault in world.faults] == ["bound elsewhere"] * 2 * (who != "meddler")
+
+    play(story)
