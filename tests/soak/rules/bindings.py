@@ -46,8 +46,8 @@ class Bindings:
         self._dropped: set[Offered] = set()
         """The reservations for living pods that the claim controller dropped, and nobody has made again."""
         self._cleared: set[str] = set()
-        """UIDs of the pods of which an offer was cleared after the scheduler had chosen a node, so that Parley takes
-        back their others. Their bindings may go on."""
+        """UIDs of the pods of which an offer was cleared after the scheduler had chosen a node, so that Parley
+        takes back their others. Their bindings may go on."""
 
     def scheduler_restarted(self) -> None:
         """The scheduler tries the node again that was chosen for a pod, and if that does not fit now, the others
