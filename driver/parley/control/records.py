@@ -32,7 +32,7 @@ from parley.kube.client import Client, Forbidden, Invalid, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
 from parley.sdk.claim_conditions import with_conditions
-from parley.sdk.recorded import NOTHING_ALLOCATED, allocation_record, driver_of_record
+from parley.sdk.recorded import NOTHING_ALLOCATED, allocation_record, driver_of_record, must_be_deallocated
 
 T = TypeVar("T")
 
@@ -132,12 +132,22 @@ class Records:
             await self._mirrors.write(holding, mirror, {"devices": devices})
 
     async def _write_claim(self, holding: Holding) -> None:
-        if (claim := self._claims.own(holding)) is not None and await self._returns_to_former(claim, holding):
+        if (claim := self._claims.own(holding)) is not None and (
+            self._is_taken_back(claim, holding) or await self._returns_to_former(claim, holding)
+        ):
             raise Busy
         status = {"reservedFor": users(holding)}
         await self._write_record(
             holding, status if holding.standalone else {**allocation_status(holding), **status}
         )
+
+    def _is_taken_back(self, claim: ResourceClaim, holding: Holding) -> bool:
+        """Whether the standalone driver deallocates the claim, which was deleted before any of its pods was
+        recorded as its user. None of them may begin to use it then."""
+        if not holding.standalone or not must_be_deallocated(claim):
+            return False
+        pods = [self._cluster.pod_with_uid(user) for user in holding.pods.values()]
+        return all(pod is None or not pod.spec.node_name for pod in pods)
 
     async def _write_record(
         self,
