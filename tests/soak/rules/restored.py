@@ -10,7 +10,7 @@ No object records the following, which may differ:
 - A generated claim may have been recreated for its pod. The holding has the UID and the name of the first one, the
   successor's those of the present one. So holdings of generated claims are compared by pod and entry.
 - `node`, if the claim can be used on several nodes: the one that it was allocated for. And so the node that its
-  pods count for before they are bound.
+  pods count for before they are bound; also that of pods for which a standalone driver is allocating.
 - `used`: a pod may have run with all that is restored.
 - `phase`: a leader begins with UNRESERVING what is RELEASING.
 - `units` and limits, where they depend on an object with parameters that the successor has not read yet.
@@ -20,8 +20,9 @@ No object records the following, which may differ:
   is shareable (docs/limits.md).
 - What the PodScheduling of a bound pod still asks for: that ends when the pod is reconciled.
 
-Not compared is what describes the leader's own writes and watches (`written`, `lists_read`, `unseen_users`,
-`shown_by`), and what it keeps about waiting pods.
+Nothing is compared while a driver is allocating: for a pod that its scheduler refuses everywhere it is asked again
+and again. Never compared is what describes the leader's own writes and watches (`written`, `lists_read`,
+`unseen_users`, `shown_by`), and what it keeps about waiting pods.
 """
 
 import random
@@ -77,7 +78,7 @@ class _Memory:
 def lost_in_a_restart(world: World) -> Iterator[str]:
     """What a controller that started now would not have in memory as the leader has it."""
     leader = world.leader
-    if leader is None or leader.controller is None:
+    if leader is None or leader.controller is None or leader.controller.ledger.allocating:
         return
     memory = _Memory(leader.controller, leader.driver, leader.tokens)
     successor = _restored(world, leader)
@@ -192,8 +193,11 @@ def _expected(memory: _Memory) -> Mapping[object, object]:
 
 
 def _counted_pods(memory: _Memory) -> Mapping[str, str]:
-    """The nodes that pods count for, but for unbound pods of which a claim can be used on several nodes."""
-    free = {uid for held in memory.controller.ledger if held.only_node is None for uid in held.pods}
+    """The nodes that pods count for, but for unbound pods of which a claim can be used on several nodes, or is
+    being allocated by a standalone driver."""
+    ledger = memory.controller.ledger
+    free = {uid for held in ledger if held.only_node is None for uid in held.pods}
+    free |= {pod.uid for pod in ledger._expecting}
     usage, pods = memory.controller.cluster.usage, memory.controller.cluster.pods()
     free -= {pod.metadata.uid for pod in pods if pod.spec.node_name}
     return {uid: share.node for uid, share in usage._shares.items() if uid not in free}
