@@ -18,6 +18,8 @@ No object records the following, which may differ:
 - What is recorded of a named claim only in itself, once somebody has removed it by force: all of a standalone
   driver's allocation, for whose end a new claim of the name waits; else the room that it reserves, and whether it
   is shareable (docs/limits.md).
+- A pod that its scheduler let in to a shareable claim, which only the built-in claim shows: it becomes a user when
+  it is reconciled.
 - What the PodScheduling of a bound pod still asks for: that ends when the pod is reconciled.
 
 Nothing is compared while a driver is allocating: for a pod that its scheduler refuses everywhere it is asked again
@@ -91,7 +93,7 @@ def lost_in_a_restart(world: World) -> Iterator[str]:
         if ours is None or restored is None:
             yield f"holding {'/'.join(id_)}: {ours}, restored {restored}"
         else:
-            yield from _differing_holdings(ours, restored, removed=id_ in removed)
+            yield from _differing_holdings(ours, restored, _let_in(memory, ours), removed=id_ in removed)
     uncounted = {id_ for id_, holding in successor.holdings.items() if not holding.counted}
     for what, one, other in _other_memory(memory, successor, lost, uncounted):
         yield from _differing(what, one, other)
@@ -127,11 +129,17 @@ def _has_record(memory: _Memory, holding: Holding) -> bool:
     return memory.controller.cluster.claim_with_uid(key, holding.uid) is not None
 
 
-def _differing_holdings(ours: Holding, restored: Holding, *, removed: bool) -> Iterator[str]:
+def _let_in(memory: _Memory, holding: Holding) -> set[str]:
+    """UIDs of the pods that the claim's mirror is reserved for."""
+    mirror = memory.controller.cluster.mirror((holding.namespace, holding.claim))
+    return {user.uid for user in mirror.status.reserved_for} if mirror is not None else set()
+
+
+def _differing_holdings(ours: Holding, restored: Holding, let_in: set[str], *, removed: bool) -> Iterator[str]:
     """`removed`: somebody has removed the claim by force."""
     name, phases = f"holding of {ours.claim}", {Phase.RELEASING: Phase.UNRESERVING}
     fields = [(field, getattr(ours, field), getattr(restored, field)) for field in _COMPARED]
-    fields.append(("pods", set(ours.pods), set(restored.pods)))
+    fields.append(("pods", ours.pods.keys() | let_in, restored.pods.keys() | let_in))
     fields.append(("phase", phases.get(ours.phase, ours.phase), restored.phase))
     fields.append(("kept until", _to_the_second(ours), _to_the_second(restored)))
     fields.append(("claim", ours.claim, restored.claim) if ours.named else ("entry", ours.entry, restored.entry))
