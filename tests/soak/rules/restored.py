@@ -16,8 +16,9 @@ No object records the following, which may differ:
 - `units` and limits, where they depend on an object with parameters that the successor has not read yet.
 - `kept_until` is recorded without fractions of a second.
 - What is recorded of a named claim only in itself, once somebody has removed it by force: all of a standalone
-  driver's allocation, for whose end a new claim of the name waits; else the room that it reserves, and whether it
-  is shareable (docs/limits.md).
+  driver's allocation, for whose end a new claim of the name waits; else the room that it reserves, whether it is
+  shareable, and until when it is kept. If its built-in claim is gone, too, only ClaimReleases show it, without its
+  pods (docs/limits.md).
 - A pod that its scheduler let in to a shareable claim, which only the built-in claim shows: it becomes a user when
   it is reconciled.
 - What the PodScheduling of a bound pod still asks for: that ends when the pod is reconciled.
@@ -46,7 +47,6 @@ Identity = tuple[str, ...]
 _COMPARED = (
     "namespace",
     "named",
-    "driver",
     "class_name",
     "immediate",
     "standalone",
@@ -54,7 +54,6 @@ _COMPARED = (
     "offered",
     "records_units",
     "removing",
-    "owed",
     "uses",
 )
 """The fields of a holding that have to be the same in any case."""
@@ -138,16 +137,21 @@ def _let_in(memory: _Memory, holding: Holding) -> set[str]:
 def _differing_holdings(ours: Holding, restored: Holding, let_in: set[str], *, removed: bool) -> Iterator[str]:
     """`removed`: somebody has removed the claim by force."""
     name, phases = f"holding of {ours.claim}", {Phase.RELEASING: Phase.UNRESERVING}
-    fields = [(field, getattr(ours, field), getattr(restored, field)) for field in _COMPARED]
-    fields.append(("pods", ours.pods.keys() | let_in, restored.pods.keys() | let_in))
-    fields.append(("phase", phases.get(ours.phase, ours.phase), restored.phase))
-    fields.append(("kept until", _to_the_second(ours), _to_the_second(restored)))
-    fields.append(("claim", ours.claim, restored.claim) if ours.named else ("entry", ours.entry, restored.entry))
     if removed:
-        without = replace(ours.allocation, reserve=None)
-        fields.append(("allocation", without, replace(restored.allocation, reserve=None)))
-    else:
-        fields.append(("allocation", ours.allocation, restored.allocation))
+        ours, restored = (
+            replace(one, allocation=replace(one.allocation, reserve=None)) for one in (ours, restored)
+        )
+    fields = [
+        (field, getattr(ours, field), getattr(restored, field)) for field in ("driver", "allocation", "owed")
+    ]
+    if not removed or restored.named:
+        fields += [(field, getattr(ours, field), getattr(restored, field)) for field in _COMPARED]
+        fields.append(("pods", ours.pods.keys() | let_in, restored.pods.keys() | let_in))
+        fields.append(("phase", phases.get(ours.phase, ours.phase), restored.phase))
+        own = "claim" if ours.named else "entry"
+        fields.append((own, getattr(ours, own), getattr(restored, own)))
+    if not removed:
+        fields.append(("kept until", _to_the_second(ours), _to_the_second(restored)))
         fields.append(("shareable", ours.shareable, restored.shareable))
     if ours.only_node is not None:
         fields.append(("node", ours.node, restored.node))
