@@ -26,7 +26,7 @@ from parley.control.objects.pod import is_done, is_terminal, reference, was_trie
 from parley.control.objects.standin import is_orphan, is_stand_in
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.deallocation import Deallocator
-from parley.control.release.releases import out_of_service
+from parley.control.release.releases import is_cleared_for_good, out_of_service
 from parley.control.restored_units import count_again
 from parley.control.restoring import adopt_record, count_foreign, taken_by_foreign
 from parley.control.state import State
@@ -187,8 +187,8 @@ class Changes:
         if (claim := new or old) is None:
             return
         key = (claim.metadata.namespace, claim.metadata.name)
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._releases.mirror_gone(old)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid or is_cleared_for_good(new)):
+            self._releases.mirror_lost(old)
         if not is_mirror(claim):
             self._foreign_changed(old, new)
             self._wakeups.wake(("claim", *key))

@@ -389,3 +389,25 @@ def test_a_pod_whose_claim_is_recreated_while_its_driver_allocates_does_not_coun
         assert await world.node_of("q") == "a"
 
     play(scenario)
+
+
+def test_a_claim_that_was_removed_by_force_and_then_cleared_stays_its_pods_when_another_leads(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin_with_named(world)
+        await world.add_pod("new", "one")
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.client.patch(CLAIMS, "disk", {"metadata": {"finalizers": None}}, "default")
+        await world.settle()
+        await world.client.delete(BUILTIN_CLAIMS, "disk", "default")
+        nothing = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+        await world.client.patch(BUILTIN_CLAIMS, "disk", nothing, "default", subresource="status")
+        await world.settle()
+        await world.crash()
+        world.start_parley()
+        await world.settle()
+        assert not await world.node_of("new")
+        await world.delete_pod("old")
+        await world.settle()
+        assert await world.node_of("new") == "a"
+
+    play(scenario)

@@ -54,6 +54,11 @@ def out_of_service(node: Node | None) -> bool:
     return node is None or any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints)
 
 
+def is_cleared_for_good(mirror: BuiltinClaim) -> bool:
+    """Whether the built-in claim was cleared and is being deleted: it can be reserved for no pod again."""
+    return mirror.status.allocation is None and bool(mirror.metadata.deletion_timestamp)
+
+
 def _may_be_prepared(holding: Holding) -> bool:
     """Whether the API shows the holding to nodes, or did until somebody cleared it while it had users."""
     return holding.written is not Written.NO or (holding.used and bool(holding.pods))
@@ -107,18 +112,20 @@ class Releases:
         """Note that nodes owe receipts for built-in claims that somebody deleted while pods run with them. No
         other object shows that these are prepared: a new leader would allocate them to others before they are
         recreated."""
-        gone = [uid for uid, name in holding.shown_by.items() if not self._exists(holding.namespace, name, uid)]
+        gone = [uid for uid, name in holding.shown_by.items() if not self._lasts(holding.namespace, name, uid)]
         for user in list(holding.pods.values()) if gone else ():
             pod = await live_pod(self._client, user)
             if pod is not None and pod.spec.node_name and not is_terminal(pod):
                 await self._owe(holding, [pod.spec.node_name], gone)
 
-    def _exists(self, namespace: str, name: str, uid: str) -> bool:
+    def _lasts(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether the built-in claim shows that it is allocated, or can do so again."""
         mirror = self._cluster.mirror((namespace, name))
-        return mirror is not None and mirror.metadata.uid == uid
+        return mirror is not None and mirror.metadata.uid == uid and not is_cleared_for_good(mirror)
 
-    def mirror_gone(self, mirror: BuiltinClaim) -> None:
-        """Handle the event that a built-in claim is gone: requeue its holding, in case pods run with it."""
+    def mirror_lost(self, mirror: BuiltinClaim) -> None:
+        """Handle the event that a built-in claim is gone, or does not show any more that it is allocated: requeue
+        its holding, in case pods run with it."""
         holding = self._ledger.of_claim(mirror.metadata.namespace, mirror.metadata.name)
         if holding is not None and holding.joinable and mirror.metadata.uid in holding.shown_by:
             self._queue.add(holding.uid)
