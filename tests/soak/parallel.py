@@ -73,6 +73,7 @@ def caught(bug: str, seed: int, most: int, first: int = 0) -> str:
             standalone=broken.standalone,
             no_execute_taints=broken.no_execute_taints,
             parley_watch_lag=broken.parley_watch_lag,
+            compared_with_successors="lost in a restart" in broken.rules,
         )
         for number in sorted(range(most), key=lambda number: number != first):
             try:

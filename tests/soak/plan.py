@@ -82,6 +82,8 @@ class Plan:
     """Parley's watches of some kinds are far behind its watches of others."""
     clock_jumps: bool = False
     """The wall clocks of Parley's machines are set."""
+    compared_with_successors: bool = True
+    """At rest the leader's memory is compared with what another controller would restore."""
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":

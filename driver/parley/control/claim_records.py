@@ -20,7 +20,7 @@ from parley.control.writes import ClaimWrites
 from parley.kube.client import Client, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk.claim_conditions import with_conditions
-from parley.sdk.recorded import NOTHING_ALLOCATED, allocation_record, driver_of_record
+from parley.sdk.recorded import NOTHING_ALLOCATED, allocation_record, driver_of_record, must_be_deallocated
 
 _NOTHING: Mapping[str, Any] = {**NOTHING_ALLOCATED, "reservedFor": None, "keptUntil": None}
 """The status of a named claim that is not allocated."""
@@ -56,7 +56,9 @@ class ClaimRecords:
     async def write(self, holding: Holding) -> None:
         """Record the holding's users, and the allocation of an embedded driver. Raises Busy if another driver has
         to deallocate first."""
-        if (claim := self._writes.own(holding)) is not None and await self._returns_to_former(claim, holding):
+        if (claim := self._writes.own(holding)) is not None and (
+            self._is_taken_back(claim, holding) or await self._returns_to_former(claim, holding)
+        ):
             raise Busy
         status = {"reservedFor": users(holding)}
         await self._write(holding, status if holding.standalone else {**allocation_status(holding), **status})
@@ -97,6 +99,14 @@ class ClaimRecords:
         if claim is not None and claim.metadata.uid == holding.uid:
             status = with_conditions(claim, status, rfc3339(self._clock()), without=without)
         await self._writes.write(holding, status, decided_on)
+
+    def _is_taken_back(self, claim: ResourceClaim, holding: Holding) -> bool:
+        """Whether the standalone driver deallocates the claim, which was deleted before any of its pods was
+        recorded as its user. None of them may begin to use it then."""
+        if not holding.standalone or not must_be_deallocated(claim):
+            return False
+        pods = [self._cluster.pod_with_uid(user) for user in holding.pods.values()]
+        return all(pod is None or not pod.spec.node_name for pod in pods)
 
     async def _returns_to_former(self, claim: ResourceClaim, holding: Holding) -> bool:
         """Whether the named claim records an allocation of the driver that its class had before. A standalone one

@@ -34,18 +34,17 @@ class MovedClaims:
 
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> str:
         """Handle a mirror that was read or has changed. Returns the driver that may be asked again now, or ""."""
-        if new is not None and (old is None or old.status.allocation is None) and self._is_unknown(new):
+        if new is not None and (old is None or not _may_be_used(old)) and self._is_unknown(new):
             driver, meta = allocator(new), new.metadata
             self._by_driver[driver][meta.uid] = (meta.namespace, meta.name)
             self._driver_of[meta.uid] = driver
-        stays = new is not None and new.status.allocation is not None
-        if old is None or (stays and new is not None and new.metadata.uid == old.metadata.uid):
+        if old is None or (new is not None and new.metadata.uid == old.metadata.uid and _may_be_used(new)):
             return ""
         return self._forget(old.metadata.uid)
 
     def _is_unknown(self, mirror: BuiltinClaim) -> bool:
         driver, pod = allocator(mirror), owner_pod(mirror)
-        if not driver or driver in self._here or pod is None or allocated(mirror, driver) is None:
+        if driver in self._here or pod is None or allocated(mirror, driver) is None or not _may_be_used(mirror):
             return False
         return self._ledger.get(mirror.metadata.uid) is None and not self._has_stand_in(mirror, pod)
 
@@ -85,6 +84,13 @@ class MovedClaims:
             f" ({', '.join(which)}), where it does not run any more, and does not know of {them}: wait until the"
             f" pods that use {them} have ended, delete these, or run the driver in the controller again"
         )
+
+
+def _may_be_used(mirror: BuiltinClaim) -> bool:
+    """Whether the mirror is allocated, and a pod uses it or still can. Of one that is being deleted and that
+    finalizers hold, reserved for nobody, no driver has to know."""
+    ended = bool(mirror.metadata.deletion_timestamp) and not mirror.status.reserved_for
+    return mirror.status.allocation is not None and not ended
 
 
 def allocator(mirror: BuiltinClaim) -> str:

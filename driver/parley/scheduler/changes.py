@@ -198,8 +198,8 @@ class Changes:
         if (claim := new or old) is None:
             return
         key = (claim.metadata.namespace, claim.metadata.name)
-        if old is not None and (_is_replaced(old, new) or _is_cleared(old, new)):
-            self._releases.mirror_gone(old)
+        if old is not None and (_is_replaced(old, new) or _is_unallocated(new)):
+            self._releases.mirror_lost(old)
         if not is_mirror(claim):
             self._foreign_changed(old, new)
             self._wakeups.wake(("claim", *key))
@@ -371,8 +371,8 @@ def _is_replaced(old: Claim, new: Claim | None) -> bool:
     return new is None or new.metadata.uid != old.metadata.uid
 
 
-def _is_cleared(old: BuiltinClaim, new: BuiltinClaim | None) -> bool:
-    return new is not None and old.status.allocation is not None and new.status.allocation is None
+def _is_unallocated(mirror: BuiltinClaim | None) -> bool:
+    return mirror is not None and mirror.status.allocation is None
 
 
 def _labels(namespace: Namespace) -> Mapping[str, str]:

@@ -5,13 +5,16 @@ From then on every change becomes the keys of the objects that it may affect, an
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import structlog
 
 from parley.api import reasons
+from parley.api.builtin import BuiltinClaim
+from parley.api.models import ResourceClaim
 from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.holding import Phase
@@ -148,6 +151,22 @@ class Controller:
                     about = ("ResourceClaim", version, holding.namespace, holding.claim, uid)
                     await self._base.recorder.warn(*about, reasons.DRIVER_FAILED, message)
 
+    def rebuild(
+        self,
+        mirrors: Mapping[str, BuiltinClaim] = MappingProxyType({}),
+        claims: Mapping[str, ResourceClaim] = MappingProxyType({}),
+    ) -> Set[str]:
+        """Rebuild the state in memory from the caches. Returns the UIDs of users that the pod cache does not have.
+
+        `mirrors` and `claims` are newer than those in the caches, by UID.
+        """
+        unconfirmed = restore(self._base.state, mirrors)
+        count_unbound(self._base.state)
+        self._parts.reconciler.resume(unconfirmed)
+        count_begun(self._base.state)
+        self._parts.claims.resume(claims)
+        return unconfirmed
+
     async def _restore(self) -> None:
         """Rebuild the state in memory from the API, then enqueue everything once."""
         changed = await fence_former_leaders(self._client, self.cluster)
@@ -157,11 +176,7 @@ class Controller:
             "PodSchedulings are not listed yet", lambda: self._client.list(POD_SCHEDULINGS)
         )
         # No await from here until `listen`: an event in between would be lost.
-        unconfirmed = restore(self._base.state, changed)
-        count_unbound(self._base.state)
-        self._parts.reconciler.resume(unconfirmed)
-        count_begun(self._base.state)
-        self._parts.claims.resume(touched)
+        unconfirmed = self.rebuild(changed, touched)
         for scheduling in published.items:
             for owner in scheduling.metadata.owner_references:
                 meta = scheduling.metadata

@@ -195,7 +195,7 @@ class Placement:
         self._sessions.end(pod)
         if self._ledger.of_pod(user):
             await self.check_current(pod)
-        self._cluster.usage.remove(user.uid)
+        self._cluster.stop_assuming(user)
         uids = {holding.uid for holding in cleared}
         holdings = sorted(self._ledger.of_pod(user), key=lambda holding: holding.uid not in uids)
         await self._release(pod, holdings, cleared)

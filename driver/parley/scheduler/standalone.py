@@ -324,8 +324,11 @@ class StandaloneSessions:
         return self._waits(pod, demand, topics, min(left, quiet) if quiet > 0 else left)
 
     def give_up(self, pod: PodReference) -> None:
-        """Stop waiting for allocations by standalone drivers, and wake the pods that wait for these claims."""
+        """Stop waiting for allocations by standalone drivers, and wake the pods that wait for these claims. The
+        pod counts for the selected node no longer, unless other claims of it are allocated there."""
         self._unasked.ended(pod)
+        if not self._ledger.of_pod(pod):
+            self._cluster.stop_assuming(pod)
         self.end_expected(pod)
 
     def end(self, pod: Pod) -> None:

@@ -1,11 +1,13 @@
 """A controller's process in a soak: the controller with the driver of the plan, and its extender's responses."""
 
 import asyncio
+import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.soak.cluster.leased import LeasedProcess
 from tests.soak.cluster.processes import acting_as
+from tests.soak.drivers.counted import CountedDriver
 from tests.soak.drivers.misbehaving import Broke, MisbehavingDriver
 from tests.soak.drivers.variants import ReservingDriver, ZonedTokens, driver_kind
 from tests.soak.kinds.classes import BORROWER
@@ -17,6 +19,7 @@ from tests.support.trouble import Rates
 
 from parley.control.nominations import Nomination
 from parley.kube.client import Client
+from parley.kube.clock import Clock
 from parley.kube.lease import LeaseLost
 from parley.scheduler.controller import Controller
 from parley.scheduler.settings import ControllerSettings
@@ -39,14 +42,12 @@ class ControllerProcess(LeasedProcess):
     def __init__(self, world: "World", name: str, plan: Plan) -> None:
         lease = CONTROLLERS_LEASE if plan.lease else ""
         super().__init__(world.server, world.chance, world.clock, name, lease, plan.network_faults)
-        self.driver = driver_kind(plan)(world.chance)
+        self.driver = new_driver(plan, world.chance)
         self.driver.failing = plan.allocation_faults
         if isinstance(self.driver, MisbehavingDriver):
             self.driver.is_misbehaving = plan.misbehaving_driver
             self.driver.may_go_on = lambda: self.may_send() and not self.ends
         self.driver.allocating = world.serving_order.allocating
-        if isinstance(self.driver, ReservingDriver) and plan.room_yields:
-            self.driver.yields_to = (BORROWER,)
         self.tokens = ZonedTokens()
         self.controller: Controller | None = None
         self._world = world
@@ -56,11 +57,7 @@ class ControllerProcess(LeasedProcess):
         return WatchedEvictions(self.client, self._evicts)
 
     async def _work(self, client: Client) -> None:
-        settings = ControllerSettings(
-            scheduler_names=(SECOND_SCHEDULER,), reservation_schedulers=("default-scheduler",)
-        )
-        more: list[Driver[Any, Any]] = [self.tokens] if self._world.plan.tokens else []
-        self.controller = Controller(client, [self.driver, *more], settings, clock=self.clock)
+        self.controller = new_controller(client, self._world.plan, self.driver, self.tokens, self.clock)
         restored = asyncio.create_task(self._restored(self.controller))
         try:
             await self.controller.run()
@@ -122,6 +119,25 @@ class ControllerProcess(LeasedProcess):
         self.driver.failing = failing
         if isinstance(self.driver, MisbehavingDriver):
             self.driver.is_misbehaving = misbehaving
+
+
+def new_driver(plan: Plan, chance: random.Random) -> CountedDriver:
+    """The driver of a controller's process."""
+    driver = driver_kind(plan)(chance)
+    if isinstance(driver, ReservingDriver) and plan.room_yields:
+        driver.yields_to = (BORROWER,)
+    return driver
+
+
+def new_controller(
+    client: Client, plan: Plan, driver: CountedDriver, tokens: ZonedTokens, clock: Clock
+) -> Controller:
+    """A controller with these drivers, as far as the plan has them."""
+    settings = ControllerSettings(
+        scheduler_names=(SECOND_SCHEDULER,), reservation_schedulers=("default-scheduler",)
+    )
+    drivers: list[Driver[Any, Any]] = [driver, *([tokens] if plan.tokens else [])]
+    return Controller(client, drivers, settings, clock=clock)
 
 
 def known_uses(controller: Controller) -> set[Use]:

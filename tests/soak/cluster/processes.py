@@ -47,6 +47,7 @@ class ProcessLoop(VirtualTimeLoop):
         self._stopped: dict[str, list[asyncio.Handle]] = {}
         self._now = 0.0
         self._reads = 0
+        self._keeps_timers = True
         self._owners: WeakKeyDictionary[asyncio.Task[Any], str] = WeakKeyDictionary()
 
     def time(self) -> float:
@@ -60,6 +61,22 @@ class ProcessLoop(VirtualTimeLoop):
             self._reads = 0
             raise Spinning
         return now
+
+    @contextmanager
+    def without_timers(self) -> Iterator[None]:
+        """What the block wants to be done later is never done."""
+        self._keeps_timers = False
+        try:
+            yield
+        finally:
+            self._keeps_timers = True
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        if not self._keeps_timers:
+            return asyncio.TimerHandle(when, callback, args, self, context)
+        return super().call_at(when, callback, *args, context=context)
 
     def stop_process(self, name: str) -> None:
         """Let nothing of it run until `continue_process`. It must not be the caller's own."""

@@ -136,13 +136,14 @@ class StandaloneProcess(LeasedProcess):
 
 
 def disagreeing(process: StandaloneProcess | None, claims: Collection[Json]) -> Iterator[str]:
-    """Where what the driver holds is not what the claims record."""
-    if process is None:
+    """Where what the driver holds is not what the claims record, but for what it is allocating at this moment: for
+    a pod that its scheduler refuses everywhere it is asked again and again."""
+    if process is None or process.runner is None:
         yield "no standalone driver: none leads"
         return
     recorded = {body["metadata"]["uid"]: body["metadata"]["name"] for body in claims if is_standalone(body)}
     held = process.driver.held()
-    for uid in held.keys() - recorded.keys():
+    for uid in [uid for uid in held.keys() - recorded.keys() if process.runner._operations.free(uid)]:
         names = [body["metadata"]["name"] for body in claims if body["metadata"]["uid"] == uid]
         yield f"the standalone driver holds {held[uid]} for claim {names or uid}, which records nothing"
     for uid in recorded.keys() - held.keys():

@@ -47,5 +47,8 @@ OF_RESTARTS: Mapping[str, Bug] = {
     "a restart forgets what is reserved": Bug(
         ((sdk_records, "_reserve", no_result),), ("reserved twice",), reserved_room="Ledger", kept_claims=True
     ),
+    "a restart takes shared claims for exclusive": Bug(
+        ((restoring, "_shareable", lambda *_: False),), ("lost in a restart",)
+    ),
     "a restart forgets tokens": Bug(((TokensDriver, "restore", no_result),), ("over the limit",), tokens=True),
 }

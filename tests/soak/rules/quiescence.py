@@ -16,6 +16,7 @@ from tests.soak.rules.kept_claims import is_immediate, kept_too_long
 from tests.soak.rules.mirrors import Json
 from tests.soak.rules.reading import bodies
 from tests.soak.rules.reservations import not_held
+from tests.soak.rules.restored import lost_in_a_restart
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, NODES, POD_SCHEDULINGS, PODS
 from parley.control.holding import Holding
@@ -52,6 +53,7 @@ async def feasible_pods_run(world: World) -> None:
     await world.check()
     if faults := list(_faults(world)):
         raise Broken("\n".join(faults))
+    _nothing_is_lost_in_a_restart(world)
 
 
 async def _binding_cycles_end(world: World) -> None:
@@ -83,6 +85,12 @@ async def nothing_is_left(world: World) -> None:
         raise Broken(f"never quiet: no pod is left, and it still writes after {LONGEST:.0f} s")
     if left := list(_left(world)):
         raise Broken("\n".join(f"left over: {what}" for what in left))
+    _nothing_is_lost_in_a_restart(world)
+
+
+def _nothing_is_lost_in_a_restart(world: World) -> None:
+    if lost := list(lost_in_a_restart(world)) if world.plan.compared_with_successors else []:
+        raise Broken("\n".join(f"lost in a restart: {what}" for what in lost))
 
 
 def _left(world: World) -> Iterator[str]:

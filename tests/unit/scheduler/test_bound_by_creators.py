@@ -35,3 +35,27 @@ def test_the_class_becomes_shareable_while_the_driver_allocates(play: Any, fails
         assert (await world.pod("p")).status.phase == "Running"
 
     play(scenario)
+
+
+def test_it_counts_for_its_node_while_its_driver_fails_there(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        disks = Disks(["a"])
+        disks.flaky.add("a")
+        world.start_parley()
+        world.start_driver(disks)
+        await world.add_class("disk", driverName=Disks.name)
+        await world.add_claim("scratch", "disk")
+        await world.add_class()
+        await world.add_template()
+        await world.settle()
+        large = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "6"}}}]
+        await world.add_pod("p", claims=["scratch"], nodeName="a", containers=large)
+        await asyncio.sleep(60)
+        assert disks.tried
+        await world.add_pod("q", "one", containers=large)
+        await asyncio.sleep(60)
+        assert (await world.scheduling("q")).status.waiting_for == "NoCandidates"
+        assert all(mirror.status.allocation is None for mirror in await world.mirrors())
+
+    play(scenario)

@@ -394,3 +394,56 @@ def test_what_a_bound_pod_holds_is_recorded_whatever_is_wrong_with_its_other_cla
         assert [user.name for user in found.status.reserved_for] == ["p"]
 
     play(scenario)
+
+
+def test_a_pod_whose_claim_is_recreated_while_its_driver_allocates_does_not_count_for_the_node(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        claims = HeldWatch(world.server.client(), BUILTIN_CLAIMS)
+        disks = Disks(["a"], seconds=20)
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        await world.add_class("disk", driverName=disks.name)
+        await world.add_template("disk", "disk")
+        world.start_parley(claims)
+        world.start_driver(disks)
+        large = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "6"}}}]
+        await world.add_pod("p", "disk", containers=large)
+        await asyncio.sleep(10)
+        assert disks.tried == ["a"]
+        disks.nodes = []
+        claims.open.clear()
+        (mirror,) = await world.mirrors()
+        await world.client.delete(BUILTIN_CLAIMS, mirror.metadata.name, "default")
+        await world.change_pod("p")
+        await asyncio.sleep(1)
+        claims.open.set()
+        await asyncio.sleep(60)
+        assert (await world.scheduling("p")).status.waiting_for == "NothingViable"
+        await world.add_pod("q", "one", containers=large)
+        await asyncio.sleep(60)
+        assert await world.node_of("q") == "a"
+
+    play(scenario)
+
+
+def test_a_claim_that_was_removed_by_force_and_then_cleared_stays_its_pods_when_another_leads(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin_with_named(world)
+        await world.add_pod("new", "one")
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.client.patch(CLAIMS, "disk", {"metadata": {"finalizers": None}}, "default")
+        await world.settle()
+        await world.client.delete(BUILTIN_CLAIMS, "disk", "default")
+        nothing = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+        await world.client.patch(BUILTIN_CLAIMS, "disk", nothing, "default", subresource="status")
+        await world.settle()
+        await world.crash()
+        world.start_parley()
+        await world.settle()
+        assert not await world.node_of("new")
+        await world.delete_pod("old")
+        await world.settle()
+        assert await world.node_of("new") == "a"
+
+    play(scenario)

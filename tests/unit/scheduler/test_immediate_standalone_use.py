@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.endings import nothing_is_left
 from tests.unit.scheduler.immediate_claims import is_free, is_used_by
 from tests.unit.scheduler.shelf import restart
 
 from parley.api.resources import CLAIMS
+from parley.kube.client import ServerError
 from parley.sdk import Allocation, Answer, Driver, Held, NoParameters, Request
 
 if TYPE_CHECKING:
@@ -125,3 +127,40 @@ def test_a_claim_of_a_driver_outside_serves_pods_after_those_of_an_earlier_one_o
         assert len(world.ledger) == 0
 
     play(scenario)
+
+
+def test_a_claim_that_is_deleted_before_its_first_pod_is_recorded_goes_back_to_its_driver(play: Any) -> None:
+    """The driver takes it back as soon as it sees the deletion; the pod ran with what others had by then."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await world.add_class("rack", driverName=SlowRacks.name)
+        fails = True
+
+        def refuse(call: NumberedCall) -> None:
+            if fails and call.resource == CLAIMS and (call.body or {}).get("status", {}).get("reservedFor"):
+                raise ServerError(500, "InternalError", "etcdserver: request timed out")
+
+        world.start_parley(FaultClient(world.server.client(), before=refuse), drivers=[])
+        world.start_driver(driver := SlowRacks("a"))
+        await world.add_claim("now", "rack", mode="Immediate")
+        await world.settle()
+        await world.add_pod("p", claims=["now"])
+        await asyncio.sleep(2)
+        await world.client.delete(CLAIMS, "now", NAMESPACE)
+        await asyncio.sleep(2)
+        assert not driver.held
+        fails = False
+        await asyncio.sleep(60)
+        assert not await world.node_of("p")
+        assert (await world.scheduling("p")).status.waiting_for == "ClaimNotFound"
+
+    play(scenario)
+
+
+class SlowRacks(Racks):
+    """It takes a while to report that a place is free."""
+
+    async def deallocate(self, uid: str) -> None:
+        await super().deallocate(uid)
+        await asyncio.sleep(15)

@@ -204,6 +204,52 @@ def test_a_built_in_claim_that_is_recreated_keeps_nobody_from_it(play: Play, *, 
     play(scenario)
 
 
+def test_the_claim_of_a_pod_that_has_ended_keeps_nobody_from_it_after_a_restart(play: Play) -> None:
+    """Another controller's finalizer holds the built-in claim; the stand-in is gone, and the token is free."""
+
+    async def scenario(world: World) -> None:
+        await has_pool(world, 2)
+        world.start_parley(drivers=[])
+        async with alone(world) as tokens:
+            await world.add_pod("one", "t")
+            await asyncio.sleep(60)
+            await held_by_another_controller(world)
+            await world.delete_pod("one")
+            await asyncio.sleep(60)
+            assert not tokens._held
+            await world.crash()
+            world.start_parley(drivers=[])
+            await world.add_pod("two", "t")
+            await asyncio.sleep(60)
+            assert await world.node_of("two") == "a"
+
+    play(scenario)
+
+
+def test_it_is_asked_again_when_finalizers_alone_hold_what_it_allocated_there(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await held_by_another_controller(world)
+        await world.crash()
+        world.start_parley(drivers=[])
+        async with alone(world):
+            await asyncio.sleep(60)
+            assert await bound(world) == ["one", "two"]
+            for name in ("one", "two"):
+                await world.delete_pod(name)
+            await asyncio.sleep(60)
+            assert await world.node_of("three") == "a"
+
+    play(scenario)
+
+
+async def held_by_another_controller(world: World) -> None:
+    """Finalizers of another controller hold the built-in claims."""
+    for mirror in await world.mirrors():
+        held = {"metadata": {"finalizers": [*mirror.metadata.finalizers, "example.com/backup"]}}
+        await world.client.patch(BUILTIN_CLAIMS, mirror.metadata.name, held, "default")
+
+
 def test_back_in_the_controller_it_counts_them_again(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world)

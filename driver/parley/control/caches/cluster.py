@@ -201,6 +201,12 @@ class ClusterCache:
         found += (more[key] for key in there & more.keys() if names_more(more[key], claim[1]))
         return [*filter(counts, found)]
 
+    def stop_assuming(self, pod: PodReference) -> None:
+        """Stop counting the pod for the node that was selected for it. If it is bound, it counts until it ends."""
+        known = self.pod_with_uid(pod)
+        if known is None or not known.spec.node_name:
+            self.usage.remove(pod.uid)
+
     def pods_awaiting_node(self, claim: Key) -> Sequence[Pod]:
         """The pods that name the claim and have no node yet; not those that have a gate, or too many claims."""
         return self._pods.by_index("awaited claim", claim)

@@ -33,6 +33,7 @@ from parley.control.state import State
 from parley.negotiation.waiting import Topic
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.immediate import is_pending, no_pod
+from parley.sdk.recorded import must_be_deallocated
 from parley.sdk.referenced import ParametersUnavailable
 
 
@@ -86,8 +87,11 @@ class NamedClaim:
 
 
 def being_deleted(facts: NamedClaim) -> Problem | None:
-    """The claim is being deleted."""
-    stays = facts.mirror is not None and (facts.is_user or facts.runs_with_claim)
+    """The claim is being deleted. A pod that uses it keeps it, unless its standalone driver takes it back: the
+    pod's use is not recorded yet."""
+    holding = facts.holding
+    taken_back = holding is not None and holding.standalone and must_be_deallocated(facts.claim) and not facts.node
+    stays = facts.mirror is not None and ((facts.is_user and not taken_back) or facts.runs_with_claim)
     if not facts.claim.metadata.deletion_timestamp or stays:
         return None
     message = f"claim {facts.path} is being deleted: recreate it once it is gone, or the pod with another claim"

@@ -116,17 +116,20 @@ class Releases:
 
     def _is_shown_by(self, holding: Holding, name: str, uid: str) -> bool:
         """Whether the built-in claim shows the holding, or will when its pods are reconciled: somebody cleared it,
-        and nothing else was removed."""
+        and it is not being deleted: then it could not be reserved again."""
         mirror = self._cluster.mirror((holding.namespace, name))
         if mirror is None or mirror.metadata.uid != uid:
             return False
-        if mirror.status.allocation is not None or owner_pod(mirror) is not None:
+        if mirror.status.allocation is not None:
             return True
-        return self._cluster.claim_with_uid((holding.namespace, holding.claim), holding.uid) is not None
+        if mirror.metadata.deletion_timestamp:
+            return False
+        claim = self._cluster.claim_with_uid((holding.namespace, holding.claim), holding.uid)
+        return claim is not None or owner_pod(mirror) is not None
 
-    def mirror_gone(self, mirror: BuiltinClaim) -> None:
-        """Handle the event that a built-in claim is gone, or was cleared: requeue its holding, in case pods run
-        with it."""
+    def mirror_lost(self, mirror: BuiltinClaim) -> None:
+        """Handle the event that a built-in claim is gone, or does not show any more that it is allocated: requeue
+        its holding, in case pods run with it."""
         for holding in self._ledger.all_of_claim(mirror.metadata.namespace, mirror.metadata.name):
             if holding.joinable and mirror.metadata.uid in holding.shown_by:
                 self._queue.add(holding.uid)

@@ -140,9 +140,8 @@ class Binder:
 
     def _return_room(self, user: PodReference) -> None:
         """Stop counting the pod, which was not bound."""
-        pod = self._cluster.pod((user.namespace, user.name))
-        if (pod is None or not pod.spec.node_name) and not self._ledger.of_pod(user):
-            self._cluster.usage.remove(user.uid)
+        if not self._ledger.of_pod(user):
+            self._cluster.stop_assuming(user)
 
     async def _ready(self, user: PodReference, node: str, until: float) -> tuple[Pod, Sequence[PodClaim]]:
         """The pod and its claims, once all of these are allocated on the node and recorded for it."""
