@@ -23,12 +23,13 @@ PASSED_OVER = ["out of turn: pod p1-one of priority 0 was served, and pod p2-one
 class Waiting:
     """Two pods, and one device; the controller could serve either."""
 
-    def __init__(self, world: Any, *, kind: str = "one", priority: int = 0, **both: Any) -> None:
-        """`kind` is that of the pod of higher priority, `priority` that of the other one."""
+    def __init__(self, world: Any, *, kind: str = "one", priority: int = 0, policy: str = "", **both: Any) -> None:
+        """`kind` and `policy` are those of the pod of higher priority, `priority` that of the other one."""
         self._world = world
         rules = world.rules
         self.low = world.pod(LOW, "one", priority=priority, **both)
-        self.high = world.pod(HIGH, kind, priority=5, **both)
+        preempts = {"preemptionPolicy": policy} if policy else {}
+        self.high = world.pod(HIGH, kind, priority=5, **preempts, **both)
         world.node("a")
         world.create(RESOURCE_SLICES, slice_("a", 1))
         self.servable = frozenset(pod["metadata"]["uid"] for pod in (self.low, self.high))
@@ -177,3 +178,33 @@ def test_whom_the_controller_could_serve_when_it_chose_counts(play: Play) -> Non
         assert waiting.faults() == []
 
     play(story)
+
+
+@pytest.mark.parametrize(
+    ("policy", "when", "faults"),
+    [("Never", "after", []), ("Never", "before", PASSED_OVER), ("PreemptLowerPriority", "after", PASSED_OVER)],
+)
+def test_a_pod_that_preempts_nobody_waits_for_the_room_that_evictions_make(
+    play: Play, policy: str, when: str, faults: list[str]
+) -> None:
+    async def story(world: Any) -> None:
+        waiting = Waiting(world, policy=policy)
+        victim = world.pod("victim", "plain", priority=-1)
+        world.bind(victim, "a")
+        await world.wait(1)
+        if when == "before":
+            evicted(world, victim)
+            await world.wait(1)
+        allocated(world, waiting.low)
+        if when == "after":
+            evicted(world, victim)
+        world.bind(waiting.low, "a")
+
+        assert waiting.faults() == faults
+
+    play(story)
+
+
+def evicted(world: Any, pod: Json) -> None:
+    conditions = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+    world.status(PODS, pod["metadata"]["name"], {"conditions": conditions}, "scheduler")
