@@ -17,8 +17,8 @@ No object records the following, which may differ:
 - `kept_until` is recorded without fractions of a second.
 - What is recorded of a named claim only in itself, once somebody has removed it by force: all of a standalone
   driver's allocation, for whose end a new claim of the name waits; else the room that it reserves, whether it is
-  shareable, and until when it is kept. If its built-in claim is gone, too, only ClaimReleases show it, without its
-  pods (docs/limits.md).
+  shareable, and until when it is kept. If its built-in claim is gone or cleared, too, only ClaimReleases show it,
+  without its pods, and nothing does if it has no node part (docs/limits.md).
 - A pod that its scheduler let in to a shareable claim, which only the built-in claim shows: it becomes a user when
   it is reconciled.
 - What the PodScheduling of a bound pod still asks for: that ends when the pod is reconciled.
@@ -84,7 +84,7 @@ def lost_in_a_restart(world: World) -> Iterator[str]:
     memory = _Memory(leader.controller, leader.driver, leader.tokens)
     successor = _restored(world, leader)
     removed = {id_ for id_, held in memory.holdings.items() if held.named and not _has_record(memory, held)}
-    lost = {id_ for id_ in removed if memory.holdings[id_].standalone}
+    lost = {id_ for id_ in removed if memory.holdings[id_].standalone or _is_shown_nowhere(memory, id_)}
     names = {memory.holdings[id_].path for id_ in lost}
     lost |= {id_ for id_, held in successor.holdings.items() if held.standalone and held.path in names}
     for id_ in sorted((memory.holdings.keys() | successor.holdings.keys()) - lost):
@@ -126,6 +126,15 @@ def _identity(holding: Holding) -> Identity:
 def _has_record(memory: _Memory, holding: Holding) -> bool:
     key = (holding.namespace, holding.claim)
     return memory.controller.cluster.claim_with_uid(key, holding.uid) is not None
+
+
+def _is_shown_nowhere(memory: _Memory, identity: Identity) -> bool:
+    """Whether the claim, which somebody has removed by force, was cleared in its mirror as well, or lost that, and
+    has no node part: no node owes a receipt for it."""
+    holding = memory.holdings[identity]
+    mirror = memory.controller.cluster.mirror((holding.namespace, holding.claim))
+    shown = mirror is not None and mirror.metadata.uid in holding.shown_by and mirror.status.allocation is not None
+    return not holding.node_part and not shown
 
 
 def _let_in(memory: _Memory, holding: Holding) -> set[str]:
@@ -178,14 +187,14 @@ def _other_memory(
         ("moved", lambda memory: memory.controller.state.moved._by_driver),
         ("accepted", lambda memory: memory.controller._parts.claims._immediate._accepted),
         ("pods that count for nodes", _counted_pods),
-        ("devices", lambda memory: _by_identity(memory, memory.driver._inventory._held)),
-        ("tokens", lambda memory: _by_identity(memory, memory.tokens._held)),
+        ("devices", lambda memory: _by_identity(memory, memory.driver._inventory._held, lost)),
+        ("tokens", lambda memory: _by_identity(memory, memory.tokens._held, lost)),
     ):
         yield what, of(leader), of(successor)
 
 
-def _by_identity(memory: _Memory, held: Mapping[str, object]) -> Mapping[Identity, object]:
-    return {memory.identity(uid): found for uid, found in held.items()}
+def _by_identity(memory: _Memory, held: Mapping[str, object], lost: set[Identity]) -> Mapping[Identity, object]:
+    return {id_: found for uid, found in held.items() if (id_ := memory.identity(uid)) not in lost}
 
 
 def _limits(memory: _Memory, lost: set[Identity], uncounted: set[Identity]) -> Mapping[Identity, object]:
