@@ -8,6 +8,7 @@ from tests.soak.rules.holds import Hold
 from tests.soak.rules.judge import Taken, Use
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES, Resource
+from parley.control.holding import Holding
 from parley.control.nominations import Nomination
 from parley.kube.memory import MemoryServer
 from parley.scheduler.controller import Controller
@@ -104,9 +105,15 @@ class ControllerMemory:
         return {one.uid: Use(one.claim, one.node, frozenset(one.pods)) for one in found}
 
     def released_by(self, plan: Nomination) -> frozenset[str]:
-        """UIDs of the victims of a plan, and of the claims that only they use: their devices become free."""
+        """UIDs of the victims of a plan, and of the claims that only they use: their devices become free, unless
+        the claims stay allocated without users."""
         used = (one for one in self.controller.ledger if one.pods and one.pods.keys() <= plan.terminating)
-        return plan.terminating.union(holding.uid for holding in used)
+        return plan.terminating.union(holding.uid for holding in used if not self._outlives(holding))
+
+    def _outlives(self, holding: Holding) -> bool:
+        class_ = self.controller._base.state.cluster.class_(holding.class_name)
+        keeps = class_ is not None and class_.when_unused is not None
+        return holding.immediate or (holding.named and keeps)
 
     def assumed(self) -> Mapping[str, str]:
         """Nodes of the pods that have claims, but of those whose claims are being released one by one at this
