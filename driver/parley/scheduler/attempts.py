@@ -76,6 +76,8 @@ class StandaloneSession:
     `recorded_entries` are the entries whose capacity was recorded. `scores` are set if a node is selected without
     asking. `nodes_revision` is the nodes' revision when they were last evaluated, `released` that of the drivers'
     deallocations when all nodes were last asked about, `repeats` the pauses before nodes are asked about again.
+    `accepted` are the nodes that all of these drivers found viable, `freed` the revision at which embedded drivers
+    were last asked about those of earlier rounds.
     `outdated`: a new evaluation of the nodes may have another result.
     """
 
@@ -84,6 +86,8 @@ class StandaloneSession:
     asked_at: float
     nodes_revision: tuple[int, ...] = ()
     released: tuple[int, ...] = ()
+    freed: tuple[int, ...] = ()
+    accepted: dict[str, None] = field(default_factory=dict)
     repeats: Pauses = field(default_factory=lambda: Pauses(REPEATS))
     final_answers: Answers | None = None
     selection: SelectedNode | None = None

@@ -168,7 +168,7 @@ class StandaloneSessions:
             if missing and outcome.candidates:
                 return await self._expect(pod, session, demand, missing)
             self._unasked.answered(pod, session, demand, self._entries(pod))
-            if (final := self._rounds.close(pod, session, demand, answers, nodes)) is not None:
+            if (final := self._rounds.close(pod, session, demand, answers, nodes, ask)) is not None:
                 return final
             session.asked_at = now()
 

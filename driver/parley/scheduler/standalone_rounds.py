@@ -19,7 +19,7 @@ from parley.negotiation.answers import (
     refusals,
     viable_for_all,
 )
-from parley.negotiation.rounds import Negotiation, Outcome
+from parley.negotiation.rounds import Ask, Negotiation, Outcome
 from parley.negotiation.waiting import Topic
 from parley.scheduler.attempts import StandaloneSession
 from parley.scheduler.pods import Pods, now
@@ -43,11 +43,21 @@ class StandaloneRounds:
         )
 
     def close(
-        self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes
+        self,
+        pod: Pod,
+        session: StandaloneSession,
+        demand: Demand,
+        answers: Answers,
+        nodes: EligibleNodes,
+        ask: Ask,
     ) -> Outcome | None:
-        """Close the round, to which all answers are there: the outcome, or None if another round is open now."""
+        """Close the round, to which all answers are there: the outcome, or None if another round is open now.
+        `ask` asks the embedded drivers."""
+        _note_accepted(session, demand, answers)
         final = self._close(pod, session, answers, nodes)
         if final is None or (not final.viable and self._ask_further(pod, session, demand, answers, nodes)):
+            return None
+        if not final.viable and self._ask_where_freed(pod, session, demand, nodes, ask):
             return None
         return final
 
@@ -93,6 +103,27 @@ class StandaloneRounds:
         session.released = released
         session.repeats.begin(now())
         session.negotiation = self._negotiation(pod, nodes, session.negotiation.outcome.round)
+        return not session.negotiation.over
+
+    def _ask_where_freed(
+        self, pod: Pod, session: StandaloneSession, demand: Demand, nodes: EligibleNodes, ask: Ask
+    ) -> bool:
+        """Open another round about nodes of earlier rounds that only embedded drivers refused, if these find them
+        viable now. With the same pauses."""
+        if not demand.requests or session.repeats.left(now()) > 0:
+            return False
+        revision = self._pods.revision((*(("driver", name) for name in sorted(demand.requests)), *_ELIGIBILITY))
+        if revision == session.freed:
+            return False
+        session.freed = revision
+        last = frozenset(session.negotiation.outcome.candidates)
+        earlier = [node for node in session.accepted if node not in last and nodes.fits(node)]
+        viable = viable_for_all(earlier, ask(earlier)) if earlier else ()
+        if not viable:
+            return False
+        session.repeats.begin(now())
+        proposal = Proposal(viable, ())
+        session.negotiation = self._negotiation(pod, nodes, session.negotiation.outcome.round, proposal)
         return not session.negotiation.over
 
     def _released(self, demand: Demand) -> tuple[int, ...]:
@@ -153,3 +184,12 @@ class StandaloneRounds:
         return Negotiation(
             nodes, in_order=in_order, first=limit, limit=limit, enough=enough, round=rounds, start=start
         )
+
+
+def _note_accepted(session: StandaloneSession, demand: Demand, answers: Answers) -> None:
+    """Remember which nodes of the round all standalone drivers find viable."""
+    given = [frozenset(answers[claim.entry].viable) for claim in demand.standalone if claim.entry in answers]
+    for node in session.negotiation.outcome.candidates:
+        session.accepted.pop(node, None)
+        if all(node in viable for viable in given):
+            session.accepted[node] = None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
-from tests.unit.scheduler.test_standalone import Disks
+from tests.unit.scheduler.test_standalone import Disks, prepare
 
 from parley.api.resources import CLASSES
 from parley.drivers.device import DeviceDriver
@@ -134,5 +134,27 @@ def test_when_a_limit_is_lowered_while_a_standalone_driver_allocates_those_withi
         await asyncio.sleep(200)
         assert await running(world) == 1
         assert len(disks.held) == 1
+
+    play(scenario)
+
+
+def test_a_node_of_an_earlier_question_is_asked_about_again_when_an_embedded_driver_has_freed_what_it_lacked(
+    play: Any,
+) -> None:
+    """Each driver finds a node of the latest question viable, so that neither proposes others."""
+
+    async def scenario(world: World) -> None:
+        await prepare(world, Disks("bd"), nodes="b")
+        await world.add_pod("other", "one")
+        await world.settle()
+        await world.add_pod("p", "one", "disk")
+        await world.settle()
+        await world.add_node("c", devices=1)
+        await world.add_node("d")
+        await world.settle()
+        assert await world.node_of("p") == ""
+        await world.delete_pod("other")
+        await world.settle(60)
+        assert await world.node_of("p") == "b"
 
     play(scenario)
