@@ -1,4 +1,4 @@
-"""What changes between the evictions of one plan: nobody is evicted for whom the reason is gone."""
+"""What changes after the first eviction for a pod: nobody is evicted for whom the reason is gone, nor in vain."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.scheduler.claim_preemption.preempting import SlowEvents, begin, hold
 
-from parley.api.resources import CLASSES
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -72,5 +72,33 @@ def test_nobody_else_is_evicted_once_the_class_of_the_preemptor_does_not_allow_i
         await world.client.patch(CLASSES, "other", {"preemption": "Never"})
         await world.settle(100)
         assert evicted == ["first"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("lost", ["disk", "urgent"])
+def test_a_preemptor_keeps_its_nomination_while_one_of_its_claims_is_recreated(play: Play, lost: str) -> None:
+    """Somebody deletes the built-in claim. What is kept must not go to a pod that would be evicted in turn."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=3)
+        await world.add_claim("disk")
+        await world.add_pod("low", "two", priority=0)
+        await world.settle(5)
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "two", claims=["disk"], priority=10)
+        await world.settle(5)
+        await world.add_pod("late", "one", priority=5)
+        await world.settle(5)
+        assert evicted == ["low"]
+        mirror = next(one for one in await world.mirrors() if one.metadata.name.startswith(lost))
+        await world.client.delete(BUILTIN_CLAIMS, mirror.metadata.name, "default")
+        await world.settle(5)
+        assert await world.node_of("late") == ""
+        await world.change_pod("urgent")  # before that Kubernetes may generate no other claim
+        world.kubelets.start("a")
+        await world.settle(100)
+        assert await world.node_of("urgent") == "a"
+        assert evicted == ["low"]
 
     play(scenario)
