@@ -121,11 +121,18 @@ class Posting:
         except (NotFound, Invalid):
             pass  # it is gone, or another pod has its name: nothing can be bound any more
 
-    async def nominate_briefly(self, pod: PodReference, node: str) -> None:
-        """Make the scheduler try the pod again even if its own filters rejected it on every node."""
-        self._nominated.add(pod.uid)
-        await nominate_briefly(self._client, pod, node)
-        self._nominated.discard(pod.uid)
+    async def nominate_briefly(self, pod: Pod, node: str) -> None:
+        """Make the scheduler try the pod again even if its own filters rejected it on every node. Raises Conflict
+        if it was nominated or bound since it was read as `pod`."""
+        uid, interrupted = pod.metadata.uid, pod.metadata.uid in self._nominated
+        self._nominated.add(uid)
+        try:
+            await nominate_briefly(self._client, pod, node)
+        except Conflict:
+            if not interrupted:
+                self._nominated.discard(uid)
+            raise
+        self._nominated.discard(uid)
 
     def nominated_by_scheduler(self, pod: Pod) -> bool:
         """Whether the pod has a nomination that is not one of this process whose end may have failed."""

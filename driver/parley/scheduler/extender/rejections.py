@@ -344,7 +344,7 @@ class Rejections:
 
     async def _wake(self, pod: Pod, node: str) -> None:
         if node:
-            await self._posting.nominate_briefly(reference(pod), node)
+            await self._posting.nominate_briefly(pod, node)
         else:
             await self._posting.touch(reference(pod))
 
