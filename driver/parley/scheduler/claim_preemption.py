@@ -35,7 +35,7 @@ from parley.kube.client import (
 from parley.negotiation.requests import requested
 from parley.negotiation.reservations import with_reserved
 from parley.negotiation.waiting import Topic
-from parley.scheduler.claim_victims import Exclusions, Plan, Preemptor
+from parley.scheduler.claim_victims import Exclusions, Plan, Preemptor, drivers_allowing_preemption
 from parley.scheduler.eviction_messages import described, eviction_forbidden, victims_of
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
@@ -304,8 +304,8 @@ class ClaimPreemption:
                 await self._post(victim, dry_run=True)
         evicted = False
         try:
-            for victim in plan.victims:
-                self._check_still_helps(preemptor, plan, exclusions)
+            for number, victim in enumerate(plan.victims):
+                self._check_still_helps(preemptor, replace(plan, victims=plan.victims[number:]), exclusions)
                 if not await self._post(victim, dry_run=False, tested=len(plan.victims) > 1):
                     continue
                 evicted = True
@@ -325,10 +325,14 @@ class ClaimPreemption:
 
     def _check_still_helps(self, preemptor: Preemptor, plan: Plan, exclusions: Exclusions) -> None:
         """Raise Busy if the preemptor waits no more or needs another plan: a pod of higher priority has taken its
-        nomination, or what was free there; or enough is free there by now. Raises DriverFault."""
-        self._check_still_waiting(preemptor.pod)
-        nomination = self._nominations.of(preemptor.pod.metadata.uid)
+        nomination, or what was free there; a class does not allow evictions any more; one of the plan's victims
+        has ended; or enough is free there by now. Raises DriverFault."""
+        pod = preemptor.pod
+        self._check_still_waiting(pod)
+        nomination = self._nominations.of(pod.metadata.uid)
         if nomination is None or nomination.node != plan.node:
+            raise Busy
+        if preemptor.drivers != drivers_allowing_preemption(self._state, pod, preemptor.demand, preemptor.claims):
             raise Busy
         if not self._search.still_helps(preemptor, plan, exclusions):
             raise Busy

@@ -106,11 +106,17 @@ def _drivers_allowing_preemption(state: State, demand: Demand, claims: Sequence[
     spared = {
         claim.class_.driver_name
         for claim in claims
-        if claim.class_ is not None and claim.class_.preemption == "Never"
+        if claim.class_ is not None and not _allows_evictions(state, claim.class_name)
     }
     return frozenset(
         name for name in demand.requests if name not in spared and state.drivers[name].supports_preemption
     )
+
+
+def _allows_evictions(state: State, class_name: str) -> bool:
+    """Whether the class says so at present; one that is gone, or not known, does not."""
+    class_ = state.cluster.class_(class_name)
+    return class_ is not None and class_.preemption == "LowerPriority"
 
 
 def evictable(state: State, preemptor: Preemptor, excluded: Collection[str]) -> Evictable:
@@ -184,9 +190,11 @@ class ClaimVictims:
 
     def still_helps(self, plan: Plan) -> bool:
         """Whether the plan's node would be viable if all pods left it that may be evicted, and still is not if no
-        others leave than those that are terminating by now."""
+        others leave than those that are terminating by now; and whether all of its victims may be evicted."""
         below = priority(self._pod) if plan.scheduler_evicts else None
-        return self.potential(plan.node) is not None and not self._suffices(plan.node, (), below)
+        if self.potential(plan.node) is None or self._suffices(plan.node, (), below):
+            return False
+        return {one.metadata.uid for one in plan.victims} <= {one.uid for one in self._holders(plan.node)}
 
     def plan(self) -> Plan | None:
         """The plan that does least harm; None if none helps. A node that pods have left for this one comes first,
@@ -264,8 +272,7 @@ class ClaimVictims:
     def _may_be_evicted(self, pod: Pod) -> bool:
         if priority(pod) >= priority(self._pod):
             return False
-        known = map(self._state.cluster.class_, self._classes(pod))
-        return all(class_ is not None and class_.preemption == "LowerPriority" for class_ in known)
+        return all(_allows_evictions(self._state, name) for name in self._classes(pod))
 
     def _classes(self, pod: Pod) -> set[str]:
         """The names of the classes of all claims of the pod, allocated or not; "" for a claim whose class is not

@@ -147,7 +147,7 @@ class Placement:
         node = min(nodes, default="")
         if node and not pod.status.nominated_node_name:
             self._pods.attempt(pod).nominated_by_us(node)
-            await nominate_briefly(self._client, reference(pod), node)
+            await nominate_briefly(self._client, pod, node)
 
     async def write(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         """Record the holdings in the API. If it refuses them, release them and report that to the user."""

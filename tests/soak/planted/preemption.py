@@ -18,7 +18,7 @@ from parley.control.objects.pod import priority as pod_priority
 from parley.control.state import State
 from parley.drivers.device import DeviceDriver
 from parley.negotiation import victims
-from parley.scheduler import negotiator
+from parley.scheduler import claim_preemption, negotiator
 from parley.scheduler import pods as waiting_pods
 from parley.scheduler.candidates import CandidateNodes
 from parley.scheduler.claim_preemption import ClaimPreemption
@@ -72,6 +72,7 @@ OF_PREEMPTION: Mapping[str, Bug] = {
         (
             (negotiator, "drivers_allowing_preemption", _take_whatever),
             (preempting, "drivers_allowing_preemption", _take_whatever),
+            (claim_preemption, "drivers_allowing_preemption", _take_whatever),
         ),
         ("wrongly evicted",),
         preemption=ALLOWED,

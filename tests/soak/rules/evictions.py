@@ -9,7 +9,7 @@ seen by every controller: after a restart nobody knows what was allocated there 
 
 For whom a pod is evicted is in no object but in the controller's memory. So `WatchedEvictions` looks there when
 the request leaves: for whom it is, and what its cache says of classes if that is behind. What a class said just
-before counts as well: the request may arrive late, or be the second one of a plan.
+before counts as well: the request may arrive late.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from parley.kube.transport import Call, Transport
 Json = dict[str, Any]
 
 LATELY = 60.0
-"""Seconds that the evictions of a plan may take, from the plan to the last arrival."""
+"""Seconds that a request may take to arrive."""
 
 UNSEEN = 300.0
 """Seconds: longer than controllers are stopped or cut off, and do not see built-in claims, together."""

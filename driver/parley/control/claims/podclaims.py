@@ -6,6 +6,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATED
@@ -55,6 +56,12 @@ class Problem:
     def passes(self) -> bool:
         """Whether the problem is sure to end by itself."""
         return self.transient and not self.reported_after
+
+    @property
+    def keeps_nomination(self) -> bool:
+        """Whether a pod with the problem keeps its nomination: it ends within moments, and no other pod has the
+        claim or gets it."""
+        return self.transient and self.code != reasons.CLAIM_IN_USE
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,14 @@ class NotBound(Exception):
 
 class Posting:
     """Posts bindings, and changes pods whose scheduler has to try them again. Tracks the pods whose binding has an
-    unknown outcome."""
+    unknown outcome, and those that it has nominated and may have left so."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._doubtful: set[str] = set()
         self._settled: set[str] = set()
+        self._nominated: set[str] = set()
         self._touches = 0
 
     def check_lease(self) -> None:
@@ -120,11 +121,25 @@ class Posting:
         except (NotFound, Invalid):
             pass  # it is gone, or another pod has its name: nothing can be bound any more
 
-    async def nominate_briefly(self, pod: PodReference, node: str) -> None:
-        """Make the scheduler try the pod again even if its own filters rejected it on every node."""
-        await nominate_briefly(self._client, pod, node)
+    async def nominate_briefly(self, pod: Pod, node: str) -> None:
+        """Make the scheduler try the pod again even if its own filters rejected it on every node. Raises Conflict
+        if it was nominated or bound since it was read as `pod`."""
+        uid, interrupted = pod.metadata.uid, pod.metadata.uid in self._nominated
+        self._nominated.add(uid)
+        try:
+            await nominate_briefly(self._client, pod, node)
+        except Conflict:
+            if not interrupted:
+                self._nominated.discard(uid)
+            raise
+        self._nominated.discard(uid)
+
+    def nominated_by_scheduler(self, pod: Pod) -> bool:
+        """Whether the pod has a nomination that is not one of this process whose end may have failed."""
+        return bool(pod.status.nominated_node_name) and pod.metadata.uid not in self._nominated
 
     def forget(self, uid: str) -> None:
         """Forget the pod, which is gone or known to be bound."""
         self._doubtful.discard(uid)
         self._settled.discard(uid)
+        self._nominated.discard(uid)

@@ -8,7 +8,6 @@ if none of the nodes that the scheduler proposed is viable, and the scheduler's 
 from collections.abc import Sequence, Set
 from itertools import islice
 
-from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClass
 from parley.control.claims.podclaims import PodClaim
@@ -93,7 +92,7 @@ class Preemptors:
             self._state.nominations.end(pod.metadata.uid)
             return None
         if not rejection.none_viable:
-            if not rejection.is_transient or rejection.problem.code == reasons.CLAIM_IN_USE:
+            if not rejection.until and not rejection.problem.keeps_nomination:
                 self._state.nominations.end(pod.metadata.uid)
             return None
         if problems or rejection.problem.transient:

@@ -284,9 +284,10 @@ class Rejections:
             return _wait_for_claims(pod, claims)
         if not problems and any(c.standalone and c.state(pod) is ClaimState.PENDING for c in claims):
             return await self._negotiate(key, pod, claims, rejection.nodes)
-        if rejection.nudged is None:
-            await self._nudge_now(pod, claims, rejection, rejection.revision)
-        return None
+        if rejection.nudged is not None:
+            return None
+        left = await self._nudge_now(pod, claims, rejection, rejection.revision)
+        return Requeue(left) if left is not None else None
 
     async def _report(self, pod: Pod, rejection: Rejection, problem: Problem) -> None:
         if rejection.reported != problem and not problem.transient:
@@ -301,8 +302,7 @@ class Rejections:
         seconds = rejection.seconds_to_nudge(self._pods, clear=clear)
         if seconds is None or seconds > 0:
             return seconds
-        await self._nudge_now(pod, claims, rejection, self._pods.revision(rejection.problem.topics))
-        return None
+        return await self._nudge_now(pod, claims, rejection, self._pods.revision(rejection.problem.topics))
 
     def _leave_shared_line(self, key: Key, pod: Pod, rejection: Rejection) -> float | None:
         """Move the pod to a line of its own if no call has followed a nudge, because the scheduler itself finds no
@@ -316,23 +316,35 @@ class Rejections:
 
     async def _nudge_now(
         self, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection, revision: tuple[int, ...]
-    ) -> None:
-        """Make the scheduler try the pod again. A write that fails is retried at the next reconciliation."""
+    ) -> float | None:
+        """Make the scheduler try the pod again, or return in how many seconds: it has nominated the pod, which a
+        brief nomination would end, and tries it by itself. A write that fails is retried at the next
+        reconciliation."""
+        if rejection.preemption and (left := self._seconds_nominated(pod)):
+            return left
         node = self._node_for_evictions(pod, claims) if rejection.preemption else ""
         if rejection.preemption and not node:
             rejection.nudged = revision
             self._reject_preemption(pod)
-            return
+            return None
         before, rejection.nudged = rejection.nudged, revision
         try:
             await self._wake(pod, node)
         except BaseException:
             rejection.nudged = before
             raise
+        return None
+
+    def _seconds_nominated(self, pod: Pod) -> float:
+        """For how many seconds the scheduler that has nominated the pod may take to try it again; 0 if it has
+        not."""
+        if not self._posting.nominated_by_scheduler(pod):
+            return 0.0
+        return self._pods.attempt(pod).nominated_seconds_left(pod, now())
 
     async def _wake(self, pod: Pod, node: str) -> None:
         if node:
-            await self._posting.nominate_briefly(reference(pod), node)
+            await self._posting.nominate_briefly(pod, node)
         else:
             await self._posting.touch(reference(pod))
 

@@ -177,7 +177,8 @@ class NativePath:
                     self._pods.requeue((user.namespace, user.name))
 
     async def _blocked(self, pod: Pod, problem: Problem) -> Result:
-        self._state.nominations.end(pod.metadata.uid)
+        if not problem.keeps_nomination:
+            self._state.nominations.end(pod.metadata.uid)
         if pod.spec.node_name:  # its containers may be using what it holds
             self._sessions.end(pod)
         else:

@@ -74,3 +74,12 @@ class SlowEvictions(Client):
         if call.subresource == "eviction":
             await asyncio.sleep(self.seconds)
         return await super().request(call)
+
+
+class SlowEvents(Client):
+    """Events are written late."""
+
+    async def request(self, call: Call) -> bytes:
+        if call.resource.plural == "events":
+            await asyncio.sleep(5)
+        return await super().request(call)

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.claim_preemption.preempting import SlowEvictions, begin, hold
+from tests.unit.scheduler.claim_preemption.preempting import SlowEvents, SlowEvictions, begin, hold
 
 from parley.api.resources import CLASSES, NODES
 from parley.drivers.device import DeviceDriver
-from parley.kube.client import Call, Client
 from parley.sdk import Allocation, Request
 from parley.simulate.status_writes import patch_claim
 
@@ -138,15 +137,6 @@ def test_nobody_else_is_evicted_where_enough_has_come_free_since_the_first_evict
         assert await world.node_of("lower") == "a"
 
     play(scenario)
-
-
-class SlowEvents(Client):
-    """Events are written late."""
-
-    async def request(self, call: Call) -> bytes:
-        if call.resource.plural == "events":
-            await asyncio.sleep(5)
-        return await super().request(call)
 
 
 def test_two_preemptors_for_one_victim_evict_it_once(play: Play) -> None:
