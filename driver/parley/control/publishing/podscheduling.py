@@ -26,6 +26,7 @@ from parley.kube.client import AlreadyExists, Client, Conflict, Invalid, NotFoun
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.sdk import PodReference
+from parley.sdk.checks import MAX_CLAIMS
 
 _REASON_LIMIT = 4096
 
@@ -101,7 +102,7 @@ def body(pod: PodReference, report: Report) -> dict[str, Any]:
         "metadata": metadata,
         "spec": spec,
         "status": {
-            "claims": [_claim(name, driver, outcome) for name, driver in answered],
+            "claims": [_claim(name, driver, outcome) for name, driver in answered[:MAX_CLAIMS]],
             "candidates": len(outcome.candidates),
             "viable": len(outcome.viable),
             "waitingFor": report.waiting_for,
