@@ -84,7 +84,7 @@ def body(pod: PodReference, report: Report) -> dict[str, Any]:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
     metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "ownerReferences": [owner]}
     spec: dict[str, Any] = {
-        "candidateNodes": list(outcome.candidates[:MAX_CANDIDATES]),
+        "candidateNodes": _candidates(outcome),
         "round": outcome.round,
         "selectedNode": report.selected,
     }
@@ -109,6 +109,10 @@ def body(pod: PodReference, report: Report) -> dict[str, Any]:
             "message": report.message[:_REASON_LIMIT],
         },
     }
+
+
+def _candidates(outcome: Outcome) -> list[str]:
+    return list(outcome.candidates[:MAX_CANDIDATES])
 
 
 def _claim(name: str, driver: str, outcome: Outcome) -> dict[str, Any]:
@@ -223,8 +227,9 @@ class Publisher:
         if written.question is None:
             return bool(spec.claims and spec.selected_node)
         asked = {StandaloneClaim(c.name, c.driver_name, c.resource_claim_name) for c in spec.claims}
-        wanted = (set(written.question.claims), written.selected, written.outcome.round)
-        return (asked, spec.selected_node, spec.round) != wanted
+        outcome = written.outcome
+        wanted = (set(written.question.claims), written.selected, outcome.round, _candidates(outcome))
+        return (asked, spec.selected_node, spec.round, list(spec.candidate_nodes)) != wanted
 
     def forget(self, pod: PodReference) -> None:
         """Forget the pod: it is gone, and its PodScheduling is garbage-collected."""
