@@ -159,6 +159,8 @@ func (a *api) listAndWatch(s *store, changes chan<- func()) error {
 		if err := decoder.Decode(&event); err != nil {
 			return err
 		}
-		changes <- func() { s.see(&event.Object, event.Type == "DELETED") }
+		if event.Type != "BOOKMARK" { // of no object
+			changes <- func() { s.see(&event.Object, event.Type == "DELETED") }
+		}
 	}
 }

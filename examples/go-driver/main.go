@@ -26,6 +26,7 @@ type driver struct {
 	answered                            time.Time // when a pod that waits was last answered anew
 	again                               bool      // look again in a second, though nothing may have changed
 	since                               time.Time // when it began to take over
+	unsure                              time.Time // when an allocation last got no answer
 	alone                               bool      // no allocation that was sent before can be recorded any more
 }
 
@@ -100,6 +101,10 @@ func (d *driver) takeOver() bool {
 }
 
 func (d *driver) lookAtAll() {
+	if time.Since(d.unsure) < time.Second { // else a server that fails is asked without a pause
+		d.again = true
+		return
+	}
 	if d.alone = d.alone || d.takeOver(); !d.alone {
 		return
 	}
@@ -172,6 +177,9 @@ func (p *pod) add(c, class *object) {
 // 1. Answer, and keep the answer up to date.
 func (d *driver) answer(s *object, p pod, used taken, failed *failure) error {
 	verdict := used.judge(p.demand, s.Spec.CandidateNodes)
+	if len(verdict.ViableNodes) == 0 && verdict.Alternatives == nil {
+		verdict.Alternatives = d.others(p.demand, s.Spec.CandidateNodes, used)
+	}
 	if p.wrong != nil {
 		verdict = entry{ViableNodes: []string{}, Alternatives: &alternatives{[]string{}}, Reason: short(p.wrong.Error())}
 	}
@@ -200,6 +208,22 @@ func (d *driver) answer(s *object, p pod, used taken, failed *failure) error {
 	}
 	path := d.schedulings.path(s) + "?force=true&fieldManager=" + driverName
 	return d.write(s, path, apply, body)
+}
+
+// others are nodes with enough seats that are not candidates, or not any more; nil if there are none. The controller
+// asks about nodes of earlier rounds again if they are named.
+func (d *driver) others(wanted demand, candidates []string, used taken) *alternatives {
+	var found []string
+	for _, key := range slices.Sorted(maps.Keys(d.nodes.items)) {
+		node := d.nodes.items[key].Metadata.Name
+		if len(found) < 32 && !slices.Contains(candidates, node) && used.lacking(wanted, node) == "" {
+			found = append(found, node)
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	return &alternatives{found}
 }
 
 // 2. Allocate all that the pod wants, or nothing.
@@ -272,7 +296,7 @@ func (d *driver) hold(c *object, h handle) error {
 	}
 	err := d.setStatus(c, map[string]any{"driverName": driverName, "allocation": allocation})
 	if err != nil && !errors.Is(err, refused) {
-		d.alone = false // it may be recorded, or still be recorded later: nobody else gets these seats before that is known
+		d.alone, d.unsure = false, time.Now() // it may be recorded, or still be: nobody else gets these seats before that is known
 	}
 	return err
 }

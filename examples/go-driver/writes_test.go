@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 // server has the claims as the API server has them, and the PodSchedulings of the driver, which are all up to date.
@@ -87,7 +88,12 @@ func TestASeatWhoseAllocationHadNoAnswerIsGivenToNobodyElse(t *testing.T) {
 	}
 	s.driver.schedulings.see(asked("a", ""), false) // the controller has lost patience
 	s.driver.schedulings.see(asked("b", "node-1"), false)
+	version := s.version
+	if s.driver.lookAtAll(); s.version != version {
+		t.Error("it goes on without a pause")
+	}
 	for range 3 {
+		s.driver.unsure = time.Time{} // a second has passed
 		s.driver.lookAtAll()
 		if s.claims["a"].Status.Allocation != nil && s.claims["b"].Status.Allocation != nil {
 			t.Fatal("both have the only seat")
