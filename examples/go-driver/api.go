@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -42,6 +43,9 @@ func serviceAccount(directory string) (*api, error) {
 	return &api{"https://" + address, directory + "/token", &http.Client{Transport: transport}}, nil
 }
 
+// refused is the error of a request that had no effect. After any other error it may have had one, or have one later.
+var refused = errors.New("refused")
+
 // open returns the body of a 2xx answer, and anything else as an error.
 func (a *api) open(ctx context.Context, method, path, contentType string, body any) (io.ReadCloser, error) {
 	content, err := json.Marshal(body)
@@ -67,7 +71,11 @@ func (a *api) open(ctx context.Context, method, path, contentType string, body a
 	if answer.StatusCode/100 != 2 {
 		defer answer.Body.Close()
 		words, _ := io.ReadAll(answer.Body)
-		return nil, fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, words)
+		err := fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, words)
+		if answer.StatusCode/100 == 4 {
+			err = fmt.Errorf("%w: %w", refused, err)
+		}
+		return nil, err
 	}
 	return answer.Body, nil
 }
@@ -151,6 +159,8 @@ func (a *api) listAndWatch(s *store, changes chan<- func()) error {
 		if err := decoder.Decode(&event); err != nil {
 			return err
 		}
-		changes <- func() { s.see(&event.Object, event.Type == "DELETED") }
+		if event.Type != "BOOKMARK" { // of no object
+			changes <- func() { s.see(&event.Object, event.Type == "DELETED") }
+		}
 	}
 }

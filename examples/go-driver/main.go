@@ -25,8 +25,9 @@ type driver struct {
 	classes, claims, schedulings, nodes *store
 	answered                            time.Time // when a pod that waits was last answered anew
 	again                               bool      // look again in a second, though nothing may have changed
-	started                             time.Time
-	alone                               bool // no write of a process before this one can arrive any more
+	since                               time.Time // when it began to take over
+	unsure                              time.Time // when an allocation last got no answer
+	alone                               bool      // no allocation that was sent before can be recorded any more
 }
 
 func main() {
@@ -42,7 +43,7 @@ func main() {
 	kind := func(plural, selector string) *store {
 		return &store{group, plural, selector, map[string]*object{}, false}
 	}
-	d := &driver{api: at, classes: kind("resourceclasses", ""), claims: kind("resourceclaims", ""), started: time.Now()}
+	d := &driver{api: at, classes: kind("resourceclasses", ""), claims: kind("resourceclaims", "")}
 	d.schedulings = kind("podschedulings", "parley.dev/drivers=standalone")
 	d.nodes = &store{"/api/v1", "nodes", "", map[string]*object{}, false}
 	d.run()
@@ -67,9 +68,7 @@ func (d *driver) run() {
 		}
 		unlisted := func(s *store) bool { return !s.listed }
 		if d.again = false; !slices.ContainsFunc(d.all(), unlisted) {
-			if d.alone = d.alone || d.takeOver(); d.alone {
-				d.lookAtAll()
-			}
+			d.lookAtAll()
 		}
 		if later = nil; d.again {
 			later = time.After(time.Second)
@@ -77,22 +76,38 @@ func (d *driver) run() {
 	}
 }
 
-// takeOver changes every claim that a process before this one began with, by starting over: the network may deliver
-// an allocation of that process late, and the API server refuses it then. A claim that can't be changed is left
-// after a minute.
+// takeOver changes every claim that was begun with, by starting over: the network may deliver an allocation late that
+// a process before this one sent, or this one without getting an answer, and the API server refuses it then. A claim
+// that can't be changed may have its allocation already, so it is read. It is left after a minute.
 func (d *driver) takeOver() bool {
+	if d.since.IsZero() {
+		d.since = time.Now()
+	}
 	done := true
 	for _, c := range d.claims.items {
 		if c.Status.Allocation == nil && slices.Contains(c.Metadata.Finalizers, finalizer) {
 			err := d.unprotect(c)
+			if err != nil {
+				err = errors.Join(err, d.refresh(c))
+			}
 			d.note(err)
 			done = done && err == nil
 		}
 	}
-	return done || time.Since(d.started) > time.Minute
+	if done = done || time.Since(d.since) > time.Minute; done {
+		d.since = time.Time{}
+	}
+	return done
 }
 
 func (d *driver) lookAtAll() {
+	if time.Since(d.unsure) < time.Second { // else a server that fails is asked without a pause
+		d.again = true
+		return
+	}
+	if d.alone = d.alone || d.takeOver(); !d.alone {
+		return
+	}
 	used := taken{}
 	for _, c := range d.claims.items {
 		if d.note(d.takeBack(c)); c.holds() {
@@ -162,6 +177,9 @@ func (p *pod) add(c, class *object) {
 // 1. Answer, and keep the answer up to date.
 func (d *driver) answer(s *object, p pod, used taken, failed *failure) error {
 	verdict := used.judge(p.demand, s.Spec.CandidateNodes)
+	if len(verdict.ViableNodes) == 0 && verdict.Alternatives == nil {
+		verdict.Alternatives = d.others(p.demand, s.Spec.CandidateNodes, used)
+	}
 	if p.wrong != nil {
 		verdict = entry{ViableNodes: []string{}, Alternatives: &alternatives{[]string{}}, Reason: short(p.wrong.Error())}
 	}
@@ -190,6 +208,22 @@ func (d *driver) answer(s *object, p pod, used taken, failed *failure) error {
 	}
 	path := d.schedulings.path(s) + "?force=true&fieldManager=" + driverName
 	return d.write(s, path, apply, body)
+}
+
+// others are nodes with enough seats that are not candidates, or not any more; nil if there are none. The controller
+// asks about nodes of earlier rounds again if they are named.
+func (d *driver) others(wanted demand, candidates []string, used taken) *alternatives {
+	var found []string
+	for _, key := range slices.Sorted(maps.Keys(d.nodes.items)) {
+		node := d.nodes.items[key].Metadata.Name
+		if len(found) < 32 && !slices.Contains(candidates, node) && used.lacking(wanted, node) == "" {
+			found = append(found, node)
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	return &alternatives{found}
 }
 
 // 2. Allocate all that the pod wants, or nothing.
@@ -260,7 +294,11 @@ func (d *driver) hold(c *object, h handle) error {
 	if d.classes.items["/"+h.Class].Shareable {
 		allocation["shareable"] = true
 	}
-	return d.setStatus(c, map[string]any{"driverName": driverName, "allocation": allocation})
+	err := d.setStatus(c, map[string]any{"driverName": driverName, "allocation": allocation})
+	if err != nil && !errors.Is(err, refused) {
+		d.alone, d.unsure = false, time.Now() // it may be recorded, or still be: nobody else gets these seats before that is known
+	}
+	return err
 }
 
 // 3. Deallocate. A claim that has nothing of ours, and that no pod is about to get from us, needs no protection either.
@@ -314,6 +352,16 @@ func (d *driver) write(o *object, path, contentType string, body any) error {
 	err := d.api.do("PATCH", path, contentType, body, &written)
 	if err == nil {
 		*o = written
+	}
+	return err
+}
+
+// refresh reads o again, of which the watch may show an older version.
+func (d *driver) refresh(o *object) error {
+	now := object{}
+	err := d.api.do("GET", d.claims.path(o), "", nil, &now)
+	if err == nil && now.Metadata.UID == o.Metadata.UID {
+		*o = now
 	}
 	return err
 }

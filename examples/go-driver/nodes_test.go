@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 )
 
@@ -54,5 +55,22 @@ func TestNodesThatPodsCannotGoToAreNotOpen(t *testing.T) {
 		if closed := !node(t, `{"spec": `+content+`}`).open(); closed != want {
 			t.Errorf("%s: closed is %v", content, closed)
 		}
+	}
+}
+
+func TestNodesThatAreNoCandidatesAreProposedIfTheyHaveEnough(t *testing.T) {
+	d := &driver{nodes: &store{items: map[string]*object{}}}
+	for _, name := range []string{"a", "b", "c"} {
+		node := &object{}
+		node.Metadata.Name = name
+		d.nodes.see(node, false)
+	}
+	used := taken{}
+	used.add(handle{Class: "desks", Node: "b", Seats: 3})
+	if found := d.others(wants(1), []string{"a"}, used); found == nil || !slices.Equal(found.Nodes, []string{"c"}) {
+		t.Errorf("%v is proposed, not c", found)
+	}
+	if found := d.others(wants(1), []string{"a", "c"}, used); found != nil {
+		t.Errorf("%v is proposed, though no other node has a free seat", found)
 	}
 }

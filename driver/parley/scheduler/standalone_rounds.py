@@ -93,12 +93,11 @@ class StandaloneRounds:
     def _start_over(
         self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes
     ) -> bool:
-        """Ask about all nodes again, if a standalone driver has deallocated something since and its answer, which
-        covers the nodes of the latest round only, proposes no others. With a back-off."""
-        given = [answers[claim.entry] for claim in demand.standalone if claim.entry in answers]
-        proposes = all(answer.alternatives is not None for answer in given)
+        """Ask about all nodes again, if a standalone driver has deallocated something since: its answer covers the
+        nodes of the latest round only, and the others that it proposes may not be eligible. Not if a driver said
+        that it has no other nodes. With a back-off."""
         released = self._released(demand)
-        if released == session.released or proposes or session.repeats.left(now()) > 0:
+        if released == session.released or no_other_node(answers) or session.repeats.left(now()) > 0:
             return False
         session.released = released
         session.repeats.begin(now())

@@ -143,6 +143,16 @@ def check_count(driver: str, pod: str, claims: int) -> None:
         )
 
 
+def check_published(pod: str, claims: int) -> None:
+    """Raises BadParameters if the pod has more than `MAX_CLAIMS` pending claims, and some are of a standalone
+    driver: question and answers are in one PodScheduling."""
+    if claims > MAX_CLAIMS:
+        raise BadParameters(
+            f"pod {pod} has {claims} claims, at most {MAX_CLAIMS} are allowed if one of them is of a standalone "
+            f"driver: {_FEWER_CLAIMS}"
+        )
+
+
 def too_many_claims(pod: str, claims: int) -> str:
     """The message about a pod with more than `MAX_ENTRIES` claims."""
     return f"pod {pod} has {claims} claims, at most {MAX_ENTRIES} are allowed: {_FEWER_CLAIMS}"

@@ -175,6 +175,9 @@ class Driver(Generic[P, C]):
 
         After a restart it is also called for an immediate claim and the node where its allocation had begun,
         which continues only if that node is viable. So count what the claim itself already holds there as free.
+
+        If no node is viable and you give no alternatives, it is called for the pod's other nodes too, at most 128
+        at a time, whenever something has changed while the pod waits.
         """
         return self.viable(request, nodes)
 

@@ -211,9 +211,10 @@ def test_a_bound_pods_selection_is_withdrawn_before_its_claims_are_taken_back(re
         replace(ASKED, selected="node-2"),
         replace(ASKED, selected=""),
         replace(ASKED, outcome=Outcome(0, ("node-1",))),
+        replace(ASKED, outcome=Outcome(1, ("node-2",))),
         replace(ASKED, question=Question()),
     ],
-    ids=["other-node", "no-node", "earlier-round", "no-claims"],
+    ids=["other-node", "no-node", "earlier-round", "other-candidates", "no-claims"],
 )
 def test_a_question_that_a_late_write_undid_is_asked_again_less_and_less_soon(late: Report) -> None:
     async def story(world: World) -> None:
@@ -229,6 +230,7 @@ def test_a_question_that_a_late_write_undid_is_asked_again_less_and_less_soon(la
             await published.publisher.publish(published.pod)
             shown = await published.shown()
             assert (shown.spec.selected_node, shown.spec.round, len(shown.spec.claims)) == ("node-1", 1, 1)
+            assert shown.spec.candidate_nodes == ("node-1",)
         assert len(published.writes) == 3
 
     played(story)

@@ -16,6 +16,7 @@ from parley.api.selectors import node_selector
 from parley.control.caches import kept
 from parley.control.room import Requester, room_shortage, room_to_hold
 from parley.drivers.device import DeviceDriver
+from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Listing
 from parley.negotiation import waiting
 from parley.negotiation.waiting import Topic, WaitingLines
@@ -67,6 +68,63 @@ def test_a_pod_with_more_claims_than_are_evaluated_is_told_so(play: Play, kind: 
         assert (await world.scheduling("huge")).status.message == message
         assert await world.events_on("huge") == [("ParametersInvalid", message)]
         assert await world.node_of("small") == "a"
+
+    play(scenario)
+
+
+class Stools(TokensDriver):
+    name = "stools.example.com"
+
+
+class Tables(TokensDriver):
+    name = "tables.example.com"
+
+
+async def add_pools(world: Any) -> None:
+    """Templates `stool` and `table`, of classes with enough for anybody, and a node."""
+    await world.add_node("a")
+    for kind in (Stools, Tables):
+        name = kind.name.split("s.")[0]
+        await world.add_class(name, driverName=kind.name, nodePart="None", parameters={"pool": 1000})
+        await world.add_template(name, name)
+
+
+@pytest.mark.scheduling_paths("native", "extender")
+@pytest.mark.parametrize("embedded", [True, False])
+def test_a_pod_with_more_claims_than_standalone_drivers_can_be_asked_about_is_told_so(
+    play: Play, embedded: bool
+) -> None:
+    """No PodScheduling can hold them, so the drivers can't answer."""
+
+    async def scenario(world: Any) -> None:
+        await add_pools(world)
+        world.start_parley(drivers=[Stools()] if embedded else [DeviceDriver()])
+        for driver in [Tables()] if embedded else [Stools(), Tables()]:
+            world.start_driver(driver)
+        await world.settle()
+        await world.add_pod("huge", *["stool"] * 65, *["table"] * 64)
+        await world.add_pod("large", *["stool"] * 64, *["table"] * 64)
+        await world.settle()
+        message = (
+            "pod default/huge has 129 claims, at most 128 are allowed if one of them is of a standalone driver: "
+            "have each claim request more, or divide the work among several pods"
+        )
+        assert (await world.scheduling("huge")).status.message == message
+        assert await world.events_on("huge") == [("ParametersInvalid", message)]
+        assert await world.node_of("large") == "a"
+
+    play(scenario)
+
+
+def test_a_pod_with_more_claims_than_a_podscheduling_can_show_has_one(play: Play) -> None:
+    async def scenario(world: Any) -> None:
+        await add_pools(world)
+        world.start_parley(drivers=[Stools(), Tables()])
+        await world.add_pod("huge", *["stool"] * 100, *["table"] * 100)
+        await world.settle()
+        assert await world.node_of("huge") == "a"
+        shown = await world.scheduling("huge")
+        assert (shown.spec.selected_node, len(shown.status.claims)) == ("a", 128)
 
     play(scenario)
 

@@ -12,7 +12,7 @@ from parley.negotiation.requests import Amounts
 from parley.negotiation.rounds import Ask
 from parley.negotiation.waiting import Topic
 from parley.sdk import Driver, NoParameters, PodReference, Request, SeenPod
-from parley.sdk.checks import check_count
+from parley.sdk.checks import check_count, check_published
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.parameters import RawClaim
 
@@ -188,6 +188,8 @@ def demand_of(
         weights[driver] = max(weights[driver], claim.class_.score_weight)
     for driver, found in raw.items():
         check_count(driver, f"{pod.namespace}/{pod.name}", len(found))
+    if any(claim.standalone for claim in claims):
+        check_published(f"{pod.namespace}/{pod.name}", len(claims))
     requests = {
         name: drivers[name].request(pod, found, since, seen) for name, found in raw.items() if name in drivers
     }

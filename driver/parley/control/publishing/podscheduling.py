@@ -26,6 +26,7 @@ from parley.kube.client import AlreadyExists, Client, Conflict, Invalid, NotFoun
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.sdk import PodReference
+from parley.sdk.checks import MAX_CLAIMS
 
 _REASON_LIMIT = 4096
 
@@ -83,7 +84,7 @@ def body(pod: PodReference, report: Report) -> dict[str, Any]:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
     metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "ownerReferences": [owner]}
     spec: dict[str, Any] = {
-        "candidateNodes": list(outcome.candidates[:MAX_CANDIDATES]),
+        "candidateNodes": _candidates(outcome),
         "round": outcome.round,
         "selectedNode": report.selected,
     }
@@ -101,13 +102,17 @@ def body(pod: PodReference, report: Report) -> dict[str, Any]:
         "metadata": metadata,
         "spec": spec,
         "status": {
-            "claims": [_claim(name, driver, outcome) for name, driver in answered],
+            "claims": [_claim(name, driver, outcome) for name, driver in answered[:MAX_CLAIMS]],
             "candidates": len(outcome.candidates),
             "viable": len(outcome.viable),
             "waitingFor": report.waiting_for,
             "message": report.message[:_REASON_LIMIT],
         },
     }
+
+
+def _candidates(outcome: Outcome) -> list[str]:
+    return list(outcome.candidates[:MAX_CANDIDATES])
 
 
 def _claim(name: str, driver: str, outcome: Outcome) -> dict[str, Any]:
@@ -222,8 +227,9 @@ class Publisher:
         if written.question is None:
             return bool(spec.claims and spec.selected_node)
         asked = {StandaloneClaim(c.name, c.driver_name, c.resource_claim_name) for c in spec.claims}
-        wanted = (set(written.question.claims), written.selected, written.outcome.round)
-        return (asked, spec.selected_node, spec.round) != wanted
+        outcome = written.outcome
+        wanted = (set(written.question.claims), written.selected, outcome.round, _candidates(outcome))
+        return (asked, spec.selected_node, spec.round, list(spec.candidate_nodes)) != wanted
 
     def forget(self, pod: PodReference) -> None:
         """Forget the pod: it is gone, and its PodScheduling is garbage-collected."""

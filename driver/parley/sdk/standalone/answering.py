@@ -121,17 +121,17 @@ class Responder:
             raise DriverFault(text) from error
 
     async def _evaluated(self, key: Key, question: PodQuestion) -> _Answered:
-        changes = self.waiting.changes
+        changes, again = self.waiting.changes, key in self._stale
         self._answered.pop(key, None)
         self._stale.discard(key)  # before the driver is asked: a change from here on makes the answer stale
-        answer, outlook_ = await self._considered(key, question)
+        answer, outlook_ = await self._considered(key, question, again=again)
         answered = self._answered[key] = _Answered(question.state, answer)
         self.waiting.evaluated(key, question.signature, outlook_, changes, question.priority)
         return answered
 
-    async def _considered(self, key: Key, question: PodQuestion) -> tuple[Entries, Outlook]:
+    async def _considered(self, key: Key, question: PodQuestion, *, again: bool) -> tuple[Entries, Outlook]:
         """The driver's answer. Raises Superseded if the question is replaced in the meantime."""
-        task = asyncio.ensure_future(self._consider(key, question))
+        task = asyncio.ensure_future(self._consider(key, question, again=again))
         self._considering[key] = question.round, task
         try:
             await asyncio.wait((task,))
@@ -142,10 +142,10 @@ class Responder:
             raise Superseded
         return task.result()
 
-    async def _consider(self, key: Key, question: PodQuestion) -> tuple[Entries, Outlook]:
+    async def _consider(self, key: Key, question: PodQuestion, *, again: bool) -> tuple[Entries, Outlook]:
         """Asks the driver. Raises ParametersUnavailable while an object that holds parameters is being read."""
         try:
-            answers = await self._evaluator.answers(question)
+            answers = await self._evaluator.answers(question, again=again)
             scores = self._evaluator.scores(question, answers)
             waits = self.waiting.has(key)  # then pods ahead of it may wait for the same
             capacity = {} if waits else self._evaluator.capacity(question, answers, scores)

@@ -1,8 +1,9 @@
 """Asks the driver which nodes are viable for a pod's claims. Writes nothing.
 
-A driver that answers from memory and gives no alternatives is asked about all other nodes as well, when none of
-the candidates is viable: it costs microseconds per node, and finds one viable node among thousands for the next
-round.
+A driver that gives no alternatives is asked about all other nodes as well, when none of the candidates is viable.
+If it answers from memory, this costs microseconds per node, and finds one viable node among thousands for the next
+round. An asynchronous one is asked only if the pod's turn came after a change (`waiting`): the controller does not
+ask about the nodes of earlier rounds again.
 """
 
 import asyncio
@@ -52,12 +53,12 @@ class Evaluator:
         """Forgets a pod that is served or gone."""
         self._expected.forget(key)
 
-    async def answers(self, question: PodQuestion) -> Answers:
-        """The answers for all claims of the question. Raises BadParameters, ParametersUnavailable and
-        DriverFault."""
+    async def answers(self, question: PodQuestion, *, again: bool = False) -> Answers:
+        """The answers for all claims of the question. `again`: the pod waits, and something has changed. Raises
+        BadParameters, ParametersUnavailable and DriverFault."""
         answers = self._allocated(question)
         if question.pending:
-            answers.update(await self._pending(question))
+            answers.update(await self._pending(question, again=again))
         return answers
 
     async def ask(self, request: Request[Any, Any], nodes: Sequence[str]) -> Answers:
@@ -114,22 +115,25 @@ class Evaluator:
         return count
 
     async def alternatives(self, question: PodQuestion, asked: Sequence[str]) -> tuple[str, ...]:
-        """At most 32 other nodes where all pending claims could be allocated now."""
+        """At most 32 other nodes where all pending claims could be allocated now; the first that are found if the
+        driver is asynchronous."""
         request, known = question.request(self._driver), frozenset(asked)
         others = [node for node in in_own_order(question, self._informers) if node not in known]
+        slow = self._driver.driver.asynchronous
+        size, enough = (MAX_NODES, 1) if slow else (CHUNK, MAX_ALTERNATIVES)
         viable: list[str] = []
-        for start in range(0, len(others), CHUNK):
-            chunk = others[start : start + CHUNK]
-            viable += viable_for_all(chunk, self._driver.viable(request, chunk))
-            if len(viable) >= MAX_ALTERNATIVES:
+        for start in range(0, len(others), size):
+            chunk = others[start : start + size]
+            viable += viable_for_all(chunk, await self.ask(request, chunk))
+            if len(viable) >= enough:
                 break
             await asyncio.sleep(0)
         return tuple(islice(viable, MAX_ALTERNATIVES))
 
-    async def _pending(self, question: PodQuestion) -> dict[str, Answer]:
+    async def _pending(self, question: PodQuestion, *, again: bool) -> dict[str, Answer]:
         answers = dict(await self.ask(question.request(self._driver), question.candidates))
         pending = {entry.name: answers[entry.name] for entry in question.pending}
-        if self._driver.driver.asynchronous or viable_for_all(question.candidates, pending):
+        if (self._driver.driver.asynchronous and not again) or viable_for_all(question.candidates, pending):
             return pending
         if all(answer.alternatives is not None for answer in pending.values()):
             return pending
