@@ -82,6 +82,10 @@ _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger
 """Parts of the messages of etcd, and of the API server's client of etcd, about an object that is too large."""
 
 
+_GIVEN_UP = ("context deadline exceeded", "context canceled")
+"""The whole messages of etcd's client about a write whose time ran out after it was sent: `ContextError` in
+client/v3 of etcd 3.7. The message about a webhook, which is called before the write, only ends so."""
+
 _NO_PATH = b"404 page not found"
 
 
@@ -165,7 +169,7 @@ def leaves_write_open(error: ApiError, content: bytes) -> bool:
         return False
     if error.status >= 500 and _status_in(content).kind != "Status":
         return True
-    lost = any(origin in error.message for origin in ("etcdserver:", "rpc error:"))
+    lost = any(origin in error.message for origin in ("etcdserver:", "rpc error:")) or error.message in _GIVEN_UP
     return error.status in (502, 504) or (error.status >= 500 and lost)
 
 
