@@ -30,7 +30,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from parley.api.resources import Resource
-from parley.kube.backoff import Backoff
+from parley.kube.backoff import LONGEST_ASKED, Backoff
 from parley.kube.cache import Cache, IndexKeys, Key, identity
 from parley.kube.client import ApiError, Client, EventType, Expired, Listing, OutcomeUnknown, Tombstone, WatchEvent
 from parley.kube.errors import Silent
@@ -47,9 +47,6 @@ OnTombstone = Callable[[Tombstone], None]
 RELISTS = Backoff(first=0.2, longest=30, jitter=0.5)
 SHORT_LIVED = 1.0
 """Seconds: a watch that ends sooner counts as a failure."""
-
-LONGEST_ASKED = 60.0
-"""The most seconds of a server's Retry-After that count: a proxy that asks for an hour may be back sooner."""
 
 AT_ONCE = 8
 """The most events that are applied before other tasks may run: reading a busy stream never waits, and each event
