@@ -3,6 +3,7 @@
 What happens                                           what is raised
 the server refuses (a code from 300 up)                the ApiError of the code
 a 404 that does not come from an API server            Garbled: another server answered
+JSON of another server: no object, list or Status      Garbled (by the `Client` around this)
 a page of a list with too many bytes                   PageTooLong, unless one object was asked for
 no connection, connection lost, nothing in time        OutcomeUnknown, also where nothing was sent
 a write lost between gateway, API server and etcd      OutcomeUnknown (see `responses.leaves_write_open`)
