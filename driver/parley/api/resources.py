@@ -126,6 +126,11 @@ class Resource(Generic[T]):
         """The value of `apiVersion`: the version alone for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def has_metadata(self) -> bool:
+        """Whether it is a kind of objects, which have names."""
+        return True
+
     def untyped(self) -> "Resource[dict[str, Any]]":
         """The same kind, decoded as a plain dictionary with every field that the server sent."""
         return Resource(self.group, self.version, self.plural, self.kind, self.namespaced, dict[str, Any])
@@ -160,6 +165,11 @@ class Resource(Generic[T]):
 
 class _ServerVersion(Resource[dict[str, Any]]):
     """The API server's version at `/version`: it is no object, but is read like one."""
+
+    @property
+    def has_metadata(self) -> bool:
+        """It has none."""
+        return False
 
     def path(self, *_: object, **__: object) -> str:
         """Always the same."""

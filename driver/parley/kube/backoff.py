@@ -4,6 +4,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+LONGEST_ASKED = 60.0
+"""The most seconds of a server's Retry-After that count: a proxy that asks for an hour may be back sooner."""
+
 
 @dataclass(frozen=True, slots=True)
 class Backoff:

@@ -233,7 +233,8 @@ class Client:
             options["preconditions"] = required
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
-        await self.request(Call("delete", resource, namespace, name, body=options))
+        call = Call("delete", resource, namespace, name, body=options)
+        responses.check_deletion(call, await self.request(call))
 
     async def create_subresource(
         self,
@@ -251,9 +252,11 @@ class Client:
         """Sends the call, and decodes the one object in the answer."""
         content = await self.request(call)
         try:
-            return resource.decode(content)
+            found = resource.decode(content)
+            responses.check_object(call, found)
         except ValueError as error:
             raise responses.unreadable(call, error) from error
+        return found
 
 
 def _given(**parameters: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ ApiError                  the server answered, and refused
 OutcomeUnknown            no answer: a write may or may not have happened, read before acting on it
   Garbled                 an answer that does not come from an API server
   Unreachable             a server over HTTP did not answer: no connection, a lost one, or a time-out
+    Silent                a watch got nothing for minutes, not even a bookmark
 """
 
 import re
@@ -105,3 +106,8 @@ class Unreachable(OutcomeUnknown):
         super().__init__(f"{call}: no answer: {why}")
         self.server = server
         self.why = why
+
+
+class Silent(Unreachable):
+    """Raised when a watch is open and gets nothing, not even a bookmark. An API server is silent until its
+    resourceVersion reaches that of the watch, which may be never after a restore of etcd: list again."""

@@ -3,11 +3,13 @@
 What happens                                           what is raised
 the server refuses (a code from 300 up)                the ApiError of the code
 a 404 that does not come from an API server            Garbled: another server answered
+JSON of another server: no object, list or Status      Garbled (by the `Client` around this)
 a page of a list with too many bytes                   PageTooLong, unless one object was asked for
 no connection, connection lost, nothing in time        OutcomeUnknown, also where nothing was sent
 a write lost between gateway, API server and etcd      OutcomeUnknown (see `responses.leaves_write_open`)
 a watch that ends                                      nothing: the iteration ends
-a watch cut in the middle of a line, or fallen silent  OutcomeUnknown
+a watch cut in the middle of a line                    OutcomeUnknown
+a watch fallen silent                                  Silent
 a watch whose server vanished without closing it       OutcomeUnknown, within 45 s
 an ERROR event in a watch                              the ApiError of its code, Expired for 410
 
@@ -31,7 +33,7 @@ from parley.api.opaque import escaped
 from parley.kube import credentials, fencing, responses, unanswered
 from parley.kube.client import Client
 from parley.kube.credentials import Credentials
-from parley.kube.errors import Garbled, OutcomeUnknown, PageTooLong, Unreachable
+from parley.kube.errors import Garbled, OutcomeUnknown, PageTooLong, Silent, Unreachable
 from parley.kube.transport import JSON, LONGEST_PAGE, Call, RawEvent
 
 _QUICK = aiohttp.ClientTimeout(total=None)  # the limit is asyncio.timeout's: aiohttp rounds up to whole seconds
@@ -153,6 +155,9 @@ class HttpTransport:
                         yield responses.raw_event(line)
             finally:
                 _give_up(response)
+        except aiohttp.SocketTimeoutError as error:
+            why = unanswered.words(error, self._options.silent_seconds)
+            raise Silent(str(call), self._credentials.host, why) from error
         except (aiohttp.ClientError, OSError) as error:
             raise self._no_answer(call, error, self._options.silent_seconds) from error
         except ValueError as error:

@@ -2,17 +2,18 @@
 
     list -> synced -> watch --(stream ends or breaks)--> watch from the last version seen
       ^                 |
-      +--(410, relist)--+  the differences, deletions included, are reported like watched changes
+      +-(410, silence)--+  the differences, deletions included, are reported like watched changes
 
 An object that can't be decoded has a tombstone, and the informer continues. Its last decodable state stays in the
 cache, because its resources may still be held, and a counted pod may still run. The state is removed when the
 object is deleted, or when another object has its name.
 
 A watch that ends is continued from the last resource version, bookmarks included; a version that the server no
-longer has (410) leads to a relist; after any other refusal or silence the informer waits with back-off, at least
-as long as the server asked, up to a minute. A watch that ends within a second counts as a failure, so that a
-server which closes at once is not hammered. A watch that breaks after it was open for long resets the failures,
-even if no event came: load balancers cut connections that were quiet for half a minute, again and again.
+longer has (410), or not yet (silence: its store was restored from a backup), leads to a relist; after any other
+refusal or break the informer waits with back-off, at least as long as the server asked, up to a minute. A watch
+that ends within a second counts as a failure, so that a server which closes at once is not hammered. A watch that
+breaks after it was open for long resets the failures, even if no event came: load balancers cut connections that
+were quiet for half a minute, again and again.
 Exceptions of `on_change` are not caught: a half-handled change must end the process.
 
 The informer decides nothing about the objects: that is left to `on_change`.
@@ -29,9 +30,10 @@ from typing import Generic, TypeVar
 import structlog
 
 from parley.api.resources import Resource
-from parley.kube.backoff import Backoff
+from parley.kube.backoff import LONGEST_ASKED, Backoff
 from parley.kube.cache import Cache, IndexKeys, Key, identity
 from parley.kube.client import ApiError, Client, EventType, Expired, Listing, OutcomeUnknown, Tombstone, WatchEvent
+from parley.kube.errors import Silent
 from parley.kube.freshness import Freshness, Outage
 
 T = TypeVar("T")
@@ -45,9 +47,6 @@ OnTombstone = Callable[[Tombstone], None]
 RELISTS = Backoff(first=0.2, longest=30, jitter=0.5)
 SHORT_LIVED = 1.0
 """Seconds: a watch that ends sooner counts as a failure."""
-
-LONGEST_ASKED = 60.0
-"""The most seconds of a server's Retry-After that count: a proxy that asks for an hour may be back sooner."""
 
 AT_ONCE = 8
 """The most events that are applied before other tasks may run: reading a busy stream never waits, and each event
@@ -165,7 +164,7 @@ class Informer(Generic[T]):
                 self.interruptions["Ended"] += 1
                 return 0
             return self._failed("the stream ended at once", "EndedAtOnce")
-        except Expired as error:
+        except (Expired, Silent) as error:
             self._version = None
             return self._failed(error)
         except ApiError as error:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from parley.kube.backoff import Backoff
+from parley.kube.backoff import LONGEST_ASKED, Backoff
 from parley.kube.client import ApiError, OutcomeUnknown
 from parley.kube.lease import LeaseLost
 
@@ -167,11 +167,12 @@ class WorkQueue(Generic[K]):
             pending.cancel()
         self._delayed[key] = loop.call_later(delay, self._due, key)
 
-    def retry(self, key: K) -> None:
-        """Requeues the key after a back-off that doubles with each retry until `forget`."""
+    def retry(self, key: K, asked: float | None = None) -> None:
+        """Requeues the key after a back-off that doubles with each retry until `forget`; not before the `asked`
+        seconds of a server's Retry-After, of which at most `LONGEST_ASKED` count."""
         self._failures[key] = failures = self._failures.get(key, 0) + 1
         self.retried += 1
-        self.add_after(key, self._retries.delay(failures))
+        self.add_after(key, max(self._retries.delay(failures), min(asked or 0.0, LONGEST_ASKED)))
 
     def forget(self, key: K) -> None:
         """Resets the back-off of a key that succeeded, or is gone."""
@@ -206,10 +207,10 @@ class WorkQueue(Generic[K]):
 async def run_workers(queue: WorkQueue[K], handler: Callable[[K], Awaitable[Requeue | None]], count: int) -> None:
     """Runs `count` workers that call the handler for each key, until cancelled.
 
-    If a handler raises, that is logged and its key is retried. Otherwise it returns when to requeue the key
-    (`Requeue`), or None to wait for the next change; unless it asked for back-off, by `Requeue` or by `retry`, the
-    key's failures are forgotten. A lost lease is logged by the elector, once for all keys. A BaseException that is
-    no Exception (a cancellation, an interrupt) ends all workers.
+    If a handler raises, that is logged and its key is retried, as late as the server asked. Otherwise it returns
+    when to requeue the key (`Requeue`), or None to wait for the next change; unless it asked for back-off, by
+    `Requeue` or by `retry`, the key's failures are forgotten. A lost lease is logged by the elector, once for all
+    keys. A BaseException that is no Exception (a cancellation, an interrupt) ends all workers.
     """
     async with asyncio.TaskGroup() as workers:
         for _ in range(count):
@@ -225,7 +226,7 @@ async def _work(queue: WorkQueue[K], handler: Callable[[K], Awaitable[Requeue | 
         except LeaseLost:
             queue.retry(key)  # the elector has logged it, and is about to cancel the workers
         except Exception as error:
-            queue.retry(key)
+            queue.retry(key, error.retry_after if isinstance(error, ApiError) else None)
             # A server's refusal is normal and needs no stack trace; anything else is a bug of ours.
             is_bug = not isinstance(error, ApiError | OutcomeUnknown)
             fields = {**queue.fields(key), "failures": queue.failures(key)}

@@ -14,6 +14,7 @@ import msgspec
 
 from parley.api.resources import Resource
 from parley.api.scanning import elements, members
+from parley.kube.cache import identity
 from parley.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -81,6 +82,10 @@ _BY_CODE: dict[int, type[ApiError]] = {
 _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
 """Parts of the messages of etcd, and of the API server's client of etcd, about an object that is too large."""
 
+
+_GIVEN_UP = ("context deadline exceeded", "context canceled")
+"""The whole messages of etcd's client about a write whose time ran out after it was sent: `ContextError` in
+client/v3 of etcd 3.7. The message about a webhook, which is called before the write, only ends so."""
 
 _NO_PATH = b"404 page not found"
 
@@ -165,7 +170,7 @@ def leaves_write_open(error: ApiError, content: bytes) -> bool:
         return False
     if error.status >= 500 and _status_in(content).kind != "Status":
         return True
-    lost = any(origin in error.message for origin in ("etcdserver:", "rpc error:"))
+    lost = any(origin in error.message for origin in ("etcdserver:", "rpc error:")) or error.message in _GIVEN_UP
     return error.status in (502, 504) or (error.status >= 500 and lost)
 
 
@@ -180,12 +185,36 @@ def is_foreign_not_found(code: int, content: bytes) -> bool:
     return code == 404 and not content.startswith(_NO_PATH) and _status_in(content).kind != "Status"
 
 
+def check_object(call: Call, found: Any) -> None:
+    """Raises ValueError if the answer is no object: JSON of another server, such as a gateway's, would be read as
+    one without a name and UID, by which a caller recognises that another object is there."""
+    posted = call.verb == "create" and bool(call.subresource)
+    if call.name and not posted and call.resource.has_metadata and not _name_in(found):
+        raise ValueError("it has no name")
+
+
+def _name_in(found: Any) -> str:
+    try:
+        return identity(found).key[1]
+    except AttributeError:  # JSON of other types than those of an object
+        return ""
+
+
+def check_deletion(call: Call, content: bytes) -> None:
+    """Raises Garbled if the answer to a deletion is neither a Status nor an object."""
+    if b'"kind"' not in content:
+        raise Garbled(f"{call}: the answer does not come from an API server")
+
+
 def page(resource: Resource[T], content: bytes) -> tuple[Listing[T], str]:
     """Decodes a page of a list; also returns the `continue` token for the next page, "" at the end.
 
-    Raises ValueError if the content is no list. An item that does not fit the type becomes a tombstone.
+    Raises ValueError if the content is no list: each list of an API server has a resourceVersion, but JSON of
+    another server would be read as an empty list. An item that does not fit the type becomes a tombstone.
     """
     about, contents = _opened(content)
+    if not about.resource_version:
+        raise ValueError("it has no resourceVersion")
     items: list[T] = []
     tombstones: list[Tombstone] = []
     decode = resource.decode

@@ -52,7 +52,8 @@ def test_all_well(answers: Answers, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("now")
 def test_a_fault_is_told_with_its_remedy_and_status_8(answers: Answers, tmp_path: Path) -> None:
     without = {path: answer for path, answer in answers.items() if "/leases" not in path}
-    without |= {"/apis/coordination.k8s.io/v1/namespaces/parley-system/leases": b'{"items": []}'}
+    leases = "/apis/coordination.k8s.io/v1/namespaces/parley-system/leases"
+    without |= {leases: b'{"metadata": {"resourceVersion": "1"}, "items": []}'}
 
     result = doctor(without, tmp_path)
 

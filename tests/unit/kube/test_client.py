@@ -12,7 +12,10 @@ from parley.kube.client import Call, Client, EventType, Expired, OutcomeUnknown,
 from parley.kube.memory import MemoryServer
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True, dict[str, Any])
-POD = {"metadata": {"name": "a", "namespace": "team", "uid": "u", "resourceVersion": "7"}}
+POD: dict[str, Any] = {
+    "kind": "Pod",
+    "metadata": {"name": "a", "namespace": "team", "uid": "u", "resourceVersion": "7"},
+}
 
 
 class ScriptedTransport:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from tests.unit.kube.scripted_server import (
+    STEADY,
     ScriptedServer,
     Stream,
     Told,
@@ -32,6 +33,7 @@ from parley.kube.client import (
     OutcomeUnknown,
     TooManyRequests,
 )
+from parley.kube.errors import Silent
 from parley.kube.informer import Informer
 from parley.kube.memory import MemoryServer
 
@@ -163,6 +165,35 @@ async def test_an_expired_version_leads_to_a_list_whose_differences_are_reported
         ("replaced", (None, "9")),
     ]
     assert server.requests[2:] == [(61, "list"), (61, "watch 9")]
+
+
+async def test_a_watch_without_bookmarks_leads_to_a_list() -> None:
+    # So is the watch of a version that the server does not have yet, because its store was restored from a backup.
+    silent = Silent("WATCH pods", "https://server", "nothing came within 150 s")
+    server = ScriptedServer(listing(90, pod("lost", 80)), [Wait(150), silent], listing(30, pod("old", 20)))
+    told = Told()
+    await follow(inform(server, told))
+
+    assert told.changes == [("lost", (None, "80")), ("lost", ("80", None)), ("old", (None, "20"))]
+    assert server.requests[2:] == [(151, "list"), (151, "watch 30")]
+
+
+async def test_a_cache_follows_a_store_that_was_restored_from_a_backup() -> None:
+    server, backup = MemoryServer(), MemoryServer()
+    for store, names in ((server, ("kept", "lost", "lost-too")), (backup, ("kept",))):
+        for name in names:
+            await store.client().create(PODS, {"metadata": {"name": name}, "spec": {}}, "default")
+    restored = Client(server.client())
+    informer = Informer(restored, PODS, backoff=STEADY)
+    running = asyncio.create_task(informer.run())
+    await asyncio.sleep(1)
+
+    restored._transport = backup.client()
+    server.end_watches()
+    await asyncio.sleep(600)
+
+    assert [pod.metadata.name for pod in informer.values()] == ["kept"]
+    running.cancel()
 
 
 async def test_what_a_list_has_found_is_told_from_what_was_watched() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from parley.api.resources import NODES, POD_SCHEDULINGS, Resource
 from parley.kube.client import BadRequest, Client, EventType, Expired, WatchEvent
+from parley.kube.errors import Silent
 from parley.kube.memory import MemoryServer
 from parley.kube.memory.patches import merge_patch
 
@@ -136,6 +137,25 @@ async def test_a_quiet_watch_gets_bookmarks_from_which_it_can_continue() -> None
     await client.create(CONFIG_MAPS, config_map("a"), "default")
     event = await anext(watch(client, bookmark.resource_version))
     assert event.type is EventType.ADDED
+
+
+async def test_a_watch_from_a_version_that_is_yet_to_come_hears_nothing_before_it() -> None:
+    """So does the watch cache of a real API server (cache_watcher.go, `process`)."""
+    server = MemoryServer(bookmark_interval=0.01)
+    client = server.client()
+    events = watch(client, str(server.resource_version + 3))
+    for name in ("a", "b"):
+        await client.create(CONFIG_MAPS, config_map(name), "default")
+
+    with pytest.raises(Silent):
+        await anext(events)
+
+    events = watch(client, str(server.resource_version + 1))
+    for name in ("c", "d"):
+        await client.create(CONFIG_MAPS, config_map(name), "default")
+    event = await anext(events)
+    assert event.object is not None
+    assert event.object["metadata"]["name"] == "d"
 
 
 async def test_many_watches_see_the_same_change() -> None:

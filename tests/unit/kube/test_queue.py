@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.kube.backoff import Backoff
-from parley.kube.client import ServerError
+from parley.kube.client import ServerError, TooManyRequests
 from parley.kube.lease import LeaseLost
 from parley.kube.queue import QueueStatistics, Requeue, WorkQueue, run_workers
 
@@ -88,6 +88,21 @@ async def test_a_failing_key_is_retried_with_doubling_delays_up_to_the_longest()
     await work(queue, handle, 16)
 
     assert attempts == [0, 1, 3, 7, 11, 15]
+
+
+@pytest.mark.parametrize(("asked", "waited"), [(20, 20), (0.001, 1), (1e300, 60), (None, 1)])
+async def test_a_server_that_asks_to_slow_down_is_obeyed(asked: float | None, waited: float) -> None:
+    queue: WorkQueue[str] = WorkQueue(Backoff(first=1, longest=8))
+    queue.add("pod")
+    times: list[float] = []
+
+    async def handle(_: str) -> None:
+        times.append(now())
+        if len(times) == 1:
+            raise TooManyRequests(429, "TooManyRequests", "the server is busy", retry_after=asked)
+
+    await work(queue, handle, seconds=100)
+    assert times == [0, waited]
 
 
 async def test_success_makes_the_next_failure_start_with_the_shortest_delay() -> None:

@@ -15,7 +15,7 @@ from tests.unit.scheduler.test_stranded import untaint
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.models import ClaimRelease
-from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES, NODES, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, PODS
 from parley.control.objects.mirror import driver_of
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Call, Client
@@ -445,5 +445,41 @@ def test_a_claim_that_was_removed_by_force_and_then_cleared_stays_its_pods_when_
         await world.delete_pod("old")
         await world.settle()
         assert await world.node_of("new") == "a"
+
+    play(scenario)
+
+
+def test_a_standalone_driver_is_not_asked_for_the_next_claim_of_the_name_while_a_pod_runs_with_the_former_one(
+    play: Play,
+) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks(["a"])
+        await prepare(world, disks)
+        await world.add_claim("data", "disk")
+        await world.add_pod("old", claims=["data"])
+        await world.settle(60)
+        former = await world.claim("data")
+        await world.client.patch(CLAIMS, "data", {"metadata": {"finalizers": None}}, "default")
+        await world.client.delete(CLAIMS, "data", "default")
+        await world.settle(5)
+        await world.client.patch(BUILTIN_CLAIMS, "data", {"metadata": {"finalizers": None}}, "default")
+        await world.settle(60)
+        await world.add_claim("data", "disk")
+        await world.add_pod("new", claims=["data"])
+        await world.settle(120)
+        for pod in ("old", "new"):
+            told = (await world.client.get(POD_SCHEDULINGS, pod, "default")).status.message
+            assert told == (
+                "claim default/data is not the one that pod default/old runs with, which was removed: wait until "
+                "that pod has ended, or use another name"
+            )
+        claim = await world.claim("data")
+        assert claim.metadata.uid != former.metadata.uid
+        assert claim.status.allocation is None
+
+        await world.delete_pod("old")
+        await world.settle(120)
+        assert await world.node_of("new") == "a"
+        assert (await world.claim("data")).status.allocation is not None
 
     play(scenario)

@@ -33,7 +33,7 @@ from parley.control.state import State
 from parley.negotiation.waiting import Topic
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.immediate import is_pending, no_pod
-from parley.sdk.recorded import must_be_deallocated
+from parley.sdk.recorded import driver_of_record, must_be_deallocated
 from parley.sdk.referenced import ParametersUnavailable
 
 
@@ -127,6 +127,21 @@ def releasing(facts: NamedClaim) -> Problem | None:
     why = waits_for(holding) if holding.owed else "it is being released"
     when = f" (since {since[0]})" if since else ""
     return facts.blocked(reasons.RELEASING, f"claim {facts.path} is not free yet{when}: {why}")
+
+
+def former_in_use(facts: NamedClaim) -> Problem | None:
+    """A pod still uses an earlier claim of the name, whose object was removed by force. What a standalone driver
+    allocates for this one is taken over only after that (`restoring.adopt_record`)."""
+    claim, former = facts.claim, facts.state.ledger.of_claim(*facts.key)
+    driver = driver_of_record(claim) or (facts.class_.driver_name if facts.class_ is not None else "")
+    if former is None or former.uid == claim.metadata.uid or not former.pods or driver in facts.state.drivers:
+        return None
+    user = next(iter(former.pods.values()))
+    message = (
+        f"claim {facts.path} is not the one that pod {user.namespace}/{user.name} runs with, which was removed: "
+        "wait until that pod has ended, or use another name"
+    )
+    return facts.blocked(reasons.CLAIM_BEING_DELETED, message)
 
 
 def being_released(facts: NamedClaim) -> Problem | None:
@@ -284,6 +299,7 @@ USABLE: Sequence[Check[NamedClaim]] = (
     mirror_refused,
     mirror_missing,
     releasing,
+    former_in_use,
     being_released,
     mirror_outdated,
     mirror_deleted,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 
+from parley.kube.errors import Silent
 from parley.kube.memory.errors import no_version
 from parley.kube.memory.kinds import Json
 from parley.kube.memory.managed_fields import APPLY, UPDATE, Manager
@@ -52,7 +53,8 @@ class MemoryTransport:
         raise ValueError(f"an API server has no verb {call.verb!r}")
 
     async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
-        """The changes after the resourceVersion of the call, and bookmarks while there are none."""
+        """The changes after the resourceVersion of the call, and bookmarks while there are none. Raises Silent if
+        the server has not reached that version, as `http` does some time later."""
         await asyncio.sleep(0)
         selected, server = _watched(call), self._server
         seen = _version(call.query.get("resourceVersion", ""))
@@ -64,6 +66,8 @@ class MemoryTransport:
                 for event in _events(change, selected):
                     yield event
             if not changes and not await history.changed(server.bookmark_interval) and not history.after(seen):
+                if server.resource_version < seen:
+                    raise Silent(str(call), "memory", "the server has not reached that resourceVersion")
                 seen = server.resource_version
                 yield RawEvent(EventType.BOOKMARK, orjson.dumps({"metadata": {"resourceVersion": str(seen)}}))
 

@@ -11,7 +11,11 @@ from parley.kube.http import HttpClient
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Serve = Callable[..., Awaitable[HttpClient]]
 
-POD = {"metadata": {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7"}}
+POD = {
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7"},
+}
 
 
 def answering(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Handler:

@@ -23,6 +23,8 @@ from parley.kube.errors import Unreachable
         (504, "Timeout: request did not complete within the allotted timeout"),
         (500, "etcdserver: request timed out"),
         (500, "rpc error: code = Unavailable desc = error reading from server: EOF"),
+        (500, "context deadline exceeded"),
+        (500, "context canceled"),
     ],
 )
 async def test_a_write_that_got_lost_behind_the_server_has_an_unknown_outcome(
@@ -33,6 +35,13 @@ async def test_a_write_that_got_lost_behind_the_server_has_an_unknown_outcome(
         await client.patch(PODS, "a", {}, "default", subresource="status")
     with pytest.raises(ServerError):
         await client.get(PODS, "a", "default")
+
+
+async def test_a_webhook_that_did_not_answer_has_kept_the_write_from_happening(serve: Serve) -> None:
+    message = 'Internal error occurred: failed calling webhook "x": context deadline exceeded'
+    client = await serve(answering(status_object(500, "InternalError", message), 500))
+    with pytest.raises(ServerError):
+        await client.patch(PODS, "a", {}, "default")
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,27 @@ async def test_a_404_of_another_server_does_not_say_that_the_object_is_absent(an
         await client.delete(PODS, "a", "default")
 
 
+@pytest.mark.parametrize("answer", [{}, {"message": "under maintenance"}, {"metadata": {}}])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.list(PODS),
+        lambda client: client.get(PODS, "a", "default"),
+        lambda client: client.get(PODS.untyped(), "a", "default"),
+        lambda client: client.patch(PODS, "a", {}, "default", subresource="status"),
+        lambda client: client.create(PODS, {"metadata": {"generateName": "a-"}}, "default"),
+        lambda client: client.delete(PODS, "a", "default"),
+    ],
+)
+async def test_json_of_another_server_is_no_answer(
+    ask: Callable[[HttpClient], Awaitable[object]], answer: object, serve: Serve
+) -> None:
+    """Read as an empty list, it would say that all pods are gone; read as an object, that another one is there."""
+    client = await serve(answering(answer))
+    with pytest.raises(Garbled):
+        await ask(client)
+
+
 async def test_a_kind_that_the_api_server_does_not_serve_is_absent(serve: Serve) -> None:
     client = await serve(answering(b"404 page not found\n", 404))
     with pytest.raises(NotFound):
