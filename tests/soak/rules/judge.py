@@ -191,6 +191,10 @@ class Judge:
                 return name
         return ""
 
+    def holders(self) -> frozenset[str]:
+        """UIDs of the pods for which a claim is allocated."""
+        return frozenset(user for record in self._records.values() if record.definite for user in record.users)
+
     def could_start(self, pod: Pod) -> bool:
         """Whether the bound pod's claims can all be had on its node, besides what it has already."""
         wants = self._wants(pod, pod.spec.node_name)

@@ -252,7 +252,12 @@ def _could_preempt(world: World, judge: Judge, pod: Pod) -> str:
     attempt = pods.existing_attempt(reference(pod))
     if attempt is not None and attempt.evictions.left(world.loop.time()):
         return ""
-    return judge.could_preempt(pod, world.evictions.evictable())
+    evictable = world.evictions.evictable()
+    if pod.spec.scheduler_name == SECOND_SCHEDULER:
+        evictable &= (
+            judge.holders()
+        )  # nobody is evicted for claims if ordinary pods have to go as well (docs/limits.md)
+    return judge.could_preempt(pod, evictable)
 
 
 def _pods(world: World) -> Pods | None:
