@@ -16,7 +16,6 @@ from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.entries import number_of
 from parley.control.holding import Holding, Phase, PreparedOn, Written
 from parley.control.limits import has_begun
-from parley.control.objects import standin
 from parley.control.objects.class_request import class_request
 from parley.control.objects.mirror import (
     counted,
@@ -207,7 +206,7 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         allocation=allocation,
         pods={user.uid: user for user in users},
         class_name=claim.spec.resource_class_name,
-        shareable=_shareable(claim, mirror or _generated_again(state.cluster, claim), class_),
+        shareable=_shareable(claim, mirror, class_),
         immediate=claim.spec.allocation_mode == "Immediate",
         standalone=driver not in state.drivers,
         used=True,
@@ -321,14 +320,6 @@ def _owner(cluster: ClusterCache, claim: ResourceClaim, mirror: BuiltinClaim | N
             is_used = _stands_for(claim, mirror) if mirror is not None else bool(pod.spec.node_name)
             return [reference(pod)] if is_used else []
     return []
-
-
-def _generated_again(cluster: ClusterCache, stand_in: ResourceClaim) -> BuiltinClaim | None:
-    """The claim that was generated for the stand-in's pod in place of the one that it is named after, if any."""
-    owner = standin.owner(stand_in)
-    pod = cluster.pod_with_uid(owner) if owner is not None else None
-    entry = stand_in.metadata.labels.get(GENERATED_LABEL, "")
-    return cluster.generated.of_entry(pod, entry) if pod is not None else None
 
 
 def _reserved(claim: ResourceClaim) -> list[PodReference]:

@@ -11,6 +11,7 @@ No object records the following, which may differ:
   successor's those of the present one. So holdings of generated claims are compared by pod and entry.
 - `node`, if the claim can be used on several nodes: the one that it was allocated for. And so the node that its
   pods count for before they are bound; also that of pods for which a standalone driver is allocating.
+- Whether a generated claim of a standalone driver is shareable: one pod uses it in any case.
 - `used`: a pod may have run with all that is restored.
 - `phase`: a leader begins with UNRESERVING what is RELEASING.
 - `units` and limits, where they depend on an object with parameters that the successor has not read yet.
@@ -161,7 +162,8 @@ def _differing_holdings(ours: Holding, restored: Holding, let_in: set[str], *, r
         fields.append((own, getattr(ours, own), getattr(restored, own)))
     if not removed:
         fields.append(("kept until", _to_the_second(ours), _to_the_second(restored)))
-        fields.append(("shareable", ours.shareable, restored.shareable))
+        if ours.named or not ours.standalone:
+            fields.append(("shareable", ours.shareable, restored.shareable))
     if ours.only_node is not None:
         fields.append(("node", ours.node, restored.node))
     if restored.counted:

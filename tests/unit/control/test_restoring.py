@@ -8,18 +8,15 @@ from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, genera
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS, RESOURCE_SLICES
 from parley.control.claims.gathering import gather
-from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import demand_of
 from parley.control.holding import Holding, Written
-from parley.control.objects.class_request import ClassRequest
 from parley.control.objects.pod import reference
 from parley.control.restored_units import count_again
 from parley.control.restoring import adopt, count_foreign, restore
 from parley.control.state import State
 from parley.drivers.device import DeviceDriver
-from parley.sdk import Allocation, Answer
+from parley.sdk import Answer
 from parley.sdk.parameters import RawClaim
-from parley.sdk.recorded import allocation_record
 
 
 async def allocated(world: World, pod: Pod) -> Holding:
@@ -339,24 +336,5 @@ def test_an_owner_that_somebody_put_there_by_hand_uses_nothing() -> None:
         restore(state)
         (holding,) = state.ledger
         assert list(holding.pods) == [pod.metadata.uid]
-
-    played(story)
-
-
-def test_a_stand_in_whose_claim_was_generated_again_is_shareable_only_if_that_is() -> None:
-    """Its record says so, because its class was shareable when its standalone driver allocated."""
-
-    async def story(world: World) -> None:
-        await world.class_(shareable=True)
-        pod = await world.pod(templates=["licence"], nodeName="a")
-        asked = PodClaim("licence", "p-former", class_request=ClassRequest("licence", None))
-        await world.records.stand_ins.create(pod, asked)
-        allocation = allocation_record("disks.example.com", Allocation(), "a", shareable=True)
-        await world.patch_status(CLAIMS, "p-former", {"driverName": "disks.example.com", "allocation": allocation})
-        await world.generated(pod)
-        state = State(world.cluster, restarted(world).ledger, {})
-        restore(state)
-        (holding,) = state.ledger
-        assert not holding.shareable
 
     played(story)

@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.soak.actions.priorities import Preemption
+from tests.soak.cluster.controller_process import SECOND_SCHEDULER
 from tests.soak.cluster.world import Broken
 from tests.soak.kinds.claims import claim
 from tests.soak.kinds.names import DRIVER, NAMESPACE
@@ -21,6 +23,7 @@ from tests.unit.soak.conftest import CONTROLLER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS, PODS, RESOURCE_SLICES
 from parley.api.selectors import node_selector
 from parley.control.objects.mirror import claim_mirror
+from parley.simulate.anti_affinity import Pod, PodSpec
 from parley.simulate.cluster import loop_clock
 
 Play = Callable[[Any], None]
@@ -374,3 +377,22 @@ def test_a_pod_that_is_refused_everywhere_may_cost_a_few_writes(play: Play, writ
         assert bool(checked) is is_quiet
 
     play(story)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "evicted"), [("default-scheduler", "bound holder"), (SECOND_SCHEDULER, "holder")]
+)
+def test_only_who_holds_claims_is_evicted_for_a_pod_of_the_second_scheduler(scheduler: str, evicted: str) -> None:
+    pods = SimpleNamespace(existing_attempt=lambda _: None)
+    controller = SimpleNamespace(_parts=SimpleNamespace(reconciler=SimpleNamespace(_pods=pods)))
+    evictions = SimpleNamespace(may_preempt=lambda _: True, evictable=lambda: frozenset({"bound", "holder"}))
+    world: Any = SimpleNamespace(
+        plan=Plan(preemption=Preemption.ALLOWED),
+        evictions=evictions,
+        leader=SimpleNamespace(controller=controller),
+    )
+    judge: Any = SimpleNamespace(
+        holders=lambda: frozenset({"holder"}), could_preempt=lambda _, evictable: " ".join(sorted(evictable))
+    )
+    pod = Pod(spec=PodSpec(scheduler_name=scheduler))
+    assert quiescence._could_preempt(world, judge, pod) == evicted
