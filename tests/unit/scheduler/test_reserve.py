@@ -5,15 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from tests.support.containers import requesting
-from tests.support.faults import FaultClient
 from tests.unit.scheduler.conftest import NAMESPACE, SECOND_SCHEDULER, World
-from tests.unit.scheduler.reserving import begin, borrower, claim, disks, task
+from tests.unit.scheduler.reserving import begin, claim, task
 
 from parley.api import reasons
-from parley.api.resources import CLAIM_RELEASES, CLAIMS, CLASSES, NODES, PODS
+from parley.api.resources import CLAIMS, NODES, PODS
 from parley.drivers.workspace import WorkspaceDriver
-from parley.kube.client import Call, ServerError
 from parley.sdk import Allocation
 
 Play = Callable[[Callable[[World], Any]], None]
@@ -176,76 +173,6 @@ def test_pods_that_are_not_bound_yet_count_for_a_new_controller(play: Play) -> N
         await world.delete_pod("slow")
         await asyncio.sleep(20)
         assert (await world.claim("build")).status.allocation is not None
-
-    play(scenario)
-
-
-def test_a_claim_without_a_pod_reserves_room_too(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        await begin(world, "a", "b")
-        for name in ("one", "two", "three"):
-            await claim(world, name, {"cpu": "6"}, "Immediate")
-        await world.settle()
-        found = [await world.claim(name) for name in ("one", "two", "three")]
-        assert sum(one.status.allocation is not None for one in found) == 2
-        (waits,) = (one for one in found if one.status.allocation is None)
-        (told,) = (c.message for c in waits.status.conditions if c.type == reasons.ALLOCATED)
-        assert f"too little cpu left to reserve 6 cpu for claim default/{waits.metadata.name}" in told
-        (first, *_) = (one for one in found if one.status.allocation is not None)
-        await world.client.delete(CLAIMS, first.metadata.name, NAMESPACE)
-        await asyncio.sleep(20)
-        assert (await world.claim(waits.metadata.name)).status.allocation is not None
-
-    play(scenario)
-
-
-@pytest.mark.parametrize("end", ["delete_pod", "finish_pod"])
-def test_a_claim_without_a_pod_hears_of_a_pod_that_ends(play: Play, end: str) -> None:
-    async def scenario(world: World) -> None:
-        await begin(world, "a")
-        await world.add_pod("plain", containers=requesting(cpu="5"))
-        await world.settle()
-        await claim(world, "build", {"cpu": "4"}, "Immediate")
-        await world.settle()
-        assert (await world.claim("build")).status.allocation is None
-        await getattr(world, end)("plain")
-        await world.settle()
-        assert (await world.claim("build")).status.allocation is not None
-
-    play(scenario)
-
-
-def test_a_claim_without_a_pod_hears_of_a_pod_that_is_resized(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        await begin(world, "a")
-        await world.add_pod("plain", containers=requesting(cpu="5"))
-        await world.settle()
-        await claim(world, "build", {"cpu": "4"}, "Immediate")
-        await world.settle()
-        await world.client.patch(PODS, "plain", {"spec": {"containers": requesting(cpu="2")}}, NAMESPACE)
-        await world.settle()
-        assert (await world.claim("build")).status.allocation is not None
-
-    play(scenario)
-
-
-def test_a_claim_without_a_pod_hears_of_room_behind_many_others_that_wait_for_more(play: Play) -> None:
-    """Where many claims reserve, not all of them are asked whether a change helps them."""
-
-    async def scenario(world: World) -> None:
-        await begin(world, "a")
-        for name, cpu in (("stays", "4500m"), ("ends", "2")):
-            await task(world, name, cpu=cpu, nodeName="a", schedulerName="")
-        for i in range(100):
-            await claim(world, f"tiny-{i}", {"cpu": "1m"}, "Immediate")
-        for i in range(25):
-            await claim(world, f"large-{i}", {"cpu": f"{6000 + i}m"}, "Immediate")
-        await claim(world, "small", {"cpu": "2"}, "Immediate")
-        await world.settle()
-        assert (await world.claim("small")).status.allocation is None
-        await world.delete_pod("ends")
-        await asyncio.sleep(90)
-        assert (await world.claim("small")).status.allocation is not None
 
     play(scenario)
 
@@ -438,51 +365,3 @@ class TestPodsWithoutClaims:
             assert (await world.client.get(PODS, "plain", NAMESPACE)).spec.node_name == "a"
 
         play(scenario)
-
-
-def test_the_room_is_free_when_a_node_that_has_confirmed_a_forced_deletion_has_yet_to_remove_data(
-    play: Play,
-) -> None:
-    async def scenario(world: World) -> None:
-        await begin(world, "a")
-        await world.client.patch(CLASSES, "workspace", {"whenUnused": None})
-        await claim(world, "build", {"cpu": "6"})
-        assert await task(world, "clone", "build") == "a"
-        world.kubelets.stop("a")
-        await world.force_delete("clone")
-        assert await borrower(world, "late", cpu="6") == ""
-        (receipt,) = (await world.client.list(CLAIM_RELEASES)).items
-        await world.client.delete(CLAIM_RELEASES, receipt.metadata.name)
-        await world.settle()
-        assert [release.spec.remove_data for release in (await world.client.list(CLAIM_RELEASES)).items] == [True]
-        assert await world.node_of("late") == "a"
-
-    play(scenario)
-
-
-def test_a_claim_with_data_reserves_room_until_the_api_shows_that_it_has_ended(play: Play) -> None:
-    """A new controller would read its record, and count it."""
-
-    async def scenario(world: World) -> None:
-        failing = True
-
-        def no_releases(call: Call) -> None:
-            if failing and call.resource is CLAIM_RELEASES and call.verb == "create":
-                raise ServerError(500, "InternalError", "etcdserver: request timed out")
-
-        await disks(world, "a")
-        world.start_parley(FaultClient(world.server.client(), before=no_releases), drivers=[WorkspaceDriver()])
-        await claim(world, "build", {"cpu": "6"})
-        assert await task(world, "clone", "build") == "a"
-        await world.finish_pod("clone")
-        await world.settle()
-        await world.client.delete(CLAIMS, "build", NAMESPACE)
-        await claim(world, "next", {"cpu": "6"}, "Immediate")
-        await asyncio.sleep(20)
-        assert (await world.claim("build")).status.allocation is not None
-        assert (await world.claim("next")).status.allocation is None
-        failing = False
-        await asyncio.sleep(60)
-        assert (await world.claim("next")).status.allocation is not None
-
-    play(scenario)
