@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import pytest
 from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.disks import Disks
 from tests.unit.scheduler.held_watch import HeldWatch
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver
-from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.names import driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS

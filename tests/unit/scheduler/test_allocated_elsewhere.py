@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.test_standalone import Disks, disks_are_free, prepare
+from tests.unit.scheduler.disks import Disks, disks_are_free, prepare
 
 from parley.api.resources import CLAIMS
 from parley.sdk import Allocation, NoParameters, Request

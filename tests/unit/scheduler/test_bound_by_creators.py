@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.test_standalone import Disks
+from tests.unit.scheduler.disks import Disks
 
 from parley.api.resources import CLASSES
 

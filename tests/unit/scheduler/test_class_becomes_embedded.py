@@ -25,9 +25,9 @@ from tests.unit.scheduler.changed_driver import (
     nothing_is_marked_by,
     until,
 )
+from tests.unit.scheduler.disks import Disks
 from tests.unit.scheduler.held_watch import HeldWatch
 from tests.unit.scheduler.shelf import ShelfDriver, restart
-from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS
 from parley.kube.client import OutcomeUnknown

@@ -21,9 +21,9 @@ from tests.unit.scheduler.changed_driver import (
     nothing_is_marked_by,
     until,
 )
+from tests.unit.scheduler.disks import Disks
 from tests.unit.scheduler.held_watch import HeldWatch
 from tests.unit.scheduler.shelf import ShelfDriver
-from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.resources import CLAIMS, CLASSES
 from parley.sdk.recorded import driver_of_record

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.scheduler.disks import Disks, prepare
 from tests.unit.scheduler.endings import nothing_is_left
 from tests.unit.scheduler.held_watch import HeldWatch
-from tests.unit.scheduler.test_standalone import Disks, prepare
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, POD_SCHEDULINGS
 from parley.control.objects.mirror import driver_of

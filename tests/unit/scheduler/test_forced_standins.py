@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 from tests.support.faults import FaultClient
 from tests.unit.scheduler.conftest import NAMESPACE, World
+from tests.unit.scheduler.disks import Disks
 from tests.unit.scheduler.test_orphaned_standins import equipped
 from tests.unit.scheduler.test_refused_writes import Quota
-from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 

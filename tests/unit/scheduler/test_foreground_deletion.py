@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 from tests.unit.scheduler.conftest import NAMESPACE, World
+from tests.unit.scheduler.disks import Disks
 from tests.unit.scheduler.held_watch import HeldWatch
 from tests.unit.scheduler.test_orphaned_standins import equipped
-from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 

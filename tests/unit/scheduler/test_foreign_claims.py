@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.unit.scheduler.conftest import AWAY, NAMESPACE, World
-from tests.unit.scheduler.test_standalone import Disks, prepare
+from tests.unit.scheduler.disks import Disks, prepare
 from tests.unit.scheduler.test_unheard_bindings import LateClient
 
 from parley.api.names import API_VERSION

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.test_standalone import Disks
+from tests.unit.scheduler.disks import Disks
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import DEVICE_CLASS, GENERATED_LABEL, driver_annotation, driver_finalizer

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.kills import Death, Executioner, at_every_write
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.killed import Play, Watch
-from tests.unit.scheduler.test_removing_data import Removals
+from tests.unit.scheduler.removing import Removals
 from tests.unit.scheduler.test_stranded import condition, cordon, uncordon, untaint
 from tests.unit.scheduler.test_stranded_ways import AFTER, FAIL, KEEP, RECREATE, Settling, out_of_service
 

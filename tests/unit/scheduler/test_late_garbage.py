@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from tests.unit.scheduler.conftest import World
-from tests.unit.scheduler.test_standalone import Disks
+from tests.unit.scheduler.disks import Disks
 
 from parley.api.resources import CLASSES
 

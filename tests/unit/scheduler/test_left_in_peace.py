@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from tests.support.faults import FaultClient
+from tests.unit.scheduler.disks import Disks
 from tests.unit.scheduler.grump import APART, add_grump
-from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, TEMPLATES, Resource

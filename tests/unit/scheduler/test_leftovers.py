@@ -9,8 +9,8 @@ from tests.support.faults import FaultClient
 from tests.support.late_writes import LateClient
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.killed import Play
+from tests.unit.scheduler.removing import Removals
 from tests.unit.scheduler.test_lost_nodes import deletes_a_release
-from tests.unit.scheduler.test_removing_data import Removals
 from tests.unit.scheduler.test_stranded import come_back, delete, untaint
 from tests.unit.scheduler.test_stranded_ways import AFTER, KEEP, RECREATE, Settling, out_of_service
 

@@ -5,8 +5,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.scheduler.disks import Disks, prepare
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
-from tests.unit.scheduler.test_standalone import Disks, prepare
 
 from parley.api.resources import CLASSES
 from parley.drivers.device import DeviceDriver

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.conditions import condition
-from tests.unit.scheduler.test_standalone import Disks
+from tests.unit.scheduler.disks import Disks
 
 from parley.api.names import driver_finalizer
 from parley.api.resources import (

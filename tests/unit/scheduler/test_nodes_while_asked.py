@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.scheduler.disks import Disks
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver
-from tests.unit.scheduler.test_standalone import Disks
 
 from parley.api.resources import CLAIMS, CLASSES, NODES
 from parley.drivers.device import DeviceDriver

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.test_standalone import Disks
+from tests.unit.scheduler.disks import Disks
 
 from parley.sdk import Answer, NoParameters, Request
 

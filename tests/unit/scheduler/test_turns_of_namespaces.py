@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.containers import requesting
-from tests.unit.scheduler.test_standalone import Disks
+from tests.unit.scheduler.disks import Disks
 
 from parley.api.builtin import Pod
 from parley.api.names import OUT_OF_SERVICE_TAINT
