@@ -69,7 +69,7 @@ class Ledger:
             self._used_by[used][holding.uid] = holding
         if holding.only_node is not None:
             self._by_node[holding.only_node][holding.uid] = holding
-            if holding.allocation.reserve is not None and not holding.standalone:
+            if holding.allocation.reserve is not None:
                 self._reserving[holding.only_node][holding.uid] = holding
             if self.displaces_reservation_pods(holding):
                 self._room_changed(holding.only_node)

@@ -15,8 +15,9 @@ from parley.control.restored_units import count_again
 from parley.control.restoring import adopt, count_foreign, restore
 from parley.control.state import State
 from parley.drivers.device import DeviceDriver
-from parley.sdk import Answer
+from parley.sdk import Allocation, Answer, Reserve
 from parley.sdk.parameters import RawClaim
+from parley.sdk.recorded import allocation_record
 
 
 async def allocated(world: World, pod: Pod) -> Holding:
@@ -336,5 +337,22 @@ def test_an_owner_that_somebody_put_there_by_hand_uses_nothing() -> None:
         restore(state)
         (holding,) = state.ledger
         assert list(holding.pods) == [pod.metadata.uid]
+
+    played(story)
+
+
+def test_room_that_a_standalone_driver_records_is_not_reserved() -> None:
+    async def story(world: World) -> None:
+        await world.class_()
+        await world.claim()
+        reserved = Allocation(reserve=Reserve({"cpu": "1"}, hold="Nominated"))
+        record = allocation_record("disks.example.com", reserved, "a", shareable=False)
+        assert record["reserve"]
+        await world.patch_status(CLAIMS, "c", {"driverName": "disks.example.com", "allocation": record})
+        state = restarted(world)
+        restore(state)
+        (holding,) = state.ledger
+        assert holding.standalone
+        assert not holding.reserves
 
     played(story)
