@@ -192,9 +192,7 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         return None
     node, allocation = found
     if driver not in state.drivers:
-        allocation = replace(
-            allocation, reserve=None
-        )  # a standalone driver reserves nothing
+        allocation = replace(allocation, reserve=None)  # a standalone driver reserves nothing
     class_ = state.cluster.class_(claim.spec.resource_class_name)
     written = Written.YES if mirror is not None and mirror.status.allocation is not None else Written.NO
     if written is Written.NO and users and not is_stand_in(claim):
