@@ -11,7 +11,8 @@ No object records the following, which may differ:
   successor's those of the present one. So holdings of generated claims are compared by pod and entry.
 - `node`, if the claim can be used on several nodes: the one that it was allocated for. And so the node that its
   pods count for before they are bound; also that of pods for which a standalone driver is allocating.
-- Whether a generated claim of a standalone driver is shareable: one pod uses it in any case.
+- `shareable`, if the built-in claim was recreated since, or shows nothing yet: it may be shared only if that and
+  the record say so. And of generated claims of standalone drivers: one pod uses them in any case.
 - `used`: a pod may have run with all that is restored.
 - `phase`: a leader begins with UNRESERVING what is RELEASING.
 - `units` and limits, where they depend on an object with parameters that the successor has not read yet.
@@ -19,7 +20,7 @@ No object records the following, which may differ:
 - What is recorded of a named claim only in itself, once somebody has removed it by force: all of a standalone
   driver's allocation, for whose end a new claim of the name waits; else the room that it reserves, whether it is
   shareable, and until when it is kept. If its built-in claim is gone or cleared, too, only ClaimReleases show it,
-  without its pods, and nothing does if it has no node part (docs/limits.md).
+  without its pods, and nothing does if it has no node part (docs/limits.md), or was never shown to a node.
 - A pod that its scheduler let in to a shareable claim, which only the built-in claim shows: it becomes a user when
   it is reconciled.
 - What the PodScheduling of a bound pod still asks for: that ends when the pod is reconciled.
@@ -39,7 +40,7 @@ from tests.soak.cluster.world import World
 from tests.soak.drivers.counted import CountedDriver
 from tests.soak.drivers.variants import ZonedTokens
 
-from parley.control.holding import Holding, Phase
+from parley.control.holding import Holding, Phase, Written
 from parley.scheduler.controller import Controller
 
 Identity = tuple[str, ...]
@@ -93,7 +94,9 @@ def lost_in_a_restart(world: World) -> Iterator[str]:
         if ours is None or restored is None:
             yield f"holding {'/'.join(id_)}: {ours}, restored {restored}"
         else:
-            yield from _differing_holdings(ours, restored, _let_in(memory, ours), removed=id_ in removed)
+            yield from _differing_holdings(
+                ours, restored, _let_in(memory, ours), removed=id_ in removed, shown=_is_shown(memory, ours)
+            )
     uncounted = {id_ for id_, holding in successor.holdings.items() if not holding.counted}
     for what, one, other in _other_memory(memory, successor, lost, uncounted):
         yield from _differing(what, one, other)
@@ -131,11 +134,16 @@ def _has_record(memory: _Memory, holding: Holding) -> bool:
 
 def _is_shown_nowhere(memory: _Memory, identity: Identity) -> bool:
     """Whether the claim, which somebody has removed by force, was cleared in its mirror as well, or lost that, and
-    has no node part: no node owes a receipt for it."""
+    no node owes a receipt for it: it has no node part, or no node has ever seen it."""
     holding = memory.holdings[identity]
+    unseen = holding.written is Written.NO and not holding.owed
+    return (not holding.node_part or unseen) and not _is_shown(memory, holding)
+
+
+def _is_shown(memory: _Memory, holding: Holding) -> bool:
+    """Whether the present mirror shows the allocation."""
     mirror = memory.controller.cluster.mirror((holding.namespace, holding.claim))
-    shown = mirror is not None and mirror.metadata.uid in holding.shown_by and mirror.status.allocation is not None
-    return not holding.node_part and not shown
+    return mirror is not None and mirror.metadata.uid in holding.shown_by and mirror.status.allocation is not None
 
 
 def _let_in(memory: _Memory, holding: Holding) -> set[str]:
@@ -144,8 +152,10 @@ def _let_in(memory: _Memory, holding: Holding) -> set[str]:
     return {user.uid for user in mirror.status.reserved_for} if mirror is not None else set()
 
 
-def _differing_holdings(ours: Holding, restored: Holding, let_in: set[str], *, removed: bool) -> Iterator[str]:
-    """`removed`: somebody has removed the claim by force."""
+def _differing_holdings(
+    ours: Holding, restored: Holding, let_in: set[str], *, removed: bool, shown: bool
+) -> Iterator[str]:
+    """`removed`: somebody has removed the claim by force. `shown`: its mirror shows the allocation."""
     name, phases = f"holding of {ours.claim}", {Phase.RELEASING: Phase.UNRESERVING}
     if removed:
         ours, restored = (
@@ -162,7 +172,7 @@ def _differing_holdings(ours: Holding, restored: Holding, let_in: set[str], *, r
         fields.append((own, getattr(ours, own), getattr(restored, own)))
     if not removed:
         fields.append(("kept until", _to_the_second(ours), _to_the_second(restored)))
-        if ours.named or not ours.standalone:
+        if shown and (ours.named or not ours.standalone):
             fields.append(("shareable", ours.shareable, restored.shareable))
     if ours.only_node is not None:
         fields.append(("node", ours.node, restored.node))
