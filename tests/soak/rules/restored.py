@@ -19,8 +19,10 @@ No object records the following, which may differ:
 - `kept_until` is recorded without fractions of a second.
 - What is recorded of a named claim only in itself, once somebody has removed it by force: all of a standalone
   driver's allocation, for whose end a new claim of the name waits; else the room that it reserves, whether it is
-  shareable, and until when it is kept. If its built-in claim is gone or cleared, too, only ClaimReleases show it,
-  without its pods, and nothing does if it has no node part (docs/limits.md), or was never shown to a node.
+  shareable or immediate, and until when it is kept. Its pods may have lost their reservation in the built-in
+  claim, which is being deleted; then its nodes owe receipts. If its built-in claim is gone or cleared, too, only
+  ClaimReleases show it, without its pods, and nothing does if it has no node part (docs/limits.md), or was never
+  shown to a node.
 - A pod that its scheduler let in to a shareable claim, which only the built-in claim shows: it becomes a user when
   it is reconciled.
 - What the PodScheduling of a bound pod still asks for: that ends when the pod is reconciled.
@@ -93,10 +95,10 @@ def lost_in_a_restart(world: World) -> Iterator[str]:
         ours, restored = memory.holdings.get(id_), successor.holdings.get(id_)
         if ours is None or restored is None:
             yield f"holding {'/'.join(id_)}: {ours}, restored {restored}"
+        elif id_ in removed:
+            yield from _differing_removed(ours, restored)
         else:
-            yield from _differing_holdings(
-                ours, restored, _let_in(memory, ours), removed=id_ in removed, shown=_is_shown(memory, ours)
-            )
+            yield from _differing_holdings(ours, restored, _let_in(memory, ours), shown=_is_shown(memory, ours))
     uncounted = {id_ for id_, holding in successor.holdings.items() if not holding.counted}
     for what, one, other in _other_memory(memory, successor, lost, uncounted):
         yield from _differing(what, one, other)
@@ -152,28 +154,17 @@ def _let_in(memory: _Memory, holding: Holding) -> set[str]:
     return {user.uid for user in mirror.status.reserved_for} if mirror is not None else set()
 
 
-def _differing_holdings(
-    ours: Holding, restored: Holding, let_in: set[str], *, removed: bool, shown: bool
-) -> Iterator[str]:
-    """`removed`: somebody has removed the claim by force. `shown`: its mirror shows the allocation."""
+def _differing_holdings(ours: Holding, restored: Holding, let_in: set[str], *, shown: bool) -> Iterator[str]:
+    """`shown`: its mirror shows the allocation."""
     name, phases = f"holding of {ours.claim}", {Phase.RELEASING: Phase.UNRESERVING}
-    if removed:
-        ours, restored = (
-            replace(one, allocation=replace(one.allocation, reserve=None)) for one in (ours, restored)
-        )
-    fields = [
-        (field, getattr(ours, field), getattr(restored, field)) for field in ("driver", "allocation", "owed")
-    ]
-    if not removed or restored.named:
-        fields += [(field, getattr(ours, field), getattr(restored, field)) for field in _COMPARED]
-        fields.append(("pods", ours.pods.keys() | let_in, restored.pods.keys() | let_in))
-        fields.append(("phase", phases.get(ours.phase, ours.phase), restored.phase))
-        own = "claim" if ours.named else "entry"
-        fields.append((own, getattr(ours, own), getattr(restored, own)))
-    if not removed:
-        fields.append(("kept until", _to_the_second(ours), _to_the_second(restored)))
-        if shown and (ours.named or not ours.standalone):
-            fields.append(("shareable", ours.shareable, restored.shareable))
+    own = "claim" if ours.named else "entry"
+    compared = ("driver", "allocation", "owed", own, *_COMPARED)
+    fields = [(field, getattr(ours, field), getattr(restored, field)) for field in compared]
+    fields.append(("pods", ours.pods.keys() | let_in, restored.pods.keys() | let_in))
+    fields.append(("phase", phases.get(ours.phase, ours.phase), restored.phase))
+    fields.append(("kept until", _to_the_second(ours), _to_the_second(restored)))
+    if shown and (ours.named or not ours.standalone):
+        fields.append(("shareable", ours.shareable, restored.shareable))
     if ours.only_node is not None:
         fields.append(("node", ours.node, restored.node))
     if restored.counted:
@@ -182,6 +173,19 @@ def _differing_holdings(
         yield from _differing(f"{name}: {field}", one, other)
     if ours.used and not restored.used:
         yield f"{name}: it was used, restored as if it was not"
+
+
+def _differing_removed(ours: Holding, restored: Holding) -> Iterator[str]:
+    """What differs of a claim that somebody has removed by force: what is allocated, and whether pods or nodes
+    still have it. Its pods may have lost their reservation in the mirror: then its nodes owe receipts."""
+    name = f"holding of {ours.claim}, which was removed"
+    yield from _differing(f"{name}: driver", ours.driver, restored.driver)
+    allocations = [replace(one.allocation, reserve=None) for one in (ours, restored)]
+    yield from _differing(f"{name}: allocation", *allocations)
+    if missing := ours.owed - restored.owed:
+        yield f"{name}: {missing} are not owed"
+    if ours.pods and not (restored.pods or restored.owed):
+        yield f"{name}: it is free for others"
 
 
 def _to_the_second(holding: Holding) -> object:
