@@ -230,7 +230,10 @@ class StandaloneSessions:
 
     def expect(self, pod: Pod, demand: Demand) -> None:
         """Expect that standalone drivers allocate for the pod: from now on no other pod gets these claims, nor
-        their part of limits. Raises Busy if one of them is being allocated for another pod by now."""
+        their part of limits. Raises Busy if one of them is being allocated for another pod by now, or if the pod
+        is gone: nothing would end it."""
+        if not self._cluster.has_pod(reference(pod)):
+            raise Busy
         expected = (self._ledger.expected_for(pod.metadata.namespace, claim.name) for claim in demand.standalone)
         if any(other is not None and other.uid != pod.metadata.uid for other in expected):
             raise Busy
@@ -239,7 +242,8 @@ class StandaloneSessions:
 
     def _expect_claim(self, pod: Pod, claim: PodClaim) -> None:
         assert claim.class_ is not None
-        self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
+        if self._cluster.has_pod(reference(pod)):
+            self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
 
     def end_expected(self, pod: PodReference) -> None:
         """Expect no allocations for the pod any more, and wake the pods that wait for its claims."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,11 @@ from tests.unit.scheduler.held_watch import HeldWatch
 
 from parley.api.names import driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS
+from parley.control.allocation import Busy
+from parley.control.claims.podclaims import PodClaim
+from parley.control.objects.pod import reference
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
+from parley.scheduler.native.path import NativePath
 from parley.scheduler.standalone import QUIET_SECONDS
 from parley.sdk import Allocation, Request
 
@@ -260,5 +265,26 @@ def test_pods_do_not_wait_for_ever_for_an_answer_that_does_not_come(play: Play) 
         world.start_driver(Seats())
         await world.settle(60)
         assert all([await world.node_of(name) for name in names])
+
+    play(scenario)
+
+
+@pytest.mark.scheduling_paths("native")
+def test_nothing_is_expected_for_a_pod_that_has_gone_while_it_was_reconciled(play: Play) -> None:
+    """Nothing would end it: its claim would count for limits for ever, and a named one would go to nobody else."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, Seats())
+        pod = await world.pod("first")
+        await world.force_delete("first")
+        await world.settle(5)
+        assert world.controller is not None
+        paths: Any = world.controller._parts.reconciler._paths
+        (native,) = [path for path in paths if isinstance(path, NativePath)]
+        class_ = await world.client.get(CLASSES, "seat")
+        demand: Any = SimpleNamespace(standalone=[PodClaim("seat", "first-seat", class_=class_)])
+        with pytest.raises(Busy):
+            native._sessions.expect(pod, demand)
+        assert not world.ledger.expects(reference(pod))
 
     play(scenario)
