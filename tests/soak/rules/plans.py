@@ -207,7 +207,13 @@ class Plans:
     def _claim(self, step: Step) -> None:
         name = step.change.last.meta["name"]
         if not step.who.startswith("controller"):
-            self._excuse(lambda one: name in one.claims)
+            self._excuse(lambda one: name in one.claims or name in self._generated_for(one))
+
+    def _generated_for(self, one: Awaited) -> set[str]:
+        """The names of the claims that were generated for the preemptor: somebody may take one for another."""
+        pod = living_pod(self._server, one.plan.pod.uid)
+        statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or () if pod is not None else ()
+        return {status["resourceClaimName"] for status in statuses}
 
     def _mirror(self, step: Step) -> None:
         change = step.change

@@ -8,13 +8,13 @@ import pytest
 from tests.soak.cluster.controller_process import SECOND_SCHEDULER
 from tests.soak.cluster.observed import Step
 from tests.soak.cluster.processes import acting_as
-from tests.soak.kinds.names import NAMESPACE
+from tests.soak.kinds.names import NAMESPACE, typed
 from tests.soak.kinds.nodes import slice_
 from tests.soak.rules.holds import Hold
 from tests.soak.rules.mirrors import Json
 from tests.soak.rules.plans import Plans
 
-from parley.api.resources import NODES, PODS, RESOURCE_SLICES
+from parley.api.resources import CLAIMS, NODES, PODS, RESOURCE_SLICES
 from parley.kube.memory.managed_fields import UPDATE, Manager
 
 Play = Callable[[Any], None]
@@ -178,6 +178,19 @@ def _class_changed(planned: Planned) -> None:
     planned.world.change_class("gpu", preemption="Never")
 
 
+def _create(planned: Planned, claim: str) -> None:
+    body = {"metadata": {"name": claim, "namespace": NAMESPACE}, "spec": {"resourceClassName": "gpu"}}
+    planned.world.create(CLAIMS, typed(CLAIMS, body), "tenant")
+
+
+def _name_taken(planned: Planned) -> None:
+    _create(planned, "p3-one-gpu-0")
+
+
+def _another_claim(planned: Planned) -> None:
+    _create(planned, "another")
+
+
 def _restarted(planned: Planned) -> None:
     planned.plans.memory_lost()
 
@@ -201,6 +214,8 @@ def _higher_bound(planned: Planned) -> None:
     [
         (_cordoned, True),
         (_class_changed, True),
+        (_name_taken, True),
+        (_another_claim, False),
         (_restarted, True),
         (_higher_nominated, True),
         (_higher_bound, True),
