@@ -16,7 +16,7 @@ No object records the following, which may differ:
 - `used`: a pod may have run with all that is restored.
 - `phase`: a leader begins with UNRESERVING what is RELEASING.
 - `units` and limits, where they depend on an object with parameters that the successor has not read yet.
-- `kept_until` is recorded without fractions of a second.
+- `kept_until` is recorded without fractions of a second, and while no pod uses the claim.
 - What is recorded of a named claim only in itself, once somebody has removed it by force: all of a standalone
   driver's allocation, for whose end a new claim of the name waits; else the room that it reserves, whether it is
   shareable or immediate, and until when it is kept. Its pods may have lost their reservation in the built-in
@@ -162,7 +162,8 @@ def _differing_holdings(ours: Holding, restored: Holding, let_in: set[str], *, s
     fields = [(field, getattr(ours, field), getattr(restored, field)) for field in compared]
     fields.append(("pods", ours.pods.keys() | let_in, restored.pods.keys() | let_in))
     fields.append(("phase", phases.get(ours.phase, ours.phase), restored.phase))
-    fields.append(("kept until", _to_the_second(ours), _to_the_second(restored)))
+    if not ours.pods:
+        fields.append(("kept until", _to_the_second(ours), _to_the_second(restored)))
     if shown and (ours.named or not ours.standalone):
         fields.append(("shareable", ours.shareable, restored.shareable))
     if ours.only_node is not None:
