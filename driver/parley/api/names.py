@@ -126,6 +126,11 @@ def driver_finalizer(driver: str) -> str:
     return f"{driver}/deletion-protection"
 
 
+def is_driver_finalizer(name: str) -> bool:
+    """Whether it is the finalizer of some standalone driver."""
+    return name.endswith(driver_finalizer(""))
+
+
 def driver_annotation(driver: str) -> str:
     """Where a standalone driver notes on a claim on which node it has begun to allocate."""
     return f"{driver}/allocating-on"

@@ -10,8 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Mapping
 from types import MappingProxyType
 
-from parley.api.models import Limit, ResourceClaim, ResourceClass
-from parley.api.names import driver_finalizer
+from parley.api.models import Limit, ResourceClass
 from parley.api.selectors import selects
 from parley.negotiation.waiting import Topic
 
@@ -27,13 +26,6 @@ def counts_when_accepted(class_: ResourceClass, drivers: Container[str]) -> bool
     """Whether an immediate claim of the class counts for its limits once it is accepted, allocated or not: its
     driver is none of these embedded ones, and allocates it by itself."""
     return bool(class_.limits) and class_.driver_name not in drivers
-
-
-def has_begun(claim: ResourceClaim | None, class_: ResourceClass | None) -> bool:
-    """Whether the class's standalone driver may hold something for the claim: it has its finalizer on it."""
-    if claim is None or class_ is None:
-        return False
-    return driver_finalizer(class_.driver_name) in claim.metadata.finalizers
 
 
 def _ignore_topic(_: Topic) -> None:

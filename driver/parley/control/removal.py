@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.api.builtin import Lease
-from parley.api.names import DEVICE_CLASS, FINALIZER, driver_finalizer
+from parley.api.names import DEVICE_CLASS, FINALIZER, is_driver_finalizer
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     BUILTIN_TEMPLATES,
@@ -27,7 +27,6 @@ from parley.kube.faults import Unanswerable
 Json = Mapping[str, Any]
 
 _ROUNDS = 10
-_DRIVER_SUFFIX = driver_finalizer("")
 
 
 class StillLeads(Unanswerable):
@@ -222,7 +221,7 @@ def _steps(left: ParleyObjects) -> Iterator[_Step]:
 def _parleys_finalizers(found: Json) -> tuple[str, ...]:
     """The object's finalizers of the controller and of standalone drivers, without those that Kubernetes sets."""
     names = found["metadata"].get("finalizers") or ()
-    return tuple(it for it in names if it == FINALIZER or (it.endswith(_DRIVER_SUFFIX) and not _is_kubernetes(it)))
+    return tuple(it for it in names if it == FINALIZER or (is_driver_finalizer(it) and not _is_kubernetes(it)))
 
 
 def _is_kubernetes(finalizer: str) -> bool:

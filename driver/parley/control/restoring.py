@@ -15,7 +15,6 @@ from parley.api.names import CONDITION_RELEASING, GENERATED_LABEL, POD_CLAIM_NAM
 from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.entries import number_of
 from parley.control.holding import Holding, Phase, PreparedOn, Written
-from parley.control.limits import has_begun
 from parley.control.objects.class_request import class_request
 from parley.control.objects.mirror import (
     counted,
@@ -87,7 +86,7 @@ def count_begun(state: State) -> None:
     for claim in state.cluster.claims():
         meta, class_ = claim.metadata, state.cluster.class_(claim.spec.resource_class_name)
         key = (meta.namespace, meta.name)
-        if class_ is None or class_.driver_name in state.drivers or not has_begun(claim, class_):
+        if class_ is None or class_.driver_name in state.drivers or not state.cluster.has_begun(key):
             continue
         known = ledger.of_claim(*key) is not None or ledger.expected_for(*key) is not None
         if not known and not is_pending(claim):

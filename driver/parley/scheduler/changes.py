@@ -21,7 +21,6 @@ from parley.control.claims.named import failure_of
 from parley.control.claims.on_demand import shared_topic
 from parley.control.claims.podclaims import NODES, PREEMPTION, ROOM
 from parley.control.holding import Holding
-from parley.control.limits import has_begun
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
 from parley.control.objects.pod import is_done, is_terminal, reference, was_tried
@@ -324,9 +323,7 @@ class Changes:
     def _note_undone(self, *keys: Key) -> None:
         """Note which of these claims' standalone drivers hold nothing for them any more."""
         for key in keys:
-            claim = self._cluster.claim(key)
-            class_ = self._cluster.class_(claim.spec.resource_class_name) if claim is not None else None
-            if not has_begun(claim, class_):
+            if not self._cluster.has_begun(key):
                 self._ledger.undone(key)
 
     def _is_foreign(self, key: Key) -> bool:

@@ -17,7 +17,6 @@ from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import EligibleNodes
-from parley.control.limits import has_begun
 from parley.control.objects.pod import reference
 from parley.control.objects.standin import is_stand_in
 from parley.control.presence import DriverPresence
@@ -25,7 +24,6 @@ from parley.control.publishing.podscheduling import StandaloneClaim
 from parley.control.records import Records
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
-from parley.kube.cache import Key
 from parley.kube.queue import Requeue
 from parley.negotiation.answers import Answer
 from parley.negotiation.rounds import Ask, Outcome
@@ -139,8 +137,8 @@ class StandaloneSessions:
             if all(claim.name in same for claim in demand.standalone):
                 attempt.outcome = Outcome(rounds, tuple(before.spec.candidate_nodes))
                 attempt.drivers = demand.drivers
-                for claim in demand.standalone:
-                    self._expect_claim(pod, claim)
+                if self._cluster.has_pod(reference(pod)):
+                    self._expect_claims(pod, demand)
                 self._set_selection(pod, session, demand, before.spec.selected_node, rounds)
         attempt.standalone.resumed = True
         return session
@@ -237,22 +235,17 @@ class StandaloneSessions:
         expected = (self._ledger.expected_for(pod.metadata.namespace, claim.name) for claim in demand.standalone)
         if any(other is not None and other.uid != pod.metadata.uid for other in expected):
             raise Busy
-        for claim in demand.standalone:
-            self._expect_claim(pod, claim)
+        self._expect_claims(pod, demand)
 
-    def _expect_claim(self, pod: Pod, claim: PodClaim) -> None:
-        assert claim.class_ is not None
-        if self._cluster.has_pod(reference(pod)):
+    def _expect_claims(self, pod: Pod, demand: Demand) -> None:
+        for claim in demand.standalone:
+            assert claim.class_ is not None
             self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
 
     def end_expected(self, pod: PodReference) -> None:
         """Expect no allocations for the pod any more, and wake the pods that wait for its claims."""
-        for namespace, name in self._ledger.end_expected(pod, self._has_begun):
+        for namespace, name in self._ledger.end_expected(pod, self._cluster.has_begun):
             self._wakeups.wake(("claim", namespace, name))
-
-    def _has_begun(self, key: Key) -> bool:
-        claim = self._cluster.claim(key)
-        return claim is not None and has_begun(claim, self._cluster.class_(claim.spec.resource_class_name))
 
     async def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
         """Select the node, on which the standalone drivers then allocate. Returns what the pod waits for. Raises

@@ -55,14 +55,18 @@ class StandaloneRounds:
         `ask` asks the embedded drivers."""
         _note_accepted(session, demand, answers)
         final = self._close(pod, session, answers, nodes)
-        if final is None or (not final.viable and self._ask_further(pod, session, demand, answers, nodes)):
-            return None
-        if not final.viable and self._ask_where_freed(pod, session, demand, nodes, ask):
+        if final is None or (not final.viable and self._ask_further(pod, session, demand, answers, nodes, ask)):
             return None
         return final
 
     def _ask_further(
-        self, pod: Pod, session: StandaloneSession, demand: Demand, answers: Answers, nodes: EligibleNodes
+        self,
+        pod: Pod,
+        session: StandaloneSession,
+        demand: Demand,
+        answers: Answers,
+        nodes: EligibleNodes,
+        ask: Ask,
     ) -> bool:
         """Open another round, if one is due after all nodes were asked about and none is viable; whether it
         did."""
@@ -70,6 +74,7 @@ class StandaloneRounds:
             self._widen(session, answers, nodes)
             or self._repeat(pod, session, answers, nodes)
             or self._start_over(pod, session, demand, answers, nodes)
+            or self._ask_where_freed(pod, session, demand, nodes, ask)
         )
 
     def _widen(self, session: StandaloneSession, answers: Answers, nodes: EligibleNodes) -> bool:

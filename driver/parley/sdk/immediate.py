@@ -11,7 +11,7 @@ from parley.api import reasons
 from parley.api.builtin import Node
 from parley.api.conditions import is_condition_true
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.api.names import driver_finalizer
+from parley.api.names import is_driver_finalizer
 from parley.api.selectors import suitable_nodes
 from parley.negotiation.fit import unsuitable
 from parley.sdk.values import PodReference
@@ -36,7 +36,7 @@ def awaits_acceptance(claim: ResourceClaim, class_: ResourceClass) -> bool:
 
 def may_have_begun(claim: ResourceClaim) -> bool:
     """Whether a standalone driver may be allocating the claim: its finalizer is set before it begins."""
-    return any(name.endswith(driver_finalizer("")) for name in claim.metadata.finalizers)
+    return any(map(is_driver_finalizer, claim.metadata.finalizers))
 
 
 def no_pod(namespace: str) -> PodReference:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Namespace, Node, Pod
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.api.names import DRIVERS_LABEL, STANDALONE
+from parley.api.names import DRIVERS_LABEL, STANDALONE, driver_finalizer
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     BUILTIN_TEMPLATES,
@@ -152,6 +152,15 @@ class ClusterCache:
 
     def pod(self, key: Key) -> Pod | None:
         return self._pods.get(*key)
+
+    def has_begun(self, claim: Key) -> bool:
+        """Whether the standalone driver of the claim's class may hold something for it: the claim has its
+        finalizer."""
+        found = self.claim(claim)
+        class_ = self.class_(found.spec.resource_class_name) if found is not None else None
+        if found is None or class_ is None:
+            return False
+        return driver_finalizer(class_.driver_name) in found.metadata.finalizers
 
     def claim_with_uid(self, key: Key, uid: str) -> ResourceClaim | None:
         """The Parley claim of that name, if it is the one of that UID, and not another that replaced it."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from parley.api.builtin import Pod, PodResourceClaim, SchedulingGate, ShortenedPodSpec
 from parley.api.large_objects import MAX_LABELS
 from parley.api.meta import ObjectMeta
-from parley.api.names import FINALIZER, GENERATED_LABEL, RESERVATION_GATE, driver_finalizer
+from parley.api.names import FINALIZER, GENERATED_LABEL, RESERVATION_GATE, is_driver_finalizer
 from parley.api.owners import MAX_OWNERS, few_owners
 from parley.control.caches.entries import joined
 from parley.negotiation.fit import excess_of
@@ -70,8 +70,9 @@ def few_finalizers(names: Sequence[str]) -> Sequence[str]:
     """The finalizers: all if they are few, otherwise `MAX_FINALIZERS`, Parley's and drivers' among them."""
     if len(names) <= MAX_FINALIZERS:
         return names
-    suffix = driver_finalizer("")
-    return tuple(sorted(names, key=lambda name: (name != FINALIZER, not name.endswith(suffix)))[:MAX_FINALIZERS])
+    return tuple(
+        sorted(names, key=lambda name: (name != FINALIZER, not is_driver_finalizer(name)))[:MAX_FINALIZERS]
+    )
 
 
 def shortened_metadata(whole: ObjectMeta) -> ObjectMeta:

@@ -4,7 +4,7 @@ that can't be decoded."""
 from collections.abc import Iterator, Sequence
 
 from parley.api.models import ClaimRelease
-from parley.api.names import CONDITION_NEEDED, FINALIZER, MIRROR_LABEL, OUT_OF_SERVICE_TAINT
+from parley.api.names import CONDITION_NEEDED, FINALIZER, MIRROR_LABEL, OUT_OF_SERVICE_TAINT, driver_finalizer
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS
 from parley.api.wording import listed
 from parley.control.release.receipts import owed
@@ -17,7 +17,7 @@ from parley.kube.client import Listing
 LONG = 300.0
 """Seconds after which something that should pass by itself is looked at."""
 
-_DRIVERS = "/deletion-protection"
+_DRIVERS = driver_finalizer("")
 
 
 def deleted_claims(facts: Facts) -> Iterator[Finding]:
