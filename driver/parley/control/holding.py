@@ -194,8 +194,11 @@ class Holding:
     def owe_removal(self) -> None:
         """Note that it has ended, and its nodes have to remove its data."""
         self.removing = True
-        uid = next(iter(self.claim_uids), self.uid)
-        self.owed |= {PreparedOn(uid, node) for node in self.nodes or ()}
+        self.owed |= {self.data_on(node) for node in self.nodes or ()}
+
+    def data_on(self, node: str) -> PreparedOn:
+        """Its data on the node, which is removed under the UID of one of its built-in claims."""
+        return PreparedOn(next(iter(self.claim_uids), self.uid), node)
 
     @contextmanager
     def entering(self, phase: Phase) -> Iterator[None]:

@@ -112,6 +112,17 @@ async def yielding(world: Any) -> None:
     assert await task(world, "clone", *BUILDS, cpu="500m") == "a"
 
 
+def counting() -> tuple[list[str], Callable[..., str]]:
+    """The nodes whose room was looked at, by a `room_shortage` that notes them."""
+    looks: list[str] = []
+
+    def counted(state: Any, node: str, *args: Any) -> str:
+        looks.append(node)
+        return room_shortage(state, node, *args)
+
+    return looks, counted
+
+
 async def users_wait(world: Any, *numbers: int) -> None:
     """Pods that name all of these claims, and that no scheduler places."""
     nowhere = {"nodeSelector": {"no": "where"}, "schedulerName": "nobody"}
@@ -141,11 +152,7 @@ def test_what_a_borrower_costs_does_not_grow_with_the_pods_that_wait_for_the_cla
 def test_a_user_that_does_not_wait_any_more_has_each_borrower_asked_once(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[str] = []
-
-    def counted(state: Any, node: str, *args: Any) -> str:
-        looks.append(node)
-        return room_shortage(state, node, *args)
+    looks, counted = counting()
 
     async def scenario(world: Any) -> None:
         await yielding(world)
@@ -164,11 +171,7 @@ def test_few_pods_of_a_namespace_are_asked_about_a_node_where_very_many_claims_r
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each look compares all of these, and nobody else is served meanwhile. The other pods look a minute later."""
-    looks: list[str] = []
-
-    def counted(state: Any, node: str, *args: Any) -> str:
-        looks.append(node)
-        return room_shortage(state, node, *args)
+    looks, counted = counting()
 
     async def scenario(world: Any) -> None:
         monkeypatch.setattr(waiting, "MOST_COMPARED", 5 * len(BUILDS))

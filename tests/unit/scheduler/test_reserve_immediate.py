@@ -37,15 +37,20 @@ def test_a_claim_without_a_pod_reserves_room_too(play: Play) -> None:
     play(scenario)
 
 
+async def waits_beside_a_pod(world: World) -> None:
+    """The claim "build" can't reserve what it asks for as long as the pod "plain" is there."""
+    await begin(world, "a")
+    await world.add_pod("plain", containers=requesting(cpu="5"))
+    await world.settle()
+    await claim(world, "build", {"cpu": "4"}, "Immediate")
+    await world.settle()
+    assert (await world.claim("build")).status.allocation is None
+
+
 @pytest.mark.parametrize("end", ["delete_pod", "finish_pod"])
 def test_a_claim_without_a_pod_hears_of_a_pod_that_ends(play: Play, end: str) -> None:
     async def scenario(world: World) -> None:
-        await begin(world, "a")
-        await world.add_pod("plain", containers=requesting(cpu="5"))
-        await world.settle()
-        await claim(world, "build", {"cpu": "4"}, "Immediate")
-        await world.settle()
-        assert (await world.claim("build")).status.allocation is None
+        await waits_beside_a_pod(world)
         await getattr(world, end)("plain")
         await world.settle()
         assert (await world.claim("build")).status.allocation is not None
@@ -55,11 +60,7 @@ def test_a_claim_without_a_pod_hears_of_a_pod_that_ends(play: Play, end: str) ->
 
 def test_a_claim_without_a_pod_hears_of_a_pod_that_is_resized(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await begin(world, "a")
-        await world.add_pod("plain", containers=requesting(cpu="5"))
-        await world.settle()
-        await claim(world, "build", {"cpu": "4"}, "Immediate")
-        await world.settle()
+        await waits_beside_a_pod(world)
         await world.client.patch(PODS, "plain", {"spec": {"containers": requesting(cpu="2")}}, NAMESPACE)
         await world.settle()
         assert (await world.claim("build")).status.allocation is not None

@@ -41,7 +41,7 @@ def record(holding: Holding, prepared: PreparedOn) -> Body:
 def lost_node_record(holding: Holding, node: str) -> tuple[str, Body]:
     """Name and body of the ClaimRelease for data of the holding on a lost node, to be removed when the node is
     back. Its name is unique to the allocation: the same claim may lose the same node again."""
-    prepared = PreparedOn(next(iter(holding.claim_uids), holding.uid), node)
+    prepared = holding.data_on(node)
     spec = _spec(holding, prepared, removing=True)
     hashed = orjson.dumps([node, spec["allocation"]], option=orjson.OPT_SORT_KEYS)
     name = f"{prepared.claim_uid}-lost-{hashlib.sha256(hashed).hexdigest()[:_HASHED]}"
