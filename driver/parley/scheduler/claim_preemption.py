@@ -90,6 +90,9 @@ class _Pause(NamedTuple):
     message: str
 
 
+_NOT_FORBIDDEN = _Pause(0.0, "")
+
+
 class _EvictionRefused(Exception):
     """Raised when the API server refused to evict a pod."""
 
@@ -112,7 +115,7 @@ class ClaimPreemption:
         would have its other pods evicted in vain."""
         self._recent: deque[float] = deque()
         self._spared: dict[str, _Pause] = {}
-        self._forbidden = _Pause(0.0, "")
+        self._forbidden = _NOT_FORBIDDEN
 
     async def make_room(self, preemptor: Preemptor) -> Wait | Postponed | None:
         """Evict pods for the preemptor. Returns what it waits for while pods terminate, or why evictions are
@@ -140,7 +143,7 @@ class ClaimPreemption:
                 self._nominations.end(pod.metadata.uid)
                 return postponed
             try:
-                await self._recheck_spared(plan)
+                await self._recheck_refused(plan)
                 self._nominate(preemptor, plan)
                 await self._evict(preemptor, plan, exclusions)
             except _EvictionRefused as error:
@@ -198,16 +201,18 @@ class ClaimPreemption:
         message = f"Pods on node {plan.node} may be evicted for it after a pause: the scheduler refused it there"
         return Postponed("", message, attempt.refusals.left_or_begin(now()))
 
-    async def _recheck_spared(self, plan: Plan) -> None:
-        """Ask the API server, in a dry run, about victims that it refused to evict before: a nomination in vain
-        would have all pods that wait for the node reconciled. Raises _EvictionRefused, and Busy if it would evict
-        all of them now: another plan may be better by then."""
+    async def _recheck_refused(self, plan: Plan) -> None:
+        """Ask the API server, in a dry run, about victims that it refused to evict before, or about any of them if
+        the right to evict was lacking: a nomination in vain would have all pods that wait for the node reconciled.
+        Raises what `_post` does, and Busy if it would evict them now: another plan may be better by then."""
         doubted = [victim for victim in plan.victims if victim.metadata.uid in self._spared]
-        for victim in doubted:
+        asked = doubted or (plan.victims[:1] if self._forbidden.message else ())
+        for victim in asked:
             await self._post(victim, dry_run=True)
         for victim in doubted:
             self._spared.pop(victim.metadata.uid, None)
-        if doubted:
+        if asked:
+            self._forbidden = _NOT_FORBIDDEN
             raise Busy
 
     def _spare(self, error: _EvictionRefused) -> None:

@@ -150,6 +150,35 @@ def test_a_missing_right_is_told_with_its_remedy(play: Play) -> None:
     play(scenario)
 
 
+def test_while_the_right_is_missing_other_pods_are_left_alone_and_once_it_is_there_pods_are_evicted(
+    play: Play,
+) -> None:
+    lacking = True
+
+    def forbid(call: NumberedCall) -> None:
+        if call.subresource == "eviction" and lacking:
+            raise Forbidden(403, "Forbidden", 'cannot create resource "pods/eviction"')
+
+    async def scenario(world: World) -> None:
+        nonlocal lacking
+        lacking = True
+        evicted = await begin(world, client=FaultClient(world.server.client(), before=forbid), a=1)
+        await hold(world, low=1)
+        await world.add_pod("waits", "one", priority=0)
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle(30)
+        told = await world.scheduling("waits")
+        await world.settle(600)
+        assert evicted == []
+        assert (await world.scheduling("waits")).metadata.resource_version == told.metadata.resource_version
+        lacking = False
+        await world.settle(100)
+        assert evicted == ["low"]
+        assert await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
 DENIED = 'admission webhook "guard.example.com" denied the request: low must not be evicted'
 TERMINATING = "unable to create new content in namespace default because it is being terminated"
 
