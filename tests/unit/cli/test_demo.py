@@ -2,10 +2,10 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
+from tests.unit.cli.demonstration import demo, outcome
 from typer.testing import CliRunner, Result
 
 from parley.cli.main import app
@@ -15,20 +15,10 @@ EXAMPLES = sorted(path.relative_to(ROOT) for path in (ROOT / "examples").glob("*
 GOLDEN = Path(__file__).parent / "demo.txt"
 
 
-def demo(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["demo", *map(str, arguments)])
-
-
 @pytest.fixture
 def examples(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     monkeypatch.chdir(ROOT)
     return EXAMPLES
-
-
-def outcome(*arguments: object) -> dict[str, dict[str, Any]]:
-    result = demo("-o", "json", *arguments)
-    assert result.exit_code == 0, result.output
-    return {pod["name"]: pod for pod in orjson.loads(result.stdout)["items"]}
 
 
 def test_the_examples_as_text(examples: list[Path]) -> None:
@@ -336,83 +326,3 @@ def test_a_row_for_each_pod_and_names_as_kubectl_prints_them(tmp_path: Path) -> 
     assert ["other", "plain", "-", "-", data["plain"]["reason"]] in rows
     assert [re.split(r" {2,}", line) for line in bare.stdout.splitlines()] == rows[1:]
     assert demo("-o", "name", *files).stdout.split() == [f"pod/{name}" for name in data]
-
-
-PREEMPTED = """
-apiVersion: v1
-kind: Node
-metadata: {name: a}
-status: {allocatable: {cpu: "1", memory: 1Gi, pods: "10"}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: low}
-spec: {nodeName: a, containers: [{name: main, image: busybox, resources: {requests: {cpu: "1"}}}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: urgent}
-spec: {priority: 100, containers: [{name: main, image: busybox, resources: {requests: {cpu: "1"}}}]}
-"""
-
-
-def test_a_pod_that_was_preempted_is_gone_and_not_bound(tmp_path: Path) -> None:
-    file = tmp_path / "pods.yaml"
-    file.write_text(PREEMPTED)
-
-    pods, text = outcome(file), demo(file).stdout
-
-    assert (pods["urgent"]["node"], pods["urgent"]["gone"]) == ("a", False)
-    assert (pods["low"]["node"], pods["low"]["gone"]) == (None, True)
-    assert "2 pods: 1 bound, 0 waiting, 1 gone" in text
-    assert "default/low is gone" in text
-    assert demo("--fail-on-waiting", file).exit_code == 10
-
-
-CLASSES = """
-apiVersion: scheduling.k8s.io/v1
-kind: PriorityClass
-metadata: {name: urgent}
-value: 100
----
-apiVersion: scheduling.k8s.io/v1
-kind: PriorityClass
-metadata: {name: patient}
-value: 200
-preemptionPolicy: Never
----
-apiVersion: scheduling.k8s.io/v1
-kind: PriorityClass
-metadata: {name: usual}
-value: -5
-globalDefault: true
-"""
-
-
-@pytest.mark.parametrize(
-    ("priority", "preempts"),
-    [
-        ("priorityClassName: urgent", True),
-        ("priorityClassName: system-node-critical", True),
-        ("priorityClassName: patient", False),
-        ("priority: -10", False),
-    ],
-)
-def test_pods_have_the_priority_of_their_class(tmp_path: Path, priority: str, preempts: bool) -> None:
-    file = tmp_path / "pods.yaml"
-    file.write_text(PREEMPTED.replace("priority: 100", priority) + "---" + CLASSES)
-
-    assert outcome(file)["low"]["gone"] is preempts
-
-
-def test_a_priority_class_that_is_in_no_file_is_refused_as_by_the_api_server(tmp_path: Path) -> None:
-    file = tmp_path / "pods.yaml"
-    file.write_text(PREEMPTED.replace("priority: 100", "priorityClassName: urgent"))
-
-    result = demo(file)
-
-    assert result.exit_code == 2
-    assert result.stderr.endswith(
-        "Pod default/urgent: spec.priorityClassName: no PriorityClass 'urgent' is in the files: add it, or set "
-        "spec.priority\n"
-    )

@@ -1,48 +1,24 @@
 """Who may use a named claim now, and what is in the way of the others, word by word."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
-from tests.unit.control.builders import NAMESPACE, NOW, TOKENS, World, a_claim, a_class, a_holding, played, user
+from tests.unit.control.builders import NAMESPACE, NOW, TOKENS, World, a_claim, a_class, played, user
+from tests.unit.control.named import ALLOCATION, Given, found, hold, ready
 
 from parley.api import reasons
-from parley.api.builtin import Pod
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
-from parley.control.claims.gathering import gather
 from parley.control.claims.named import NamedClaim, has_mirror, is_outdated, parameters_not_understood
 from parley.control.claims.on_demand import shared_topic
-from parley.control.claims.podclaims import PodClaim, Problem
+from parley.control.claims.podclaims import Problem
 from parley.control.objects.class_request import ClassRequest
 from parley.control.objects.mirror import MAX_USERS, consumer
 from parley.control.objects.standin import stand_in
 from parley.negotiation.waiting import Topic
 from parley.sdk import PodReference
 
-Given = Callable[[World], Awaitable[None]]
-ALLOCATION: dict[str, Any] = {"devices": {"results": [], "config": []}}
 TOPIC = ("claim", NAMESPACE, "c")
-
-
-async def found(world: World, pod: Pod | None = None) -> PodClaim | None:
-    """What a pod finds that names claim c."""
-    pod = pod or await world.pod(claims=["c"])
-    claims = gather(world.state, pod)
-    return claims[0] if claims else None
-
-
-async def ready(world: World) -> None:
-    """A claim whose class is known, with its mirror."""
-    await world.class_()
-    await world.mirror(await world.claim())
-
-
-async def hold(world: World, *pods: str, shareable: bool = False) -> None:
-    """The claim is allocated for these pods."""
-    uid = (await world.the_claim()).metadata.uid
-    world.ledger.add(a_holding("c", *pods, uid=uid, shareable=shareable, class_name="licence"))
 
 
 async def nothing(world: World) -> None:
@@ -253,23 +229,6 @@ def test_a_free_claim_is_found_with_what_it_asks_for() -> None:
     played(story)
 
 
-@pytest.mark.parametrize("deleted", ["claim", "mirror"])
-def test_a_pod_keeps_the_claim_that_it_uses_whatever_is_deleted(deleted: str) -> None:
-    async def story(world: World) -> None:
-        await ready(world)
-        pod = await world.pod(claims=["c"])
-        mine = PodReference(NAMESPACE, "p", pod.metadata.uid)
-        world.ledger.add(a_holding("c", uid=(await world.the_claim()).metadata.uid, pods={mine.uid: mine}))
-        await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
-        await world.delete(CLAIMS if deleted == "claim" else BUILTIN_CLAIMS, "c")
-        claim = await found(world, pod)
-        assert claim is not None
-        assert claim.problem is None
-        assert claim.holding is world.ledger.of_claim(NAMESPACE, "c")
-
-    played(story)
-
-
 def test_a_shareable_claim_that_others_use_is_open() -> None:
     async def story(world: World) -> None:
         await world.class_(shareable=True)
@@ -362,44 +321,5 @@ def test_parameters_that_the_driver_does_not_understand_are_a_fault() -> None:
         assert problem is not None
         assert problem.code == reasons.PARAMETERS_INVALID
         assert "count=0" in problem.message
-
-    played(story)
-
-
-def test_a_claim_whose_last_user_is_bound_and_whose_mirror_was_forced_away_is_being_deleted() -> None:
-    async def story(world: World) -> None:
-        await ready(world)
-        pod = await world.pod(claims=["c"])
-        mine = PodReference(NAMESPACE, "p", pod.metadata.uid)
-        world.ledger.add(a_holding("c", uid=(await world.the_claim()).metadata.uid, pods={mine.uid: mine}))
-        await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
-        await world.delete(CLAIMS, "c")
-        await world.admin.patch(BUILTIN_CLAIMS, "c", {"metadata": {"finalizers": None}}, NAMESPACE)
-        await world.delete(BUILTIN_CLAIMS, "c")
-        claim = await found(world, pod)
-        assert claim is not None
-        assert claim.problem is not None
-        assert claim.problem.code == reasons.CLAIM_BEING_DELETED
-
-    played(story)
-
-
-@pytest.mark.parametrize("node", ["node-1", "node-2", ""])
-def test_a_pod_that_its_scheduler_let_in_keeps_a_shared_claim_that_is_being_deleted(node: str) -> None:
-    """It runs with the claim, although its scheduler took the reservation back later."""
-
-    async def story(world: World) -> None:
-        await world.class_(shareable=True)
-        await world.mirror(await world.claim(), shareable=True)
-        await hold(world, "q", shareable=True)
-        await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
-        await world.delete(CLAIMS, "c")
-        claim = await found(world, await world.pod(claims=["c"], nodeName=node) if node else None)
-        assert claim is not None
-        if node == "node-1":
-            assert claim.problem is None
-        else:
-            assert claim.problem is not None
-            assert claim.problem.code == reasons.CLAIM_BEING_DELETED
 
     played(story)

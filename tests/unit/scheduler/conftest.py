@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 from tests.support.containers import using
+from tests.unit.scheduler.watching import Watcher
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import PodScheduling, ResourceClaim
@@ -327,42 +328,6 @@ class World:
         return [(e.reason, e.note) for e in listing.items if (e.regarding or {}).get("name") == name]
 
 
-class Watcher:
-    """Looks at every state that the API ever shows, and remembers what must never be."""
-
-    def __init__(self, world: World) -> None:
-        self.faults: list[str] = []
-        self._claims: dict[str, BuiltinClaim] = {}
-        self._informer = Informer(world.client, BUILTIN_CLAIMS, on_change=self._changed)
-        self._pods = Informer(world.client, PODS)
-        self.tasks = [asyncio.create_task(part.run()) for part in (self._pods, self._informer)]
-
-    def _changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
-        if old is not None:
-            self._claims.pop(old.metadata.uid, None)
-        if new is not None:
-            self._claims[new.metadata.uid] = new
-        held: dict[Any, str] = {}
-        for claim in self._claims.values():
-            for device in self._in_use(claim):
-                if other := held.get(device):
-                    self.faults.append(f"{device} is held by {other} and by {claim.metadata.name}")
-                held[device] = claim.metadata.name
-
-    def _in_use(self, claim: BuiltinClaim) -> tuple[Any, ...]:
-        """What the claim holds, as long as a pod of its is there that has not ended."""
-        if claim.status.allocation is None:
-            return ()
-        users = {user.uid for user in claim.status.reserved_for}
-        alive = {p.metadata.uid for p in self._pods.values() if p.status.phase not in ("Succeeded", "Failed")}
-        found = allocated(claim, driver_of(claim.status.allocation))
-        return found.devices if found is not None and users & alive else ()
-
-    def stop(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-
-
 Scenario = Callable[[World], Awaitable[None]]
 
 
@@ -406,6 +371,6 @@ def play(scheduling_path: str) -> Callable[[Scenario], None]:
 
 
 @pytest.fixture
-def watcher() -> type[Watcher]:
+def watcher() -> Callable[[World], Watcher]:
     """Makes the one that looks at every state; to be made before anything happens."""
-    return Watcher
+    return lambda world: Watcher(world.client)

@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.unit.kills import Death, Executioner, at_every_write
-from tests.unit.scheduler.conftest import Watcher, World
+from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.watching import Watcher
 
 Part = Callable[[World], Awaitable[None]]
 Play = Callable[[Callable[[World], Any]], None]

@@ -18,7 +18,8 @@ from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
 from parley.kube.client import ApiError
 
 if TYPE_CHECKING:
-    from tests.unit.scheduler.conftest import Watcher, World
+    from tests.unit.scheduler.conftest import World
+    from tests.unit.scheduler.watching import Watcher
 else:
     World = Watcher = Any
 

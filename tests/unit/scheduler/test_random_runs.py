@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.conftest import NAMESPACE, Watcher, World
+from tests.unit.scheduler.conftest import NAMESPACE, World
 from tests.unit.scheduler.killed import Play
+from tests.unit.scheduler.watching import Watcher
 
 from parley.api.builtin import Pod
 from parley.api.resources import CLAIMS, CONFIG_MAPS, PODS, TEMPLATES, Resource
@@ -134,7 +135,7 @@ class Lives:
 @pytest.mark.parametrize("seed", range(12))
 def test_at_rest_every_task_of_a_present_run_that_has_its_labels_runs(play: Play, seed: int) -> None:
     async def scenario(world: World) -> None:
-        watching = Watcher(world)
+        watching = Watcher(world.client)
         world.start_parley()
         for node in ("a", "b"):
             await world.add_node(node, devices=4)
