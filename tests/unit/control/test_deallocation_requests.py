@@ -11,7 +11,7 @@ from parley.api.builtin import Pod
 from parley.api.resources import CLAIMS
 from parley.control.allocation import Busy
 from parley.control.claims.podclaims import PodClaim
-from parley.control.holding import Holding
+from parley.control.holding import Holding, Written
 from parley.control.objects.pod import reference
 from parley.kube.client import OutcomeUnknown
 from parley.sdk.recorded import NOTHING_ALLOCATED
@@ -87,6 +87,22 @@ def test_what_a_driver_outside_deallocates_before_the_answer_comes_is_free() -> 
         acting.deallocator.record_changed(await world.the_claim(), gone=False)
         await acting.deallocator.release(reference(pod), [holding], ENDED)
         assert len(world.ledger) == 0
+
+    played(story)
+
+
+@pytest.mark.parametrize("recorded_for_it", [True, False])
+def test_a_pod_that_joined_a_claim_while_its_driver_deallocated_it_does_not_hold_it(recorded_for_it: bool) -> None:
+    """The cache showed the deallocation after the pod had joined: the API server has refused to record the pod."""
+
+    async def story(world: World) -> None:
+        pod, acting = await world.pod(claims=["c"], nodeName="node-1"), Acting(world)
+        holding = await outside(world, pod)
+        holding.written = Written.YES if recorded_for_it else Written.NO
+        await world.patch_status(CLAIMS, "c", {**NOTHING_ALLOCATED, "reservedFor": None})
+        dropped = acting.deallocator.record_changed(await world.the_claim(), gone=False)
+        assert dropped is not recorded_for_it
+        assert len(world.ledger) == recorded_for_it
 
     played(story)
 

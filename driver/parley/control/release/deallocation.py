@@ -364,9 +364,13 @@ class Deallocator:
         """Handle the informer's event that a Parley claim changed: if its standalone driver has deallocated it,
         and no pod uses it, its holding is dropped. Returns whether it was."""
         holding = self._ledger.of_claim(claim.metadata.namespace, claim.metadata.name)
-        if holding is None or not holding.standalone or holding.pods:
+        if holding is None or not holding.standalone:
             return False
         if not gone and claim.status.allocation is not None:
+            return False
+        # The record can't be cleared while it has users. A pod that joined later has nothing: its write is refused
+        joined_too_late = holding.named and not gone and holding.written is Written.NO
+        if holding.pods and not joined_too_late:
             return False
         self._drop(holding)
         self._released(holding)
