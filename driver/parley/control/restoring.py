@@ -180,11 +180,11 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
     """
     meta, driver = claim.metadata, driver_of_record(claim)
     found = recorded(claim, state.cluster.nodes())
-    mirror = state.cluster.mirror((meta.namespace, meta.name))
-    if mirror is not None and stands_for_another(mirror, meta.uid):
-        mirror = None
+    mirror = _mirror_of(state.cluster, claim)
     uid = mirror.metadata.uid if mirror is not None and is_stand_in(claim) else meta.uid
     if found is None or _is_held(state, claim, uid) or _is_being_deallocated(claim, state.drivers):
+        return None
+    if not _may_be_recorded(state, claim):
         return None
     users = _owner(state.cluster, claim, mirror) if is_stand_in(claim) else _reserved(claim)
     if is_stand_in(claim) and not users:
@@ -306,6 +306,28 @@ def _is_held(state: State, claim: ResourceClaim, uid: str) -> bool:
     held = state.ledger.of_claim(claim.metadata.namespace, claim.metadata.name)
     waits = held is not None and driver_of_record(claim) not in state.drivers
     return waits or state.ledger.get(uid) is not None
+
+
+def is_of_another_driver(state: State, claim: ResourceClaim) -> bool:
+    """Whether a standalone driver recorded an allocation of the claim before its class existed, which is another
+    driver's, and does not deallocate it."""
+    class_ = state.cluster.class_(claim.spec.resource_class_name)
+    is_kept = claim.status.allocation is not None and not _is_being_deallocated(claim, state.drivers)
+    return class_ is not None and is_kept and not _may_be_recorded(state, claim)
+
+
+def _may_be_recorded(state: State, claim: ResourceClaim) -> bool:
+    """Whether the driver in the claim's record may have allocated it. As long as a named claim's class does not
+    exist, the API server lets any standalone driver do so; but then there is no mirror, and so no pod's use."""
+    class_, driver = state.cluster.class_(claim.spec.resource_class_name), driver_of_record(claim)
+    is_usable = is_stand_in(claim) or _mirror_of(state.cluster, claim) is not None or claim.status.reserved_for
+    return bool(is_usable) or driver in state.drivers or (class_ is not None and class_.driver_name == driver)
+
+
+def _mirror_of(cluster: ClusterCache, claim: ResourceClaim) -> BuiltinClaim | None:
+    """The claim's mirror, not that of another claim of the name."""
+    mirror = cluster.mirror((claim.metadata.namespace, claim.metadata.name))
+    return mirror if mirror is not None and not stands_for_another(mirror, claim.metadata.uid) else None
 
 
 def _is_being_deallocated(claim: ResourceClaim, drivers: Drivers) -> bool:

@@ -260,6 +260,14 @@ class Changes:
         if old is None or new is None or old.preemption != new.preemption:
             self._wakeups.wake(PREEMPTION)
         self._enqueue_claims_of({class_.metadata.name})
+        for claim in self._cluster.claims() if old is None else ():
+            if claim.spec.resource_class_name == class_.metadata.name:
+                self._adopt(claim)
+
+    def _adopt(self, claim: ResourceClaim) -> None:
+        """Take over what a standalone driver has allocated, unless the cache is older than a write of ours."""
+        if driver_of_record(claim) not in self._drivers and not self._cluster.own_writes.is_stale(claim.metadata):
+            adopt_record(self._state, claim)
 
     def _enqueue_claims_of(self, classes: Set[str], namespace: str = "") -> None:
         """Enqueue the named claims of these classes, in that namespace only if one is given."""

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.cluster.raw import Refused, raw, with_token
+from tests.cluster.starting import DEPLOY
 
 from parley.cli.permissions import permissions
 from parley_devcluster import Cluster
@@ -15,6 +16,13 @@ pytestmark = pytest.mark.cluster
 CONTROLLER = "parley-controller"
 NODE_PLUGIN = "parley-kubelet"
 DRIVER = "parley-driver-tokens.parley.dev"
+
+POLICIES = [
+    manifest["metadata"]["name"]
+    for file in sorted((DEPLOY / "base").glob("*.yaml"))
+    for manifest in yaml.safe_load_all(file.read_text())
+    if manifest["kind"] == "ValidatingAdmissionPolicy"
+]
 
 ALLOWED = [
     (CONTROLLER, "watch", "pods", "default"),
@@ -178,30 +186,12 @@ def test_every_permission_is_for_something_that_exists(installed: Cluster, role:
             assert set(rule["verbs"]) - {"allocate"} <= known[resource], f"{resource} of {group!r}"
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        "claim-marks",
-        "deleted-claims",
-        "device-class",
-        "driver-answers",
-        "driver-classes",
-        "driver-marks",
-        "driver-records",
-        "exclusive-mirrors",
-        "mirror-allocations",
-        "node-receipts",
-        "node-slices",
-        "pod-status",
-        "published-slices",
-    ],
-)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_is_understood(installed: Cluster, policy: str) -> None:
-    name = f"{policy}.parley.dev"
     judged = "--for=jsonpath={.status.observedGeneration}"
-    installed.kubectl("wait", judged, "--timeout=60s", f"validatingadmissionpolicy/{name}")
+    installed.kubectl("wait", judged, "--timeout=60s", f"validatingadmissionpolicy/{policy}")
 
-    path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"
+    path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{policy}"
     assert raw(installed).get(path)["status"]["typeChecking"] == {}
 
 

@@ -39,19 +39,10 @@ def tenancy(installed: Cluster, namespace: str) -> str:
     verbs = "get,list,watch,create,update,patch,delete,deletecollection"
     installed.kubectl("create", "role", "parley-user", f"--verb={verbs}", f"--resource={kinds}", "-n", namespace)
     installed.kubectl("create", "rolebinding", "parley", "--role=parley-user", *users, "-n", namespace)
-    own = {
-        "metadata": {"name": "driver", "namespace": namespace},
-        "rules": [
-            {
-                "apiGroups": ["parley.dev"],
-                "resources": ["resourceclaims/driver"],
-                "resourceNames": [DISKS],
-                "verbs": ["allocate"],
-            }
-        ],
-    }
-    raw(installed).post(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles", own)
-    installed.kubectl("create", "rolebinding", "driver", "--role=driver", "--user=driver", "-n", namespace)
+    verb, drivers = "--verb=allocate", "--resource=resourceclaims.parley.dev/driver"
+    role = ("create", "clusterrole", namespace, verb, drivers, f"--resource-name={DISKS}")
+    installed.kubectl(*role)
+    installed.kubectl("create", "clusterrolebinding", namespace, f"--clusterrole={namespace}", "--user=driver")
     return namespace
 
 

@@ -159,6 +159,28 @@ def test_nothing_is_allocated_before_the_controller_counts(play: Any) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("away", [False, True], ids=["", "while the controller is away"])
+def test_claims_that_were_accepted_before_there_was_a_limit_are_judged_again(play: Any, away: bool) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks("")
+        await prepare(world, disks)
+        for name in NODES:
+            await world.add_claim(name, "disk", mode="Immediate")
+        await world.settle()
+        if away:
+            await world.crash()
+        await world.client.patch(CLASSES, "disk", {"limits": [{"claims": 1}]})
+        if away:
+            world.start_parley()
+        await world.settle()
+        disks.nodes = NODES
+        await world.taint("a", "changed", "PreferNoSchedule")
+        await world.settle()
+        assert len(await allocated(world)) == 1
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_claim_that_its_driver_is_allocating_counts_whatever_is_wrong_with_it_by_then(
     play: Any, restarted: bool

@@ -45,6 +45,7 @@ from parley.control.objects.standin import is_left_behind, is_stand_in
 from parley.control.records import Records
 from parley.control.release.deallocation import Deallocator
 from parley.control.release.unused_claims import UnusedClaimDeadlines
+from parley.control.restoring import is_of_another_driver
 from parley.control.state import State
 from parley.kube.backoff import Backoff, Pauses
 from parley.kube.cache import Key
@@ -132,13 +133,11 @@ class ClaimReconciler:
 
     def _is_record_void(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> bool:
         """Whether the claim's record shows an allocation that the ledger does not have: a late write of an earlier
-        leader.
-
-        If the mirror shows it, too, a pod may be bound with it, and reconciling that pod handles it.
-        """
+        leader, or that of a driver which had no right to it. If the mirror shows it, too, a pod may be bound with
+        it, and reconciling that pod handles it."""
         unknown = claim.status.allocation is not None and self._ledger.get(claim.metadata.uid) is None
         if not unknown or driver_of_record(claim) not in self._drivers:
-            return False
+            return unknown and is_of_another_driver(self._state, claim)
         immediate = claim.spec.allocation_mode == "Immediate"
         shown = mirror is not None and mirror.status.allocation is not None and not immediate
         return not shown and not self._cluster.own_writes.is_stale(claim.metadata)

@@ -28,7 +28,7 @@ from parley.scheduler.extender.assumed import AssumedPods
 from parley.scheduler.extender.filtering import unusable
 from parley.scheduler.extender.notifications import Notifications
 from parley.scheduler.extender.posting import NotBound, Posting
-from parley.scheduler.extender.scope import unsupported
+from parley.scheduler.extender.scope import Scope, unsupported
 from parley.scheduler.placement import NotAllocated, Placement, nothing_allocated
 from parley.scheduler.pods import Pods, now
 from parley.sdk import PodReference
@@ -51,6 +51,10 @@ class BindRefused(Exception):
     """Raised when the pod can't be bound to the node now. The message is for the scheduler's event."""
 
 
+class _OfAnotherScheduler(BindRefused):
+    """Raised for a pod that is not the caller's to bind: what it holds stays its own."""
+
+
 class Binder:
     """Serves the extender's bind call: has drivers allocate on the node that the scheduler chose, records it, and
     posts the binding."""
@@ -63,6 +67,7 @@ class Binder:
         assumed: AssumedPods,
         notifications: Notifications,
         posting: Posting,
+        scope: Scope,
     ) -> None:
         self._state = state
         self._cluster = state.cluster
@@ -72,6 +77,7 @@ class Binder:
         self._assumed = assumed
         self._notifications = notifications
         self._posting = posting
+        self._scope = scope
         self._under_way: dict[str, str] = {}
         self._releasing: set[str] = set()
 
@@ -112,6 +118,8 @@ class Binder:
             if not claims:
                 self._take_room(pod, node)
             await self._posting.bind(pod, node, exactly=bool(claims), until=until)
+        except _OfAnotherScheduler:
+            raise
         except Exception as error:  # not on cancellation: the next leader finds out what happened
             await self._undo(user)
             if not isinstance(error, OutcomeUnknown):
@@ -150,6 +158,8 @@ class Binder:
         while now() < until:
             pod = self._cluster.pod_with_uid(user)
             if pod is not None:
+                if why := self._scope.why_not(pod):
+                    raise _OfAnotherScheduler(why)
                 if is_done(pod) or pod.spec.node_name:
                     raise BindRefused("the pod has ended, is being deleted, or is bound already")
                 claims = gather(self._state, pod)

@@ -70,7 +70,7 @@ class ExtenderPath:
         self._posting = posting
         self._filtering = CandidateFilter(state, pods, self._assumed, negotiator.candidates)
         self._placement = placement
-        self._binder = Binder(state, placement, pods, self._assumed, self._notifications, self._posting)
+        self._binder = Binder(state, placement, pods, self._assumed, self._notifications, self._posting, scope)
         self._negotiator = negotiator
         self._preemptors = Preemptors(state, pods, self._filtering, negotiator)
         preemptors = self._preemptors

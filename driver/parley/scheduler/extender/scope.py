@@ -37,6 +37,16 @@ class Scope:
             return True
         return bool(self.managed_resources) and not self.managed_resources.isdisjoint(_requested(pod))
 
+    def why_not(self, pod: Pod) -> str:
+        """Why the pod does not belong to the extender path, "" if it does."""
+        name = pod.spec.scheduler_name
+        if self.owns(pod):
+            return ""
+        return (
+            f"the pod is of scheduler {name}, for whose pods Parley does not answer: to have it bind them, start "
+            f"the controller with --scheduler-name {name}"
+        )
+
 
 class DraResources:
     """The extended resources that DRA drivers allocate, according to the DeviceClasses."""

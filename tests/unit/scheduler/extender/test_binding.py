@@ -258,6 +258,30 @@ def test_a_bind_to_a_node_that_is_not_there_binds_nothing(play: Any) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("claims", [(), ("shelf",)], ids=["without claims", "with a claim"])
+def test_a_caller_binds_no_pod_of_another_scheduler(play: Any, claims: tuple[str, ...]) -> None:
+    """It would place any pod of the cluster on any node, with the controller's rights."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, nodes=2)
+        await world.add_pod("p", *claims, schedulerName="somebody-elses")
+        await world.settle()
+        held = [(holding.node, list(holding.pods)) for holding in world.ledger]
+        assert len(held) == len(claims)
+        meta = (await world.pod("p")).metadata
+        for node in ("n0", "n1"):
+            asked = {"PodName": "p", "PodNamespace": "default", "PodUID": meta.uid, "Node": node}
+            assert (await world.ask("bind", asked))["Error"] == (
+                "the pod is of scheduler somebody-elses, for whose pods Parley does not answer: to have it bind "
+                "them, start the controller with --scheduler-name somebody-elses"
+            )
+        await world.settle()
+        assert await world.node_of("p") == ""
+        assert [(holding.node, list(holding.pods)) for holding in world.ledger] == held
+
+    play(scenario)
+
+
 def test_a_mirror_that_vanishes_while_its_pod_is_being_bound_keeps_the_pod_from_it(play: Any) -> None:
     async def scenario(world: World) -> None:
         await begin(world, trouble=slow(5))
