@@ -104,10 +104,14 @@ class DriverServer:
 
     async def fault(self) -> str:
         """Why the kubelet cannot use the driver, so that the plugin should be restarted; "" if it can."""
-        missing = self.registration.missing_seconds()
-        if missing > UNREGISTERED:
-            return f"driver {self._driver.name}: not registered with the kubelet for {missing:.0f} s"
+        if self.registration.missing_seconds() > UNREGISTERED:
+            return self.obstacle()
         fault = await check_sockets(self._paths)
+        return f"driver {self._driver.name}: {fault}" if fault else ""
+
+    def obstacle(self) -> str:
+        """Why the kubelet does not call the driver now; "" if it does."""
+        fault = self.registration.fault()
         return f"driver {self._driver.name}: {fault}" if fault else ""
 
     async def run(self) -> None:
