@@ -34,6 +34,7 @@ from parley.kube.cancelling import uncancelled
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
 from parley_kubelet.cdi.specifications import Specifications
 from parley_kubelet.claims.handle import NodeAllocation, node_allocation, selects_nodes_by_labels
+from parley_kubelet.claims.restoring import restore_all, restore_missing
 from parley_kubelet.claims.typed import TypedEntries
 from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Refused
 from parley_kubelet.state.checkpoint import CheckpointEntry, Entries, HeldDevice
@@ -112,6 +113,7 @@ class Preparation:
         self._client = client
         self._state = state
         self._records = SharedCheckpoint(state, driver.node, process.thread)
+        self._thread = process.thread
         self._published = process.published
         self._specifications = Specifications(cdi, driver.name)
         self.boot = boot
@@ -147,22 +149,12 @@ class Preparation:
         Claims that another process is handling now, as in a rolling update, are left to it. Raises
         CheckpointError or OSError; then nothing may be prepared.
         """
-        self._state.sweep()
-        self._specifications.sweep()
-        found = self._specifications.claims()
-        with self._state.free_names_locked({*found, *self._records.read_now()}) as free:
-            entries = self._records.read_now()
-            for uid in free:
-                self._restore(uid, entries.get(uid), has_file=uid in found)
-        return entries
+        return restore_all(self._state, self._records, self._specifications)
 
-    def _restore(self, uid: str, entry: CheckpointEntry | None, *, has_file: bool) -> None:
-        if entry is not None and entry.phase == "prepared":
-            self._specifications.write(entry)
-        elif has_file:
-            self._specifications.remove(uid)
-            if entry is None:
-                log.warning("orphaned CDI specification removed", driver=self.driver.name, uid=uid)
+    async def restore_missing(self) -> None:
+        """Write CDI files of prepared claims again that somebody removed. Raises CheckpointError or OSError."""
+        restore = partial(restore_missing, self._state, self._records, self._specifications)
+        await asyncio.get_running_loop().run_in_executor(self._thread, restore)
 
     async def entries(self) -> Entries:
         """All checkpoint entries. Raises CheckpointError or OSError."""

@@ -41,6 +41,7 @@ from parley_kubelet.serving.service import DraService
 from parley_kubelet.serving.slices import SlicePublisher
 from parley_kubelet.serving.sockets import serving, socket_paths
 from parley_kubelet.settings import PluginSettings
+from parley_kubelet.state.checkpoint import CheckpointError
 from parley_kubelet.state.durable import SPARE, Folder
 from parley_kubelet.state.records import checkpoint_thread
 from parley_kubelet.telemetry.exposition import Histogram
@@ -50,6 +51,9 @@ GRACE = 10.0
 
 UNREGISTERED = 60.0
 """Seconds that the kubelet has to register the plugin: it looks for sockets every second, and at its own start."""
+
+RESTORE = 60.0
+"""Seconds between two searches for CDI files that somebody removed."""
 
 _HEALTH: Sequence[tuple[Any, Any]] = (
     (dra_health_v1_pb2, dra_health_v1_pb2_grpc),
@@ -121,9 +125,19 @@ class DriverServer:
                 group.create_task(self._monitor.run())
             if self._driver.tells_notices():
                 group.create_task(self.notices.run())
+            group.create_task(self._keep_specifications())
             await self.registration.registered.wait()
             group.create_task(self.publisher.run())
             group.create_task(release_orphans(self.preparation, self._client))
+
+    async def _keep_specifications(self) -> None:
+        """Write removed CDI files again, until cancelled."""
+        while True:
+            await asyncio.sleep(RESTORE)
+            try:
+                await self.preparation.restore_missing()
+            except (CheckpointError, OSError) as error:
+                log.warning("no search for removed CDI files", driver=self._driver.name, reason=str(error))
 
     def _add_services(self, server: grpc.aio.Server) -> None:
         dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(DraService(self.preparation, self._calls), server)
