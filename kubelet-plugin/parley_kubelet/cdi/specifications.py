@@ -87,8 +87,9 @@ class Specifications:
             return
         content = orjson.dumps(wanted, option=orjson.OPT_INDENT_2)
         if self._folder.read(self._file(entry.uid)) != content:
-            # not flushed: files that a power cut removes are written again at startup
-            self._folder.write(self._file(entry.uid), content, mode=0o644, flush=False)
+            # For root alone: variables of containers may be secrets. Not flushed: files that a power cut removes
+            # are written again at startup
+            self._folder.write(self._file(entry.uid), content, flush=False)
 
     def remove(self, uid: str) -> None:
         """Remove the claim's file; no error if it does not exist. Raises OSError."""
