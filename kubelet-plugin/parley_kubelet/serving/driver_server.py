@@ -1,8 +1,8 @@
 """Serves one driver to the kubelet: its parts, and the order in which they start and stop.
 
-    start   checkpoint read, CDI folder restored; own socket; registration socket; once the kubelet has registered
-            the driver, devices published: before that a pod would be refused, and retried only a minute later;
-            orphans released
+    start   checkpoint read, CDI folder restored; sockets of killed plugins removed; own socket; registration
+            socket; once the kubelet has registered the driver, devices published: before that a pod would be
+            refused, and retried only a minute later; orphans released
     stop    devices no longer published; registration socket removed, so that the kubelet makes no new calls; the
             streams of health end; calls in progress end within a grace period, or are cancelled and stay in the
             checkpoint for the next start; own socket removed
@@ -39,7 +39,7 @@ from parley_kubelet.serving.registration import RegistrationService
 from parley_kubelet.serving.self_check import check_sockets
 from parley_kubelet.serving.service import DraService
 from parley_kubelet.serving.slices import SlicePublisher
-from parley_kubelet.serving.sockets import serving, socket_paths
+from parley_kubelet.serving.sockets import remove_dead, serving, socket_paths
 from parley_kubelet.settings import PluginSettings
 from parley_kubelet.state.checkpoint import CheckpointError
 from parley_kubelet.state.durable import SPARE, Folder
@@ -73,6 +73,7 @@ class DriverServer:
         self._client = client
         self._calls = calls
         self._driver = driver
+        self._instance = settings.instance
         self._paths = socket_paths(settings.plugins, settings.registry, driver.name, settings.instance)
         self.publisher = SlicePublisher(client, driver=driver.name, node=driver.node, devices=driver.devices)
         self.preparation = Preparation(
@@ -95,6 +96,7 @@ class DriverServer:
     @asynccontextmanager
     async def sockets(self) -> AsyncIterator[None]:
         """Serve on both sockets within the block. Raises SocketRefused or OSError."""
+        remove_dead(self._paths, self._instance)
         try:
             async with serving(self._paths.plugin, self._add_services, GRACE):
                 try:
