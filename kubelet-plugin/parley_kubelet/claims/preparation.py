@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
-import orjson
 import structlog
 
 from parley.api.builtin import BuiltinClaim
@@ -35,7 +34,7 @@ from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
 from parley_kubelet.cdi.specifications import Specifications
 from parley_kubelet.claims.handle import NodeAllocation, node_allocation, selects_nodes_by_labels
 from parley_kubelet.claims.restoring import restore_all, restore_missing
-from parley_kubelet.claims.typed import TypedEntries
+from parley_kubelet.claims.typed import TypedEntries, check_state
 from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Refused
 from parley_kubelet.state.checkpoint import CheckpointEntry, Entries, HeldDevice
 from parley_kubelet.state.durable import Folder
@@ -52,6 +51,9 @@ CLOSING: Final = 2.0
 
 READ_LIMIT: Final = 20.0
 """Seconds to read a claim."""
+
+PUBLISHING: Final = 20.0
+"""Seconds to wait until room that is left is published."""
 
 TYPED_AT_ONCE: Final = 128
 """Entries that are converted for a hook before other tasks of the event loop run."""
@@ -263,7 +265,7 @@ class Preparation:
         held = self._typed.held(entry)
         with uncancelled(self.driver.name):
             prepared = await self.driver.prepare(held.claim)
-        _check_state(claim, prepared.state)
+        check_state(str(claim), prepared.state)
         done = entry.with_changes(phase="prepared", edits=prepared.edits, state=dict(prepared.state))
         await self._records.change(claim.uid, partial(self._decide_prepared, done))
         return done
@@ -337,8 +339,17 @@ class Preparation:
         """Unprepare by the driver's hook, and publish data that stays: else its room would be promised again."""
         with uncancelled(self.driver.name):
             await self.driver.unprepare(held)
-        if self.driver.keeps_room(held.claim):
-            await self._published()
+        if not self.driver.keeps_room(held.claim):
+            return
+        try:
+            async with asyncio.timeout(PUBLISHING):
+                await self._published()
+        except TimeoutError:
+            raise Refused(
+                f"claim {held.claim}: its data stays on node {self.driver.node}, and what room is left there is"
+                " not in its ResourceSlices yet: see 'devices are not published' in the log of parley-kubelet on"
+                " this node; the kubelet will try again"
+            ) from None
 
     async def _unprepare_orphan(self, expected: CheckpointEntry | None, claim: ClaimName) -> bool:
         if (await self._records.read()).get(claim.uid) != expected:
@@ -381,12 +392,3 @@ class Preparation:
 def _decide_unpreparing(uid: str, entries: Entries) -> CheckpointEntry | None:
     entry = entries.get(uid)
     return None if entry is None else entry.with_changes(phase="unpreparing")
-
-
-def _check_state(claim: ClaimName, state: Any) -> None:
-    try:
-        orjson.dumps(dict(state))
-    except (TypeError, ValueError) as error:
-        raise Refused(
-            f"claim {claim}: the driver returned a state that is not JSON ({error}): correct the driver"
-        ) from None
