@@ -41,7 +41,7 @@ from parley_kubelet.driver.disk_identity import identity
 from parley_kubelet.driver.disk_threads import DiskThreads
 from parley_kubelet.driver.generated import GENERATED, GeneratedRecords
 from parley_kubelet.driver.measuring import Measured
-from parley_kubelet.driver.retained import EndedClaim, Retained
+from parley_kubelet.driver.retained import RETAINED, EndedClaim, Retained
 from parley_kubelet.driver.usage import DiskUsage
 from parley_kubelet.driver.workspace_handle import WorkspaceHandle, WorkspaceSettings
 from parley_kubelet.edits import Edits, Mount
@@ -135,6 +135,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         if why := self._not_mounted():
             log.warning("no disk for workspaces", reason=why)
             return ()
+        trees.restrict(self.configured.root, (DATA, NEW, TRASH, RETAINED))
         self._start_sweeper()
         capacity = {"size": str(max(self._size() - self._retained.bytes(), 0))}
         attributes: dict[str, str | bool] = {IMAGES: not images.lacking()}
@@ -350,8 +351,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     def _trash_names(self, prefix: str = "") -> list[str]:
         """The names in the trash that start with `prefix`."""
         with self._folder(TRASH) as trash:
-            names = os.listdir(trash)  # noqa: PTH208 - a descriptor has no path
-        return [name for name in names if name.startswith(prefix)]
+            return [name for name in os.listdir(trash) if name.startswith(prefix)]  # noqa: PTH208 - no path
 
     def _remove(self, discarded: Iterable[str], seconds: float) -> None:
         with self._folder(TRASH) as trash:
