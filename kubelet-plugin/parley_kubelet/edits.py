@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from parley.api.meta import Model
 
@@ -41,7 +41,13 @@ Variables = Mapping[Annotated[str, AfterValidator(_variable)], Text]
 Id = Annotated[int, Field(ge=0, lt=2**32)]
 
 
-class DeviceNode(Model):
+class _Edit(Model):
+    """Its errors are logged without the values: variables may be secrets."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+
+class DeviceNode(_Edit):
     """A device node of the host. `path` is its name in the container, and on the host if `host_path` is left out.
 
     `permissions` are those of the container's device cgroup: of r, w and m; all if left out.
@@ -54,7 +60,7 @@ class DeviceNode(Model):
     gid: Id | None = None
 
 
-class Mount(Model):
+class Mount(_Edit):
     """A file or folder of the host. `options` as in mount(8); a bind mount needs `bind` or `rbind`."""
 
     host_path: Path
@@ -63,7 +69,7 @@ class Mount(Model):
     type: Text | None = None
 
 
-class ContainerHook(Model):
+class ContainerHook(_Edit):
     """A program of the host that the container runtime runs (OCI runtime specification, hooks).
 
     `args` are all arguments, its own name first; `timeout` is in seconds.
@@ -76,7 +82,7 @@ class ContainerHook(Model):
     timeout: Annotated[int, Field(ge=1, lt=2**31)] | None = None
 
 
-class Edits(Model):
+class Edits(_Edit):
     """The edits of one claim's containers."""
 
     env: Variables = Field(default_factory=dict)
@@ -102,7 +108,7 @@ def _variables(env: Mapping[str, str]) -> list[str]:
     return [f"{name}={value}" for name, value in env.items()]
 
 
-def _filled(model: Model) -> dict[str, Any]:
+def _filled(model: _Edit) -> dict[str, Any]:
     fields = model.model_dump(mode="json", by_alias=True, exclude_none=True)
     return {name: value for name, value in fields.items() if value != []}
 

@@ -1,4 +1,5 @@
-"""The node plugin's metrics for Prometheus, and the answer of `/healthz`. `docs/metrics.md` lists the metrics.
+"""The node plugin's metrics for Prometheus, which `docs/metrics.md` lists, and the answers of `/healthz` and
+`/readyz`.
 
 All but two are read at each scrape from the objects that have the values anyway. Labels are few: never the name of
 a pod, claim or node.
@@ -146,7 +147,7 @@ def _of_process() -> Iterator[Metric]:
 
 class Liveness:
     """Whether the plugin should be restarted, because a driver does not answer on its sockets, or is not
-    registered with the kubelet."""
+    registered with the kubelet for a while; and whether it is ready."""
 
     def __init__(self, drivers: Sequence[DriverServer], clock: Callable[[], float] = time.monotonic) -> None:
         self._drivers = drivers
@@ -164,17 +165,27 @@ class Liveness:
                 self._until = self._clock() + GOOD_FOR
             return self._fault
 
+    def obstacle(self) -> str:
+        """Why the plugin is not ready: the drivers that the kubelet does not call; "" if it calls all."""
+        return "; ".join(why for driver in self._drivers if (why := driver.obstacle()))
+
 
 def served(
     metrics: NodeMetrics, liveness: Liveness, port: int, host: str | None = None
 ) -> AbstractAsyncContextManager[int]:
-    """Serves `/metrics` and `/healthz` within the block; yields the port, a free one if `port` is 0."""
+    """Serves `/metrics`, `/healthz` and `/readyz` within the block; yields the port, a free one if `port` is 0."""
 
     async def healthz() -> Reply:
-        fault = await liveness.fault()
-        return Reply(f"{fault}\n", HTTPStatus.SERVICE_UNAVAILABLE) if fault else Reply("ok")
+        return _probed(await liveness.fault())
+
+    async def readyz() -> Reply:
+        return _probed(liveness.obstacle())
 
     async def scrape() -> Reply:
         return Reply(exposition(metrics.read()), content_type=CONTENT_TYPE)
 
-    return endpoint({"/healthz": healthz, "/metrics": scrape}, port, host)
+    return endpoint({"/healthz": healthz, "/readyz": readyz, "/metrics": scrape}, port, host)
+
+
+def _probed(fault: str) -> Reply:
+    return Reply(f"{fault}\n", HTTPStatus.SERVICE_UNAVAILABLE) if fault else Reply("ok")

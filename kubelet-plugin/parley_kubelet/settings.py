@@ -150,7 +150,7 @@ _OPTIONS = (
     ("cdi-dir", "/var/run/cdi", "where the container runtime looks for CDI specifications"),
     ("state-dir", "", "where checkpoints are kept; without it, in PLUGINS_DIR/DRIVER_NAME"),
     ("driver-name", "", f"name of the driver 'devices'; without it, the one in the file, or {DEFAULT_DRIVER}"),
-    ("metrics-port", "", "serve /metrics and /healthz, for the liveness probe, on this port; without it, neither"),
+    ("metrics-port", "", "serve /metrics, and /healthz and /readyz for probes, on this port; without it, none"),
     ("containerd-config", "/etc/containerd/config.toml", "containerd's configuration, which doctor reads"),
     (
         "crio-config",

@@ -3,7 +3,7 @@
 One file per claim. Its first CDI device stands for the whole claim and has all edits; each device of the claim has
 one more with only its variable: by its id the kubelet attributes health to a device. The file can be made from the
 checkpoint alone and is removed with the claim. The folder is usually in memory and shared with other vendors:
-files are recognised by a prefix, and written again after a restart of the machine.
+files are recognised by a prefix, and written again after a restart of the machine (`claims.restoring`).
 
 Source of the format: Container Device Interface specification, version 0.6.0, which containerd 1.7 reads too.
 """
@@ -76,19 +76,20 @@ class Specifications:
 
     def __init__(self, folder: Folder, driver: str) -> None:
         self._folder = folder
-        self._driver = driver
+        self.driver = driver
         self._prefix = f"parley.dev-{driver}{_SEPARATOR}"
 
     def write(self, entry: CheckpointEntry) -> None:
         """Write the claim's file, unless it is up to date. Raises OSError."""
-        wanted = specification(self._driver, entry)
+        wanted = specification(self.driver, entry)
         if wanted is None:
             self.remove(entry.uid)
             return
         content = orjson.dumps(wanted, option=orjson.OPT_INDENT_2)
         if self._folder.read(self._file(entry.uid)) != content:
-            # not flushed: files that a power cut removes are written again at startup
-            self._folder.write(self._file(entry.uid), content, mode=0o644, flush=False)
+            # For root alone: variables of containers may be secrets. Not flushed: files that a power cut removes
+            # are written again at startup
+            self._folder.write(self._file(entry.uid), content, flush=False)
 
     def remove(self, uid: str) -> None:
         """Remove the claim's file; no error if it does not exist. Raises OSError."""

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
-import orjson
 import structlog
 
 from parley.api.builtin import BuiltinClaim
@@ -34,7 +33,8 @@ from parley.kube.cancelling import uncancelled
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
 from parley_kubelet.cdi.specifications import Specifications
 from parley_kubelet.claims.handle import NodeAllocation, node_allocation, selects_nodes_by_labels
-from parley_kubelet.claims.typed import TypedEntries
+from parley_kubelet.claims.restoring import restore_all, restore_missing
+from parley_kubelet.claims.typed import TypedEntries, check_state
 from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Refused
 from parley_kubelet.state.checkpoint import CheckpointEntry, Entries, HeldDevice
 from parley_kubelet.state.durable import Folder
@@ -51,6 +51,9 @@ CLOSING: Final = 2.0
 
 READ_LIMIT: Final = 20.0
 """Seconds to read a claim."""
+
+PUBLISHING: Final = 20.0
+"""Seconds to wait until room that is left is published."""
 
 TYPED_AT_ONCE: Final = 128
 """Entries that are converted for a hook before other tasks of the event loop run."""
@@ -112,6 +115,7 @@ class Preparation:
         self._client = client
         self._state = state
         self._records = SharedCheckpoint(state, driver.node, process.thread)
+        self._thread = process.thread
         self._published = process.published
         self._specifications = Specifications(cdi, driver.name)
         self.boot = boot
@@ -147,22 +151,12 @@ class Preparation:
         Claims that another process is handling now, as in a rolling update, are left to it. Raises
         CheckpointError or OSError; then nothing may be prepared.
         """
-        self._state.sweep()
-        self._specifications.sweep()
-        found = self._specifications.claims()
-        with self._state.free_names_locked({*found, *self._records.read_now()}) as free:
-            entries = self._records.read_now()
-            for uid in free:
-                self._restore(uid, entries.get(uid), has_file=uid in found)
-        return entries
+        return restore_all(self._state, self._records, self._specifications)
 
-    def _restore(self, uid: str, entry: CheckpointEntry | None, *, has_file: bool) -> None:
-        if entry is not None and entry.phase == "prepared":
-            self._specifications.write(entry)
-        elif has_file:
-            self._specifications.remove(uid)
-            if entry is None:
-                log.warning("orphaned CDI specification removed", driver=self.driver.name, uid=uid)
+    async def restore_missing(self) -> None:
+        """Write CDI files of prepared claims again that somebody removed. Raises CheckpointError or OSError."""
+        restore = partial(restore_missing, self._state, self._records, self._specifications)
+        await asyncio.get_running_loop().run_in_executor(self._thread, restore)
 
     async def entries(self) -> Entries:
         """All checkpoint entries. Raises CheckpointError or OSError."""
@@ -271,7 +265,7 @@ class Preparation:
         held = self._typed.held(entry)
         with uncancelled(self.driver.name):
             prepared = await self.driver.prepare(held.claim)
-        _check_state(claim, prepared.state)
+        check_state(str(claim), prepared.state)
         done = entry.with_changes(phase="prepared", edits=prepared.edits, state=dict(prepared.state))
         await self._records.change(claim.uid, partial(self._decide_prepared, done))
         return done
@@ -345,8 +339,17 @@ class Preparation:
         """Unprepare by the driver's hook, and publish data that stays: else its room would be promised again."""
         with uncancelled(self.driver.name):
             await self.driver.unprepare(held)
-        if self.driver.keeps_room(held.claim):
-            await self._published()
+        if not self.driver.keeps_room(held.claim):
+            return
+        try:
+            async with asyncio.timeout(PUBLISHING):
+                await self._published()
+        except TimeoutError:
+            raise Refused(
+                f"claim {held.claim}: its data stays on node {self.driver.node}, and what room is left there is"
+                " not in its ResourceSlices yet: see 'devices are not published' in the log of parley-kubelet on"
+                " this node; the kubelet will try again"
+            ) from None
 
     async def _unprepare_orphan(self, expected: CheckpointEntry | None, claim: ClaimName) -> bool:
         if (await self._records.read()).get(claim.uid) != expected:
@@ -389,12 +392,3 @@ class Preparation:
 def _decide_unpreparing(uid: str, entries: Entries) -> CheckpointEntry | None:
     entry = entries.get(uid)
     return None if entry is None else entry.with_changes(phase="unpreparing")
-
-
-def _check_state(claim: ClaimName, state: Any) -> None:
-    try:
-        orjson.dumps(dict(state))
-    except (TypeError, ValueError) as error:
-        raise Refused(
-            f"claim {claim}: the driver returned a state that is not JSON ({error}): correct the driver"
-        ) from None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+import orjson
 import structlog
 from pydantic import ValidationError
 
@@ -68,6 +69,16 @@ class TypedEntries:
         devices = tuple(self.current_name(entry, device) for device in entry.devices)
         claim = NodeClaim(entry.namespace, entry.name, entry.uid, devices, handle)
         return HeldClaim(claim, entry.state)
+
+
+def check_state(claim: str, state: Any) -> None:
+    """Raises Refused if a driver returned a state that the checkpoint can't keep."""
+    try:
+        orjson.dumps(dict(state))
+    except (TypeError, ValueError) as error:
+        raise Refused(
+            f"claim {claim}: the driver returned a state that is not JSON ({error}): correct the driver"
+        ) from None
 
 
 class _Rivals(Sequence[HeldClaim[Any]]):

@@ -9,7 +9,7 @@ mounted on the node itself, or left mounted if this process is killed. Everythin
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -74,14 +74,42 @@ def make(folder: Path, size: int, owner: tuple[int, int], mode: int) -> None:
         raise
 
 
-def attach(folder: Path, label: str) -> Path:
-    """The loop device of the file in the folder; the same one until `detach`. Raises OSError."""
-    return loops.attach(folder / FILE, label)
+class AttachedImages:
+    """The loop devices of the files that containers use, by labels. This process keeps each open: a device that
+    somebody detaches (`losetup -D`) while no container has it mounted would be free for another claim's file, and
+    a container that is restarted would get that."""
 
+    def __init__(self) -> None:
+        self._held: dict[str, int] = {}
 
-def detach(label: str) -> None:
-    """Detach the loop device, which no container uses any more. Idempotent. Raises OSError."""
-    loops.detach(label)
+    def attach(self, folder: Path, label: str) -> Path:
+        """The loop device of the file in the folder; the same one until `detach`. Raises OSError."""
+        device = loops.attach(folder / FILE, label)
+        self._hold(label)
+        return device
+
+    def detach(self, label: str) -> None:
+        """Detach the loop device, which no container uses any more. Idempotent. Raises OSError."""
+        self._let_go(label)
+        loops.detach(label)
+
+    def follow(self, labels: Set[str]) -> None:
+        """Keep the devices of these labels open, also those that another process attached, and no others. Raises
+        OSError."""
+        for label in self._held.keys() - labels:
+            self._let_go(label)
+        for label in labels - self._held.keys():
+            self._hold(label)
+
+    def _hold(self, label: str) -> None:
+        device = None if label in self._held else loops.hold(label)
+        if device is not None and self._held.setdefault(label, device) != device:
+            os.close(device)  # another thread has it
+
+    def _let_go(self, label: str) -> None:
+        device = self._held.pop(label, None)
+        if device is not None:
+            os.close(device)
 
 
 def _edit(file: Path, commands: Sequence[str]) -> None:

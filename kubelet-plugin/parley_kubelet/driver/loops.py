@@ -65,6 +65,17 @@ def detach(label: str) -> None:
                 fcntl.ioctl(device, _CLEAR)
 
 
+def hold(label: str) -> int | None:
+    """Opens the device of that label, and returns its descriptor; None if there is none. While it is open, nobody
+    else can free the device: `losetup -D` only marks it. Raises OSError."""
+    for path in _find(label):
+        device = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if _matches(_info(device), label):
+            return device
+        os.close(device)
+    return None
+
+
 def _find(label: str, inode: int | None = None) -> Iterator[Path]:
     """The devices with that label, and of that file if `inode` is given. A detached device may be freed, and
     attached to another file, before the caller opens it."""

@@ -18,7 +18,7 @@ import math
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -41,12 +41,21 @@ _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def opened(path: Path) -> Iterator[int]:
     """Opens the directory of an administrator's path, created if it does not exist; yields its descriptor. Raises
     OSError."""
-    path.mkdir(mode=0o711, parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield directory
     finally:
         os.close(directory)
+
+
+def restrict(parent: Path, names: Iterable[str]) -> None:
+    """Let only the owner through these directories of `parent`, if they exist: users' programs below them may be
+    setuid, and others of the machine must not run them. Earlier versions let others through."""
+    for path in (parent / name for name in names):
+        with suppress(OSError):  # also if the disk is read-only
+            if path.stat().st_mode & 0o077:
+                path.chmod(0o700)
 
 
 @contextmanager

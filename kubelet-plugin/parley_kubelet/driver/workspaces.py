@@ -41,7 +41,7 @@ from parley_kubelet.driver.disk_identity import identity
 from parley_kubelet.driver.disk_threads import DiskThreads
 from parley_kubelet.driver.generated import GENERATED, GeneratedRecords
 from parley_kubelet.driver.measuring import Measured
-from parley_kubelet.driver.retained import EndedClaim, Retained
+from parley_kubelet.driver.retained import RETAINED, EndedClaim, Retained
 from parley_kubelet.driver.usage import DiskUsage
 from parley_kubelet.driver.workspace_handle import WorkspaceHandle, WorkspaceSettings
 from parley_kubelet.edits import Edits, Mount
@@ -106,6 +106,8 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         self._offers_call: Future[Sequence[Offer]] | None = None
         self._generated = GeneratedRecords(settings.root)
         self._retained = Retained(settings.root)
+        self._attached = images.AttachedImages()
+        self._following: Future[None] | None = None
         self._usage = DiskUsage(partial(self._folder, DATA))
         self._measured: dict[str, WorkspaceClaim] = {}
         """The claims whose usage is measured, by workspace: in use now, or earlier and not removed."""
@@ -133,6 +135,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         if why := self._not_mounted():
             log.warning("no disk for workspaces", reason=why)
             return ()
+        trees.restrict(self.configured.root, (DATA, NEW, TRASH, RETAINED))
         self._start_sweeper()
         capacity = {"size": str(max(self._size() - self._retained.bytes(), 0))}
         attributes: dict[str, str | bool] = {IMAGES: not images.lacking()}
@@ -170,7 +173,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         try:
             if not await self._disk.run(partial(self._has_image, claim), workspace):
                 await self._images.run(partial(self._make_image, claim), claim.namespace)
-            return await self._disk.run(partial(images.attach, path, workspace), workspace)
+            return await self._disk.run(partial(self._attached.attach, path, workspace), workspace)
         except (OSError, images.ImageError) as error:
             raise Refused(
                 f"claim {claim}: its file system {path} cannot be created: {error}: make "
@@ -186,7 +189,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             await self._disk.run(partial(self._retire, held.claim), handle.workspace)
             self._start_sweeper()
         elif handle.enforce == "Image":
-            await self._disk.run(partial(_detach, held.claim), handle.workspace)
+            await self._disk.run(partial(self._detach, held.claim), handle.workspace)
 
     def keeps_room(self, claim: WorkspaceClaim) -> bool:
         """Whether unprepare retains the directory, which uses room from then on: only for generated claims."""
@@ -213,9 +216,12 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         answer."""
         if why := self.blocked():
             return [Notice(one.claim, reasons.DISK_UNRESPONSIVE, why) for one in held]
-        handles = ((one.claim, one.claim.handle) for one in held)
-        watched = (claim for claim, handle in handles if handle.enforce == "Watch" and not handle.source)
-        in_use = {claim.handle.workspace: claim for claim in watched}
+        handles = [(one.claim.handle, one.claim) for one in held]
+        if self._following is None or self._following.done():  # what failed is tried again
+            enforced = {handle.workspace for handle, _ in handles if handle.enforce == "Image"}
+            self._following = self._disk.start(partial(self._attached.follow, enforced))
+        watched = ((one, claim) for one, claim in handles if one.enforce == "Watch" and not one.source)
+        in_use = {handle.workspace: claim for handle, claim in watched}
         self._usage.follow({name: claim.namespace for name, claim in in_use.items()})
         followed = self._usage.names()
         self._measured = {name: claim for name, claim in self._measured.items() if name in followed}
@@ -304,7 +310,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         """Move the claim's directory to `retained` or to the trash; trims the retained ones of its namespace."""
         handle = claim.handle
         self._usage.forget(handle.workspace)
-        _detach(claim)  # if the checkpoint was lost, unprepare did not; an attached file would keep its room
+        self._detach(claim)  # if the checkpoint was lost, unprepare did not; an attached file would keep its room
         if handle.retain:
             with self._folder(DATA) as data, self._folder(TRASH) as trash:
                 self._retained.retain(
@@ -314,6 +320,14 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         self._discard(handle.workspace)
         if handle.generated:
             self._generated.remove(handle.workspace)
+
+    def _detach(self, claim: WorkspaceClaim) -> None:
+        """Detach the claim's file system, which no container uses any more. Raises OSError."""
+        enforced = claim.handle.enforce == "Image"
+        if enforced and (why := images.lacking_devices()):
+            log.warning("no search for the loop device", claim=str(claim), reason=why)
+        elif enforced:
+            self._attached.detach(claim.handle.workspace)
 
     def _discard(self, workspace: str) -> None:
         """Move the directory to the trash, also an unfinished one."""
@@ -337,8 +351,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     def _trash_names(self, prefix: str = "") -> list[str]:
         """The names in the trash that start with `prefix`."""
         with self._folder(TRASH) as trash:
-            names = os.listdir(trash)  # noqa: PTH208 - a descriptor has no path
-        return [name for name in names if name.startswith(prefix)]
+            return [name for name in os.listdir(trash) if name.startswith(prefix)]  # noqa: PTH208 - no path
 
     def _remove(self, discarded: Iterable[str], seconds: float) -> None:
         with self._folder(TRASH) as trash:
@@ -379,18 +392,6 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             log.warning("not removed yet", path=str(path), reason=str(error))
             return not isinstance(error, TimeoutError)
         return True
-
-
-def _detach(claim: WorkspaceClaim) -> None:
-    """Detach the claim's file system, which no container uses any more. Raises OSError."""
-    if claim.handle.enforce != "Image":
-        return
-    if images.lacking_devices():
-        log.warning(
-            "no search for the loop device", claim=str(claim), reason="the plugin is not privileged any more"
-        )
-        return
-    images.detach(claim.handle.workspace)
 
 
 def _mount_edits(handle: WorkspaceHandle, source: Path, *options: str, type_: str | None = None) -> Prepared:

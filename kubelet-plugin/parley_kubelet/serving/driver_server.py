@@ -1,8 +1,8 @@
 """Serves one driver to the kubelet: its parts, and the order in which they start and stop.
 
-    start   checkpoint read, CDI folder restored; own socket; registration socket; once the kubelet has registered
-            the driver, devices published: before that a pod would be refused, and retried only a minute later;
-            orphans released
+    start   checkpoint read, CDI folder restored; sockets of killed plugins removed; own socket; registration
+            socket; once the kubelet has registered the driver, devices published: before that a pod would be
+            refused, and retried only a minute later; orphans released
     stop    devices no longer published; registration socket removed, so that the kubelet makes no new calls; the
             streams of health end; calls in progress end within a grace period, or are cancelled and stay in the
             checkpoint for the next start; own socket removed
@@ -39,8 +39,9 @@ from parley_kubelet.serving.registration import RegistrationService
 from parley_kubelet.serving.self_check import check_sockets
 from parley_kubelet.serving.service import DraService
 from parley_kubelet.serving.slices import SlicePublisher
-from parley_kubelet.serving.sockets import serving, socket_paths
+from parley_kubelet.serving.sockets import remove_dead, serving, socket_paths
 from parley_kubelet.settings import PluginSettings
+from parley_kubelet.state.checkpoint import CheckpointError
 from parley_kubelet.state.durable import SPARE, Folder
 from parley_kubelet.state.records import checkpoint_thread
 from parley_kubelet.telemetry.exposition import Histogram
@@ -50,6 +51,9 @@ GRACE = 10.0
 
 UNREGISTERED = 60.0
 """Seconds that the kubelet has to register the plugin: it looks for sockets every second, and at its own start."""
+
+RESTORE = 60.0
+"""Seconds between two searches for CDI files that somebody removed."""
 
 _HEALTH: Sequence[tuple[Any, Any]] = (
     (dra_health_v1_pb2, dra_health_v1_pb2_grpc),
@@ -69,6 +73,7 @@ class DriverServer:
         self._client = client
         self._calls = calls
         self._driver = driver
+        self._instance = settings.instance
         self._paths = socket_paths(settings.plugins, settings.registry, driver.name, settings.instance)
         self.publisher = SlicePublisher(client, driver=driver.name, node=driver.node, devices=driver.devices)
         self.preparation = Preparation(
@@ -91,6 +96,7 @@ class DriverServer:
     @asynccontextmanager
     async def sockets(self) -> AsyncIterator[None]:
         """Serve on both sockets within the block. Raises SocketRefused or OSError."""
+        remove_dead(self._paths, self._instance)
         try:
             async with serving(self._paths.plugin, self._add_services, GRACE):
                 try:
@@ -104,10 +110,14 @@ class DriverServer:
 
     async def fault(self) -> str:
         """Why the kubelet cannot use the driver, so that the plugin should be restarted; "" if it can."""
-        missing = self.registration.missing_seconds()
-        if missing > UNREGISTERED:
-            return f"driver {self._driver.name}: not registered with the kubelet for {missing:.0f} s"
+        if self.registration.missing_seconds() > UNREGISTERED:
+            return self.obstacle()
         fault = await check_sockets(self._paths)
+        return f"driver {self._driver.name}: {fault}" if fault else ""
+
+    def obstacle(self) -> str:
+        """Why the kubelet does not call the driver now; "" if it does."""
+        fault = self.registration.fault()
         return f"driver {self._driver.name}: {fault}" if fault else ""
 
     async def run(self) -> None:
@@ -117,9 +127,19 @@ class DriverServer:
                 group.create_task(self._monitor.run())
             if self._driver.tells_notices():
                 group.create_task(self.notices.run())
+            group.create_task(self._keep_specifications())
             await self.registration.registered.wait()
             group.create_task(self.publisher.run())
             group.create_task(release_orphans(self.preparation, self._client))
+
+    async def _keep_specifications(self) -> None:
+        """Write removed CDI files again, until cancelled."""
+        while True:
+            await asyncio.sleep(RESTORE)
+            try:
+                await self.preparation.restore_missing()
+            except (CheckpointError, OSError) as error:
+                log.warning("no search for removed CDI files", driver=self._driver.name, reason=str(error))
 
     def _add_services(self, server: grpc.aio.Server) -> None:
         dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(DraService(self.preparation, self._calls), server)

@@ -2,8 +2,8 @@
 """Answers the kubelet's registration calls with the plugin's name, versions and socket.
 
 The kubelet finds the socket in its registration folder and calls, again after each of its own restarts. If it
-refuses the plugin, that is logged, and it tries again while the socket exists. The liveness probe of a plugin that
-is not registered for a minute fails.
+refuses the plugin, that is logged, and it tries again while the socket exists. A plugin that is not registered is
+not ready; after a minute its liveness probe fails, too.
 """
 
 import asyncio
@@ -38,6 +38,7 @@ class RegistrationService(RegistrationServicer):
         self._versions = PREPARING + HEALTH if health else PREPARING
         self._clock = clock
         self._missing_since: float | None = clock()
+        self._refusal = ""
         self.registered = asyncio.Event()
 
     def socket_made(self) -> None:
@@ -54,6 +55,14 @@ class RegistrationService(RegistrationServicer):
         """Whether the plugin is registered, by the kubelet's last notification."""
         return self._missing_since is None
 
+    def fault(self) -> str:
+        """For how long the plugin has not been registered, and why the kubelet refused it, if it did; "" while it
+        is registered."""
+        if self.is_registered:
+            return ""
+        why = f": the kubelet refused it: {self._refusal}" if self._refusal else ""
+        return f"not registered with the kubelet for {self.missing_seconds():.0f} s{why}"
+
     async def GetInfo(self, request: registration.InfoRequest, context: Any) -> registration.PluginInfo:
         """Describes the plugin, without I/O: the kubelet waits a second at most."""
         return registration.PluginInfo(
@@ -68,10 +77,11 @@ class RegistrationService(RegistrationServicer):
     ) -> registration.RegistrationStatusResponse:
         """Records whether the kubelet registered or refused the plugin."""
         if request.plugin_registered:
-            self._missing_since = None
+            self._missing_since, self._refusal = None, ""
             self.registered.set()
             log.info("registered with the kubelet", driver=self._driver)
         else:
             self._missing_since = self._clock() if self._missing_since is None else self._missing_since
+            self._refusal = request.error
             log.error("the kubelet refused the plugin", driver=self._driver, reason=request.error)
         return registration.RegistrationStatusResponse()

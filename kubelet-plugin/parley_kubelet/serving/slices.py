@@ -12,6 +12,7 @@ node's devices are known, but nodes without slices are not known to lack the dri
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -124,12 +125,13 @@ class SlicePublisher:
         self._changed.set()
 
     async def up_to_date(self) -> None:
-        """Return when the driver's devices as of now are published; no API call if they are. Raises
-        DevicesUnknown."""
-        if await self._current_devices() != self._published_devices:
-            self._waiters.append(shown := asyncio.Event())
-            self._changed.set()
-            await shown.wait()
+        """Return when the driver's devices as of now are published; no API call if they are."""
+        with suppress(DevicesUnknown):  # the attempt to publish them reports it
+            if await self._current_devices() == self._published_devices:
+                return
+        self._waiters.append(shown := asyncio.Event())
+        self._changed.set()
+        await shown.wait()
 
     async def _keep(self) -> None:
         failures = 0

@@ -9,6 +9,8 @@ with claims would fail on the node until the plugin is restarted.
 """
 
 import asyncio
+import errno
+import re
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -24,6 +26,8 @@ LONGEST = 107
 
 CHECK_SECONDS: Final = 2.0
 """Seconds between two checks whether the socket still exists."""
+
+_POD_UID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 Add = Callable[[grpc.aio.Server], None]
 
@@ -52,6 +56,17 @@ def socket_paths(plugins: Path, registry: Path, driver: str, instance: str) -> S
                 f"socket {path}: has {length} bytes, at most {LONGEST} are allowed: choose a shorter --{option}"
             )
     return sockets
+
+
+def remove_dead(own: Sockets, instance: str) -> None:
+    """Remove the driver's sockets of pods that were killed: a new pod has other names, and the kubelet, once it is
+    restarted, would try to register the dead ones for ever. Raises OSError."""
+    for path in (own.plugin, own.registration) if instance else ():
+        name = re.compile(_POD_UID.join(map(re.escape, path.name.split(instance))))
+        for other in path.parent.iterdir() if path.parent.is_dir() else ():
+            if other != path and name.fullmatch(other.name) and _is_dead(other):
+                other.unlink(missing_ok=True)
+                log.warning("the socket of a plugin that was killed was removed", socket=str(other))
 
 
 @asynccontextmanager
@@ -107,6 +122,13 @@ def is_served(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         return probe.connect_ex(str(path)) == 0
+
+
+def _is_dead(path: Path) -> bool:
+    """Whether no process listens there; one that does not answer is not dead."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
 def _clear(path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from parley_kubelet.driver import loops
+from parley_kubelet.driver.images import AttachedImages
 
 pytestmark = pytest.mark.skipif(not loops.available(), reason="takes root, and the kernel's loop devices")
 
@@ -70,6 +71,34 @@ def test_one_that_is_in_use_goes_with_its_last_user_and_can_be_had_back(
         loops.detach(label)
     finally:
         subprocess.run(["umount", str(place)], check=True)
+    assert attached(file) == []
+
+
+def test_a_device_that_an_administrator_detaches_is_free_for_no_other_claim(
+    file: Path, label: str, other: Path, tmp_path: Path
+) -> None:
+    """As `losetup -D` does, while the claim's container is between its end and its next start."""
+    devices = AttachedImages()
+    device = devices.attach(file.parent, label)
+    subprocess.run(["losetup", "-d", str(device)], check=True)
+    assert loops.attach(other, f"{label}-2") != device
+    assert attached(file) == [str(device)]
+    place = tmp_path / "mounted"
+    place.mkdir()
+    subprocess.run(["mount", str(device), str(place)], check=True)
+    subprocess.run(["umount", str(place)], check=True)
+    assert attached(file) == [str(device)]
+    loops.detach(f"{label}-2")
+    devices.detach(label)
+    assert attached(file) == []
+
+
+def test_a_device_is_kept_open_by_the_process_that_follows_it(file: Path, label: str) -> None:
+    device, restarted = loops.attach(file, label), AttachedImages()
+    restarted.follow({label, f"{label}-2"})
+    subprocess.run(["losetup", "-d", str(device)], check=True)
+    assert attached(file) == [str(device)]
+    restarted.follow(frozenset())
     assert attached(file) == []
 
 

@@ -80,6 +80,16 @@ def test_a_node_plugin_that_is_stuck_is_started_anew_within_a_minute_and_calls_h
     assert probe["timeoutSeconds"] > LIMIT
 
 
+def test_an_update_waits_until_the_kubelet_has_registered_the_new_node_plugin() -> None:
+    probe = container("node-plugin.yaml")["readinessProbe"]
+    assert (probe["httpGet"]["path"], probe["httpGet"]["port"]) == ("/readyz", "http")
+
+
+def test_dead_processes_that_a_health_check_leaves_are_not_the_node_plugins_children() -> None:
+    """A check that is killed leaves a dead child to the namespace's first process: one at each interval."""
+    assert pod_spec("node-plugin.yaml")["shareProcessNamespace"] is True
+
+
 def test_the_node_plugin_sees_no_other_vendors_sockets() -> None:
     given = container("node-plugin.yaml")
     settings = parse_arguments(given["args"], dict.fromkeys(environment("node-plugin.yaml"), "value"))

@@ -20,8 +20,7 @@ from tests.unit.kubelet.test_plugin import settings as plugin_settings
 
 from parley.kube.client import Client
 from parley_kubelet.proto import registration_v1_pb2 as registration
-from parley_kubelet.serving import self_check
-from parley_kubelet.serving.driver_server import UNREGISTERED
+from parley_kubelet.serving import driver_server, self_check
 from parley_kubelet.serving.registration import RegistrationService
 from parley_kubelet.serving.self_check import check_sockets
 from parley_kubelet.serving.sockets import Sockets, is_served
@@ -144,6 +143,21 @@ async def test_after_its_socket_was_removed_and_made_again_the_kubelet_has_to_re
     assert (forgotten["parley_node_registered", DRIVER], known["parley_node_registered", DRIVER]) == (0, 1)
 
 
+async def test_a_plugin_is_ready_while_the_kubelet_has_registered_it(
+    observed: PluginSettings, port: int, client: Client
+) -> None:
+    async with running(observed, client) as kubelet:
+        assert await asyncio.to_thread(get, port, "/readyz") == (200, "ok")
+        await kubelet.notify(registered=False, error="no such version")
+        assert await asyncio.to_thread(get, port, "/readyz") == (
+            503,
+            f"driver {DRIVER}: not registered with the kubelet for 0 s: the kubelet refused it: no such version\n",
+        )
+        assert await asyncio.to_thread(get, port, "/healthz") == (200, "ok"), "it has a minute"
+        await kubelet.notify(registered=True)
+        assert await asyncio.to_thread(get, port, "/readyz") == (200, "ok")
+
+
 class Clock:
     now = 0.0
 
@@ -157,6 +171,7 @@ async def test_the_kubelet_that_refuses_or_forgets_the_plugin_is_seen() -> None:
     accepted, refused = (registration.RegistrationStatus(plugin_registered=it) for it in (True, False))
     clock.now = 5
     assert (service.is_registered, service.missing_seconds()) == (False, 5)
+    assert service.fault() == "not registered with the kubelet for 5 s"
     await service.NotifyRegistrationStatus(accepted, None)
     clock.now = 10
     assert (service.is_registered, service.missing_seconds()) == (True, 0)
@@ -173,11 +188,12 @@ async def test_the_kubelet_that_refuses_or_forgets_the_plugin_is_seen() -> None:
 async def test_a_plugin_that_the_kubelet_does_not_know_for_a_minute_is_not_alive(
     observed: PluginSettings, port: int, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RegistrationService, "missing_seconds", lambda _: UNREGISTERED + 1)
-    async with running(observed, client):
+    monkeypatch.setattr(driver_server, "UNREGISTERED", 0)  # a minute is over
+    async with running(observed, client) as kubelet:
+        await kubelet.notify(registered=False, error="no such version")
         assert await asyncio.to_thread(get, port, "/healthz") == (
             503,
-            f"driver {DRIVER}: not registered with the kubelet for 61 s\n",
+            f"driver {DRIVER}: not registered with the kubelet for 0 s: the kubelet refused it: no such version\n",
         )
 
 

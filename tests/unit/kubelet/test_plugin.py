@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from parley_kubelet.hooks import Prepared, Refused
 from parley_kubelet.plugin import run_plugin
 from parley_kubelet.proto import dra_v1_pb2 as dra
 from parley_kubelet.serving.service import DraService
+from parley_kubelet.serving.sockets import is_served
 from parley_kubelet.settings import PluginSettings
 from parley_kubelet.state.checkpoint import CheckpointError
 from parley_kubelet.state.durable import Folder
@@ -81,6 +84,23 @@ async def test_the_kubelet_is_told_who_serves_where(settings: PluginSettings, cl
             "v1.DRAResourceHealth",
             "v1alpha1.DRAResourceHealth",
         ]
+
+
+async def test_the_sockets_of_the_pod_before_that_was_killed_are_gone(
+    settings: PluginSettings, client: Client
+) -> None:
+    pods = [f"00000000-0000-4000-8000-00000000000{number}" for number in (1, 2)]
+    killed = settings.registry / f"device.parley.dev-{pods[0]}-reg.sock"
+    killed.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(killed))
+    mine = replace(settings, instance=pods[1])
+    stop = asyncio.Event()
+    plugin = asyncio.create_task(run_plugin(mine, CONFIGURATION, client, stop))
+    await until(lambda: is_served(settings.registry / f"device.parley.dev-{pods[1]}-reg.sock"))
+    assert not killed.exists()
+    stop.set()
+    await plugin
 
 
 async def test_a_refused_registration_is_logged_and_the_plugin_stays(

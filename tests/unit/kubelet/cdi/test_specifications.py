@@ -1,9 +1,11 @@
 """What a container gets: the CDI specification of a claim, to the letter, and its file."""
 
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
+from pydantic import ValidationError
 
 from parley_kubelet.cdi.specifications import Specifications, device_ids, specification
 from parley_kubelet.cdi.validation import faults
@@ -137,6 +139,21 @@ def test_a_claim_of_which_a_container_gets_nothing_has_no_file_and_no_id(folder:
     assert folder.names("") == ()
 
 
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (Edits, {"env": {"TOKEN": "s3cret\0"}}),
+        (Edits, {"env": {"TOKEN": ["s3cret"]}}),
+        (Edits, {"hooks": [{"hookName": "poststart", "path": "/bin/run", "env": {"TOKEN": "s3cret\0"}}]}),
+        (ContainerHook, {"hook_name": "poststart", "path": "/bin/run", "args": ("--token", "s3cret\0")}),
+    ],
+)
+def test_what_a_driver_returned_is_not_in_the_error_which_is_logged(kind: type[Any], fields: Any) -> None:
+    with pytest.raises(ValidationError) as refused:
+        kind(**fields)
+    assert "s3cret" not in str(refused.value)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
@@ -147,7 +164,7 @@ def test_the_file_of_a_claim(folder: Folder) -> None:
     specifications.write(prepared(GPU_0))
     path = folder.path / f"parley.dev-device.parley.dev-claim-{UID}.json"
     assert orjson.loads(path.read_bytes()) == specification(DRIVER, prepared(GPU_0))
-    assert path.stat().st_mode & 0o777 == 0o644
+    assert path.stat().st_mode & 0o777 == 0o600, "what variables say may be secret"
     specifications.remove(UID)
     assert folder.names("") == ()
 

@@ -1,5 +1,6 @@
 """Workspaces whose size is a limit: made with the file system's own tools, on loop devices that a test plays."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from tests.unit.kubelet.driver.test_hostile_trees import fill
 from tests.unit.kubelet.driver.workspace_folders import claim, data, driver, records
 
 from parley_kubelet.driver import images, loops
+from parley_kubelet.driver.workspaces import WorkspaceNode
 from parley_kubelet.hooks import HeldClaim, NodeClaim, Refused
 from parley_kubelet.testing import NodeScenario, check_node_driver
 
@@ -41,6 +43,18 @@ class Loops:
         self.callers.append(threading.current_thread())
         self.files.pop(label, None)
 
+    def hold(self, label: str) -> int | None:
+        """A descriptor by which a test sees that the device of that label is kept open."""
+        if label not in self.files:
+            return None
+        return os.open(self.files[label], os.O_RDONLY | os.O_CLOEXEC)
+
+    def held(self) -> list[str]:
+        """The labels of the devices that are open in this process."""
+        links = (link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink())
+        opened = [path for path in links if path in self.files.values()]
+        return sorted(label for label, file in self.files.items() for path in opened if path == file)
+
 
 @pytest.fixture(autouse=True)
 def attached(monkeypatch: pytest.MonkeyPatch) -> Loops:
@@ -48,6 +62,7 @@ def attached(monkeypatch: pytest.MonkeyPatch) -> Loops:
     monkeypatch.setattr(loops, "available", lambda: True)
     monkeypatch.setattr(loops, "attach", found.attach)
     monkeypatch.setattr(loops, "detach", found.detach)
+    monkeypatch.setattr(loops, "hold", found.hold)
     return found
 
 
@@ -171,6 +186,41 @@ async def test_its_content_stays_for_the_next_pod(tmp_path: Path, attached: Loop
     await node.prepare(mine)
     assert "kept" in said(disk(tmp_path, "a"), "ls /")
     assert attached.files == {"id-of-a": disk(tmp_path, "a")}
+
+
+async def test_devices_of_held_claims_are_kept_open_so_that_nobody_else_can_free_them(
+    tmp_path: Path, attached: Loops
+) -> None:
+    node, mine, other = driver(tmp_path), limited("a"), limited("b")
+    await node.prepare(mine)
+    await node.prepare(other)
+    assert attached.held() == ["id-of-a", "id-of-b"]
+    await node.prepare(mine)
+    assert attached.held() == ["id-of-a", "id-of-b"], "each is open once"
+    await node.unprepare(HeldClaim(mine, {}))
+    assert attached.held() == ["id-of-b"]
+
+
+async def followed(node: WorkspaceNode, *held: NodeClaim[Any]) -> None:
+    """The driver has been asked for notices, and has looked for the devices of the held claims."""
+    await node.notices([HeldClaim(claim, {}) for claim in held])
+    assert node._following is not None
+    await asyncio.to_thread(node._following.result)
+
+
+async def test_devices_that_another_process_attached_are_kept_open_until_it_detaches_them(
+    tmp_path: Path, attached: Loops
+) -> None:
+    before, node, mine = driver(tmp_path), driver(tmp_path), limited("a")
+    await before.prepare(mine)
+    await followed(before)
+    assert attached.held() == []
+    await followed(node, mine, claim("b"), limited("c"))
+    assert attached.held() == ["id-of-a"]
+    await followed(node, mine)
+    assert attached.held() == ["id-of-a"], "each is open once"
+    await followed(node)
+    assert attached.held() == []
 
 
 async def test_one_that_was_being_made_is_begun_anew(tmp_path: Path) -> None:

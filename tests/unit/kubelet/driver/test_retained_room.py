@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 from tests.unit.kubelet.claims.test_releases import receipt
-from tests.unit.kubelet.driver.workspace_folders import claim
+from tests.unit.kubelet.driver.workspace_folders import claim, driver
 
 from parley.api.resources import CLAIM_RELEASES, NODES, RESOURCE_SLICES
 from parley.kube.client import Client
+from parley_kubelet.claims import preparation
+from parley_kubelet.claims.preparation import ClaimName, Preparation, ProcessServices
 from parley_kubelet.configuration import Configuration
 from parley_kubelet.driver.workspaces import WorkspaceNode
+from parley_kubelet.hooks import Refused
 from parley_kubelet.plugin import run_plugin
 from parley_kubelet.settings import PluginSettings
+from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim, until
 
 DRIVER = WorkspaceNode.name
@@ -103,3 +107,35 @@ async def test_what_a_generated_claim_retains_is_taken_when_its_pod_has_ended(
                 await asyncio.sleep(0.02)
         assert (await kubelet.unprepare(mine))["a"] == ""
         assert await published(client) == left
+
+
+async def test_a_pod_whose_retained_room_cannot_be_published_is_told_why_it_does_not_end(
+    client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver is done: it is the API server that does not take the slice."""
+    monkeypatch.setattr(preparation, "PUBLISHING", 0.05)
+    handle = claim("a", retain=1, generated=True).handle.model_dump(mode="json", by_alias=True)
+    mine = await create_claim(client, "a", allocated_status("n1", ["workspaces"], driver=DRIVER, data=handle))
+    name, published = ClaimName("team", "a", mine.metadata.uid), asyncio.Event()
+
+    async def publish() -> None:
+        await published.wait()
+
+    node = Preparation(
+        driver(folder / "root"),
+        client,
+        state=Folder(folder / "state"),
+        cdi=Folder(folder / "cdi"),
+        boot="first boot",
+        process=ProcessServices(published=publish),
+    )
+    await node.prepare(name)
+    with pytest.raises(Refused) as refused:
+        await node.unprepare(name)
+    assert str(refused.value) == (
+        "claim team/a: its data stays on node n1, and what room is left there is not in its ResourceSlices yet: "
+        "see 'devices are not published' in the log of parley-kubelet on this node; the kubelet will try again"
+    )
+    published.set()
+    await node.unprepare(name)
+    assert await node.entries() == {}

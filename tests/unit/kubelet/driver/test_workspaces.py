@@ -192,3 +192,21 @@ def test_settings_that_cannot_be_served_are_refused_at_the_start(field: str, val
     configuration = Configuration(drivers={WorkspaceNode.name: {field: value}})
     with pytest.raises(ConfigurationError, match=rf"node.yaml: drivers\['workspace.parley.dev'\]\.{field}="):
         settings_of(configuration, Path("node.yaml"), WorkspaceNode.name, WorkspaceSettings)
+
+
+@pytest.mark.parametrize("earlier", [None, 0o711])
+async def test_nobody_else_of_the_machine_runs_what_tasks_left_there(tmp_path: Path, earlier: int | None) -> None:
+    """A task that is root can leave a program that makes root of any user who gets at it."""
+    root, mine = tmp_path / "root", claim("a", generated=True, retain=1)
+    folders = [root / name for name in ("data", "new", "trash", "retained")]
+    for folder in folders if earlier else ():
+        folder.mkdir(parents=True)
+        folder.chmod(earlier or 0)
+    node = driver(root)
+    node.devices()
+    await node.prepare(mine)
+    await node.unprepare(HeldClaim(mine, {}))
+    assert {folder.name: oct(folder.stat().st_mode & 0o777) for folder in folders} == {
+        folder.name: "0o700" for folder in folders
+    }
+    node.devices()

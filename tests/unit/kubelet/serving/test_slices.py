@@ -333,6 +333,25 @@ async def test_who_waits_until_it_is_published_waits_for_as_long_as_that_fails(
         assert await node.names() == ["gpu-0"]
 
 
+@pytest.mark.looptime
+async def test_who_waits_until_it_is_published_waits_while_the_driver_fails(node: Node) -> None:
+    faults = [OSError("the disk")]
+
+    def devices() -> tuple[Offer, ...]:
+        if faults:
+            raise faults[0]
+        return node.devices
+
+    publisher = SlicePublisher(node.client, driver=DRIVER, node="n1", devices=devices)
+    async with running(publisher):
+        waiting = asyncio.create_task(publisher.up_to_date())
+        await asyncio.sleep(300)
+        assert not waiting.done()
+        faults.clear()
+        await waiting
+        assert await node.names() == ["gpu-0", "fuse"]
+
+
 class WithoutTaints(Client):
     """A client of a server without the feature gate DRADeviceTaints: it drops the taints."""
 

@@ -1,6 +1,7 @@
 """The sockets' paths, and who may serve there."""
 
 import asyncio
+import dataclasses
 import socket
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from parley_kubelet.serving.sockets import SocketRefused, Sockets, is_served, serving, socket_paths
+from parley_kubelet.serving.sockets import SocketRefused, Sockets, is_served, remove_dead, serving, socket_paths
 
 
 def nothing(server: grpc.aio.Server) -> None:
@@ -48,6 +49,42 @@ def test_a_path_that_is_too_long(plugins: Path, registry: Path, reason: str) -> 
     with pytest.raises(SocketRefused) as error:
         socket_paths(plugins, registry, "gpu", "")
     assert str(error.value) == reason
+
+
+MINE, OTHER, LIVE = (f"00000000-0000-4000-8000-00000000000{number}" for number in (1, 2, 3))
+
+
+def dead_socket(path: Path) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(path))
+    return path
+
+
+def test_sockets_of_pods_that_were_killed_are_removed_and_no_others(folder: Path) -> None:
+    def paths(driver: str, instance: str) -> Sockets:
+        return socket_paths(folder / "p", folder / "r", driver, instance)
+
+    (folder / "p").mkdir()
+    killed = [dead_socket(path) for path in dataclasses.astuple(paths("a.io", OTHER))]
+    others = [
+        *(dead_socket(path) for path in dataclasses.astuple(paths("a.io", MINE))),
+        *(dead_socket(path) for path in dataclasses.astuple(paths("a.io", ""))),
+        *(dead_socket(path) for path in dataclasses.astuple(paths("a.io-b.io", OTHER))),
+    ]
+    live = paths("a.io", LIVE).registration
+    with socket.socket(socket.AF_UNIX) as serves:
+        serves.bind(str(live))
+        serves.listen()
+        remove_dead(paths("a.io", MINE), MINE)
+        remove_dead(paths("a.io", ""), "")
+        assert [path.exists() for path in killed] == [False, False]
+        assert all(path.exists() for path in (live, *others))
+
+
+def test_where_no_plugin_was_before_no_socket_is_dead(folder: Path) -> None:
+    remove_dead(socket_paths(folder / "p", folder / "r", "a.io", MINE), MINE)
+    assert list(folder.iterdir()) == []
 
 
 async def test_a_socket_that_is_served_is_not_taken_over(folder: Path) -> None:
