@@ -243,12 +243,14 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
     if spec.driver_name not in state.drivers:
         return
     node, allocation = read_allocation(spec.allocation, state.cluster.nodes())
+    named = spec.running is None and spec.holding_uid != spec.claim.uid
+    written = Written.MAYBE if named else Written.NO  # which pods use a named claim is not recorded any more
     holding = Holding(
         uid=spec.holding_uid,
         namespace=spec.claim.namespace,
         claim=spec.claim.name,
         entry=spec.running.pod_claim_name if spec.running is not None else "",
-        named=False,
+        named=named,
         driver=spec.driver_name,
         node=node,
         allocation=allocation,
@@ -256,7 +258,7 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
         class_name=spec.resource_class_name,
         units=spec.units,
         used=True,
-        written=Written.YES if user is not None else Written.NO,
+        written=Written.YES if user is not None else written,
         phase=Phase.HELD if user is not None else Phase.UNRESERVING,
         owed={prepared_by(release)},
         removing=spec.remove_data,

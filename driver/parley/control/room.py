@@ -20,18 +20,22 @@ A reservation may yield to classes (`Reserve.yields_to`). A pod that has a claim
 All of it follows from the records of allocations, which have the classes, so a new leader continues it.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, starmap
+from typing import Final
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.wording import listed
 from parley.control.caches.entries import claims_named, evaluated
+from parley.control.caches.indexes import awaiting_node
 from parley.control.decision.demand import Reserving
 from parley.control.holding import Holding
 from parley.control.objects.class_request import class_request
 from parley.control.objects.pod import reference
 from parley.control.state import State
+from parley.kube.cache import Key
 from parley.negotiation.requests import Amounts, requested
 from parley.negotiation.reservations import (
     A_POD,
@@ -43,6 +47,11 @@ from parley.negotiation.reservations import (
     reservation_shortage,
     unused,
 )
+
+MOST_TAKES: Final = 10_000
+"""The most claims on a node from which the waiting pods of one namespace take their room, counted for each pod: a
+tenant may have a thousand pods that name hundreds of claims, and everything else waits meanwhile. The pods that
+arrived later get theirs when earlier ones are placed or gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +157,29 @@ def _taken_by_unbound(
     return f"{left} left: pods that are about to be bound there have what is reserved"
 
 
-def _pods_awaiting_node(state: State, holding: Holding) -> Sequence[Pod]:
-    """The pods that name the holding's claim and have no node yet."""
-    return state.cluster.pods_awaiting_node((holding.namespace, holding.claim)) if holding.named else ()
+def _waiting_users(
+    state: State, held: Iterable[Holding], is_kept_out: Callable[[Pod], bool]
+) -> Mapping[str, Mapping[str, Pod]]:
+    """The pods that name a holding's claim, have no node yet and are kept out: by the holding's UID, and by their
+    own. Of a namespace not more than `MOST_TAKES` allows: those that arrived first."""
+    found: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+    for claims in _by_namespace(held).values():
+        awaiting = chain.from_iterable(map(state.cluster.pods_awaiting_node, claims))
+        pods = filter(is_kept_out, {id(pod): pod for pod in awaiting}.values())
+        for pod in sorted(pods, key=_arrival)[: max(MOST_TAKES // len(claims), 1)]:
+            for claim in awaiting_node(pod):
+                for uid in claims.get(claim, ()):
+                    found[uid][pod.metadata.uid] = pod
+    return found
+
+
+def _by_namespace(held: Iterable[Holding]) -> Mapping[str, Mapping[Key, Sequence[str]]]:
+    """The UIDs of holdings of named claims, by namespace and claim."""
+    found: defaultdict[str, defaultdict[Key, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for holding in held:
+        if holding.named:
+            found[holding.namespace][holding.namespace, holding.claim].append(holding.uid)
+    return found
 
 
 def _uids(pods: Iterable[Pod]) -> Iterator[str]:
@@ -275,9 +304,11 @@ def room_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) ->
     unplaced_borrowers: dict[str, Pod] = {}
     to_admit = set[str]()
     reservations, pods = [], _PodsOnNode(state, node)
-    for holding in state.ledger.reserving(node):
+    held = state.ledger.reserving(node)
+    waiting = _waiting_users(state, held, is_kept_out)
+    for holding in held:
         users = {*_uids(pod for pod in pods.users(holding) if pod.spec.node_name)}
-        new_users = {pod.metadata.uid: pod for pod in _pods_awaiting_node(state, holding) if is_kept_out(pod)}
+        new_users = waiting.get(holding.uid, {})
         unplaced_users |= new_users
         all_borrowers = pods.borrowers(holding)
         borrowers = {uid for uid, pod in all_borrowers.items() if pod.spec.node_name}

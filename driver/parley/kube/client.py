@@ -130,7 +130,7 @@ class Client:
             if len(content) < LONGEST_PAGE // 4:
                 limit = min(PAGE, limit * 2)
             try:
-                page, rest = responses.page(resource, content)
+                page, rest = await responses.page(resource, content)
             except ValueError as error:
                 raise responses.unreadable(call, error) from error
             items += page.items

@@ -6,9 +6,10 @@ tombstone, and does not affect the others.
 Source of the codes and reasons: the Status object of the Kubernetes API (meta/v1).
 """
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -34,6 +35,9 @@ from parley.kube.errors import (
 from parley.kube.transport import Call, EventType, RawEvent
 
 T = TypeVar("T")
+
+DECODED_AT_ONCE: Final = 1024 * 1024
+"""The bytes of a list's page that are decoded before other tasks run: 20 to 30 ms, the most for our own kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,19 +210,23 @@ def check_deletion(call: Call, content: bytes) -> None:
         raise Garbled(f"{call}: the answer does not come from an API server")
 
 
-def page(resource: Resource[T], content: bytes) -> tuple[Listing[T], str]:
+async def page(resource: Resource[T], content: bytes) -> tuple[Listing[T], str]:
     """Decodes a page of a list; also returns the `continue` token for the next page, "" at the end.
 
-    Raises ValueError if the content is no list: each list of an API server has a resourceVersion, but JSON of
-    another server would be read as an empty list. An item that does not fit the type becomes a tombstone.
+    Gives way to other tasks between objects: 30 MiB of claims take most of a second. Raises ValueError if the
+    content is no list: each list of an API server has a resourceVersion, but JSON of another server would be read
+    as an empty list. An item that does not fit the type becomes a tombstone.
     """
     about, contents = _opened(content)
     if not about.resource_version:
         raise ValueError("it has no resourceVersion")
     items: list[T] = []
     tombstones: list[Tombstone] = []
-    decode = resource.decode
+    decode, left = resource.decode, DECODED_AT_ONCE
     for item in contents:
+        if (left := left - len(item)) < 0:
+            left = DECODED_AT_ONCE
+            await asyncio.sleep(0)
         try:
             items.append(decode(item))
         except ValueError as error:

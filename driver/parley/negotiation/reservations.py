@@ -108,17 +108,14 @@ def _unawaited(left: Amounts, reservation: Reservation) -> dict[str, int]:
 
 def _take(left: Mapping[str, dict[str, int]], claims: Sequence[str], amounts: Amounts) -> dict[str, int]:
     """Takes the amounts from what is left of the claims, by UID, one after the other; returns what is lacking."""
-    lacking: dict[str, int] = {}
-    for name, amount in amounts.items():
-        wanted = amount
-        for claim in claims:
-            taken = min(wanted, left[claim].get(name, 0))
+    lacking = {name: amount for name, amount in amounts.items() if amount > 0}
+    for claim in claims:
+        for name, amount in left[claim].items():  # pods may request hundreds of resources, claims reserve few
+            taken = min(lacking.get(name, 0), amount)
             if taken > 0:
                 left[claim][name] -= taken
-                wanted -= taken
-        if wanted > 0:
-            lacking[name] = wanted
-    return lacking
+                lacking[name] -= taken
+    return {name: amount for name, amount in lacking.items() if amount}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.api.wording import listed, noun_for
-from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
+from parley.control.allocation import AllocationFailed, Allocator, Busy
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
 from parley.control.decision.demand import Demand
@@ -87,7 +87,7 @@ class Placement:
         except Exception as failure:
             if demand.standalone:
                 self._sessions.end_expected(reference(pod))
-            if isinstance(failure, AllocationFailed | Aborted):
+            if yielded:
                 self._wake_kept_out(pod, inside)
             if not isinstance(failure, AllocationFailed):
                 raise

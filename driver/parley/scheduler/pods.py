@@ -212,8 +212,7 @@ class Pods:
         """Let the pod be reconciled after those that it would overtake; no pod overtakes it meanwhile. It is
         requeued after `TURN_SECONDS` in any case: more pods may be woken all the time, or keep their turn."""
         self.attempt(pod).note_yield(now())
-        if _is_kept_out(self._lines.line_of(key)):
-            self.leave_line(key)
+        self.leave_turn(key)
         self._precedence.give_way(key)
         return Requeue(TURN_SECONDS)
 
@@ -317,6 +316,11 @@ class Pods:
         if (following := self._lines.leave(key)) is not None:
             self._queue.add(following)
         self._wake_next_in_turn(kept_out_by)
+
+    def leave_turn(self, key: Key) -> None:
+        """Take the pod out of its line if it waits for its turn with a claim: the pod behind it has its turn."""
+        if _is_kept_out(self._lines.line_of(key)):
+            self.leave_line(key)
 
     def leave_line_if_accepted(self, key: Key) -> None:
         """Take the pod, which nodes are offered for, out of its line, unless its scheduler refused nodes before.

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.allocation import Allocator, Busy
+from parley.control.allocation import Allocator, Busy, Saturated
 from parley.control.caches.indexes import named_claims
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
@@ -114,6 +114,9 @@ class Reconciler:
         pod = self._state.cluster.pod(key)
         try:
             return await self._reconcile(key, pod)
+        except Saturated:
+            self._pods.leave_turn(key)  # its driver may take no calls for a long time
+            return Requeue()
         except (Conflict, Busy):
             return Requeue()  # the cache was behind, or another pod is using the same claim right now
         except (DriverFault, *REFUSALS) as error:

@@ -107,6 +107,11 @@ class EmbeddedDriver:
             self._failed("is_local", error)
             return False
 
+    @property
+    def distinguishes(self) -> bool:
+        """Whether the driver overrides `alike`; otherwise equal classes and parameters get the same answers."""
+        return type(self.driver).alike is not Driver.alike
+
     def alike(self, request: Request[Any, Any]) -> Hashable:
         """The driver's key of requests that get the same answers if their classes and parameters are equal, too.
         Raises DriverFault."""

@@ -4,10 +4,10 @@ It creates a claim for each pod entry that names a built-in template, or adopts 
 the pod's status. It reserves claims for pods that were bound without a scheduler. It removes reservations of pods
 that are terminal, deleted, replaced, or were deleted before they were bound, and then deletes their generated
 claims. As upstream, it assumes once that a claim exists that it created and that was deleted, and creates it again
-only at the pod's next change; it reserves claims also for terminal pods (kubernetes/kubernetes#141274), here a few
-times instead of for ever; and while a template is missing, the pod's status lists none of its new claims. Left
-out: events about missing templates (it waits for the template instead), claims that are created again for terminal
-pods that change once more, and the deallocation of claims of structured parameters.
+only at the pod's next change; it creates claims of terminal pods again, and reserves claims for such pods
+(kubernetes/kubernetes#141274), here a few times instead of for ever; and while a template is missing, the pod's
+status lists none of its new claims. Left out: events about missing templates (it waits for the template instead),
+and the deallocation of claims of structured parameters.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from parley.simulate.status_writes import Consumers, change_consumers, patch_pod
 
 _LONGEST_PREFIX = 57
 _MOST_FOR_DONE = 3
-"""The most times that a claim is reserved for a terminal pod."""
+"""The most times that a claim is reserved for a terminal pod, or created again for one."""
 _DELAY_FOR_DONE = 0.1
 """Seconds before each reservation for a terminal pod."""
 
@@ -52,6 +52,7 @@ class ClaimController:
         self._named: defaultdict[Key, dict[Key, None]] = defaultdict(dict)
         """Index of pods by the claims that they use."""
         self._reserved_for_done: Counter[tuple[str, str]] = Counter()
+        self._recreated_for_done: Counter[Entry] = Counter()
         self._created: set[Key] = set()
         """The mutation cache: claims that it created. One that is not in the informer is dropped when it is looked
         up."""
@@ -126,16 +127,18 @@ class ClaimController:
         """The name of the pod's generated claim, created now if it is missing; None while its template is
         missing."""
         client, namespace = self._client, pod.metadata.namespace
-        if listed and (is_done(pod) or self._claim_exists(pod, listed)):
+        of_pod = namespace, pod.metadata.uid, entry.name
+        if listed and (self._claim_exists(pod, listed) or self._recreated_for_done[of_pod] >= _MOST_FOR_DONE):
             return listed
-        if (known := self._generated.get((namespace, pod.metadata.uid, entry.name))) is not None:
+        if (known := self._generated.get(of_pod)) is not None:
             return known
         template = self._templates.get(namespace, entry.resource_claim_template_name or "")
         if template is None:
             return None
         body = (await client.get(BUILTIN_TEMPLATES.untyped(), template.metadata.name, namespace))["spec"]
         made = await client.create(BUILTIN_CLAIMS, _generated_claim(pod, entry.name, body), namespace)
-        self._generated[namespace, pod.metadata.uid, entry.name] = made.metadata.name
+        self._generated[of_pod] = made.metadata.name
+        self._recreated_for_done[of_pod] += is_done(pod)
         self._created.add((namespace, made.metadata.name))
         return made.metadata.name
 

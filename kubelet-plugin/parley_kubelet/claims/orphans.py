@@ -5,6 +5,8 @@ The kubelet calls unprepare for every claim that it prepared, unless it lost its
 while the machine was down, or the claim was deleted before. Decides what may be released without such a call:
 
     claim exists, reserved for pods, on this node   left alone
+    claim deleted, its pod still runs with the
+    allocation, and the driver has data for it      left alone: the recreated claim has the same data
     claim deleted, or recreated, or reserved for no
     pod, or allocated on other nodes
         never fully prepared, or in an earlier
@@ -12,6 +14,8 @@ while the machine was down, or the claim was deleted before. Decides what may be
         not in the checkpoint                       released: a container that still ends loses what only it had
         prepared in this boot                       a container may still have it: left to the kubelet, with a
                                                     line in the log
+
+A ClaimRelease shows that a pod still runs with the allocation of a claim that somebody deleted (`spec.running`).
 """
 
 import asyncio
@@ -19,7 +23,7 @@ from typing import Final
 
 import structlog
 
-from parley.api.resources import BUILTIN_CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES
 from parley.kube.backoff import Backoff
 from parley.kube.client import Client, NotFound
 from parley_kubelet.claims.handle import is_on_other_nodes
@@ -45,20 +49,22 @@ async def _release_all(preparation: Preparation, client: Client) -> bool:
     except (CheckpointError, OSError) as error:
         log.warning("no search for orphans", driver=preparation.driver.name, reason=str(error))
         return False
-    named = {entry.uid: ClaimName(entry.namespace, entry.name, entry.uid) for entry in entries.values()}
-    seen = [await _release_if_orphan(claim, entries[uid], preparation, client) for uid, claim in named.items()]
     try:
-        left = [ClaimName(one.namespace, one.name, one.uid) for one in await preparation.left()]
+        left = {one.uid: ClaimName(one.namespace, one.name, one.uid) for one in await preparation.left()}
     except Exception as error:
         log.warning("no search for what a lost checkpoint left", driver=preparation.driver.name, reason=str(error))
         return False
-    return all(seen) and all(
-        [await _release_if_orphan(claim, None, preparation, client) for claim in left if claim.uid not in named]
+    held = {entry.uid: ClaimName(entry.namespace, entry.name, entry.uid) for entry in entries.values()}
+    return all(
+        [
+            await _release_if_orphan(claim, entries.get(uid), preparation, client, has_data=uid in left)
+            for uid, claim in (left | held).items()
+        ]
     )
 
 
 async def _release_if_orphan(
-    claim: ClaimName, entry: CheckpointEntry | None, preparation: Preparation, client: Client
+    claim: ClaimName, entry: CheckpointEntry | None, preparation: Preparation, client: Client, *, has_data: bool
 ) -> bool:
     about = {"driver": preparation.driver.name, "claim": str(claim), "uid": claim.uid}
     try:
@@ -66,6 +72,9 @@ async def _release_if_orphan(
             return True
         if entry is not None and entry.phase == "prepared" and entry.boot in (preparation.boot, ""):
             log.warning("claim is gone but prepared: left until the kubelet unprepares it", **about)
+            return True
+        if has_data and await _is_still_used(claim, preparation.driver.node, client):
+            log.warning("claim is gone but its pod runs: left until the kubelet unprepares it", **about)
             return True
         if await preparation.unprepare_orphan(claim, entry):
             phase = entry.phase if entry is not None else "lost"
@@ -83,3 +92,14 @@ async def _is_orphan(claim: ClaimName, node: str, client: Client) -> bool:
     except NotFound:
         return True
     return found.metadata.uid != claim.uid or not found.status.reserved_for or is_on_other_nodes(found, node)
+
+
+async def _is_still_used(claim: ClaimName, node: str, client: Client) -> bool:
+    """Whether a pod on this node still runs with the allocation of the claim, which somebody deleted."""
+    releases = (await client.list(CLAIM_RELEASES, field_selector=f"spec.nodeName={node}")).items
+    return any(
+        release.spec.claim.uid == claim.uid
+        and release.spec.running is not None
+        and not release.status.allocation_cleared
+        for release in releases
+    )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from tests.soak.planted.bug import Bug, no_result
 
-from parley.api.models import ResourceClaim
+from parley.api.models import ClaimRelease, ResourceClaim
 from parley.control import restoring
 from parley.control.holding import Holding
 from parley.control.state import State
@@ -18,6 +18,16 @@ def _adopt_used(state: State, claim: ResourceClaim) -> Holding | None:
 
 
 _ADOPT_RECORD = restoring.adopt_record
+
+
+def _adopt_without_data(state: State, release: ClaimRelease) -> None:
+    known = state.ledger.get(release.spec.holding_uid)
+    _ADOPT_RELEASE(state, release)
+    if known is None and (holding := state.ledger.get(release.spec.holding_uid)) is not None:
+        holding.named = False
+
+
+_ADOPT_RELEASE = restoring._adopt_release
 
 OF_RESTARTS: Mapping[str, Bug] = {
     "a leader never gives up": Bug(
@@ -34,6 +44,12 @@ OF_RESTARTS: Mapping[str, Bug] = {
     ),
     "a restart forgets what nodes owe": Bug(
         ((restoring, "_adopt_release", no_result),), ("handed out twice", "left over"), interference=True
+    ),
+    "a restart forgets that claims which are gone left data": Bug(
+        ((restoring, "_adopt_release", _adopt_without_data),),
+        ("handed out twice", "left over"),
+        interference=True,
+        node_data=True,
     ),
     "a restart forgets until when claims are kept": Bug(
         ((restoring, "moment", no_result),), ("freed while kept",), kept_claims=True

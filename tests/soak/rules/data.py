@@ -5,7 +5,7 @@
 
 Data stays until the node's plugin confirms a ClaimRelease that asks to remove that of this very allocation, or the
 machine is gone. Until then `Invariants` counts it as a hold on the claim's devices, and `quiescence` wants none at
-the end. Nobody knows of data whose claim was forced away before the controller was replaced.
+the end. If its claim was forced away before the controller was replaced, it is known by a ClaimRelease only.
 """
 
 from collections.abc import Callable, Set
@@ -41,8 +41,8 @@ class Data:
         self._fault = fault
         self._pods: dict[Place, set[str]] = {}
         """UIDs of the pods that left it."""
-        self._asked: dict[str, Place] = {}
-        """What nodes are asked to remove, by name of the ClaimRelease."""
+        self._released: dict[str, Place] = {}
+        """What ClaimReleases are about, by their names, whatever they ask for."""
         self._gone: set[Place] = set()
         """What nodes have removed."""
 
@@ -57,14 +57,13 @@ class Data:
         """A node is asked, or has answered."""
         body = step.change.last.body
         spec, name = body["spec"], body["metadata"]["name"]
-        self._asked.pop(name, None)
-        if not spec.get("removeData"):
-            return
-        data = spec["allocation"]["handles"][0].get("data") or {}
+        self._released.pop(name, None)
+        handles = spec["allocation"].get("handles") or [{}]
+        data = handles[0].get("data") or {}
         place = Place(spec["holdingUid"], spec["nodeName"], data.get("folder", ""))
         if step.change.new is not None:
-            self._asked[name] = place
-        elif step.who == "node-plugins":
+            self._released[name] = place
+        elif spec.get("removeData") and step.who == "node-plugins":
             if any(self._uses(pod, place.claim) for pod in self._pods.get(place, ())):
                 self._fault("removed too early", f"data on node {place.node} of a claim with which a pod runs")
             self._gone.add(place)
@@ -76,9 +75,9 @@ class Data:
             self._remove(place)
 
     def memory_lost(self, claims: Set[str]) -> None:
-        """A controller begins with what the API holds: these claims, and what nodes were asked to remove."""
+        """A controller begins with what the API holds: these claims, and what ClaimReleases are about."""
         for place in [place for place in self.places if place.claim not in claims]:
-            if place not in self._asked.values():
+            if place not in self._released.values():
                 self._remove(place)
 
     def _remove(self, place: Place) -> None:

@@ -1,5 +1,6 @@
 """The typed verbs above a transport: which calls they make, and what becomes of the bytes that come back."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from parley.api.resources import CLASSES, PODS, Resource
 from parley.kube.client import Call, Client, EventType, Expired, OutcomeUnknown, RawEvent
 from parley.kube.memory import MemoryServer
+from parley.kube.responses import DECODED_AT_ONCE
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True, dict[str, Any])
 POD: dict[str, Any] = {
@@ -60,6 +62,24 @@ async def test_a_list_is_read_page_by_page() -> None:
         {"labelSelector": "a=b", "limit": "500"},
         {"labelSelector": "a=b", "limit": "500", "continue": "more"},
     ]
+
+
+@pytest.mark.parametrize("count", [1, 10])
+async def test_other_tasks_run_while_a_long_page_is_decoded(count: int) -> None:
+    items = [{"data": "x" * (DECODED_AT_ONCE // 2)}] * count
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    task = asyncio.create_task(other())
+    listing = await Client(ScriptedTransport(page("", *items))).list(CONFIG_MAPS)
+    task.cancel()
+    assert len(listing.items) == count
+    assert turns == 0 if count == 1 else turns >= 3
 
 
 async def test_what_does_not_fit_in_a_list_is_a_tombstone_and_the_rest_is_there() -> None:

@@ -224,12 +224,12 @@ UNTELLABLE = pytest.mark.parametrize("inside", [DEEP, HALF, b'"\xff"'], ids=["de
 
 
 @UNTELLABLE
-def test_a_page_is_told_apart_where_the_decoder_cannot(inside: bytes) -> None:
+async def test_a_page_is_told_apart_where_the_decoder_cannot(inside: bytes) -> None:
     """Also where what nobody can read stands in no opaque field."""
     items = [item("good", b"{}"), item("bad", b'{"devices":{"requests":%s}}' % inside), item("wrong", BROKEN)]
     content = b'{"metadata":{"resourceVersion":"9","continue":"more"},"items":[%s]}' % b",".join(items)
 
-    listing, rest = responses.page(BUILTIN_CLAIMS, content)
+    listing, rest = await responses.page(BUILTIN_CLAIMS, content)
 
     assert [claim.metadata.name for claim in listing.items] == ["good"]
     assert [(stone.name, stone.uid, stone.resource_version) for stone in listing.tombstones] == [

@@ -12,6 +12,7 @@ from tests.unit.scheduler.reserving import NIGHT, begin, borrower, claim, task
 from parley.api.names import RESERVATION_GATE
 from parley.api.resources import PODS
 from parley.api.selectors import node_selector
+from parley.control import room
 from parley.control.room import Requester, room_shortage, room_to_hold
 from parley.negotiation import waiting
 from parley.scheduler import candidates
@@ -145,6 +146,48 @@ def test_what_a_borrower_costs_does_not_grow_with_the_pods_that_wait_for_the_cla
         few = calls(lambda: room_shortage(state, "a", requester))
         await users_wait(world, *range(20, 60))
         assert calls(lambda: room_shortage(state, "a", requester)) < 1.2 * few
+
+    play(scenario)
+
+
+def test_the_first_of_very_many_waiting_pods_that_name_very_many_claims_take_their_room(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that each of them names is compared at once, and nobody else is served meanwhile."""
+
+    async def scenario(world: Any) -> None:
+        monkeypatch.setattr(room, "MOST_TAKES", 5 * len(BUILDS))
+        await yielding(world)
+
+        def left() -> int:
+            return sum(
+                one["cpu"] for one in room_to_hold(world.controller.state, "a", lambda _: True).amounts.values()
+            )
+
+        nobody_waits = left()
+        await users_wait(world, *range(3))
+        assert left() == nobody_waits - 3 * 10
+        await users_wait(world, *range(3, 20))
+        assert left() == nobody_waits - 5 * 10
+        await world.client.delete(PODS, "evil-0", "default")
+        await world.settle()
+        assert left() == nobody_waits - 5 * 10
+
+    play(scenario)
+
+
+def test_what_waiting_pods_cost_does_not_grow_with_the_resources_that_they_request(play: Play) -> None:
+    async def scenario(world: Any) -> None:
+        await yielding(world)
+        state, nowhere = world.controller.state, {"nodeSelector": {"no": "where"}, "schedulerName": "nobody"}
+        await world.add_pod("few", claims=BUILDS, containers=requesting(cpu="10m"), **nowhere)
+        await world.settle()
+        few = calls(lambda: room_to_hold(state, "a", lambda _: True))
+        await world.delete_pod("few")
+        names = {f"x.y/{i}": "1" for i in range(200)}
+        await world.add_pod("many", claims=BUILDS, containers=requesting(cpu="10m", **names), **nowhere)
+        await world.settle()
+        assert calls(lambda: room_to_hold(state, "a", lambda _: True)) < few + 10 * len(names)
 
     play(scenario)
 

@@ -142,6 +142,30 @@ def test_data_of_a_generated_claim_goes_when_it_is_unprepared(play: Play) -> Non
     play(scenario)
 
 
+@pytest.mark.parametrize("how", ["", "restarted", "restarted, and the pod is deleted by force"])
+def test_data_of_a_claim_that_was_forced_away_goes_after_its_pod(play: Play, how: str) -> None:
+    """A new leader knows of the claim by its ClaimRelease only."""
+
+    async def scenario(world: World) -> None:
+        removals = await begin(world, "a")
+        await world.add_pod("first", claims=["disk"])
+        await world.settle()
+        await world.force_away("disk")
+        await world.settle()
+        if how:
+            await world.crash()
+            lead(world)
+            await world.settle(60)
+        assert removals.done == []
+        await (world.force_delete("first") if "force" in how else world.delete_pod("first"))
+        await world.settle(60)
+        assert removals.done == removals.allowed == [("disk", "a")]
+        assert len(world.ledger) == 0
+        assert not (await world.client.list(CLAIM_RELEASES)).items
+
+    play(scenario)
+
+
 def test_where_nothing_ran_nothing_is_removed(play: Play) -> None:
     async def scenario(world: World) -> None:
         removals = await begin(world, "a")

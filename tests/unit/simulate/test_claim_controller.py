@@ -85,6 +85,25 @@ def test_a_deleted_claim_is_made_anew_under_another_name_at_the_pods_next_change
     alone(model, story)
 
 
+def test_a_terminal_pods_claim_is_made_anew_and_deleted_again_at_its_next_change(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await template(world)
+        await world.pod("p", template="t")
+        await world.settle()
+        [before] = await world.claims()
+        await world.pod_status("p", {"phase": "Succeeded"})
+        await world.settle()
+        assert await world.claims() == []
+
+        await world.pod_status("p", {"message": "a change"})
+        await world.settle()
+        assert await world.claims() == []
+        [status] = (await world.the_pod("p")).status.resource_claim_statuses
+        assert status.resource_claim_name != before.metadata.name
+
+    alone(model, story)
+
+
 def test_a_deleted_pod_that_was_never_bound_and_is_held_loses_reservation_and_claim(
     alone: Any,
 ) -> None:

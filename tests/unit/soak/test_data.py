@@ -155,13 +155,16 @@ def test_the_next_controller_does_not_know_of_data_of_a_claim_that_was_forced_aw
     play(story)
 
 
-@pytest.mark.parametrize("why", ["the claim is there", "the node is asked", "no other controller has begun"])
+@pytest.mark.parametrize(
+    "why",
+    ["the claim is there", "the node is asked", "the node owes a receipt", "no other controller has begun"],
+)
 def test_else_it_does(play: Play, why: str) -> None:
     async def story(world: Any) -> None:
         leaving = Leaving(world)
         leaving.ends()
-        if why == "the node is asked":
-            leaving.asks()
+        if why.startswith("the node"):
+            leaving.asks(data=why == "the node is asked")
         if why != "the claim is there":
             leaving.is_forced_away()
         if why != "no other controller has begun":

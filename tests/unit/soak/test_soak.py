@@ -27,6 +27,7 @@ FOUND_BY = {
     "a restart forgets generated claims": 7,
     "a leader never gives up": 1,
     "a restart forgets what nodes owe": 10,
+    "a restart forgets that claims which are gone left data": 11,
     "a bound pod's claims are freed like any": 3,
     "exclusive claims are shared": 2,
     "an offer looks like an allocation": 17,

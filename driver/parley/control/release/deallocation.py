@@ -187,7 +187,7 @@ class Deallocator:
             try:
                 if await self._sync(holding):
                     return None
-            except Saturated:
+            except Busy:
                 return Requeue()
         await self.releases.waive_needless(uid)
         return None

@@ -8,6 +8,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 from pydantic import ValidationError
@@ -43,6 +44,14 @@ class _Answered:
     entries: Entries
 
 
+class _Considered(NamedTuple):
+    """The entries that answer a question, the line that its pod waits in, and the pod's outlook."""
+
+    entries: Entries
+    line: Hashable
+    outlook: Outlook
+
+
 class Responder:
     """Writes one driver's answers into PodSchedulings. `queue` has the keys of those to reconcile."""
 
@@ -53,7 +62,7 @@ class Responder:
         self._queue = queue
         self._answered: dict[Key, _Answered] = {}
         self._stale: set[Key] = set()
-        self._considering: dict[Key, tuple[Hashable, asyncio.Task[tuple[Entries, Outlook]]]] = {}
+        self._considering: dict[Key, tuple[Hashable, asyncio.Task[_Considered]]] = {}
         self._unread: defaultdict[Topic, set[Key]] = defaultdict(set)
         """Pods whose answer depends on an object that is being read, by the object's topic."""
         self.waiting = WaitingPods(self._requeue)
@@ -124,12 +133,12 @@ class Responder:
         changes, again = self.waiting.changes, key in self._stale
         self._answered.pop(key, None)
         self._stale.discard(key)  # before the driver is asked: a change from here on makes the answer stale
-        answer, outlook_ = await self._considered(key, question, again=again)
+        answer, line, outlook_ = await self._considered(key, question, again=again)
         answered = self._answered[key] = _Answered(question.state, answer)
-        self.waiting.evaluated(key, question.signature, outlook_, changes, question.priority)
+        self.waiting.evaluated(key, line, outlook_, changes, question.priority)
         return answered
 
-    async def _considered(self, key: Key, question: PodQuestion, *, again: bool) -> tuple[Entries, Outlook]:
+    async def _considered(self, key: Key, question: PodQuestion, *, again: bool) -> _Considered:
         """The driver's answer. Raises Superseded if the question is replaced in the meantime."""
         task = asyncio.ensure_future(self._consider(key, question, again=again))
         self._considering[key] = question.round, task
@@ -142,21 +151,23 @@ class Responder:
             raise Superseded
         return task.result()
 
-    async def _consider(self, key: Key, question: PodQuestion, *, again: bool) -> tuple[Entries, Outlook]:
+    async def _consider(self, key: Key, question: PodQuestion, *, again: bool) -> _Considered:
         """Asks the driver. Raises ParametersUnavailable while an object that holds parameters is being read."""
         try:
             answers = await self._evaluator.answers(question, again=again)
             scores = self._evaluator.scores(question, answers)
             waits = self.waiting.has(key)  # then pods ahead of it may wait for the same
             capacity = {} if waits else self._evaluator.capacity(question, answers, scores)
+            line = self._evaluator.line(question)
         except (BadParameters, ParametersUnavailable) as error:
             if error.topic is not None:
                 self.await_parameters(key, error.topic)  # before anything else runs: it may be read at once
             if isinstance(error, ParametersUnavailable) and error.transient:
                 raise
-            return entries.refused(self._informers.driver, question, str(error)), Outlook.NOWHERE
+            refused = entries.refused(self._informers.driver, question, str(error))
+            return _Considered(refused, question.signature, Outlook.NOWHERE)
         answer = entries.answered(self._informers.driver, question, answers, scores, capacity)
-        return answer, outlook(question, answers)
+        return _Considered(answer, line, outlook(question, answers))
 
     async def apply(self, scheduling: PodScheduling, wanted: Entries) -> None:
         """Writes the driver's entries by server-side apply, unless the PodScheduling has them already."""

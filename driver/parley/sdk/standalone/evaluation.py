@@ -7,7 +7,7 @@ ask about the nodes of earlier rounds again.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -71,6 +71,13 @@ class Evaluator:
                 return await self._driver.consider(request, nodes)
         except TimeoutError as error:
             raise DriverFault(f"driver {driver.name} did not answer within {ANSWER_SECONDS:g} s") from error
+
+    def line(self, question: PodQuestion) -> Hashable:
+        """Equal for questions that the driver answers alike: their pods or claims wait in one line. Raises
+        BadParameters, ParametersUnavailable and DriverFault."""
+        if not question.pending or not self._driver.distinguishes:
+            return question.signature
+        return question.signature, self._driver.alike(question.request(self._driver))
 
     def scores(self, question: PodQuestion, answers: Answers) -> Mapping[str, float]:
         """The driver's preferences among the nodes that are viable for all claims."""

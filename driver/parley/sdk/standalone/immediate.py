@@ -141,6 +141,7 @@ class ImmediateAllocations:
         try:
             try:
                 begun_on = await self._begun_on(ref, question, rule)
+                line = ref.uid if failed.excluded else self._deps.evaluator.line(question)
                 viable, (code, message) = await self._viable(question, rule, failed)
             finally:
                 evaluated.set()
@@ -158,7 +159,6 @@ class ImmediateAllocations:
         if nodes:
             await self._try(operation, question, nodes, failed)
             return
-        line = ref.uid if failed.excluded else question.signature
         await self._wait(ref, line, changes, code, message)
 
     def _failed_nodes(self, key: Key, claim: ResourceClaim, class_: ResourceClass) -> FailedNodes:

@@ -10,7 +10,7 @@ import structlog
 from tests.unit.kubelet.driver.test_images import Loops
 from tests.unit.kubelet.driver.workspace_folders import claim, data, driver, records, retained
 
-from parley.api.resources import BUILTIN_CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES
 from parley.kube.client import Client
 from parley_kubelet.claims.orphans import release_orphans
 from parley_kubelet.claims.preparation import ClaimName, Preparation
@@ -29,9 +29,9 @@ class DiskNode:
         self.folder = folder
         self.root = folder / "root"
 
-    def plugin(self) -> Preparation:
+    def plugin(self, boot: str = "first boot") -> Preparation:
         state, cdi = Folder(self.folder / "state"), Folder(self.folder / "cdi")
-        preparation = Preparation(driver(self.root), self.client, state=state, cdi=cdi, boot="first boot")
+        preparation = Preparation(driver(self.root), self.client, state=state, cdi=cdi, boot=boot)
         preparation.restore()
         return preparation
 
@@ -47,15 +47,31 @@ class DiskNode:
         """As its administrator does, where it is damaged."""
         shutil.rmtree(self.folder / "state")
 
-    async def start(self) -> list[str]:
+    async def start(self, boot: str = "first boot") -> list[str]:
         """A start of the plugin, and what it tells of orphans."""
-        preparation = self.plugin()
+        preparation = self.plugin(boot)
         with structlog.testing.capture_logs() as logs:
             await release_orphans(preparation, self.client)
         return [log["claim"] for log in logs if log["event"] == "orphaned claim unprepared"]
 
     async def delete(self, mine: ClaimName) -> None:
         await self.client.delete(BUILTIN_CLAIMS, mine.name, mine.namespace)
+
+    async def delete_in_use(self, mine: ClaimName) -> None:
+        """Delete the claim while its pod runs: the controller records that."""
+        await self.delete(mine)
+        spec = {
+            "claim": {"namespace": mine.namespace, "name": mine.name, "uid": mine.uid},
+            "nodeName": "n1",
+            "driverName": WorkspaceNode.name,
+            "holdingUid": mine.uid,
+            "allocation": {"handles": [{"driverName": WorkspaceNode.name}]},
+            "running": {"name": "pod", "uid": "uid-of-pod", "podClaimName": "data"},
+        }
+        await self.client.create(CLAIM_RELEASES, {"metadata": {"name": "r"}, "spec": spec})
+
+    async def end_pod(self) -> None:
+        await self.client.patch(CLAIM_RELEASES, "r", {"status": {"allocationCleared": True}})
 
 
 @pytest.fixture
@@ -88,6 +104,22 @@ async def test_a_later_claim_of_its_name_keeps_what_it_has(node: DiskNode) -> No
     await node.prepared("a", generated=True, workspace="id-of-the-later-a")
     assert await node.start() == ["team/a"]
     assert data(node.root) == ["id-of-the-later-a"]
+
+
+@pytest.mark.parametrize("lost", ["checkpoint", "boot"])
+async def test_a_recreated_claim_keeps_the_directory_of_its_running_pod(node: DiskNode, lost: str) -> None:
+    mine = await node.prepared("a", generated=True)
+    await node.delete_in_use(mine)
+    recreated = await node.prepared("anew", generated=True, workspace="id-of-a")
+    boot = "second boot" if lost == "boot" else "first boot"
+    if lost == "checkpoint":
+        node.lose_checkpoint()
+    assert await node.start(boot) == []
+    assert data(node.root) == ["id-of-a"]
+    await node.delete(recreated)
+    await node.end_pod()
+    assert "team/a" in await node.start(boot)
+    assert (data(node.root), records(node.root)) == ([], [])
 
 
 async def test_named_claims_and_views_keep_their_directories(node: DiskNode) -> None:

@@ -64,6 +64,31 @@ async def wait_for_disks(world: World, array: Array, client: Client | None = Non
     await world.client.patch(NODES, "a", {"metadata": {"labels": {"disks": "new"}}})
 
 
+class OnlyTwo(ShelfDriver):
+    """Has disks for the claim "two" only, whatever the others request."""
+
+    def viable(self, request: Request[Disks, NoParameters], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        return super().viable(request, nodes if self.alike(request) else ())
+
+    def alike(self, request: Request[Disks, NoParameters]) -> bool:
+        return request.claims[0].claim == "two"
+
+
+def test_who_wants_the_same_and_is_distinguished_by_the_driver_does_not_wait_for_others(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 0)
+        await world.add_class()
+        world.start(OnlyTwo())
+        for name in ("one", "two"):
+            await world.add_claim(name, mode="Immediate")
+            await asyncio.sleep(5)
+        await world.set_disks("a", 1)
+        await asyncio.sleep(5)
+        assert (await world.claim("two")).status.driver_name == DRIVER
+
+    play(scenario)
+
+
 def test_who_wants_the_same_does_not_wait_until_a_slow_driver_is_done_with_the_first(play: Play) -> None:
     async def scenario(world: World) -> None:
         await wait_for_disks(world, Array({"a": 0}, seconds=200))

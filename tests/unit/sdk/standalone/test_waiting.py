@@ -1,7 +1,7 @@
 """Pods that wait for a driver: which are requeued when something changed, and which are not."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from hypothesis import given
@@ -10,18 +10,21 @@ from tests.support.faults import FaultClient
 from tests.unit.sdk.standalone.world import Array, ArrayDriver, ShelfDriver, World
 
 from parley.api.resources import NODES
+from parley.sdk import Answer, Request
 from parley.sdk.standalone.waiting import TURN_SECONDS, Outlook, WaitingPods
 from parley.simulate.virtual_time import run
 
 Play = Callable[[Callable[[World], Any]], None]
 
 
-async def wait_for_disks(world: World, pods: int, nodes: int = 8) -> ShelfDriver:
+async def wait_for_disks(
+    world: World, pods: int, nodes: int = 8, driver: ShelfDriver | None = None
+) -> ShelfDriver:
     """So many pods are answered that no disk is left."""
     for number in range(nodes):
         await world.add_node(f"n{number}", 0)
     await world.add_class()
-    driver = ShelfDriver()
+    driver = driver or ShelfDriver()
     for number in range(pods):
         await world.add_claim(f"disk-{number}")
     world.start(driver)
@@ -43,6 +46,26 @@ def test_a_freed_disk_costs_a_thousand_waiting_pods_one_evaluation_and_one_write
         assert driver.evaluated == ["pod-0"]
         assert world.server.resource_version == before + 2
         assert (await world.answer("pod-0")).viable_nodes == ("n3",)
+
+    play(scenario)
+
+
+class Members(ShelfDriver):
+    """Has disks for one pod only, whatever the others request."""
+
+    def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        return super().viable(request, nodes if self.alike(request) else ())
+
+    def alike(self, request: Request[Any, Any]) -> Hashable:
+        return request.pod.name == "pod-1"
+
+
+def test_pods_that_the_driver_distinguishes_do_not_wait_for_each_other(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await wait_for_disks(world, 2, driver=Members())
+        await world.set_disks("n3", 1)
+        await asyncio.sleep(5)
+        assert (await world.answer("pod-1")).viable_nodes == ("n3",)
 
     play(scenario)
 
