@@ -16,6 +16,7 @@ from parley.api.builtin import NodeSelector
 from parley.api.models import MAX_DEADLINE, MAX_YIELDS
 from parley.api.names import MAX_NAME
 from parley.api.opaque import why_unreadable
+from parley.api.wording import counted
 from parley.negotiation.answers import Answer
 from parley.negotiation.waiting import Topic
 from parley.sdk.values import Parameters, Request, Reserve
@@ -156,6 +157,13 @@ def check_published(pod: str, claims: int) -> None:
 def too_many_claims(pod: str, claims: int) -> str:
     """The message about a pod with more than `MAX_ENTRIES` claims."""
     return f"pod {pod} has {claims} claims, at most {MAX_ENTRIES} are allowed: {_FEWER_CLAIMS}"
+
+
+def answer_too_large(driver: str, claims: int, nodes: int) -> str:
+    """The message about an answer that the API server has no room for."""
+    about = f"{counted(claims, 'claim')} and {counted(nodes, 'node')}"
+    too_large = "makes the PodScheduling larger than the API server allows"
+    return f"the answer of driver {driver} for {about} {too_large}: {_FEWER_CLAIMS}"
 
 
 _FEWER_CLAIMS = "have each claim request more, or divide the work among several pods"
