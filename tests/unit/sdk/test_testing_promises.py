@@ -71,6 +71,16 @@ class Percents(Slots):
         return dict.fromkeys(nodes, 80)
 
 
+class Quoted(Slots):
+    def score(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
+        return dict.fromkeys(nodes, "0.5")  # type: ignore[arg-type]
+
+
+class QuotedRoom(Slots):
+    def room_left(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
+        return dict.fromkeys(nodes, "2")  # type: ignore[arg-type]
+
+
 class ListedScores(Slots):
     def score(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
         return [1.0 for _ in nodes]  # type: ignore[return-value]
@@ -262,7 +272,9 @@ BROKEN: list[tuple[type[Driver[Any, Any]], str]] = [
         "driver slots.example.com counts 1.5 units for claim 'claim-0'; it must be a whole number, 0 or more",
     ),
     (NegativeUnits, "counts -1 units for claim 'claim-0'; it must be a whole number, 0 or more"),
-    (Percents, "gave node 'a' the score 80; it must be from 0 to 1"),
+    (Percents, "gave node 'a' the score 80; it must be a number from 0 to 1"),
+    (Quoted, "gave node 'a' the score '0.5'; it must be a number from 0 to 1"),
+    (QuotedRoom, "has '2' left on node 'a'; it must be a number, 0 or more"),
     (ListedScores, "returned [1.0, 1.0] from score; it must be a mapping from nodes to numbers"),
     (ListedRoom, "returned [1.0, 1.0] from room_left; it must be a mapping from nodes to numbers"),
     (
