@@ -89,8 +89,8 @@ def test_a_wrong_name_is_told_with_what_to_give_instead(text: str, words: str) -
         (
             "name, parameters, class_parameters = 'a.b', NoParameters, NoParameters\n"
             "    class_parameter_versions = {'a.b/v1': Parameters, 'a.b/v2': NoParameters}",
-            "class_parameter_versions has Parameters, which is not the newest version: write newest() in Parameters, "
-            "to return the same parameters as NoParameters",
+            "class_parameter_versions has Parameters, which is not the newest version: write newest() in "
+            "Parameters, to return the same parameters as NoParameters",
         ),
         (
             "name, parameters, class_parameters = 'a.b', NoParameters, NoParameters\n"
