@@ -93,11 +93,17 @@ def failure_text(error: Exception) -> str:
 
 
 def parse_parameters(
-    schema: type[Parameters], raw: Mapping[str, Any] | None, whose: str, *, private: bool = False
+    schema: type[Parameters],
+    raw: Mapping[str, Any] | None,
+    whose: str,
+    *,
+    private: bool = False,
+    version: str = "",
 ) -> Any:
     """The typed parameters. `whose` names their owner in the error: "claim team/a-gpu" or "class gpu".
 
     `private`: they come from an object that not every reader of the error may read, so it repeats no values.
+    `version` is the schema's in words, if there are several.
     """
     if raw is not None and not isinstance(raw, Mapping):  # from a mirror that another client wrote
         raise BadParameters(f"parameters of {whose}: must be an object, not {type(raw).__name__}")
@@ -111,7 +117,7 @@ def parse_parameters(
         if len(details) > _MAX_FAULTS:
             faults += f"; and {len(details) - _MAX_FAULTS} more"
         known = ", ".join(sorted(str(f.alias or name) for name, f in schema.model_fields.items())) or "none"
-        raise BadParameters(f"parameters of {whose}: {faults} (known parameters: {known})") from None
+        raise BadParameters(f"parameters of {whose}: {faults} (known parameters{version}: {known})") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +142,9 @@ class ParameterModels:
             named = "kind" if private else f"kind={_shortened(repr(given['kind']))}"
             raise BadParameters(f"parameters of {whose}: {named} is not that of {version}: write {model.__name__}")
         rest = {name: value for name, value in given.items() if name not in ("apiVersion", "kind")}
-        parsed: Parameters = parse_parameters(model, rest, whose, private=private)
+        named = f" of version {version}" if len(self.versions) > 1 else ""
+        named += ", as no apiVersion is given" if named and "apiVersion" not in given else ""
+        parsed: Parameters = parse_parameters(model, rest, whose, private=private, version=named)
         return parsed.newest()
 
 

@@ -136,10 +136,18 @@ def test_parameters_of_a_request_have_the_version_that_users_write(raw: dict[str
     assert (claim.parameters, claim.class_parameters) == (New(gib=3), New(gib=3))
 
 
-def test_parameters_that_are_refused_are_told_as_to_users() -> None:
+@pytest.mark.parametrize(
+    ("raw", "known"),
+    [
+        ({"gib": 3}, "of version torn.example.com/v1, as no apiVersion is given: gigabytes"),
+        ({"apiVersion": "torn.example.com/v1", "gib": 3}, "of version torn.example.com/v1: gigabytes"),
+    ],
+)
+def test_parameters_that_are_refused_are_told_as_to_users(raw: dict[str, Any], known: str) -> None:
+    """With the version that counts: the parameter is one of the driver, in the newest."""
     with pytest.raises(BadParameters) as raised:
-        request(Versioned(), "p", {"gib": 3})
+        request(Versioned(), "p", raw)
     assert str(raised.value) == (
-        "parameters of claim default/p-claim-0: gib=3 is not a parameter of this driver (known parameters: "
-        "gigabytes)"
+        "parameters of claim default/p-claim-0: gib=3 is not a parameter of this driver (known parameters "
+        f"{known})"
     )
