@@ -111,8 +111,8 @@ class _Front:
                     await response.write(_line(event.type.value, event.object))
         except ApiError as error:
             await response.write(_line("ERROR", orjson.dumps(_status(error))))
-        except OutcomeUnknown:
-            pass  # the stream ends, as a real server's does
+        except (OutcomeUnknown, ConnectionResetError):
+            pass  # the stream ends, as a real server's does; or the driver was killed
         return response
 
     async def _list_and_watch(self, call: Call) -> tuple[Call, list[RawEvent]]:

@@ -87,6 +87,12 @@ def is_right_lacking(error: ApiError) -> bool:
     return isinstance(error, Forbidden) and _NO_RIGHT.search(error.message) is not None
 
 
+def is_of_another_uid(error: ApiError) -> bool:
+    """Whether the API server refused a patch because the object of that name has another UID than the patch: it
+    was deleted and created again. If there is no such object, that is a Conflict."""
+    return isinstance(error, Invalid) and "metadata.uid: Invalid value" in error.message
+
+
 class OutcomeUnknown(Exception):
     """Raised when no answer came (connection lost, time-out): the write may have happened or may yet happen."""
 

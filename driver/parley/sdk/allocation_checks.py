@@ -94,7 +94,7 @@ def _place_fault(on: object, node: str) -> str:
     if isinstance(on, NodeLabels):
         return _labels_fault(on.labels)
     if not isinstance(on, tuple):
-        return f"available_on is {on!r}; it must be a tuple of nodes, NodeLabels or None"
+        return f"available_on is {shown(on)}; it must be a tuple of nodes, NodeLabels or None"
     if len(on) > MAX_NODES:
         return f"{len(on)} nodes in available_on; at most {MAX_NODES} are allowed"
     strange = next((name for name in on if not _is_name(name, _SUBDOMAIN, MAX_NAME)), None)
@@ -107,10 +107,14 @@ def _is_name(name: object, pattern: re.Pattern[str], longest: int) -> bool:
     return isinstance(name, str) and len(name) <= longest and pattern.fullmatch(name) is not None
 
 
-def _labels_fault(labels: Mapping[str, str]) -> str:
+def _labels_fault(labels: object) -> str:
+    if not isinstance(labels, Mapping):
+        return f"available_on has labels {shown(labels)}; they must be a mapping from keys to values"
     if not 0 < len(labels) <= MAX_LABELS:
         return f"{len(labels)} labels in available_on; possible are 1 to {MAX_LABELS}"
     for key, value in labels.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            return f"available_on has {shown(key)}={shown(value)}; keys and values of labels are texts"
         prefix, slash, name = key.rpartition("/")
         if not _LABEL_PART.fullmatch(name) or (slash and not _is_name(prefix, _SUBDOMAIN, MAX_NAME)):
             return f"available_on has {key!r}, which is no key of a label"

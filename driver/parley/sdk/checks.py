@@ -4,9 +4,11 @@ The limits are those of Kubernetes' ResourceClaim validation (pkg/apis/resource/
 API. A driver that breaks one is at fault, not the user: the error names the driver, its value, and the limit.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from numbers import Real
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -16,6 +18,7 @@ from parley.api.builtin import NodeSelector
 from parley.api.models import MAX_DEADLINE, MAX_YIELDS
 from parley.api.names import MAX_NAME
 from parley.api.opaque import why_unreadable
+from parley.api.wording import counted
 from parley.negotiation.answers import Answer
 from parley.negotiation.waiting import Topic
 from parley.sdk.values import Parameters, Request, Reserve
@@ -45,6 +48,8 @@ MOST_CAPACITY = 2**63 - 1
 _MAX_FAULTS = 8
 _MAX_SHOWN = 100
 """Characters of a name or value that a message about bad parameters repeats."""
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 _WITHOUT_VALUES = frozenset(get_args(ErrorType)) - {"value_error", "assertion_error"}
 """Types of faults whose message is pydantic's own. That of a driver's own validator may repeat the value."""
@@ -88,11 +93,17 @@ def failure_text(error: Exception) -> str:
 
 
 def parse_parameters(
-    schema: type[Parameters], raw: Mapping[str, Any] | None, whose: str, *, private: bool = False
+    schema: type[Parameters],
+    raw: Mapping[str, Any] | None,
+    whose: str,
+    *,
+    private: bool = False,
+    version: str = "",
 ) -> Any:
     """The typed parameters. `whose` names their owner in the error: "claim team/a-gpu" or "class gpu".
 
     `private`: they come from an object that not every reader of the error may read, so it repeats no values.
+    `version` is the schema's in words, if there are several.
     """
     if raw is not None and not isinstance(raw, Mapping):  # from a mirror that another client wrote
         raise BadParameters(f"parameters of {whose}: must be an object, not {type(raw).__name__}")
@@ -106,7 +117,7 @@ def parse_parameters(
         if len(details) > _MAX_FAULTS:
             faults += f"; and {len(details) - _MAX_FAULTS} more"
         known = ", ".join(sorted(str(f.alias or name) for name, f in schema.model_fields.items())) or "none"
-        raise BadParameters(f"parameters of {whose}: {faults} (known parameters: {known})") from None
+        raise BadParameters(f"parameters of {whose}: {faults} (known parameters{version}: {known})") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +142,9 @@ class ParameterModels:
             named = "kind" if private else f"kind={_shortened(repr(given['kind']))}"
             raise BadParameters(f"parameters of {whose}: {named} is not that of {version}: write {model.__name__}")
         rest = {name: value for name, value in given.items() if name not in ("apiVersion", "kind")}
-        parsed: Parameters = parse_parameters(model, rest, whose, private=private)
+        named = f" of version {version}" if len(self.versions) > 1 else ""
+        named += ", as no apiVersion is given" if named and "apiVersion" not in given else ""
+        parsed: Parameters = parse_parameters(model, rest, whose, private=private, version=named)
         return parsed.newest()
 
 
@@ -158,6 +171,13 @@ def too_many_claims(pod: str, claims: int) -> str:
     return f"pod {pod} has {claims} claims, at most {MAX_ENTRIES} are allowed: {_FEWER_CLAIMS}"
 
 
+def answer_too_large(driver: str, claims: int, nodes: int) -> str:
+    """The message about an answer that the API server has no room for."""
+    about = f"{counted(claims, 'claim')} and {counted(nodes, 'node')}"
+    too_large = "makes the PodScheduling larger than the API server allows"
+    return f"the answer of driver {driver} for {about} {too_large}: {_FEWER_CLAIMS}"
+
+
 _FEWER_CLAIMS = "have each claim request more, or divide the work among several pods"
 
 
@@ -180,8 +200,9 @@ def _fault(detail: Any, *, private: bool) -> str:
 
 
 def shown(value: object) -> str:
-    """A value that a driver returned, shortened for a message."""
-    return _shortened(repr(value))
+    """A value that a driver returned, shortened for a message; without addresses in memory, so that the message is
+    the same at each attempt."""
+    return _shortened(_ADDRESS.sub("", repr(value)))
 
 
 def _shortened(text: str) -> str:
@@ -252,16 +273,18 @@ def check_scores(driver: str, scores: Mapping[str, float]) -> None:
     """Raises DriverFault unless every score is from 0 to 1."""
     _check_numbers(driver, "score", scores)
     for node, score in scores.items():
-        if not 0 <= score <= 1:
-            raise DriverFault(f"driver {driver} gave node {node!r} the score {score}; it must be from 0 to 1")
+        if not isinstance(score, Real) or not 0 <= score <= 1:
+            text = f"driver {driver} gave node {shown(node)} the score {shown(score)}"
+            raise DriverFault(f"{text}; it must be a number from 0 to 1")
 
 
 def check_room(driver: str, left: Mapping[str, float]) -> None:
     """Raises DriverFault unless the room left on each node is a number, 0 or more."""
     _check_numbers(driver, "room_left", left)
     for node, room in left.items():
-        if not 0 <= room < inf:
-            raise DriverFault(f"driver {driver} has {room} left on node {node!r}; it must be a number, 0 or more")
+        if not isinstance(room, Real) or not 0 <= room < inf:
+            text = f"driver {driver} has {shown(room)} left on node {shown(node)}"
+            raise DriverFault(f"{text}; it must be a number, 0 or more")
 
 
 def _check_numbers(driver: str, call: str, result: object) -> None:
@@ -279,9 +302,8 @@ def check_bool(driver: str, call: str, result: object) -> None:
 def check_units(driver: str, claim: str, units: object) -> None:
     """Raises DriverFault unless the units are a whole number, 0 or more."""
     if not isinstance(units, int) or units < 0:
-        raise DriverFault(
-            f"driver {driver} counts {units!r} units for claim {claim!r}; it must be a whole number, 0 or more"
-        )
+        text = f"driver {driver} counts {shown(units)} units for claim {claim!r}"
+        raise DriverFault(f"{text}; it must be a whole number, 0 or more")
 
 
 def check_capacity(driver: str, capacity: object) -> None:
@@ -291,7 +313,7 @@ def check_capacity(driver: str, capacity: object) -> None:
     free, total = getattr(capacity, "free", None), getattr(capacity, "total", None)
     if not isinstance(free, int) or not isinstance(total, int) or not 0 <= free <= total <= MOST_CAPACITY:
         raise DriverFault(
-            f"driver {driver} returned {capacity!r}; it must be None, or whole numbers, 0 <= free <= total"
+            f"driver {driver} returned {shown(capacity)}; it must be None, or whole numbers, 0 <= free <= total"
         )
 
 
@@ -301,7 +323,9 @@ def check_stranded(driver: str, stranded: object) -> None:
     in_time = isinstance(after, int | float) and 0 <= after <= MAX_DEADLINE
     if way not in ("Wait", "Fail", "Recreate") or not in_time:
         text = f"it must be Wait, Fail or Recreate after 0 to {MAX_DEADLINE} seconds"
-        raise DriverFault(f"driver {driver} returned {stranded!r} of a claim whose node takes no pods; {text}")
+        raise DriverFault(
+            f"driver {driver} returned {shown(stranded)} of a claim whose node takes no pods; {text}"
+        )
 
 
 def check_reserve(driver: str, claim: str, reserve: object) -> None:
@@ -310,7 +334,7 @@ def check_reserve(driver: str, claim: str, reserve: object) -> None:
         return
     fault = "it must be None or a Reserve" if not isinstance(reserve, Reserve) else _reserve_fault(reserve)
     if fault:
-        raise DriverFault(f"driver {driver} reserves {reserve!r} for claim {claim!r}; {fault}")
+        raise DriverFault(f"driver {driver} reserves {shown(reserve)} for claim {claim!r}; {fault}")
 
 
 def _reserve_fault(reserve: Reserve) -> str:
@@ -336,4 +360,6 @@ def check_uses(driver: str, uses: object) -> None:
     """Raises DriverFault unless `uses` returned at most `MAX_USED` UIDs."""
     uids = uses if isinstance(uses, Sequence) and not isinstance(uses, str) else [None]
     if len(uids) > MAX_USED or not all(isinstance(uid, str) and uid for uid in uids):
-        raise DriverFault(f"driver {driver} says that a claim uses {uses!r}; it must be at most {MAX_USED} UIDs")
+        raise DriverFault(
+            f"driver {driver} says that a claim uses {shown(uses)}; it must be at most {MAX_USED} UIDs"
+        )

@@ -28,6 +28,7 @@ from parley.sdk.allocation_checks import as_recorded, check_allocations
 from parley.sdk.checks import (
     MAX_CLAIMS,
     DriverFault,
+    ParameterModels,
     check_answers,
     check_capacity,
     check_room,
@@ -71,17 +72,20 @@ def request(
     """A pod's request with one claim for each set of parameters, as users write them (camelCase); claims are
     named claim-0, claim-1, ...
 
-    All claims are of one class, named `tested`, with the `class_parameters`. Raises pydantic's ValidationError if
-    the driver's models refuse the parameters.
+    All claims are of one class, named `tested`, with the `class_parameters`. Parameters have the version that
+    their `apiVersion` names, the oldest without one, if the driver has versions. Raises BadParameters, with the
+    message that users read, if the driver's models refuse the parameters.
     """
+    of_claims = ParameterModels(driver.parameters, driver.parameter_versions)
+    of_classes = ParameterModels(driver.class_parameters, driver.class_parameter_versions)
     claims = tuple(
         ClaimRequest(
             name=f"claim-{i}",
             uid=f"{pod}-claim-{i}",
             claim=f"{pod}-claim-{i}",
             class_name="tested",
-            parameters=driver.parameters.model_validate(dict(raw)),
-            class_parameters=driver.class_parameters.model_validate(dict(class_parameters)),
+            parameters=of_claims.parse(raw, f"claim default/{pod}-claim-{i}"),
+            class_parameters=of_classes.parse(class_parameters, "class tested"),
         )
         for i, raw in enumerate(parameters)
     )
@@ -90,8 +94,13 @@ def request(
 
 async def check_driver(scenario: Scenario) -> None:
     """Runs all checks, for each request of the scenario."""
-    if fault := class_fault(type(scenario.make())):
+    kind = type(scenario.make())
+    if fault := class_fault(kind):
         raise AssertionError(fault)
+    if kind.viable is Driver.viable:
+        raise AssertionError(
+            "viable is missing: check a driver with `consider` alone by parley driver conformance"
+        )
     for wanted in scenario.requests:
         check_viable_has_no_effect(scenario, wanted)
         check_unknown_node_is_answered(scenario, wanted)
@@ -100,9 +109,9 @@ async def check_driver(scenario: Scenario) -> None:
         check_room_is_told_of_viable_nodes(scenario, wanted)
         check_what_is_counted(scenario, wanted)
         await check_claims_are_judged_together(scenario, wanted)
+        await check_deallocation_restores(scenario, wanted)
         await check_refusal_holds_nothing(scenario, wanted)
         await check_held_before_waiting(scenario, wanted)
-        await check_deallocation_restores(scenario, wanted)
         await check_local_release(scenario, wanted)
         await check_restore_equals_allocate(scenario, wanted)
         await check_forget_ends_what_others_hold(scenario, wanted)
@@ -114,6 +123,17 @@ def _contract() -> Iterator[None]:
         yield
     except DriverFault as fault:
         raise AssertionError(str(fault)) from fault
+
+
+@contextmanager
+def _without_exception(call: str, when: str) -> Iterator[None]:
+    """Turns an exception of the driver into an AssertionError that says in which situation it was called."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise AssertionError(f"{call}() raised {fault_text(error)}{when}") from error
 
 
 def _answers(driver: Driver[Any, Any], scenario: Scenario, wanted: Request[Any, Any]) -> Answers:
@@ -136,14 +156,8 @@ def check_viable_has_no_effect(scenario: Scenario, wanted: Request[Any, Any]) ->
 
 def check_unknown_node_is_answered(scenario: Scenario, wanted: Request[Any, Any]) -> None:
     """viable() answers about nodes that the driver does not know: nodes are added at any time."""
-    driver = scenario.make()
-    try:
-        _answers(driver, replace(scenario, nodes=(*scenario.nodes, UNKNOWN_NODE)), wanted)
-    except AssertionError:
-        raise
-    except Exception as error:
-        text = f"viable() raised {fault_text(error)}, asked about a node that it does not know"
-        raise AssertionError(text) from error
+    with _without_exception("viable", ", asked about a node that it does not know"):
+        _answers(scenario.make(), replace(scenario, nodes=(*scenario.nodes, UNKNOWN_NODE)), wanted)
 
 
 async def check_viable_means_allocatable(scenario: Scenario, wanted: Request[Any, Any]) -> None:
@@ -202,10 +216,14 @@ def check_what_is_counted(scenario: Scenario, wanted: Request[Any, Any]) -> None
             called.reserves(named)
             for cause in Cause if called.decides_stranded else ():
                 called.stranded(named, viable[0], cause)
-            check_capacity(
-                driver.name,
-                driver.capacity(ClassOnNodes(claim.class_name, claim.class_parameters, scenario.nodes)),
-            )
+    _check_capacity(driver, scenario, wanted)
+
+
+def _check_capacity(driver: Driver[Any, Any], scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    with _contract():
+        for claim in wanted.claims:
+            of = ClassOnNodes(claim.class_name, claim.class_parameters, scenario.nodes)
+            check_capacity(driver.name, driver.capacity(of))
 
 
 async def _refusal(driver: Driver[Any, Any], wanted: Request[Any, Any], node: str) -> Exception | None:
@@ -272,14 +290,22 @@ async def check_claims_are_judged_together(scenario: Scenario, wanted: Request[A
 
 
 async def check_refusal_holds_nothing(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """When nothing is left, allocate() raises on every node, and holds nothing."""
+    """Where not enough is left, allocate() raises, and holds nothing, not even for some of the claims. capacity()
+    is valid, too, when nothing is left."""
     driver = scenario.make()
+    parts = [wanted, *(replace(wanted, claims=(claim,)) for claim in wanted.claims)]
+    empty = [_answers(driver, scenario, part) for part in parts]
     done = await _exhaust(driver, scenario, wanted)
-    before = _answers(driver, scenario, wanted)
-    for node in scenario.nodes:
+    _check_capacity(driver, scenario, wanted)
+    if len(wanted.claims) > 1:  # then there is enough for a part of them
+        await _awaitable("deallocate", driver.deallocate(done[-1][0].claims[0].uid))
+    before, viable = [_answers(driver, scenario, part) for part in parts], _viable(driver, scenario, wanted)
+    for node in (node for node in scenario.nodes if node not in viable):
         assert await _refusal(driver, wanted, node) is not None, f"allocated on node {node}, which was not viable"
-    assert _answers(driver, scenario, wanted) == before, "a refused allocation left something behind"
-    assert done
+    refused = [_answers(driver, scenario, part) for part in parts]
+    await _deallocate(driver, *(copy for copy, _, _ in done))
+    left = [_answers(driver, scenario, part) for part in parts]
+    assert (refused, left) == (before, empty), "a refused allocation left something behind"
 
 
 async def check_held_before_waiting(scenario: Scenario, wanted: Request[Any, Any]) -> None:
@@ -300,13 +326,8 @@ async def check_deallocation_restores(scenario: Scenario, wanted: Request[Any, A
     nothing."""
     driver = scenario.make()
     before = _answers(driver, scenario, wanted)
-    try:
+    with _without_exception("deallocate", " for a claim that holds nothing"):
         await _awaitable("deallocate", driver.deallocate(_UNKNOWN_CLAIM))
-    except AssertionError:
-        raise
-    except Exception as error:
-        text = f"deallocate() raised {fault_text(error)} for a claim that holds nothing"
-        raise AssertionError(text) from error
     for copy, _, _ in await _exhaust(driver, scenario, wanted):
         await _deallocate(driver, copy, copy)
     assert _answers(driver, scenario, wanted) == before, "deallocate() did not release everything"
@@ -316,15 +337,15 @@ async def check_local_release(scenario: Scenario, wanted: Request[Any, Any]) -> 
     """Releasing a local allocation (is_local(), node_local) makes no other node viable: Parley would not ask about
     that node again."""
     driver = scenario.make()
-    last, node, allocations = (await _exhaust(driver, scenario, wanted))[-1]
-    held = [_recorded(driver.name, claim.uid, allocations[claim.name], node) for claim in last.claims]
-    local = all(map(driver.is_local, held))
-    await _deallocate(driver, last)
-    others = [viable for viable in _viable(driver, scenario, wanted) if viable != node]
-    assert not local or not others, (
-        f"releasing what was allocated on node {node} made node {', '.join(others)} viable: it is not local to its"
-        " node, as is_local() or node_local says"
-    )
+    for copy, node, allocations in await _exhaust(driver, scenario, wanted):
+        held = [_recorded(driver.name, claim.uid, allocations[claim.name], node) for claim in copy.claims]
+        local, before = all(map(driver.is_local, held)), _viable(driver, scenario, wanted)
+        await _deallocate(driver, copy)
+        others = [n for n in _viable(driver, scenario, wanted) if n != node and n not in before]
+        assert not local or not others, (
+            f"releasing what was allocated on node {node} made node {', '.join(others)} viable: it is not local to"
+            " its node, as is_local() or node_local says"
+        )
 
 
 async def check_restore_equals_allocate(scenario: Scenario, wanted: Request[Any, Any]) -> None:
@@ -340,8 +361,9 @@ async def check_restore_equals_allocate(scenario: Scenario, wanted: Request[Any,
         recorded = as_recorded(copy, allocations)
         for claim in copy.claims:
             held = _recorded(driver.name, claim.uid, recorded[claim.name], node)
-            for _ in range(2):
-                successor.restore(held)
+            with _without_exception("restore", ", called twice with what allocate() returned"):
+                for _ in range(2):
+                    successor.restore(held)
             used = driver.uses(held)
             with _contract():
                 check_uses(driver.name, used)
@@ -362,9 +384,11 @@ async def check_forget_ends_what_others_hold(scenario: Scenario, wanted: Request
     for copy, _, allocations in await _exhaust(other, scenario, wanted):
         for claim in copy.claims:
             if devices := allocations[claim.name].devices:
-                driver.restore(Held(claim.uid, None, devices, None))
-            driver.forget(claim.uid)
-            driver.forget(claim.uid)
+                with _without_exception("restore", " for devices that ordinary DRA allocated: data is None"):
+                    driver.restore(Held(claim.uid, None, devices, None))
+            with _without_exception("forget", ", called twice"):
+                driver.forget(claim.uid)
+                driver.forget(claim.uid)
     assert _answers(driver, scenario, wanted) == before, "forget() left something of what restore() counted"
 
 

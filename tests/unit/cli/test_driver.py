@@ -81,13 +81,29 @@ def test_a_wrong_name_is_told_with_what_to_give_instead(text: str, words: str) -
             "    async def forget(self, uid): pass",
             "restore and forget must not be async: Parley calls it without await, and nothing of it runs",
         ),
+        (
+            "name, parameters, class_parameters = 'a.b', NoParameters, NoParameters\n"
+            "    parameter_versions = {'a.b/v1': NoParameters, 'a.b/v2': Parameters}",
+            "parameter_versions ends with Parameters, and parameters is NoParameters: put the newest version last",
+        ),
+        (
+            "name, parameters, class_parameters = 'a.b', NoParameters, NoParameters\n"
+            "    class_parameter_versions = {'a.b/v1': Parameters, 'a.b/v2': NoParameters}",
+            "class_parameter_versions has Parameters, which is not the newest version: write newest() in "
+            "Parameters, to return the same parameters as NoParameters",
+        ),
+        (
+            "name, parameters, class_parameters = 'a.b', NoParameters, NoParameters\n"
+            "    parameter_versions = ['a.b/v1']",
+            "parameter_versions is ['a.b/v1']: set it to a mapping from apiVersion to classes like parameters",
+        ),
     ],
 )
 def test_a_class_that_cannot_be_run_is_told_with_what_to_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, words: str
 ) -> None:
     module = f"wrong_{abs(hash(body))}"
-    text = f"from parley.sdk import Driver, NoParameters\nclass Wrong(Driver):\n    {body}\n"
+    text = f"from parley.sdk import Driver, NoParameters, Parameters\nclass Wrong(Driver):\n    {body}\n"
     (tmp_path / f"{module}.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadParameter) as refused:

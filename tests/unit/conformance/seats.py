@@ -1,7 +1,7 @@
 """A small driver of seats that speaks docs/driver-protocol.md, and can be told to break one rule of it.
 
 Level-triggered: it lists everything, does what is to be done, and sleeps for a moment. `broken` is the name of the
-check that is to fail, or "".
+check that is to fail, "no-capacity" (which breaks no rule), or "".
 """
 
 import asyncio
@@ -247,7 +247,7 @@ class Seats:
         nodes = question["spec"].get("candidateNodes", ())
         viable = [node for node in nodes if self._free(pending, node) >= wanted]
         judged: Object = {"viableNodes": viable, "reason": "" if viable else "no free seat"}
-        if viable and wanted:
+        if viable and wanted and not self.breaks("no-capacity"):
             full = 2 if self.breaks("capacity") else 1
             judged["capacity"] = {node: full * (self._free(pending, node) // wanted) for node in viable}
         return judged

@@ -20,3 +20,13 @@ def test_a_driver_that_breaks_one_rule_fails_its_check(check: object) -> None:
     failed = [result for result in results(broken=name) if result.outcome is CheckOutcome.FAILED]
 
     assert [result.check.name for result in failed] == [name]
+
+
+def test_the_checks_of_capacity_are_skipped_for_a_driver_that_gives_none() -> None:
+    """They passed, though there was nothing to check."""
+    found = [result for result in results(broken="no-capacity") if result.outcome is not CheckOutcome.PASSED]
+
+    assert [(result.check.name, result.why) for result in found] == [
+        ("capacity", "the answer has no capacity"),
+        ("capacity-of-all", "the answer has no capacity"),
+    ]

@@ -1,5 +1,8 @@
 """The API server of the kit over HTTP: what client libraries of other languages ask of it."""
 
+import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -105,6 +108,25 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(
         event = orjson.loads(await stream.content.readline())
 
     assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "one")
+
+
+async def test_a_driver_that_is_killed_while_it_watches_is_no_error_of_the_server(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each kill of the kit's printed a stack trace among the results."""
+    await make_claim(client)
+    async with served(DriverTraffic(client)) as server:
+        port = int(server.rpartition(":")[2])
+        driver = socket.create_connection(("127.0.0.1", port))
+        driver.sendall(f"GET {CLAIMS}?watch=true HTTP/1.1\r\nHost: kit\r\n\r\n".encode())
+        await asyncio.sleep(0.1)
+        driver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        driver.close()  # with a reset, as when a process is killed
+        for value in ("1", "2", "3"):
+            await client.patch(resources.CLAIMS, "one", {"metadata": {"annotations": {"n": value}}}, "team")
+        await asyncio.sleep(0.1)
+
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 async def test_who_wants_the_list_within_the_watch_is_sent_back_to_lists(http: aiohttp.ClientSession) -> None:

@@ -9,6 +9,7 @@ from tests.unit.drivers.workspaces import asks, disk, enforcing, stocked
 from parley.drivers.workspace import WorkspaceDriver
 from parley.drivers.workspace_parameters import WorkspaceClass, WorkspaceParameters
 from parley.sdk import Cause, Reserve, Stranded
+from parley.sdk.checks import BadParameters
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "PATH", "WORKSPACE__PATH\n", "WORKSPACE_a_PATH", "WORKSPACE_A"])
@@ -117,7 +118,7 @@ def test_the_class_says_what_becomes_of_claims_on_nodes_that_take_no_pods(
 
 @pytest.mark.parametrize("says", [{"onNodeUnavailable": "Move"}, {"unavailableSeconds": -1}])
 def test_a_class_that_says_something_else_is_refused(says: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(BadParameters):
         asks("p", {}, **says)
 
 

@@ -241,6 +241,6 @@ def test_a_standalone_driver_is_told_what_it_has_that_counts_only_in_the_control
         assert allocation is not None
         assert allocation.reserve is None
         (told,) = [line for line in logs if line["event"] == "not used outside of the controller"]
-        assert told["unused"] == ["units", "reserves"]
+        assert told["unused"] == ["units", "reserves", "capacity"]
 
     play(scenario)

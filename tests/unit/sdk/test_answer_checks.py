@@ -36,6 +36,19 @@ def test_it_says_what_is_wrong_with_an_answer(answer: Any, fault: str) -> None:
     assert str(raised.value) == f"driver d, claim 'claim-0': {fault}"
 
 
+def test_a_message_is_the_same_at_each_attempt() -> None:
+    """An address in memory made another message, event and status each time."""
+
+    class Own:
+        """Without a __repr__."""
+
+    with pytest.raises(DriverFault) as raised:
+        check_answers("d", WANTED, ["a"], {"claim-0": Answer(Own() for _ in "")})  # type: ignore[arg-type]
+    assert " at 0x" not in str(raised.value)
+    with pytest.raises(DriverFault, match=r"<.*Own object>; it must be an Answer"):
+        check_answers("d", WANTED, ["a"], {"claim-0": Own()})  # type: ignore[dict-item]
+
+
 def test_nodes_that_are_spent_by_looking_at_them_are_none() -> None:
     with pytest.raises(DriverFault, match="it must be a tuple of nodes"):
         check_answers("d", WANTED, ["a"], {"claim-0": Answer(node for node in "a")})  # type: ignore[arg-type]

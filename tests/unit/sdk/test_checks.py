@@ -206,6 +206,12 @@ async def test_what_can_be_used_on_several_nodes_reserves_room_on_none(nodes: Av
         (NodeLabels({"": "a"}), "available_on has '', which is no key of a label"),
         (NodeLabels({"/zone": "a"}), "available_on has '/zone', which is no key of a label"),
         (NodeLabels({"a/b/zone": "a"}), "available_on has 'a/b/zone', which is no key of a label"),
+        (NodeLabels({"zone": 1}), "available_on has 'zone'=1; keys and values of labels are texts"),  # type: ignore[dict-item]
+        (NodeLabels({1: "a"}), "available_on has 1='a'; keys and values of labels are texts"),  # type: ignore[dict-item]
+        (
+            NodeLabels("zone"),  # type: ignore[arg-type]
+            "available_on has labels 'zone'; they must be a mapping from keys to values",
+        ),
         (["a"], "available_on is ['a']; it must be a tuple of nodes, NodeLabels or None"),
     ],
 )

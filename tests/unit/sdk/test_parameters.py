@@ -154,13 +154,15 @@ def test_parameters_of_every_version_reach_the_driver_in_the_newest(raw: Any, gi
         ),
         (
             {"apiVersion": V1, "gib": 3},
-            "gib=3 is not a parameter of this driver (known parameters: gigabytes)",
-            "gib is not a parameter of this driver (known parameters: gigabytes)",
+            f"gib=3 is not a parameter of this driver (known parameters of version {V1}: gigabytes)",
+            f"gib is not a parameter of this driver (known parameters of version {V1}: gigabytes)",
         ),
         (
             {"gigabytes": 2000},
-            "gigabytes=2000: input should be less than or equal to 1000 (known parameters: gigabytes)",
-            "gigabytes: input should be less than or equal to 1000 (known parameters: gigabytes)",
+            "gigabytes=2000: input should be less than or equal to 1000 (known parameters of version "
+            f"{V1}, as no apiVersion is given: gigabytes)",
+            "gigabytes: input should be less than or equal to 1000 (known parameters of version "
+            f"{V1}, as no apiVersion is given: gigabytes)",
         ),
     ],
 )

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from parley.drivers.tokens import TokensDriver
-from parley.sdk import Allocation, Answer, Driver, Held, NoParameters, Request, SeenPod
+from parley.sdk import Allocation, Answer, Driver, Held, NoParameters, Parameters, Request, SeenPod
+from parley.sdk.checks import BadParameters
 from parley.sdk.testing import Scenario, check_driver, check_viable_means_allocatable, request
 
 
@@ -98,3 +99,55 @@ async def test_a_driver_that_sees_pods_sees_those_of_all_requests() -> None:
             return super().viable(request, nodes if known else ())
 
     await check_driver(Scenario(Labelled, ("a", "b"), (replace(ASKED, seen=SeenPod({"team": "a"})),)))
+
+
+class Old(Parameters):
+    """The first version."""
+
+    gigabytes: int = 1
+
+    def newest(self) -> "New":
+        return New(gib=self.gigabytes)
+
+
+class New(Parameters):
+    """The second version."""
+
+    gib: int = 1
+
+
+class Versioned(Torn):
+    parameters = New  # type: ignore[assignment]
+    class_parameters = New  # type: ignore[assignment]
+    parameter_versions = class_parameter_versions = {"torn.example.com/v1": Old, "torn.example.com/v2": New}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"gigabytes": 3},
+        {"apiVersion": "torn.example.com/v1", "gigabytes": 3},
+        {"apiVersion": "torn.example.com/v2", "kind": "New", "gib": 3},
+    ],
+)
+def test_parameters_of_a_request_have_the_version_that_users_write(raw: dict[str, Any]) -> None:
+    """Without a version they were taken for the newest, as in no cluster; with one they were refused."""
+    (claim,) = request(Versioned(), "p", raw, class_parameters=raw).claims
+    assert (claim.parameters, claim.class_parameters) == (New(gib=3), New(gib=3))
+
+
+@pytest.mark.parametrize(
+    ("raw", "known"),
+    [
+        ({"gib": 3}, "of version torn.example.com/v1, as no apiVersion is given: gigabytes"),
+        ({"apiVersion": "torn.example.com/v1", "gib": 3}, "of version torn.example.com/v1: gigabytes"),
+    ],
+)
+def test_parameters_that_are_refused_are_told_as_to_users(raw: dict[str, Any], known: str) -> None:
+    """With the version that counts: the parameter is one of the driver, in the newest."""
+    with pytest.raises(BadParameters) as raised:
+        request(Versioned(), "p", raw)
+    assert str(raised.value) == (
+        "parameters of claim default/p-claim-0: gib=3 is not a parameter of this driver (known parameters "
+        f"{known})"
+    )

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,6 +69,16 @@ class NegativeUnits(Slots):
 class Percents(Slots):
     def score(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
         return dict.fromkeys(nodes, 80)
+
+
+class Quoted(Slots):
+    def score(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
+        return dict.fromkeys(nodes, "0.5")  # type: ignore[arg-type]
+
+
+class QuotedRoom(Slots):
+    def room_left(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
+        return dict.fromkeys(nodes, "2")  # type: ignore[arg-type]
 
 
 class ListedScores(Slots):
@@ -156,6 +167,65 @@ class Stuck(Slots):
         self.restored.pop(uid, None)
 
 
+class SharedByOthers(Slots):
+    """Nodes a and c have the same slots, node b has its own."""
+
+    node_local = True
+
+    def used(self, node: str) -> int:
+        return super().used(node) if node == "b" else super().used("a") + super().used("c")
+
+
+class Partly(Slots):
+    """Allocates claim by claim, and raises in the middle."""
+
+    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        each = [await Slots.allocate(self, replace(request, claims=(claim,)), node) for claim in request.claims]
+        return {name: allocation for one in each for name, allocation in one.items()}
+
+
+class Leaking(Slots):
+    """Notes each pod that it refuses, and counts it on node b once there is room."""
+
+    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        if not self.fits(request, node):
+            self.held["refused"] = "b"
+        return await super().allocate(request, node)
+
+    def used(self, node: str) -> int:
+        return min(super().used(node), ROOM)
+
+
+class BelowNone(Slots):
+    def capacity(self, of: Any) -> Capacity | None:
+        return Capacity(2, 2 - len(self.held))
+
+
+class RestoringOnce(Slots):
+    def restore(self, held: Held) -> None:
+        if held.uid in self.held:
+            raise KeyError(held.uid)
+        super().restore(held)
+
+
+class ForgettingOnce(Slots):
+    def forget(self, uid: str) -> None:
+        del self.held[uid]
+
+
+class RestoringData(Slots):
+    def restore(self, held: Held) -> None:
+        self.held[held.uid] = held.data["node"]  # type: ignore[index]
+
+
+class Considering(Slots):
+    asynchronous = True
+    viable = Driver.viable
+
+    async def consider(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        return Slots.viable(self, request, nodes)
+
+
 class Unforgetting(Slots):
     def forget(self, uid: str) -> None:
         """Leaves it where it is."""
@@ -202,7 +272,9 @@ BROKEN: list[tuple[type[Driver[Any, Any]], str]] = [
         "driver slots.example.com counts 1.5 units for claim 'claim-0'; it must be a whole number, 0 or more",
     ),
     (NegativeUnits, "counts -1 units for claim 'claim-0'; it must be a whole number, 0 or more"),
-    (Percents, "gave node 'a' the score 80; it must be from 0 to 1"),
+    (Percents, "gave node 'a' the score 80; it must be a number from 0 to 1"),
+    (Quoted, "gave node 'a' the score '0.5'; it must be a number from 0 to 1"),
+    (QuotedRoom, "has '2' left on node 'a'; it must be a number, 0 or more"),
     (ListedScores, "returned [1.0, 1.0] from score; it must be a mapping from nodes to numbers"),
     (ListedRoom, "returned [1.0, 1.0] from room_left; it must be a mapping from nodes to numbers"),
     (
@@ -223,6 +295,17 @@ BROKEN: list[tuple[type[Driver[Any, Any]], str]] = [
     (Racing, "allocate() gave two pods at once what is enough for one on node b"),
     (Reluctant, "viable() and allocate() disagree about node a: allocate() raised Full: a"),
     (Shared, "releasing what was allocated on node a made node b viable: it is not local to its node"),
+    (Partly, "a refused allocation left something behind"),
+    (Leaking, "a refused allocation left something behind"),
+    (BelowNone, "returned Capacity(total=2, free=-2); it must be None, or whole numbers, 0 <= free <= total"),
+    (RestoringOnce, "restore() raised KeyError: 'p-claim-0-0', called twice with what allocate() returned"),
+    (ForgettingOnce, "forget() raised KeyError: 'p-claim-0-0', called twice"),
+    (
+        RestoringData,
+        "restore() raised TypeError: 'NoneType' object is not subscriptable for devices that ordinary DRA "
+        "allocated: data is None",
+    ),
+    (Considering, "viable is missing: check a driver with `consider` alone by parley driver conformance"),
     (Stuck, "deallocate() did not release everything that restore() counted, each claim twice"),
     (Unforgetting, "forget() left something of what restore() counted"),
     (Strict, "deallocate() raised KeyError: 'uid-of-unallocated-claim' for a claim that holds nothing"),
@@ -235,7 +318,7 @@ BROKEN: list[tuple[type[Driver[Any, Any]], str]] = [
 
 
 def scenario(kind: type[Driver[Any, Any]]) -> Scenario:
-    return Scenario(kind, NODES, (request(Slots(), "p", {}),))
+    return Scenario(kind, NODES, (request(Slots(), "p", {}), request(Slots(), "q", {}, {})))
 
 
 async def test_a_driver_that_keeps_all_promises_passes() -> None:
@@ -246,3 +329,10 @@ async def test_a_driver_that_keeps_all_promises_passes() -> None:
 async def test_a_driver_that_breaks_one_is_told_which(kind: type[Driver[Any, Any]], told: str) -> None:
     with pytest.raises(AssertionError, match=re.escape(told)):
         await check_driver(scenario(kind))
+
+
+async def test_any_release_may_show_that_a_driver_is_not_local_to_its_nodes() -> None:
+    """Not only that of the last allocation, here on node b."""
+    asked = request(Slots(), "p", {})
+    with pytest.raises(AssertionError, match="allocated on node a made node c viable"):
+        await check_driver(Scenario(SharedByOthers, ("a", "c", "b"), (asked,)))

@@ -98,7 +98,7 @@ async def _shares_capacity(stage: Stage) -> None:
     await stage.free(held[-1])
     claim = await stage.claim()
     pod = await stage.ask(claim)
-    capacity = (await stage.answered(pod, claim))[claim].get("capacity") or {}
+    capacity = _capacity((await stage.answered(pod, claim))[claim])
     if len(capacity) < 2:
         return
     first = node if node in capacity else next(iter(capacity))
@@ -113,6 +113,14 @@ async def _shares_capacity(stage: Stage) -> None:
             raise Unmet(stage.question(pod), expected, entry_text(entry))
 
 
+def _capacity(entry: Mapping[str, Any]) -> Mapping[str, int]:
+    """The capacity in the entry, by node. Raises NotApplicable if there is none."""
+    found: Mapping[str, int] = entry.get("capacity") or {}
+    if not found:
+        raise NotApplicable("the answer has no capacity")
+    return found
+
+
 async def _counts_capacity(stage: Stage) -> None:
     """The capacity of a node is not more than there is."""
     node, held = await stage.full_node()
@@ -120,7 +128,7 @@ async def _counts_capacity(stage: Stage) -> None:
     claim = await stage.claim()
     pod = await stage.ask(claim)
     entry = (await stage.answered(pod, claim))[claim]
-    capacity = entry.get("capacity") or {}
+    capacity = _capacity(entry)
     if strange := capacity.keys() - set(viable_nodes(entry)):
         raise Unmet(stage.question(pod), "capacity of viable nodes", f"of {', '.join(sorted(strange))}, too")
     if capacity.get(node, 1) != 1:

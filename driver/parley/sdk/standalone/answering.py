@@ -7,7 +7,7 @@ after any other change, the answer comes from memory. Entries that a PodScheduli
 import asyncio
 from collections import defaultdict
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import structlog
@@ -16,10 +16,11 @@ from pydantic import ValidationError
 from parley.api.models import PodScheduling
 from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.cache import Key
-from parley.kube.client import Client, Conflict, Invalid, NotFound
+from parley.kube.client import Client, Conflict, Invalid, NotFound, TooLarge
+from parley.kube.errors import is_of_another_uid
 from parley.kube.queue import WorkQueue
 from parley.negotiation.waiting import Topic
-from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.checks import BadParameters, DriverFault, answer_too_large
 from parley.sdk.referenced import ParametersUnavailable
 from parley.sdk.standalone import entries
 from parley.sdk.standalone.entries import Entries
@@ -111,7 +112,7 @@ class Responder:
 
     async def answer(self, key: Key, scheduling: PodScheduling, question: PodQuestion) -> None:
         """Reconciles the driver's entries with its answer. Raises DriverFault, and the client's exceptions."""
-        answered = self._answered.get(key)
+        driver, answered = self._informers.driver, self._answered.get(key)
         if answered is None or answered.state != question.state or key in self._stale:
             try:
                 answered = await self._evaluated(key, question)
@@ -120,13 +121,18 @@ class Responder:
             except ParametersUnavailable:
                 return  # the pod is requeued once the object is read
             except DriverFault as fault:
-                await self.apply(scheduling, entries.refused(self._informers.driver, question, str(fault)))
+                await self.apply(scheduling, entries.refused(driver, question, str(fault)))
                 raise
         try:
             await self.apply(scheduling, answered.entries)
+        except TooLarge:
+            text = answer_too_large(driver, len(question.entries), len(question.candidates))
+            log.warning("answer too large", driver=driver, pod="/".join(key), error=text)
+            answered = self._answered[key] = replace(answered, entries=entries.refused(driver, question, text))
+            await self.apply(scheduling, answered.entries)
         except (Invalid, ValidationError) as error:
-            text = f"driver {self._informers.driver} gave an answer that the API does not take: {_invalid(error)}"
-            await self.apply(scheduling, entries.refused(self._informers.driver, question, text))
+            text = f"driver {driver} gave an answer that the API does not take: {_invalid(error)}"
+            await self.apply(scheduling, entries.refused(driver, question, text))
             raise DriverFault(text) from error
 
     async def _evaluated(self, key: Key, question: PodQuestion) -> _Answered:
@@ -184,7 +190,11 @@ class Responder:
                 force=True,
             )
         except (NotFound, Conflict):
-            return  # the PodScheduling was deleted or replaced: the watch will tell
+            return  # the PodScheduling was deleted: the watch will tell
+        except Invalid as error:
+            if is_of_another_uid(error):
+                return  # it was replaced: the watch will tell
+            raise
         self._informers.note_written(written)
         pod = f"{meta.namespace}/{meta.name}"
         log.debug("answered", driver=self._informers.driver, pod=pod, round=scheduling.spec.round)

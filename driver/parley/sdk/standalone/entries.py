@@ -27,9 +27,16 @@ def answered(
     capacity: Mapping[str, int],
 ) -> Entries:
     """The entries for these answers. `scores` are from 0 to 1, by viable node; `capacity` is the number of pods
-    with equal requests that fit, by node."""
+    with equal requests that fit, by node.
+
+    Only the first entry has the scores: the best score of a node in any entry counts, and repeated for each of
+    many claims they would fill the object.
+    """
     extra = {"capacity": dict(capacity)} if capacity else {}
-    return tuple({**_entry(driver, question, e.name, answers[e.name], scores), **extra} for e in question.entries)
+    return tuple(
+        {**_entry(driver, question, e.name, answers[e.name], {} if index else scores), **extra}
+        for index, e in enumerate(question.entries)
+    )
 
 
 def refused(driver: str, question: PodQuestion, reason: str) -> Entries:

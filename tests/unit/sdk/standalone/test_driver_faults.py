@@ -5,11 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
+from structlog.testing import capture_logs
+from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.sdk.standalone.world import DRIVER, NAMESPACE, Array, ArrayDriver, ShelfDriver, World
 
 from parley.api.builtin import Node
-from parley.api.resources import CLAIMS
+from parley.api.models import Alternatives
+from parley.api.resources import CLAIMS, POD_SCHEDULINGS
+from parley.kube.client import TooLarge
 from parley.sdk import Allocation, Answer, Held
 
 Play = Callable[[Callable[[World], Any]], None]
@@ -227,5 +232,68 @@ def test_a_watched_object_that_the_driver_does_not_understand_does_not_end_it(pl
         await world.ask("pod", "disk", nodes=["a"])
         await world.settle()
         assert (await world.answer("pod")).viable_nodes == ("a",)
+
+    play(scenario)
+
+
+def test_an_answer_that_is_too_large_is_replaced_by_the_remedy_and_sent_once(play: Play) -> None:
+    """Pods read gRPC's words about its messages, and every event of the pod sent the megabytes again."""
+
+    async def scenario(world: World) -> None:
+        sent = 0
+
+        def etcd(call: NumberedCall) -> None:
+            nonlocal sent
+            if call.resource == POD_SCHEDULINGS and call.writes and b"viable-node" in orjson.dumps(call.body):
+                sent += 1
+                raise TooLarge(500, "", "rpc error: trying to send message larger than max (2720424 vs. 2097152)")
+
+        await world.add_node("viable-node", 5)
+        await world.add_class()
+        for claim in ("one", "two"):
+            await world.add_claim(claim)
+        world.start(ShelfDriver(), FaultClient(world.server.client("driver"), before=etcd))
+        await world.ask("pod", "one", "two", nodes=["viable-node"])
+        await world.settle()
+        for value in ("1", "2"):
+            body = {"metadata": {"annotations": {"touched": value}}}
+            await world.client.patch(POD_SCHEDULINGS, "pod", body, NAMESPACE)
+            await world.settle()
+
+        for entry in (await world.answers("pod")).values():
+            assert (entry.viable_nodes, entry.alternatives) == ((), Alternatives())
+            assert entry.reason == (
+                f"the answer of driver {DRIVER} for 2 claims and 1 node makes the PodScheduling larger than the "
+                "API server allows: have each claim request more, or divide the work among several pods"
+            )
+        assert sent == 1
+
+    play(scenario)
+
+
+def test_a_question_that_was_replaced_meanwhile_is_nobodys_failure(play: Play) -> None:
+    """A pod of the same name: the API server refuses an apply with the former UID as invalid, not with 409."""
+
+    async def scenario(world: World) -> None:
+        class Meanwhile(FaultClient):
+            replaced = False
+
+            async def request(self, call: Any) -> bytes:
+                if call.resource == POD_SCHEDULINGS and call.writes and not self.replaced:
+                    self.replaced = True
+                    await world.end("pod")
+                    await world.ask("pod", "disk", nodes=["a"])
+                return await super().request(call)
+
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_claim("disk")
+        world.start(ShelfDriver(), Meanwhile(world.server.client("driver")))
+        with capture_logs() as logs:
+            await world.ask("pod", "disk", nodes=["a"])
+            await world.settle()
+
+        assert (await world.answer("pod")).viable_nodes == ("a",)
+        assert [line for line in logs if line["log_level"] in ("warning", "error")] == []
 
     play(scenario)

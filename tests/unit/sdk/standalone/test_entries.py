@@ -5,6 +5,7 @@ from typing import Any
 from parley.api.builtin import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from parley.api.models import AllocationFailure, PodScheduling, ResourceClaim, ResourceClass
 from parley.negotiation.answers import Answer
+from parley.scheduler.entries import scores_of
 from parley.sdk import PodReference
 from parley.sdk.standalone import entries
 from parley.sdk.standalone.questions import ClaimEntry, PodQuestion
@@ -50,6 +51,15 @@ def test_an_answer_has_viable_nodes_scores_and_why_others_are_not() -> None:
         capacity={"a": 3},
         reason="b: no free disk",
     )
+
+
+def test_the_scores_stand_in_one_entry_as_the_controller_takes_the_best_of_all() -> None:
+    """Repeated for each of 128 claims, they made the object larger than the API server allows."""
+    answers = dict.fromkeys(("one", "two"), Answer(("a", "b")))
+    one, two = entries.answered(DRIVER, a_question("one", "two"), answers, {"a": 0.5, "b": 1.0}, {})
+    assert one["scores"] == {"a": 50, "b": 100}
+    assert "scores" not in two
+    assert scores_of(scheduling(one, two).status.claims) == {"a": 0.5, "b": 1.0}
 
 
 def test_alternatives_may_be_a_selector_or_left_out() -> None:
