@@ -121,3 +121,29 @@ def test_parameters_that_do_not_fit_into_a_mirror_are_told(play: Any) -> None:
         assert (await world.claim("huge")).status.conditions[0].reason == "ParametersInvalid"
 
     play(scenario)
+
+
+def test_pods_that_can_not_share_a_claim_while_its_mirror_is_deleted_are_told_why(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", devices=1)
+        await world.add_class(shareable=True)
+        await world.add_claim("disk")
+        await world.add_pod("old", claims=["disk"])
+        await world.settle()
+        await world.client.delete(BUILTIN_CLAIMS, "disk", NAMESPACE)
+
+        await world.add_pod("new", claims=["disk"])
+        await world.settle()
+
+        waits = (await world.scheduling("new")).status
+        assert (waits.waiting_for, waits.message) == (
+            "ClaimInUse",
+            "the built-in claim default/disk was deleted while pod default/old uses it, and is recreated after "
+            "that: wait, or use another claim",
+        )
+        await world.delete_pod("old")
+        await world.settle(10)
+        assert await world.node_of("new") == "a"
+
+    play(scenario)
