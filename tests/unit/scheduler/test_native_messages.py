@@ -6,7 +6,7 @@ import pytest
 from tests.support.conditions import condition
 from tests.unit.scheduler.two_nodes import NAMESPACE, two_nodes
 
-from parley.api.resources import BUILTIN_CLAIMS, CLASSES, TEMPLATES
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLASSES, TEMPLATES
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -145,5 +145,34 @@ def test_pods_that_can_not_share_a_claim_while_its_mirror_is_deleted_are_told_wh
         await world.delete_pod("old")
         await world.settle(10)
         assert await world.node_of("new") == "a"
+
+    play(scenario)
+
+
+def test_a_pod_whose_claim_was_made_from_a_template_of_others_is_to_be_recreated(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await two_nodes(world)
+        other = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "other"}}]}}
+        taken = {"metadata": {"name": "mine", "namespace": NAMESPACE}, "spec": {"spec": other}}
+        await world.create(BUILTIN_TEMPLATES, taken)
+        await world.add_template("mine")
+        await world.add_pod("p", "mine")
+        await world.settle()
+        (claim,) = (await world.client.list(BUILTIN_CLAIMS, NAMESPACE)).items
+        note = (
+            f"claim default/{claim.metadata.name} for 'gpu-0' was made from a resource.k8s.io "
+            "ResourceClaimTemplate default/mine that Parley did not create: delete that template, if it still "
+            "exists, and recreate the pod, or give the parley.dev ResourceClaimTemplate another name"
+        )
+        await world.client.delete(BUILTIN_TEMPLATES, "mine", NAMESPACE)
+        await world.settle()
+        assert ("NameTaken", note) in await world.events_on("p")
+        waits = (await world.scheduling("p")).status
+        assert (waits.waiting_for, waits.message) == ("NameTaken", note)
+
+        await world.delete_pod("p")
+        await world.add_pod("p", "mine")
+        await world.settle()
+        assert await world.node_of("p") in ("a", "b")
 
     play(scenario)
