@@ -101,7 +101,7 @@ def _driver(claim: PodClaim, allocation: BuiltinAllocation | None, class_: Resou
 def _state(
     snapshot: Snapshot, pod: Pod, claim: PodClaim, mirror: BuiltinClaim | None, record: ResourceClaim | None
 ) -> tuple[str, str]:
-    if claim.problem is not None and not snapshot.knows_claims:
+    if claim.problem is not None and not snapshot.is_certain(claim.problem):
         return "pending", ""
     if is_terminal(pod) and not (
         claim.problem is None and (claim.holding or (mirror and mirror.status.allocation))

@@ -318,8 +318,8 @@ def _wait_reason(
         return scheduling.status.waiting_for, scheduling.status.message
     if scheduling is not None and scheduling.spec.selected_node and scheduling.spec.claims:
         return reasons.ALLOCATING, _allocating(scheduling)
-    problem = next((claim.problem for claim in feasibility.claims if claim.problem is not None), None)
-    if problem is not None and snapshot.knows_claims:
+    problems = (claim.problem for claim in feasibility.claims if claim.problem is not None)
+    if (problem := next(filter(snapshot.is_certain, problems), None)) is not None:
         return "" if problem.passes else problem.code, problem.message
     stranded = feasibility.stranded() if snapshot.complete else None
     if stranded is not None:

@@ -182,7 +182,8 @@ def _unanswered(
     """Reports drivers that have not answered the last round about claims that still wait for an answer."""
     if scheduling is None or scheduling.spec.selected_node:
         return
-    round_, settled = scheduling.spec.round, {*answered(scheduling), *(c.entry for c in claims if c.problem)}
+    blocked = (claim.entry for claim in claims if claim.problem and snapshot.is_certain(claim.problem))
+    round_, settled = scheduling.spec.round, {*answered(scheduling), *blocked}
     late = scheduling.status.waiting_for == reasons.DRIVER_NOT_ANSWERING
     for asked in scheduling.spec.claims:
         if asked.name not in settled:

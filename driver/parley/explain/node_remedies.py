@@ -80,10 +80,13 @@ def freeing(snapshot: Snapshot, feasibility: PodFeasibility, nodes: Sequence[str
 def _pods_to_end(
     snapshot: Snapshot, feasibility: PodFeasibility, freeable: Sequence[_Freeable], reported: ReportedAnswers
 ) -> Iterator[Remedy]:
-    """The freeable nodes with the fewest pods to end, and how many others there are."""
-    yield from (
-        _pod_ends(snapshot, feasibility, node, reported) for node in sorted(freeable, key=_pod_count)[:MOST]
-    )
+    """The freeable nodes with the fewest pods to end, and how many others there are. Those come first that no
+    standalone driver refused."""
+
+    def order(node: _Freeable) -> tuple[bool, int, str]:
+        return any(_if_others_agree(feasibility, node.name, reported)), len(node.pods), node.name
+
+    yield from (_pod_ends(snapshot, feasibility, node, reported) for node in sorted(freeable, key=order)[:MOST])
     if len(freeable) > MOST:
         more, least = tuple(node.name for node in freeable), "at least " if len(freeable) == _MOST_NODES else ""
         yield Remedy(
@@ -150,10 +153,6 @@ def _viable_now(feasibility: PodFeasibility, nodes: Sequence[str], now: frozense
             later = "its scheduler checks more than Parley does, such as anti-affinity: see its message"
         text = f"{name_nodes(free)} would be viable now: {later}"
         yield Remedy("node", text, (), tuple(free[:MOST]))
-
-
-def _pod_count(node: _Freeable) -> tuple[int, str]:
-    return len(node.pods), node.name
 
 
 def _freeable_nodes(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]) -> Iterator[_Freeable]:

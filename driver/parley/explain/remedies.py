@@ -34,7 +34,8 @@ ADVICE: Mapping[str, str] = {
     reasons.PARAMETERS_NOT_READ: "nothing to do: Parley tries again, after pauses of up to a minute",
     reasons.CLAIM_NOT_FOUND: "create the claim or template in the pod's namespace",
     reasons.CLAIM_NOT_MADE: "set the label that the message names, or create the claim",
-    reasons.NAME_TAKEN: "delete the built-in object of that name, or rename yours",
+    reasons.NAME_TAKEN: "delete the built-in object of that name (and recreate the pod, if the message says so), "
+    "or rename yours",
     reasons.CLAIM_PENDING: "see `kubectl describe prclaim`: the claim is Immediate, and not allocated yet",
     reasons.CLAIM_IN_USE: "use a template, so that each pod has a claim of its own, or a shareable class",
     reasons.CLAIM_FULL: "wait until a pod that uses the claim ends, or create another claim for some of them",

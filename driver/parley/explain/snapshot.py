@@ -17,6 +17,7 @@ from parley.api.builtin import BuiltinClaim, Namespace, Node, Pod, ResourceSlice
 from parley.api.exits import Exit
 from parley.api.models import PodScheduling, ResourceClass
 from parley.api.names import DRIVERS_LABEL, GROUP, STANDALONE
+from parley.api.reasons import CLASS_NOT_FOUND
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     BUILTIN_TEMPLATES,
@@ -33,6 +34,7 @@ from parley.api.resources import (
 )
 from parley.api.selectors import matches, selector_of
 from parley.control.caches.cluster import ClusterCache
+from parley.control.claims.podclaims import Problem
 from parley.control.decision.sight import pods_are_seen, show_cluster
 from parley.control.immediate import count_accepted
 from parley.control.ledger import Ledger
@@ -99,9 +101,12 @@ class Snapshot:
 
     @property
     def knows_claims(self) -> bool:
-        """Whether classes, claims and templates that are not in the snapshot do not exist in the cluster
-        either."""
-        return self.unread_kinds <= {NODES, RESOURCE_SLICES, CLAIM_RELEASES, PODS, POD_SCHEDULINGS}
+        """Whether claims and templates that are not in the snapshot do not exist in the cluster either."""
+        return self.unread_kinds <= {CLASSES, NODES, RESOURCE_SLICES, CLAIM_RELEASES, PODS, POD_SCHEDULINGS}
+
+    def is_certain(self, problem: Problem) -> bool:
+        """Whether a claim has the problem in the cluster, too, and not only because something was not read."""
+        return self.knows_claims and not (problem.code == CLASS_NOT_FOUND and CLASSES in self.unread_kinds)
 
     def hides_scheduling(self, pod: Key) -> bool:
         """Whether the pod may have a PodScheduling that could not be read."""

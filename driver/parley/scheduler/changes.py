@@ -202,6 +202,8 @@ class Changes:
         if not is_mirror(claim):
             self._foreign_changed(old, new)
             self._wakeups.wake(("claim", *key))
+            if old is None and (owner := owner_pod(claim)) is not None:
+                self._queues.pods.add((owner.namespace, owner.name))  # it may name a template of Parley's
             return
         if driver := self._state.moved.mirror_changed(old, new):  # also if the mirror has lost its owner
             self._wakeups.wake(("driver", driver))

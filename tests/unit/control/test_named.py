@@ -62,6 +62,13 @@ async def mirror_being_deleted(world: World) -> None:
     await world.delete(BUILTIN_CLAIMS, "c")
 
 
+async def mirror_being_deleted_under_pods(world: World) -> None:
+    await world.class_(shareable=True)
+    await world.mirror(await world.claim(), shareable=True)
+    await hold(world, "q", "r", shareable=True)
+    await world.delete(BUILTIN_CLAIMS, "c")
+
+
 async def in_use(world: World) -> None:
     await ready(world)
     await hold(world, "q")
@@ -163,6 +170,12 @@ CASES = [
         reasons.CLAIM_NOT_FOUND,
         "the built-in claim team/c was deleted and is being recreated",
         passes=True,
+    ),
+    Case(
+        mirror_being_deleted_under_pods,
+        reasons.CLAIM_IN_USE,
+        "the built-in claim team/c was deleted while pods team/q, team/r use it, and is recreated after that: "
+        "wait, or use another claim",
     ),
     Case(
         in_use,

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.explain.conftest import Play, explained, helps
 from tests.unit.explain.small_devices import two_small_ones_on
 from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
 from parley.api import reasons
 from parley.api.names import EXTENDER_SAYS
@@ -220,5 +221,31 @@ def test_that_a_nomination_for_another_node_delays_evictions_is_told(play: Play,
             "scheduler may be binding it there, but for 15 minutes at most"
         )
         assert evicts.text.endswith(delay) == (scheduler == "default-scheduler")
+
+    play(scenario)
+
+
+def test_nodes_that_another_driver_refused_come_last(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        world.start_driver(ShelfDriver(Behaviour({"a": 0, "b": 1})))
+        await world.add_node("a", 1)
+        await world.add_node("b", 1)
+        await world.add_class()
+        await world.add_template("one")
+        await add_shelf_class(world)
+        await world.add_pod("x", "one")
+        await world.add_pod("y", "one")
+        await world.settle()
+        await world.add_pod("wants", "one", "shelf")
+        await world.settle()
+
+        free = [remedy for remedy in (await explained(world, "wants")).remedies if remedy.kind == "podEnds"]
+
+        assert [remedy.nodes for remedy in free] == [("b",), ("a",)]
+        assert [remedy.text.partition(", if driver ")[2] for remedy in free] == [
+            "",
+            "shelf.example.com has room for claim gpu-1 there (now: full)",
+        ]
 
     play(scenario)

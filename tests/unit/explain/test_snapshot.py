@@ -50,21 +50,55 @@ async def one_waits(world: World) -> None:
     await world.settle()
 
 
-def test_who_sees_one_namespace_only_is_told_what_is_missing(play: Play) -> None:
+def of_one_namespace(world: World) -> Client:
+    """The client of a user who may read namespaced objects of one namespace, and nothing else."""
+
     def refuse(call: Call) -> ApiError | None:
         if call.verb == "list" and call.namespace is None:
             return Forbidden(403, "Forbidden", f"{call.resource.plural} is forbidden at the cluster scope")
         return None
 
+    return Refusing(world.client, refuse)
+
+
+def test_who_sees_one_namespace_only_is_told_what_is_missing(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_waits(world)
 
-        told = await explain(Refusing(world.client, refuse), world.clock(), "default", "wants")
+        told = await explain(of_one_namespace(world), world.clock(), "default", "wants")
 
         assert (told.code, [row.node for row in told.nodes]) == ("NothingViable", ["a"])
         assert "nodes is forbidden at the cluster scope" in told.unread
         assert [(claim.class_name, claim.state) for claim in told.claims] == [("gpu", "pending")]
         assert told.remedies == ()
+
+    play(scenario)
+
+
+def test_who_sees_one_namespace_only_is_told_what_claims_of_it_lack(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_waits(world)
+        await world.add_class("strange", driverName="strange.example.com")
+        await world.add_template("strange", class_name="strange")
+        await world.add_pod("misspelt", claims=["dsik"])
+        await world.add_pod("asks", "strange")
+        await world.settle()
+        client = of_one_namespace(world)
+
+        missing = await explain(client, world.clock(), "default", "misspelt")
+        silent = await explain(client, world.clock(), "default", "asks")
+
+        message = (
+            "claim default/dsik does not exist: create a ResourceClaim of parley.dev (or of resource.k8s.io) with "
+            "that name"
+        )
+        assert (missing.code, missing.message) == ("ClaimNotFound", message)
+        assert [(claim.state, claim.message) for claim in missing.claims] == [("ClaimNotFound", message)]
+        assert silent.code == "DriverNotAnswering"
+        assert [(claim.state, claim.message) for claim in silent.claims] == [("pending", "")]
+        assert [one.text.partition(" for ")[0] for one in silent.findings if one.by.startswith("driver")] == [
+            "has not answered about claim gpu-0"
+        ]
 
     play(scenario)
 

@@ -6,7 +6,7 @@ import pytest
 from tests.support.conditions import condition
 from tests.unit.scheduler.two_nodes import NAMESPACE, two_nodes
 
-from parley.api.resources import BUILTIN_CLAIMS, CLASSES, TEMPLATES
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLASSES, TEMPLATES
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -119,5 +119,60 @@ def test_parameters_that_do_not_fit_into_a_mirror_are_told(play: Any) -> None:
         assert await world.events_on("p") == [("ParametersInvalid", f"parameters of template default/huge {rest}")]
         assert await world.events_on("q") == [("ParametersInvalid", f"parameters of claim default/huge {rest}")]
         assert (await world.claim("huge")).status.conditions[0].reason == "ParametersInvalid"
+
+    play(scenario)
+
+
+def test_pods_that_can_not_share_a_claim_while_its_mirror_is_deleted_are_told_why(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", devices=1)
+        await world.add_class(shareable=True)
+        await world.add_claim("disk")
+        await world.add_pod("old", claims=["disk"])
+        await world.settle()
+        await world.client.delete(BUILTIN_CLAIMS, "disk", NAMESPACE)
+
+        await world.add_pod("new", claims=["disk"])
+        await world.settle()
+
+        waits = (await world.scheduling("new")).status
+        assert (waits.waiting_for, waits.message) == (
+            "ClaimInUse",
+            "the built-in claim default/disk was deleted while pod default/old uses it, and is recreated after "
+            "that: wait, or use another claim",
+        )
+        await world.delete_pod("old")
+        await world.settle(10)
+        assert await world.node_of("new") == "a"
+
+    play(scenario)
+
+
+def test_a_pod_whose_claim_was_made_from_a_template_of_others_is_to_be_recreated(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await two_nodes(world)
+        other = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "other"}}]}}
+        taken = {"metadata": {"name": "mine", "namespace": NAMESPACE}, "spec": {"spec": other}}
+        await world.create(BUILTIN_TEMPLATES, taken)
+        await world.add_template("mine")
+        await world.add_pod("p", "mine")
+        await world.settle()
+        (claim,) = (await world.client.list(BUILTIN_CLAIMS, NAMESPACE)).items
+        note = (
+            f"claim default/{claim.metadata.name} for 'gpu-0' was made from a resource.k8s.io "
+            "ResourceClaimTemplate default/mine that Parley did not create: delete that template, if it still "
+            "exists, and recreate the pod, or give the parley.dev ResourceClaimTemplate another name"
+        )
+        await world.client.delete(BUILTIN_TEMPLATES, "mine", NAMESPACE)
+        await world.settle()
+        assert ("NameTaken", note) in await world.events_on("p")
+        waits = (await world.scheduling("p")).status
+        assert (waits.waiting_for, waits.message) == ("NameTaken", note)
+
+        await world.delete_pod("p")
+        await world.add_pod("p", "mine")
+        await world.settle()
+        assert await world.node_of("p") in ("a", "b")
 
     play(scenario)

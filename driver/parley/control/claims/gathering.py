@@ -9,12 +9,13 @@ from dataclasses import replace
 from itertools import islice
 
 from parley.api import reasons
-from parley.api.builtin import Pod, PodResourceClaim
+from parley.api.builtin import BuiltinClaim, Pod, PodResourceClaim
 from parley.api.models import ResourceClass
 from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.entries import evaluated, has_too_many, number_of
 from parley.control.claims.checks import first_problem
 from parley.control.claims.generated import GENERATED, UNGENERATED, GeneratedClaim, UngeneratedClaim
+from parley.control.claims.messages import made_from_taken
 from parley.control.claims.named import USABLE, NamedClaim
 from parley.control.claims.on_demand import made_for_former_owner, on_demand, shared_topic
 from parley.control.claims.podclaims import PodClaim, Problem
@@ -112,7 +113,7 @@ def _generated(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | No
     if mirror is None:
         return _not_generated(cluster, pod, entry)
     if not is_mirror(mirror):
-        return None
+        return _from_taken_template(cluster, pod, entry, mirror)
     key, request = (mirror.metadata.namespace, mirror.metadata.name), class_request(mirror)
     holding, stand_in = ledger.of_entry(reference(pod), entry.name), cluster.claim(key)
     class_ = cluster.class_(request.class_name) if request is not None else None
@@ -140,6 +141,20 @@ def _generated(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | No
         subject=facts.subject,
     )
     return with_class(state, found, facts.class_)
+
+
+def _from_taken_template(
+    cluster: ClusterCache, pod: Pod, entry: PodResourceClaim, claim: BuiltinClaim
+) -> PodClaim | None:
+    """A pending claim that Kubernetes generated from a built-in template with the name of Parley's template; None
+    if there is no such template of Parley's, or the claim is allocated."""
+    key = (pod.metadata.namespace, entry.resource_claim_template_name or "")
+    if pod.spec.node_name or claim.status.allocation is not None or cluster.template(key) is None:
+        return None
+    name = claim.metadata.name
+    message = made_from_taken(f"{key[0]}/{name}", entry.name, f"{key[0]}/{key[1]}")
+    topics: tuple[Topic, ...] = (("template", *key), ("claim", key[0], name))
+    return PodClaim(entry.name, name, problem=Problem(reasons.NAME_TAKEN, message, topics))
 
 
 def _not_generated(cluster: ClusterCache, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:

@@ -11,6 +11,15 @@ def taken(kind: str, namespace: str, name: str) -> str:
     )
 
 
+def made_from_taken(claim: str, entry: str, template: str) -> str:
+    """The message about a claim that Kubernetes made from a built-in template that has the mirror's name."""
+    return (
+        f"claim {claim} for {entry!r} was made from a resource.k8s.io ResourceClaimTemplate {template} that "
+        "Parley did not create: delete that template, if it still exists, and recreate the pod, or give the "
+        "parley.dev ResourceClaimTemplate another name"
+    )
+
+
 def refused(kind: str, namespace: str, name: str, why: str) -> str:
     """The message about a mirror that the API server refused."""
     return (

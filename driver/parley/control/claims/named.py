@@ -11,6 +11,7 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.meta import Condition
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING, CONDITION_FAILED, CONDITION_RELEASING, FINALIZER
+from parley.api.wording import listed, noun_for
 from parley.control.claims.checks import Check
 from parley.control.claims.messages import (
     being_allocated,
@@ -162,9 +163,16 @@ def mirror_outdated(facts: NamedClaim) -> Problem | None:
 
 
 def mirror_deleted(facts: NamedClaim) -> Problem | None:
-    """The claim's mirror is being deleted, and will be recreated."""
+    """The claim's mirror is being deleted, and will be recreated: at once, or when no pod uses it any more."""
     if facts.mirror is None or not facts.mirror.metadata.deletion_timestamp or facts.is_user:
         return None
+    if facts.holding is not None and facts.holding.pods and not facts.runs_with_claim:
+        users = [f"{pod.namespace}/{pod.name}" for pod in facts.holding.pods.values()]
+        message = (
+            f"the built-in claim {facts.path} was deleted while {noun_for(len(users), 'pod')} {listed(users, 3)} "
+            f"{'uses' if len(users) == 1 else 'use'} it, and is recreated after that: wait, or use another claim"
+        )
+        return facts.blocked(reasons.CLAIM_IN_USE, message)
     return facts.transient(f"the built-in claim {facts.path} was deleted and is being recreated")
 
 

@@ -30,6 +30,9 @@ APPLY = (
     "kubectl apply --server-side -k deploy/base"
 )
 
+_AGGREGATED_TO = "rbac.authorization.k8s.io/aggregate-to-"
+"""Of the labels by which Kubernetes adds a role's rules to its own roles view, edit and admin."""
+
 
 def crds(facts: Facts) -> Iterator[Finding]:
     """Each is there, established, stored in one version, and has the schema that this program writes by."""
@@ -129,8 +132,15 @@ def _roles(kind: str, found: Mapping[str, Body]) -> Iterator[Finding]:
         role, about = found.get(name), f"{kind} {name}"
         if role is None:
             yield error("is missing", APPLY, about)
-        elif missing := missing_grants(expected, role):
+            continue
+        if missing := missing_grants(expected, role):
             yield error(f"does not grant {listed(missing, 3)}", APPLY, about)
+        labels = role["metadata"].get("labels") or {}
+        for label, value in (expected["metadata"].get("labels") or {}).items():
+            if label.startswith(_AGGREGATED_TO) and labels.get(label) != value:
+                target = label.removeprefix(_AGGREGATED_TO)
+                text = f"has no label {label}={value}: who has the role {target} has no rights on Parley's objects"
+                yield warning(text, APPLY, about)
 
 
 def _bindings(kind: str, found: Mapping[str, Body], namespace: str) -> Iterator[Finding]:

@@ -103,6 +103,13 @@ INSTALLED_CASES: Cases = {
         "does not grant watch pods, watch nodes",
         "kubectl apply --server-side -k deploy/base",
     ),
+    "a role that is not added to Kubernetes' own": (
+        changed(kinds.CLUSTER_ROLES, "parley-view", "metadata", "labels", to={}),
+        "permissions",
+        WARNING,
+        "has no label rbac.authorization.k8s.io/aggregate-to-view=true: who has the role view has no rights",
+        "kubectl apply --server-side -k deploy/base",
+    ),
     "a binding for another account": (
         changed(kinds.CLUSTER_ROLE_BINDINGS, "parley-kubelet", "subjects", 0, "namespace", to="elsewhere"),
         "permissions",
