@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from parley.api.models import Limit, ResourceClass
 from parley.api.selectors import selects
+from parley.api.wording import counted
 from parley.negotiation.waiting import Topic
 
 Labels = Mapping[str, str]
@@ -112,8 +113,9 @@ class Limits:
         )
         for what, most, used, left, more in counts:
             if most is not None and more > most:
+                wanted_at_once = counted(more, what.removesuffix("s"))
                 return (
-                    f"namespace {namespace} wants {more} {what} of class {class_.metadata.name} at a time, which "
+                    f"namespace {namespace} wants {wanted_at_once} of class {class_.metadata.name} at a time, which "
                     f"allows {_whom(limit)} {f'{most} in all: request less, or' if most else 'none:'} raise the "
                     f"class's limits[{index}].{what}"
                 )

@@ -182,9 +182,8 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
     found = recorded(claim, state.cluster.nodes())
     mirror = _mirror_of(state.cluster, claim)
     uid = mirror.metadata.uid if mirror is not None and is_stand_in(claim) else meta.uid
-    if found is None or _is_held(state, claim, uid) or _is_being_deallocated(claim, state.drivers):
-        return None
-    if not _may_be_recorded(state, claim):
+    is_void = _is_being_deallocated(claim, state.drivers) or not _may_be_recorded(state, claim)
+    if found is None or is_void or _is_held(state, claim, uid):
         return None
     users = _owner(state.cluster, claim, mirror) if is_stand_in(claim) else _reserved(claim)
     if is_stand_in(claim) and not users:

@@ -58,7 +58,7 @@ def test_without_a_limit_there_is_always_room() -> None:
             {"claims": 0},
             {},
             {"a": 1},
-            "namespace team wants 1 claims of class licence at a time, which allows it none: raise the class's "
+            "namespace team wants 1 claim of class licence at a time, which allows it none: raise the class's "
             "limits[0].claims",
         ),
     ],
