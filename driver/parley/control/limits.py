@@ -113,9 +113,9 @@ class Limits:
         )
         for what, most, used, left, more in counts:
             if most is not None and more > most:
-                wanted_at_once = counted(more, what.removesuffix("s"))
+                units = counted(more, what.removesuffix("s"))
                 return (
-                    f"namespace {namespace} wants {wanted_at_once} of class {class_.metadata.name} at a time, which "
+                    f"namespace {namespace} wants {units} of class {class_.metadata.name} at a time, which "
                     f"allows {_whom(limit)} {f'{most} in all: request less, or' if most else 'none:'} raise the "
                     f"class's limits[{index}].{what}"
                 )

@@ -259,7 +259,7 @@ def test_units_in_a_record_count_if_the_driver_is_one_of_ours(driver: str, units
     unit, whatever it writes."""
 
     async def story(world: World) -> None:
-        await world.class_()
+        await world.class_(driver=driver)
         spec = {"resourceClassName": "licence", "parametersRef": {"kind": "ConfigMap", "name": "gone"}}
         data = {"pool": "licence", "node": "*", "count": 7}
         allocation = {"handles": [{"driverName": driver, "data": data}], "units": 7}
@@ -343,7 +343,7 @@ def test_an_owner_that_somebody_put_there_by_hand_uses_nothing() -> None:
 
 def test_room_that_a_standalone_driver_records_is_not_reserved() -> None:
     async def story(world: World) -> None:
-        await world.class_()
+        await world.class_(driver="disks.example.com")
         await world.claim()
         reserved = Allocation(reserve=Reserve({"cpu": "1"}, hold="Nominated"))
         record = allocation_record("disks.example.com", reserved, "a", shareable=False)
