@@ -55,7 +55,7 @@ def test_an_answer_has_viable_nodes_scores_and_why_others_are_not() -> None:
 
 def test_the_scores_stand_in_one_entry_as_the_controller_takes_the_best_of_all() -> None:
     """Repeated for each of 128 claims, they made the object larger than the API server allows."""
-    answers = dict.fromkeys(("one", "two"), Answer(("a", "b")))
+    answers = {name: Answer(("a", "b")) for name in ("one", "two")}
     one, two = entries.answered(DRIVER, a_question("one", "two"), answers, {"a": 0.5, "b": 1.0}, {})
     assert one["scores"] == {"a": 50, "b": 100}
     assert "scores" not in two
