@@ -2,10 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
+from parley.api.exits import Exit
+from parley.api.resources import PODS
 from parley.cli.asking import (
     AllNamespaces,
     As,
@@ -67,7 +69,10 @@ def explain(
     if watch:
         answered(who, lambda client: question.follow(client, printer))
     else:
-        printer.print(*answered(who, question.ask))
+        answer = answered(who, question.ask)
+        printer.print(answer)
+        if answer.is_blind:
+            raise typer.Exit(Exit.FORBIDDEN)  # a script must not take it for an answer
 
 
 def _name(what: list[str]) -> str:
@@ -78,8 +83,12 @@ def _name(what: list[str]) -> str:
     return name or (what[1] if len(what) > 1 else "")
 
 
-_Answer = tuple[list[Explanation], Sequence[str]]
-"""Explanations, and what could not be read of all."""
+class _Answer(NamedTuple):
+    """Explanations, and what could not be read. `is_blind`: no pod could."""
+
+    explanations: list[Explanation]
+    unread: Sequence[str] = ()
+    is_blind: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,7 @@ class _Question:
 
         async def again(world: Snapshot) -> None:
             with readable_errors():
-                printer.print_if_new(*await self._in(client, world))
+                printer.print_if_new(await self._in(client, world))
 
         await follow(client, self.namespace, again)
 
@@ -122,11 +131,12 @@ class _Question:
                 refusal = error
         if refusal is not None and not found:
             raise refusal
-        return found, ()
+        return _Answer(found)
 
     async def _of_waiting(self, client: Client, world: Snapshot) -> _Answer:
         where = None if self.everywhere else self.namespace
-        return await explain_waiting(client, world, where, self.selects), world.unread
+        explanations = await explain_waiting(client, world, where, self.selects)
+        return _Answer(explanations, world.unread, PODS in world.unread_kinds)
 
 
 class _Printer:
@@ -137,15 +147,16 @@ class _Printer:
         self._where = where
         self._before: list[Explanation] | None = None
 
-    def print_if_new(self, explanations: list[Explanation], unread: Sequence[str]) -> None:
+    def print_if_new(self, answer: _Answer) -> None:
         """Print the explanations, unless they differ from the last ones in nothing but time."""
-        now = [timeless(one) for one in explanations]
+        now = [timeless(one) for one in answer.explanations]
         if now != self._before:
             self._before = now
-            self.print(explanations, unread)
+            self.print(answer)
 
-    def print(self, explanations: list[Explanation], unread: Sequence[str]) -> None:
+    def print(self, answer: _Answer) -> None:
         """Print the explanations as text, names or data."""
+        explanations, unread, _ = answer
         if self._output in (Output.JSON, Output.YAML):
             printed("PodExplanationList", {"items": wire(explanations)}, self._output)
         elif not explanations:

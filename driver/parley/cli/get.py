@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from parley.api.exits import Exit
 from parley.cli.asking import (
     AllNamespaces,
     As,
@@ -107,6 +108,8 @@ class _Printer:
         else:
             self._print(rows, world)
         self._tell_unread(world)
+        if self._chosen.view.source in world.unread_kinds:
+            raise typer.Exit(Exit.FORBIDDEN)  # a script must not take it for an answer
 
     def _tell_unread(self, world: Snapshot) -> None:
         """Print what could not be read on stderr, each once; in data it is included."""

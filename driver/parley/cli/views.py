@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from parley.api import resources
+from parley.api.resources import Resource
 from parley.explain import overview
 from parley.explain.overview import ClassRow, UseRow, WaitRow
 from parley.explain.snapshot import Snapshot
@@ -31,10 +33,11 @@ class Columns:
 
 @dataclass(frozen=True)
 class View:
-    """One overview: its rows, of one namespace or all. `kind` is that of its data, `nothing` what is printed where
-    there are no rows."""
+    """One overview: its rows, of one namespace or all. `kind` is that of its data, `source` the resource without
+    which nothing is known, `nothing` what is printed where there are no rows."""
 
     kind: str
+    source: Resource[Any]
     rows: Callable[[Snapshot, str | None], Sequence[Any]]
     columns: Columns
     name: Callable[[Any], str]
@@ -83,6 +86,7 @@ def _used_name(row: UseRow) -> str:
 
 CLASSES = View(
     kind="ClassOverview",
+    source=resources.CLASSES,
     rows=lambda world, _: overview.classes(world),
     columns=Columns(
         ("CLASS", "DRIVER", "NODES", "WHAT", "TOTAL", "FREE", "CLAIMS", "WAITING"), ("PARTLY-FREE",), _class
@@ -94,6 +98,7 @@ CLASSES = View(
 )
 USES = View(
     kind="UseOverview",
+    source=resources.PODS,
     rows=overview.uses,
     columns=Columns(
         ("NAMESPACE", "POD", "NODE", "CLAIM", "CLASS", "HOLDS", "FOR"), ("DRIVER", "UNITS", "KEPT-UNTIL"), _use
@@ -104,6 +109,7 @@ USES = View(
 )
 WAITING = View(
     kind="WaitOverview",
+    source=resources.PODS,
     rows=overview.waits,
     columns=Columns(
         ("NAMESPACE", "POD", "WAITING-FOR", "SINCE", "CLASSES", "AHEAD"), ("NODE",), _wait, last=("MESSAGE",)

@@ -10,6 +10,7 @@ from tests.unit.cli.serving import Answers, answers_of, served
 from tests.unit.scheduler.conftest import World
 from typer.testing import CliRunner, Result
 
+from parley.api.exits import Exit
 from parley.api.resources import RESOURCE_SLICES
 from parley.cli.main import app, plugin
 from parley.drivers import built_in
@@ -223,7 +224,7 @@ def test_pods_that_are_not_read_may_wait(
         told = CliRunner().invoke(plugin, [*command, "--kubeconfig", str(kubeconfig)])
 
     assert (told.exit_code, told.stdout, told.stderr.splitlines()) == (
-        0,
+        Exit.FORBIDDEN,
         "",
         [nothing, "not read: /api/v1/pods is forbidden", "not read: /api/v1/namespaces/default/pods is forbidden"],
     )

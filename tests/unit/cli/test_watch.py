@@ -16,6 +16,7 @@ from tests.unit.web.refusing import Refusing, forbidden, nothing
 
 from parley.api.resources import NODES
 from parley.cli import logs
+from parley.cli.explain import _Answer
 from parley.cli.explain import _Printer as ExplanationPrinter
 from parley.cli.explain import _Question
 from parley.cli.following import follow
@@ -155,7 +156,8 @@ def test_that_time_passes_is_no_other_answer(capsys: pytest.CaptureFixture[str])
         await world.settle()
         printer = ExplanationPrinter(Output.TEXT, "anywhere")
         for _ in range(3):
-            printer.print_if_new([await explain(world.client, world.clock(), "default", "waits")], ())
+            answer = _Answer([await explain(world.client, world.clock(), "default", "waits")])
+            printer.print_if_new(answer)
             await asyncio.sleep(100)
         await world.stop()
 

@@ -27,7 +27,7 @@ def test_a_pod_whose_volume_is_elsewhere(play: Play, name: str) -> None:
     async def scenario(world: World) -> None:
         await tied_to_a_full_node(world)
 
-        (told,), _ = await _Question("default", name, False, lambda _: True).ask(world.client)
+        (told,) = (await _Question("default", name, False, lambda _: True).ask(world.client)).explanations
 
         assert fits(told) == {"a": ELSEWHERE, "b": ""}
         assert helps(told)[0].startswith("node b is free when pod default/other ends")
