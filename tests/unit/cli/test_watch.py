@@ -16,9 +16,8 @@ from tests.unit.web.refusing import Refusing, forbidden, nothing
 
 from parley.api.resources import NODES
 from parley.cli import logs
-from parley.cli.explain import _Answer
+from parley.cli.explain import _Answer, _Question
 from parley.cli.explain import _Printer as ExplanationPrinter
-from parley.cli.explain import _Question
 from parley.cli.following import follow
 from parley.cli.get import _Chosen, _Printer
 from parley.cli.output import Output
