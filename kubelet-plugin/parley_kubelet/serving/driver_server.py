@@ -75,12 +75,13 @@ class DriverServer:
         self._driver = driver
         self._instance = settings.instance
         self._paths = socket_paths(settings.plugins, settings.registry, driver.name, settings.instance)
+        self._cdi = Folder(settings.cdi, mode=0o755)
         self.publisher = SlicePublisher(client, driver=driver.name, node=driver.node, devices=driver.devices)
         self.preparation = Preparation(
             driver,
             client,
             state=Folder(settings.state_of(driver.name, own=isinstance(driver, DeviceNodeDriver)), spare=SPARE),
-            cdi=Folder(settings.cdi, mode=0o755),
+            cdi=self._cdi,
             boot=boot_id(),
             process=ProcessServices(checkpoint_thread(), self.publisher.up_to_date),
         )
@@ -112,7 +113,12 @@ class DriverServer:
         """Why the kubelet cannot use the driver, so that the plugin should be restarted; "" if it can."""
         if self.registration.missing_seconds() > UNREGISTERED:
             return self.obstacle()
-        fault = await check_sockets(self._paths)
+        if self._cdi.is_removed():
+            fault = (
+                f"folder {self._cdi.path} was removed on the node: a restart creates it, with the claims' files"
+            )
+        else:
+            fault = await check_sockets(self._paths)
         return f"driver {self._driver.name}: {fault}" if fault else ""
 
     def obstacle(self) -> str:
