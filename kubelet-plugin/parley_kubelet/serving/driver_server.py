@@ -24,6 +24,7 @@ from parley_kubelet.claims.notices import Notices
 from parley_kubelet.claims.orphans import release_orphans
 from parley_kubelet.claims.preparation import Preparation, ProcessServices, boot_id
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
+from parley_kubelet.driver.disk_threads import DiskThreads
 from parley_kubelet.health.monitor import HealthMonitor
 from parley_kubelet.health.service import HealthService
 from parley_kubelet.hooks import NodeDriver
@@ -89,9 +90,11 @@ class DriverServer:
         self._monitor = HealthMonitor(self.preparation, self.publisher.recheck)
         self.registration = RegistrationService(driver.name, self._paths.plugin, health=driver.tells_health())
 
-    def restore(self) -> None:
-        """Restore the CDI folder from the checkpoint. Raises CheckpointError or OSError."""
-        held = self.preparation.restore()
+    async def restore(self) -> None:
+        """Restore the CDI folder from the checkpoint. Raises CheckpointError or OSError. Waits for writes of the
+        other plugin of a rolling update, in a thread that the end of this process does not wait for: the other one
+        may be frozen."""
+        held = await asyncio.wrap_future(DiskThreads(1).start(self.preparation.restore))
         log.info("starting", driver=self._driver.name, node=self._driver.node, held=len(held))
 
     @asynccontextmanager
