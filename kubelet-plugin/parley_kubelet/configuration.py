@@ -1,6 +1,7 @@
 """Reads and validates the configuration file: the devices of this node, and the settings of other drivers.
 
-All faults are reported at once, each with the file, the field, its value and the remedy.
+All faults are reported at once, each with the file, the field, its value and the remedy. What may be secret is
+left out: values of drivers' settings and of containers' variables, and the text of a file that is not YAML.
 """
 
 import re
@@ -123,8 +124,9 @@ def load(path: Path) -> Configuration:
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}: give a file that can be read in --config") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigurationError(f"{path}: is not YAML, correct it: {reason}") from None
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        raise ConfigurationError(f"{path}{where}: is not YAML: correct it") from None
     try:
         return Configuration.model_validate({} if content is None else content)
     except ValidationError as error:
@@ -161,7 +163,12 @@ def _fault(fault: ErrorDetails) -> str:
     message = _REMEDIES.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ")
     if isinstance(value, BaseModel | dict) and fault["type"] == "value_error":
         return f"{field}: {message}" if field else message
-    return f"{field or 'the file'}={value!r}: {message}"
+    return f"{field}: {message}" if _may_be_secret(fault["loc"]) else f"{field or 'the file'}={value!r}: {message}"
+
+
+def _may_be_secret(location: tuple[str | int, ...]) -> bool:
+    """Whether the value there is of a driver's settings, or of a container's variable; names are not secret."""
+    return location[-1:] != ("[key]",) and (location[:1] == ("drivers",) or "env" in location)
 
 
 def _field(location: tuple[str | int, ...]) -> str:

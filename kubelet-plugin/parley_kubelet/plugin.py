@@ -77,8 +77,9 @@ async def run_plugin(
         log.warning("device left out", device=fault)
     calls, lag = call_seconds(), loop_lag()
     servers = [DriverServer(driver, settings, client, calls) for driver in drivers]
-    for one in servers:
-        one.restore()
+    await _run_until(stop, [_restore(servers)])
+    if stop.is_set():
+        return
     by_name = {one.preparation.driver.name: one for one in servers}
     receipts = Receipts(
         client,
@@ -101,6 +102,11 @@ async def run_plugin(
         await asyncio.gather(*(stack.aclose() for stack in open_sockets))
 
 
+async def _restore(servers: Sequence[DriverServer]) -> None:
+    for one in servers:
+        await one.restore()
+
+
 def _observed(
     metrics: NodeMetrics, liveness: Liveness, port: int | None
 ) -> AbstractAsyncContextManager[int | None]:
@@ -108,7 +114,7 @@ def _observed(
 
 
 async def _run_until(stop: asyncio.Event, work: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run all coroutines until `stop` is set; an unexpected error of one ends the plugin."""
+    """Run all coroutines until one ends or `stop` is set; an unexpected error of one ends the plugin."""
     working: list[asyncio.Task[Any]] = [asyncio.create_task(one) for one in work]
     stopping = asyncio.create_task(stop.wait())
     try:

@@ -48,7 +48,7 @@ class DiskThreads:
             except BaseException as error:
                 call.set_exception(error)
 
-        threading.Thread(target=run, name="workspace-disk", daemon=True).start()
+        threading.Thread(target=run, name="disk-call", daemon=True).start()
         self._began[call] = self._clock()
         call.add_done_callback(self._began.pop)
         return call

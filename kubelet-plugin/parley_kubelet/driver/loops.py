@@ -1,6 +1,8 @@
 """Loop devices: a file of the node as a block device (loop(4)), found again by a label.
 
 A device that is in use when it is detached is freed with its last user; until then it can be kept again.
+Only a new device is opened for writing: a kernel may refuse that for mounted ones (CONFIG_BLK_DEV_WRITE_MOUNTED),
+and udev probes every device that was.
 """
 
 import errno
@@ -81,7 +83,7 @@ def _find(label: str, inode: int | None = None) -> Iterator[Path]:
     attached to another file, before the caller opens it."""
     for path in sorted(DEVICES.glob("loop[0-9]*")):
         try:
-            with _opened(path, os.O_RDONLY) as device:  # udev probes every device that was open for writing
+            with _opened(path) as device:
                 found = _info(device)
         except OSError as error:
             if error.errno in _GONE:
@@ -130,7 +132,7 @@ def _attach_new(backing: int, label: str) -> Path:
         finally:
             os.close(control)
         try:
-            with _opened(path) as device:
+            with _opened(path, os.O_RDWR) as device:  # else the kernel makes it read-only
                 fcntl.ioctl(device, _CONFIGURE, _CONFIG.pack(backing, 0, info, *(0,) * 8))
         except OSError as error:
             if error.errno != errno.EBUSY or turn == _ATTEMPTS - 1:
@@ -145,7 +147,7 @@ def _control() -> int:
 
 
 @contextmanager
-def _opened(path: Path, access: int = os.O_RDWR) -> Iterator[int]:
+def _opened(path: Path, access: int = os.O_RDONLY) -> Iterator[int]:
     device = os.open(path, access | os.O_CLOEXEC)
     try:
         yield device

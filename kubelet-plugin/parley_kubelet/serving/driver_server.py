@@ -24,6 +24,7 @@ from parley_kubelet.claims.notices import Notices
 from parley_kubelet.claims.orphans import release_orphans
 from parley_kubelet.claims.preparation import Preparation, ProcessServices, boot_id
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
+from parley_kubelet.driver.disk_threads import DiskThreads
 from parley_kubelet.health.monitor import HealthMonitor
 from parley_kubelet.health.service import HealthService
 from parley_kubelet.hooks import NodeDriver
@@ -75,12 +76,13 @@ class DriverServer:
         self._driver = driver
         self._instance = settings.instance
         self._paths = socket_paths(settings.plugins, settings.registry, driver.name, settings.instance)
+        self._cdi = Folder(settings.cdi, mode=0o755)
         self.publisher = SlicePublisher(client, driver=driver.name, node=driver.node, devices=driver.devices)
         self.preparation = Preparation(
             driver,
             client,
             state=Folder(settings.state_of(driver.name, own=isinstance(driver, DeviceNodeDriver)), spare=SPARE),
-            cdi=Folder(settings.cdi, mode=0o755),
+            cdi=self._cdi,
             boot=boot_id(),
             process=ProcessServices(checkpoint_thread(), self.publisher.up_to_date),
         )
@@ -88,9 +90,11 @@ class DriverServer:
         self._monitor = HealthMonitor(self.preparation, self.publisher.recheck)
         self.registration = RegistrationService(driver.name, self._paths.plugin, health=driver.tells_health())
 
-    def restore(self) -> None:
-        """Restore the CDI folder from the checkpoint. Raises CheckpointError or OSError."""
-        held = self.preparation.restore()
+    async def restore(self) -> None:
+        """Restore the CDI folder from the checkpoint. Raises CheckpointError or OSError. Waits for writes of the
+        other plugin of a rolling update, in a thread that the end of this process does not wait for: the other one
+        may be frozen."""
+        held = await asyncio.wrap_future(DiskThreads(1).start(self.preparation.restore))
         log.info("starting", driver=self._driver.name, node=self._driver.node, held=len(held))
 
     @asynccontextmanager
@@ -112,7 +116,12 @@ class DriverServer:
         """Why the kubelet cannot use the driver, so that the plugin should be restarted; "" if it can."""
         if self.registration.missing_seconds() > UNREGISTERED:
             return self.obstacle()
-        fault = await check_sockets(self._paths)
+        if self._cdi.is_removed():
+            fault = (
+                f"folder {self._cdi.path} was removed on the node: a restart creates it, with the claims' files"
+            )
+        else:
+            fault = await check_sockets(self._paths)
         return f"driver {self._driver.name}: {fault}" if fault else ""
 
     def obstacle(self) -> str:

@@ -209,6 +209,14 @@ class Folder:
         """Remove the file; no error if it does not exist. Not flushed. Raises OSError."""
         self._disk.remove(self.path / name)
 
+    def is_removed(self) -> bool:
+        """Whether somebody removed the folder. In a container its mount stays at the path, and another folder that
+        is made in its place is not seen."""
+        try:
+            return self.path.stat().st_nlink == 0
+        except FileNotFoundError:
+            return True
+
     def names(self, prefix: str) -> tuple[str, ...]:
         """The names of files that start with `prefix`, sorted."""
         return tuple(sorted(path.name for path in self.path.iterdir() if path.name.startswith(prefix)))

@@ -1,5 +1,6 @@
 """Loop devices of this machine: found again by their labels, had back while they are in use, gone afterwards."""
 
+import errno
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -59,12 +60,13 @@ def test_a_file_has_one_device_until_it_is_detached(file: Path, label: str) -> N
 
 
 def test_one_that_is_in_use_goes_with_its_last_user_and_can_be_had_back(
-    file: Path, label: str, tmp_path: Path
+    file: Path, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = loops.attach(file, label)
     place = tmp_path / "mounted"
     place.mkdir()
     subprocess.run(["mount", str(device), str(place)], check=True)
+    forbid_writing(device, monkeypatch)
     try:
         loops.detach(label)
         assert loops.attach(file, label) == device, "a second device for the file would spoil it"
@@ -72,6 +74,18 @@ def test_one_that_is_in_use_goes_with_its_last_user_and_can_be_had_back(
     finally:
         subprocess.run(["umount", str(place)], check=True)
     assert attached(file) == []
+
+
+def forbid_writing(device: Path, patch: pytest.MonkeyPatch) -> None:
+    """As kernels do for a mounted device without CONFIG_BLK_DEV_WRITE_MOUNTED."""
+    open_ = os.open
+
+    def opened(path: Any, flags: int, *more: Any, **named: Any) -> int:
+        if path == device and flags & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+        return open_(path, flags, *more, **named)
+
+    patch.setattr(os, "open", opened)
 
 
 def test_a_device_that_an_administrator_detaches_is_free_for_no_other_claim(
@@ -129,14 +143,15 @@ def test_another_file_of_that_label_has_a_device_of_its_own(file: Path, label: s
     assert attached(file) == attached(other) == []
 
 
-def before_it_is_opened_for_writing(device: Path, happens: Callable[[], None], patch: pytest.MonkeyPatch) -> None:
+def before_it_is_opened_again(device: Path, happens: Callable[[], None], patch: pytest.MonkeyPatch) -> None:
     """Something comes between a look at the device and what is done to it."""
-    open_ = os.open
+    open_, seen = os.open, list[Any]()
 
     def opened(path: Any, flags: int, *more: Any, **named: Any) -> int:
-        if path == device and flags & os.O_ACCMODE != os.O_RDONLY:
+        if path == device and path in seen:
             patch.undo()
             happens()
+        seen.append(path)
         return open_(path, flags, *more, **named)
 
     patch.setattr(os, "open", opened)
@@ -151,7 +166,7 @@ def test_what_has_become_anothers_meanwhile_is_not_detached(
         subprocess.run(["losetup", "-d", str(device)], check=True)
         subprocess.run(["losetup", str(device), str(other)], check=True)
 
-    before_it_is_opened_for_writing(device, passes_on, monkeypatch)
+    before_it_is_opened_again(device, passes_on, monkeypatch)
     loops.detach(label)
     assert attached(other) == [str(device)]
 
@@ -170,7 +185,7 @@ def test_what_is_gone_meanwhile_is_not_had_back(
         if goes_to_another:
             subprocess.run(["losetup", str(device), str(other)], check=True)
 
-    before_it_is_opened_for_writing(device, last_user_leaves, monkeypatch)
+    before_it_is_opened_again(device, last_user_leaves, monkeypatch)
     mine = loops.attach(file, label)
     assert attached(file) == [str(mine)]
     loops.detach(label)

@@ -92,7 +92,7 @@ def test_an_empty_file_is_a_node_without_devices(file: Path) -> None:
             [
                 "devices[0].env.GPU-UUID='GPU-UUID': use letters, digits and '_', with no digit first,"
                 " for the variable's name",
-                "devices[0].env.N=1: is not a text: put it in quotes",
+                "devices[0].env.N: is not a text: put it in quotes",
             ],
         ),
         (
@@ -107,6 +107,16 @@ def test_an_empty_file_is_a_node_without_devices(file: Path) -> None:
             "devices: [{name: a, model: m}, {name: b, model: m}, {name: a, model: m}]",
             ["devices: two have the name 'a': rename one of them"],
         ),
+        (
+            "drivers: {a.example: secret, B: {}}",
+            [
+                "drivers['a.example']: is not a mapping of names to values",
+                "drivers.B='B': use a lower-case DNS name of at most 63 characters that starts with a letter,"
+                " such as device.parley.dev",
+            ],
+        ),
+        ("drivers: [secret]", ["drivers: is not a mapping of names to values"]),
+        ("devices: [{name: a, model: m, env: secret}]", ["devices[0].env: is not a mapping of names to values"]),
         ("- a", ["the file=['a']: is not a mapping of fields to values"]),
         ("devices: 7", ["devices=7: is not a list"]),
     ],
@@ -124,7 +134,17 @@ def test_a_file_that_is_not_there(file: Path) -> None:
     assert str(error.value) == f"{file}: No such file or directory: give a file that can be read in --config"
 
 
-def test_a_file_that_is_not_yaml(file: Path) -> None:
-    file.write_text("devices: [")
-    with pytest.raises(ConfigurationError, match=r"is not YAML, correct it: .* line 1, column 11"):
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (b"devices: [", ", line 1, column 11"),
+        (b"drivers:\n  a.example:\n    token: secret: x\n", ", line 3, column 18"),
+        (b"drivers: {a.example: {token: *secret}}", ", line 1, column 30"),
+        (b"token: secret\xff", ""),
+    ],
+)
+def test_a_file_that_is_not_yaml(file: Path, text: bytes, where: str) -> None:
+    file.write_bytes(text)
+    with pytest.raises(ConfigurationError) as error:
         load(file)
+    assert str(error.value) == f"{file}{where}: is not YAML: correct it", "no secret of the file's text"

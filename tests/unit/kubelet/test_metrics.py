@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -19,6 +20,7 @@ from tests.unit.kubelet.test_plugin import registration_sockets, running
 from tests.unit.kubelet.test_plugin import settings as plugin_settings
 
 from parley.kube.client import Client
+from parley_kubelet.metrics import GOOD_FOR
 from parley_kubelet.proto import registration_v1_pb2 as registration
 from parley_kubelet.serving import driver_server, self_check
 from parley_kubelet.serving.registration import RegistrationService
@@ -114,6 +116,37 @@ async def test_a_socket_that_nobody_serves_any_more_ends_liveness_and_is_named(
 
     assert status == 503
     assert text.startswith(f"driver {DRIVER}: socket {path}: UNAVAILABLE: ")
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+async def test_a_removed_cdi_folder_ends_liveness_and_a_restart_has_another_with_the_files(
+    observed: PluginSettings, port: int, client: Client, mounted: bool
+) -> None:
+    """In a pod its mount stays, whatever is made in its place on the node; so does an open descriptor here."""
+    claim = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
+    folder = observed.cdi
+    folder.mkdir()
+    descriptor = os.open(folder, os.O_RDONLY)
+    seen = replace(observed, cdi=Path(f"/proc/self/fd/{descriptor}") if mounted else folder)
+    try:
+        async with running(seen, client) as kubelet:
+            await kubelet.prepare(claim)
+            assert await asyncio.to_thread(get, port, "/healthz") == (200, "ok")
+            shutil.rmtree(folder)
+            if mounted:
+                folder.mkdir()
+            await asyncio.sleep(GOOD_FOR)
+            status, text = await asyncio.to_thread(get, port, "/healthz")
+    finally:
+        os.close(descriptor)
+    assert (status, text) == (
+        503,
+        f"driver {DRIVER}: folder {seen.cdi} was removed on the node: a restart creates it, with the claims'"
+        " files\n",
+    )
+    async with running(observed, client):
+        assert len(list(folder.glob("*.json"))) == 1
+        assert await asyncio.to_thread(get, port, "/healthz") == (200, "ok")
 
 
 async def test_a_socket_that_never_answers_ends_liveness_before_the_probe_does(

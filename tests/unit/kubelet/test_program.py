@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from parley_kubelet.settings import PluginSettings, parse_arguments
+from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import Kubelet, until
 
 
@@ -159,6 +160,17 @@ async def test_sigterm_ends_it_and_removes_the_sockets(folder: Path, options: di
             assert kubelet.info.endpoint == str(folder / "plugins/device.parley.dev/dra-u1.sock")
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 60) == 0
+    assert sockets_in(folder) == []
+
+
+async def test_sigterm_ends_a_start_that_waits_for_a_frozen_plugin(folder: Path, options: dict[str, str]) -> None:
+    """The other one of a rolling update, in the middle of a write."""
+    state = folder / "plugins/device.parley.dev"
+    with Folder(state).locked():
+        async with program(options, {"POD_UID": "u1"}) as process:
+            await until((state / "spare").exists)
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(process.wait(), 20) == 0
     assert sockets_in(folder) == []
 
 

@@ -215,8 +215,8 @@ def test_settings_that_the_driver_does_not_know() -> None:
     with pytest.raises(ConfigurationError) as error:
         settings_of(given, Path("/c"), DRIVER, PortSettings)
     assert str(error.value).splitlines() == [
-        f"/c: drivers['{DRIVER}'].base='x': Input should be a valid integer, unable to parse string as an integer",
-        f"/c: drivers['{DRIVER}'].bse=7: is not a field of this file: correct its spelling or remove it",
+        f"/c: drivers['{DRIVER}'].base: Input should be a valid integer, unable to parse string as an integer",
+        f"/c: drivers['{DRIVER}'].bse: is not a field of this file: correct its spelling or remove it",
     ]
 
 

@@ -18,6 +18,9 @@ FOLDER = ROOT / "deploy" / "monitoring"
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
 SECTIONS = dict(re.findall(r"^### (\S+)\n(.*?)(?=^##|\Z)", RUNBOOK, flags=re.MULTILINE | re.DOTALL))
 CODES = {value for name, value in vars(reasons).items() if name.isupper()}
+OTHERS = {"KubeletStateRemoved"}
+"""Faults of nodes that have neither."""
+
 GIVEN = {"up", "process_start_time_seconds", "process_resident_memory_bytes"}
 """Metrics that Prometheus and its libraries make."""
 
@@ -88,8 +91,8 @@ def test_a_number_that_may_be_one_is_before_no_plural(alert: dict[str, Any]) -> 
     assert not before_a_noun or int(alert["expr"].rpartition("> ")[2]) > 0
 
 
-def test_every_section_is_of_an_alert_or_a_code_and_every_code_has_one() -> None:
-    assert SECTIONS.keys() == {alert["alert"] for alert in alerts()} | CODES
+def test_every_alert_and_code_has_a_section_and_so_do_a_few_other_faults() -> None:
+    assert SECTIONS.keys() == {alert["alert"] for alert in alerts()} | CODES | OTHERS
 
 
 @pytest.mark.parametrize("name", SECTIONS)

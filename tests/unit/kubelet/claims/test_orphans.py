@@ -11,6 +11,7 @@ from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.client import Call, Client
 from parley_kubelet.claims.orphans import release_orphans
 from parley_kubelet.claims.preparation import ClaimName
+from parley_kubelet.hooks import Refused
 from parley_kubelet.testing import allocated_status
 
 
@@ -165,3 +166,24 @@ async def test_an_orphaned_file_is_removed_with_a_line_in_the_log(node: PortNode
         node.plugin(Ports())
     assert [(log["event"], log["uid"]) for log in logs] == [("orphaned CDI specification removed", "u0")]
     assert len(node.files()) == 1
+
+
+async def test_after_the_kubelet_forgot_a_claim_its_device_is_free_once_the_checkpoint_is_removed(
+    node: PortNode,
+) -> None:
+    """As the runbook says, for a node without pods whose kubelet lost its own record of claims."""
+    forgotten = await node.claim("a", 7, "port-7")
+    await node.plugin(Ports()).prepare(forgotten)
+    await gone(node, forgotten)
+    later = await node.claim("b", 7, "port-7")
+    assert (await cleaned(node, "first boot"))[1] == [
+        "claim is gone but prepared: left until the kubelet unprepares it"
+    ]
+    with pytest.raises(Refused, match="device='port-7' is still prepared for claim team/a"):
+        await node.plugin(Ports()).prepare(later)
+    (node.folder / "state" / "checkpoint.json").unlink()
+    with structlog.testing.capture_logs():
+        plugin = node.plugin(Ports())
+    assert node.files() == []
+    await plugin.prepare(later)
+    assert list(await plugin.entries()) == [later.uid]

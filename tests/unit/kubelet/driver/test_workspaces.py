@@ -190,7 +190,7 @@ def test_a_handle_that_names_another_place_is_refused(name: str) -> None:
 )
 def test_settings_that_cannot_be_served_are_refused_at_the_start(field: str, value: str) -> None:
     configuration = Configuration(drivers={WorkspaceNode.name: {field: value}})
-    with pytest.raises(ConfigurationError, match=rf"node.yaml: drivers\['workspace.parley.dev'\]\.{field}="):
+    with pytest.raises(ConfigurationError, match=rf"node.yaml: drivers\['workspace.parley.dev'\]\.{field}: "):
         settings_of(configuration, Path("node.yaml"), WorkspaceNode.name, WorkspaceSettings)
 
 
