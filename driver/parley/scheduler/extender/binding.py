@@ -12,7 +12,7 @@ import structlog
 
 from parley.api.builtin import Pod
 from parley.api.wording import listed
-from parley.control.allocation import Busy
+from parley.control.allocation import Busy, Saturated
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
@@ -20,6 +20,7 @@ from parley.control.decision.kept import kept_nodes
 from parley.control.objects.pod import is_done, priority, reference
 from parley.control.room import Requester, room_shortage
 from parley.control.state import State
+from parley.control.telemetry.connections import SCHEDULER
 from parley.kube.cache import Key
 from parley.kube.client import ApiError, Conflict, OutcomeUnknown
 from parley.negotiation.requests import requested
@@ -38,6 +39,10 @@ log = structlog.get_logger(__name__)
 
 BIND_SECONDS = 45.0
 """How long a bind may take; the scheduler has to wait longer (`httpTimeout` of its entry with `bindVerb`)."""
+
+MOST_BINDS = SCHEDULER.most * 3 // 4
+"""The binds that may be under way at once. Each occupies one of the scheduler's connections: a slow driver that
+keeps binds waiting must not take all of them from the scheduler's other calls."""
 
 _POLL_SECONDS = 0.5
 """How often a waiting bind checks for changes that cause no event of its pod."""
@@ -91,6 +96,8 @@ class Binder:
             return f"the pod is being bound to node {busy}: wait until that is done"
         if user.uid in self._releasing:
             return _BEING_RELEASED
+        if len(self._under_way) >= MOST_BINDS:
+            return f"{MOST_BINDS} pods are being bound, which is the most at a time: {_AGAIN}"
         if why := self._missing(node):
             return why
         self._under_way[user.uid] = node
@@ -165,6 +172,8 @@ class Binder:
                 claims = gather(self._state, pod)
                 try:
                     waits = await self._step(key, pod, claims, node)
+                except Saturated as error:
+                    waits = str(error)
                 except (Conflict, Busy):
                     waits = "one of its claims is changing"
                 if why := self._missing(node):
