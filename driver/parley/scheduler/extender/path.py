@@ -141,7 +141,7 @@ class ExtenderPath:
             return self._reject(pod, nodes, dra_only_result(self._dra_resources.of(pod)))
         if not pod.spec.resource_claims:
             return self._claimless(pod, asked, nodes, having)
-        if self._binder.node_of(pod.metadata.uid):
+        if self._binder.node_of(reference(pod)):
             return self._being_bound(pod, nodes)
         attempt = self._pods.attempt(pod)
         if attempt.failures.left(now()):
@@ -256,7 +256,7 @@ class ExtenderPath:
 
     def _viable(self, pod: Pod, nodes: Sequence[str]) -> Collection[str]:
         """The nodes on which evicting pods would help the pod."""
-        if self._binder.node_of(pod.metadata.uid) or self._claim_order.pod_ahead(pod):
+        if self._binder.node_of(reference(pod)) or self._claim_order.pod_ahead(pod):
             return ()
         outdated = sorted(self._rejections.outdated(pod.metadata.uid))
         if outdated and not self._rejected(pod, outdated):
@@ -270,7 +270,7 @@ class ExtenderPath:
         nodes = sorted(self._pods.attempt(pod).extender.preemptible)
         if not nodes:
             return
-        if self._binder.node_of(pod.metadata.uid):
+        if self._binder.node_of(reference(pod)):
             self._being_bound(pod, nodes)
         elif (ahead := self._claim_order.pod_ahead(pod)) is not None:
             self._reject(pod, nodes, pod_ahead_result(ahead.claim), expires_at=ahead.until)
@@ -309,7 +309,7 @@ class ExtenderPath:
 
     def is_binding(self, pod: Pod) -> bool:
         """Whether the pod is being bound; if so, its bind is notified."""
-        if not self._binder.node_of(pod.metadata.uid):
+        if not self._binder.node_of(reference(pod)):
             return False
         self._notifications.notify(_key(pod))
         return True

@@ -1,6 +1,7 @@
 """A caller may say of a pod what it likes: what the cache has of the pod counts. A pod that no call can place is
 refused, and nothing is kept of the call."""
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -119,5 +120,25 @@ def test_a_pod_of_a_group_is_not_bound_if_its_filter_call_hid_that(play: Any) ->
         bind = {"PodName": "p", "PodNamespace": "default", "PodUID": uid, "Node": "a"}
         assert "spec.schedulingGroup" in (await world.ask("bind", bind))["Error"]
         assert await world.node_of("p") == ""
+
+    play(scenario)
+
+
+def test_a_bind_with_the_uid_of_another_pod_does_not_keep_that_pod_from_being_reconciled(play: Any) -> None:
+    """It waits for its own pod, which Parley's watch may show yet."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, devices=0)
+        await world.add_pod("p", "one", schedulerName="default-scheduler")
+        await world.settle()
+        uid = (await world.pod("p")).metadata.uid
+        bind = {"PodName": "unseen", "PodNamespace": "default", "PodUID": uid, "Node": "a"}
+        waiting = asyncio.create_task(world.ask("bind", bind))
+        await asyncio.sleep(1)
+        await world.publish("a", ["gpu-0"])
+        await asyncio.sleep(20)
+        assert not waiting.done()
+        assert await world.node_of("p") == "a"
+        assert (await waiting)["Error"]
 
     play(scenario)
