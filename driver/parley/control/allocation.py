@@ -54,6 +54,9 @@ class Saturated(Busy):
     """Raised when so many slow calls of a driver are under way that one more would keep the controller's workers
     from other drivers' pods. No topic is woken when they end: try again a moment later."""
 
+    def __init__(self, driver: str) -> None:
+        super().__init__(f"driver {driver} is slow, and takes no more calls until some have ended")
+
 
 class Aborted(Busy):
     """Raised when the pod ended while a driver was allocating for it; nothing is held."""
@@ -155,9 +158,9 @@ class Allocator:
         why the node lacks room for what they reserve, or "". `make_holdings` makes the ledger's entries of the
         drivers' allocations."""
         allocated: dict[str, tuple[str, Allocation]] = {}
-        if any(self._drivers[name].is_saturated for name in requests):
+        if saturated := next((name for name in requests if self._drivers[name].is_saturated), None):
             await self._back_out(uids, requests, {})
-            raise Saturated
+            raise Saturated(saturated)
         try:
             for name, request in requests.items():
                 try:

@@ -110,6 +110,7 @@ def pod(whole: Pod, *, seen: bool = False, reservations_in: str = "") -> Pod:
             resources=spec.resources,
             resource_claims=_shared_list(tuple(spec.resource_claims)),
             scheduling_gates=_shared_list(few_gates(spec.scheduling_gates)),
+            scheduling_group=spec.scheduling_group,
         ),
         status=PodStatus(
             phase=intern(whole.status.phase),

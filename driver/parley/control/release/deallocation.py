@@ -301,7 +301,7 @@ class Deallocator:
         done so: no pod may use the holding any more, and the driver is asked again after a pause."""
         driver = self._drivers[holding.driver]
         if driver.is_saturated:
-            raise Saturated
+            raise Saturated(holding.driver)
         if holding.phase is not Phase.ENDING:
             await self._records.clear_claim(holding)
         try:

@@ -12,7 +12,7 @@ import structlog
 
 from parley.api.builtin import Pod
 from parley.api.wording import listed
-from parley.control.allocation import Busy
+from parley.control.allocation import Busy, Saturated
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
@@ -20,6 +20,7 @@ from parley.control.decision.kept import kept_nodes
 from parley.control.objects.pod import is_done, priority, reference
 from parley.control.room import Requester, room_shortage
 from parley.control.state import State
+from parley.control.telemetry.connections import SCHEDULER
 from parley.kube.cache import Key
 from parley.kube.client import ApiError, Conflict, OutcomeUnknown
 from parley.negotiation.requests import requested
@@ -38,6 +39,10 @@ log = structlog.get_logger(__name__)
 
 BIND_SECONDS = 45.0
 """How long a bind may take; the scheduler has to wait longer (`httpTimeout` of its entry with `bindVerb`)."""
+
+MOST_BINDS = SCHEDULER.most * 3 // 4
+"""The binds that may be under way at once. Each occupies one of the scheduler's connections: a slow driver that
+keeps binds waiting must not take all of them from the scheduler's other calls."""
 
 _POLL_SECONDS = 0.5
 """How often a waiting bind checks for changes that cause no event of its pod."""
@@ -78,22 +83,24 @@ class Binder:
         self._notifications = notifications
         self._posting = posting
         self._scope = scope
-        self._under_way: dict[str, str] = {}
-        self._releasing: set[str] = set()
+        self._under_way: dict[PodReference, str] = {}
+        self._releasing: set[PodReference] = set()
 
-    def node_of(self, uid: str) -> str:
+    def node_of(self, user: PodReference) -> str:
         """The node that the pod is being bound to, "" if it is not being bound."""
-        return self._under_way.get(uid, "")
+        return self._under_way.get(user, "")
 
     async def bind(self, user: PodReference, node: str) -> str:
         """Bind the pod to the node; returns why it is not bound, "" if it is."""
-        if busy := self.node_of(user.uid):
+        if busy := self.node_of(user):
             return f"the pod is being bound to node {busy}: wait until that is done"
-        if user.uid in self._releasing:
+        if user in self._releasing:
             return _BEING_RELEASED
+        if len(self._under_way) >= MOST_BINDS:
+            return f"{MOST_BINDS} pods are being bound, which is the most at a time: {_AGAIN}"
         if why := self._missing(node):
             return why
-        self._under_way[user.uid] = node
+        self._under_way[user] = node
         self._assumed.narrow(user.uid, node)
         try:
             await self._bind(user, node, now() + BIND_SECONDS)
@@ -104,7 +111,7 @@ class Binder:
         except (ApiError, OutcomeUnknown) as error:
             return f"not bound to node {node}: the API server: {error}: {_AGAIN}"
         finally:
-            del self._under_way[user.uid]
+            del self._under_way[user]
             self._assumed.drop(user.uid)
             self._pods.requeue((user.namespace, user.name))
             self._pods.forget_if_gone(user)
@@ -165,6 +172,8 @@ class Binder:
                 claims = gather(self._state, pod)
                 try:
                     waits = await self._step(key, pod, claims, node)
+                except Saturated as error:
+                    waits = str(error)
                 except (Conflict, Busy):
                     waits = "one of its claims is changing"
                 if why := self._missing(node):
@@ -252,12 +261,12 @@ class Binder:
             return
         if pod.spec.node_name:
             raise Busy
-        self._releasing.add(user.uid)
+        self._releasing.add(user)
         try:
             await self._posting.void_bindings(user, doubtful=doubtful)
             await self._placement.release_all(pod)
         finally:
-            self._releasing.discard(user.uid)
+            self._releasing.discard(user)
 
 
 def _too_late(node: str, waits: str) -> str:

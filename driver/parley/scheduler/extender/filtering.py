@@ -33,7 +33,7 @@ from parley.scheduler.claim_victims import Preemptor, drivers_allowing_preemptio
 from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
 from parley.scheduler.extender.contention import TAKEN, LeastAssumed, with_assumed_pods
 from parley.scheduler.extender.expected import expected_claims
-from parley.scheduler.extender.scope import foreign_topics, unsupported
+from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, dra_only, foreign_topics, unsupported
 from parley.scheduler.pods import Pods
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.referenced import ParametersUnavailable
@@ -321,6 +321,12 @@ def pod_ahead_result(claim: Key) -> FilterResult:
     topic: Topic = ("claim", *claim)
     problem = Problem(reasons.CLAIM_IN_USE, first_in_line(*claim), (topic,), True)
     return FilterResult(blocked=Blocked(problem, ("pod ahead", topic)))
+
+
+def dra_only_result(names: Set[str]) -> FilterResult:
+    """The result of a pod that requests extended resources which only DRA drivers allocate."""
+    why = dra_only(names)
+    return FilterResult(blocked=Blocked(Problem(reasons.OTHER_SCHEDULER, why, (DEVICE_CLASSES_CHANGED,)), why))
 
 
 def _being_allocated(claim: Key) -> FilterResult:

@@ -1,11 +1,11 @@
 """Answers a kube-scheduler's extender calls, and reconciles its pods in between.
 
-Filter, prioritize and preempt answer from memory at once. A pod that passes filter is assumed (`assumed`). If
-filter rejects it, its user is told later; once the answer would differ, the scheduler is made to try the pod
-again.
+Filter, prioritize and preempt answer from memory at once. What the cache has of a pod counts, not what the caller
+says of it. A pod that passes filter is assumed (`assumed`). If filter rejects it, its user is told later; once the
+answer would differ, the scheduler is made to try the pod again.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from parley.api import reasons
@@ -13,7 +13,6 @@ from parley.api.builtin import DeviceClass, Pod
 from parley.api.names import EXTENDER_SAYS
 from parley.api.resources import DEVICE_CLASSES
 from parley.control.claims.podclaims import PodClaim, Problem
-from parley.control.decision.decide import Blocked
 from parley.control.objects.pod import arrival, is_done, reference
 from parley.control.state import State
 from parley.control.telemetry.metrics import Metrics
@@ -24,13 +23,19 @@ from parley.scheduler.extender import wire
 from parley.scheduler.extender.assumed import AssumedPods
 from parley.scheduler.extender.binding import Binder
 from parley.scheduler.extender.claim_order import ClaimOrder
-from parley.scheduler.extender.filtering import ASSUMED, CandidateFilter, FilterResult, pod_ahead_result
+from parley.scheduler.extender.filtering import (
+    ASSUMED,
+    CandidateFilter,
+    FilterResult,
+    dra_only_result,
+    pod_ahead_result,
+)
 from parley.scheduler.extender.nodesets import Nodes, NodeSets
 from parley.scheduler.extender.notifications import Notifications
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.preempting import Preemptors
 from parley.scheduler.extender.rejections import Rejection, Rejections
-from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, DraResources, Scope, dra_only
+from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, DraResources, Scope
 from parley.scheduler.extender.unknown import UnknownPods
 from parley.scheduler.negotiator import Negotiator
 from parley.scheduler.placement import Placement
@@ -63,7 +68,7 @@ class ExtenderPath:
         self._drivers = state.drivers
         self._pods = pods
         self._scope = scope
-        self._dra_resources = DraResources()
+        self._dra_resources = DraResources(state.cluster)
         self._sets = NodeSets()
         self._assumed = AssumedPods(state.ledger, lambda: pods.wake(ASSUMED))
         self._notifications = Notifications()
@@ -124,17 +129,19 @@ class ExtenderPath:
     async def _filter(self, body: bytes) -> bytes:
         asked = wire.proposed(body)
         nodes = asked.nodes()
-        known = self._rejections.filter_called(asked.uid)
+        pod = self._cluster.pod_with_uid(asked.user) or asked.pod()
+        if why := self._scope.why_not_placed(pod):
+            return wire.passed((), nodes, f"{EXTENDER_SAYS}{why}")
+        known = self._rejections.filter_called(pod.metadata.uid)
         if known is not None and known.still_holds(self._sets.of(nodes), self._pods):
             return known.answer
-        pod = asked.pod()
         self._unknown.asked(pod)
-        having = self._with_extended_resources(pod, nodes)
+        having = self._dra_resources.nodes_with(pod, nodes)
         if not having:
-            return self._reject(pod, nodes, _dra_only(self._dra_resources.of(pod)))
+            return self._reject(pod, nodes, dra_only_result(self._dra_resources.of(pod)))
         if not pod.spec.resource_claims:
             return self._claimless(pod, asked, nodes, having)
-        if self._binder.node_of(pod.metadata.uid):
+        if self._binder.node_of(reference(pod)):
             return self._being_bound(pod, nodes)
         attempt = self._pods.attempt(pod)
         if attempt.failures.left(now()):
@@ -167,13 +174,6 @@ class ExtenderPath:
             self._pods.leave_line(_key(pod))
         everywhere = len(result.viable) == len(nodes)
         return wire.all_pass(asked.names_as_sent) if everywhere else wire.passed(result.viable, (), "")
-
-    def _with_extended_resources(self, pod: Pod, nodes: Sequence[str]) -> Sequence[str]:
-        """The nodes that themselves have the extended resources which DRA drivers allocate elsewhere."""
-        wanted = self._dra_resources.of(pod)
-        if not wanted:
-            return nodes
-        return [node for node in nodes if wanted <= self._cluster.allocatable(node).keys()]
 
     def _reject(
         self, pod: Pod, names: Sequence[str], result: FilterResult, *, expires_at: float | None = None
@@ -225,7 +225,7 @@ class ExtenderPath:
 
     async def _prioritize(self, body: bytes) -> bytes:
         asked = wire.proposed(body)
-        assumed = self._assumed.of(asked.uid)
+        assumed = self._assumed.of(asked.user.uid)
         if assumed is None or not assumed.demand.has_preferences:
             return wire.scores({})
         try:
@@ -238,9 +238,12 @@ class ExtenderPath:
         )
 
     async def _preempt(self, body: bytes) -> bytes:
-        pod, victims = wire.preemption(body)
+        sent, victims = wire.preemption(body)
+        pod = self._cluster.pod_with_uid(reference(sent)) or sent
+        if self._scope.why_not_placed(pod):
+            return wire.victims({})
         self._unknown.asked(pod)
-        nodes = self._with_extended_resources(pod, list(victims))
+        nodes = self._dra_resources.nodes_with(pod, list(victims))
         viable = set(self._viable(pod, nodes))
         answered = self._rejections.preempt_called(pod.metadata.uid)
         if pod.spec.resource_claims or len(viable) < len(nodes):
@@ -253,7 +256,7 @@ class ExtenderPath:
 
     def _viable(self, pod: Pod, nodes: Sequence[str]) -> Collection[str]:
         """The nodes on which evicting pods would help the pod."""
-        if self._binder.node_of(pod.metadata.uid) or self._claim_order.pod_ahead(pod):
+        if self._binder.node_of(reference(pod)) or self._claim_order.pod_ahead(pod):
             return ()
         outdated = sorted(self._rejections.outdated(pod.metadata.uid))
         if outdated and not self._rejected(pod, outdated):
@@ -267,7 +270,7 @@ class ExtenderPath:
         nodes = sorted(self._pods.attempt(pod).extender.preemptible)
         if not nodes:
             return
-        if self._binder.node_of(pod.metadata.uid):
+        if self._binder.node_of(reference(pod)):
             self._being_bound(pod, nodes)
         elif (ahead := self._claim_order.pod_ahead(pod)) is not None:
             self._reject(pod, nodes, pod_ahead_result(ahead.claim), expires_at=ahead.until)
@@ -306,7 +309,7 @@ class ExtenderPath:
 
     def is_binding(self, pod: Pod) -> bool:
         """Whether the pod is being bound; if so, its bind is notified."""
-        if not self._binder.node_of(pod.metadata.uid):
+        if not self._binder.node_of(reference(pod)):
             return False
         self._notifications.notify(_key(pod))
         return True
@@ -382,11 +385,6 @@ class ExtenderPath:
 
 def _key(pod: Pod) -> Key:
     return pod.metadata.namespace, pod.metadata.name
-
-
-def _dra_only(names: Set[str]) -> FilterResult:
-    why = dra_only(names)
-    return FilterResult(blocked=Blocked(Problem(reasons.OTHER_SCHEDULER, why, (DEVICE_CLASSES_CHANGED,)), why))
 
 
 def _message(problem: Problem, reported_in: str = "podscheduling") -> str:

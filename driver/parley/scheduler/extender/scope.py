@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from parley.api.builtin import DeviceClass, Pod
+from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.delegated import IMPLICIT
 from parley.control.caches.entries import evaluated, has_too_many
 from parley.control.claims.podclaims import PodClaim
@@ -47,11 +48,16 @@ class Scope:
             f"the controller with --scheduler-name {name}"
         )
 
+    def why_not_placed(self, pod: Pod) -> str:
+        """Why a scheduler's call can't place the pod, "" if it can."""
+        return self.why_not(pod) or ("the pod is bound already" if pod.spec.node_name else "")
+
 
 class DraResources:
     """The extended resources that DRA drivers allocate, according to the DeviceClasses."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: ClusterCache) -> None:
+        self._cluster = cluster
         self._classes: dict[str, str] = {}
 
     def changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
@@ -66,6 +72,13 @@ class DraResources:
         wanted = {name for name in _requested(pod) if "/" in name and not name.startswith(_CORE)}
         implicit = {name for name in wanted if name.startswith(IMPLICIT)}
         return implicit | (wanted & set(self._classes.values())) if wanted else wanted
+
+    def nodes_with(self, pod: Pod, nodes: Sequence[str]) -> Sequence[str]:
+        """The nodes that themselves have the ones that the pod requests."""
+        wanted = self.of(pod)
+        if not wanted:
+            return nodes
+        return [node for node in nodes if wanted <= self._cluster.allocatable(node).keys()]
 
 
 def _requested(pod: Pod) -> Iterator[str]:

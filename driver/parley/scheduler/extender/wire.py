@@ -11,6 +11,7 @@ import orjson
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
+from parley.sdk import PodReference
 
 
 class BadCall(Exception):
@@ -22,6 +23,8 @@ class _Pascal(msgspec.Struct, frozen=True, rename="pascal", gc=False):
 
 
 class _Meta(msgspec.Struct, frozen=True, gc=False):
+    namespace: str = ""
+    name: str = ""
     uid: str = ""
 
 
@@ -66,13 +69,13 @@ class Proposed(_Pascal, frozen=True):
     names_as_sent: msgspec.Raw = msgspec.field(name="NodeNames")
 
     @property
-    def uid(self) -> str:
-        """The pod's UID."""
+    def user(self) -> PodReference:
+        """The pod that the call is about."""
         head: _HeadPod = _decoded(_HEAD, self.pod_as_sent)
-        return head.metadata.uid
+        return PodReference(head.metadata.namespace, head.metadata.name, head.metadata.uid)
 
     def pod(self) -> Pod:
-        """The pod, with all that Parley reads of it."""
+        """The pod as the caller has it. What the cache has of a pod counts for more."""
         return PODS.decode(bytes(self.pod_as_sent))
 
     def nodes(self) -> Sequence[str]:

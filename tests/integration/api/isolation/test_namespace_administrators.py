@@ -59,6 +59,22 @@ async def test_it_answers_for_no_driver(administrator: Client, question: Questio
         await administrator.patch(POD_SCHEDULINGS, "pod", {"spec": {"selectedNode": "n1"}}, question.namespace)
 
 
+async def test_it_asks_no_driver(administrator: Client, namespace: str) -> None:
+    """The driver would allocate for a pod that does not exist, and limits would not count it."""
+    await administrator.create(CLAIMS, {"metadata": {"name": "one"}, "spec": SPEC}, namespace)
+    asked = [{"name": "disk", "driverName": DISKS, "resourceClaimName": "one"}]
+    body: Body = {
+        **kind(POD_SCHEDULINGS),
+        "metadata": {"name": "pod", "labels": {"parley.dev/drivers": "standalone"}},
+        "spec": {"candidateNodes": ["n1"], "selectedNode": "n1", "round": 1, "claims": asked},
+    }
+
+    with pytest.raises(Forbidden, match="boss cannot create PodSchedulings, by which drivers allocate"):
+        await administrator.create(POD_SCHEDULINGS, body, namespace)
+    with pytest.raises(Forbidden, match="boss cannot create PodSchedulings, by which drivers allocate"):
+        await administrator.apply(POD_SCHEDULINGS, "pod", body, namespace, field_manager="x")
+
+
 async def test_what_a_driver_recorded_is_not_its_to_change(
     administrator: Client, driver: Client, namespace: str
 ) -> None:

@@ -13,6 +13,7 @@ from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.objects.pod import reference
 from parley.kube.client import Call, Invalid, NotFound
 from parley.kube.informer import Informer
+from parley.scheduler.extender.binding import BIND_SECONDS, MOST_BINDS
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -107,6 +108,41 @@ def test_what_takes_longer_than_a_bind_may_is_given_back_and_nothing_is_posted_l
         assert await world.node_of("p")
         assert len(world.ledger) == 1
         assert world.calls.count["filter"] < 10
+
+    play(scenario)
+
+
+def test_a_bind_that_a_slow_driver_kept_waiting_says_so(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, nodes=1, other=40, trouble=slow(1000))
+        for i in range(30):
+            await world.add_pod(f"p{i}", "shelf")
+        await asyncio.sleep(50)
+        assert (
+            "not bound to node n0 within 45 s: driver shelf.example.com is slow, and takes no more calls until "
+            "some have ended: the scheduler tries again. If it stays so, see the controller's log, and whether "
+            "the API server is slow"
+        ) in {why for _, why in world.calls.failed_binds}
+
+    play(scenario)
+
+
+def test_binds_that_wait_leave_connections_for_the_scheduler_s_other_calls(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.settle()
+        asked = {"PodName": "unseen", "PodNamespace": "default", "Node": "n0"}
+        binds = [asyncio.create_task(world.ask("bind", {**asked, "PodUID": str(i)})) for i in range(MOST_BINDS)]
+        await asyncio.sleep(1)
+        assert (await world.ask("bind", {**asked, "PodUID": "one more"}))["Error"] == (
+            "1536 pods are being bound, which is the most at a time: the scheduler tries again"
+        )
+        assert not any(bind.done() for bind in binds)
+        await asyncio.sleep(BIND_SECONDS)
+        assert all(bind.done() for bind in binds)
+        await world.add_pod("p", "shelf")
+        await world.settle()
+        assert await world.node_of("p")
 
     play(scenario)
 
