@@ -28,7 +28,7 @@ from parley.control.objects.standin import is_orphan, is_stand_in
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.deallocation import Deallocator
 from parley.control.release.releases import out_of_service
-from parley.control.restored_units import count_again
+from parley.control.restored_units import count_again, count_again_for
 from parley.control.restoring import adopt_record, count_foreign, taken_by_foreign
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
@@ -209,6 +209,8 @@ class Changes:
             self._wakeups.wake(("driver", driver))
         if (owner := owner_pod(claim)) is not None:
             (self._enqueue_new if old is None else self._queues.pods.add)((owner.namespace, owner.name))
+            if old is None:
+                count_again_for(self._state, owner)
             if (stand_in := self._cluster.claim(key)) is not None and is_orphan(stand_in):
                 self._queues.claims.add(key)  # it is deleted once the mirror is not reserved any more
         else:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, generated_metadata, played
+from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, a_holding, generated_metadata, played
 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS, RESOURCE_SLICES
@@ -11,7 +11,7 @@ from parley.control.claims.gathering import gather
 from parley.control.decision.demand import demand_of
 from parley.control.holding import Holding, Written
 from parley.control.objects.pod import reference
-from parley.control.restored_units import count_again
+from parley.control.restored_units import count_again, count_again_for
 from parley.control.restoring import adopt, count_foreign, restore
 from parley.control.state import State
 from parley.drivers.device import DeviceDriver
@@ -249,6 +249,25 @@ def test_units_that_are_not_recorded_are_counted_when_the_class_comes_after_the_
         assert class_ is not None
         assert (holding.units, holding.records_units) == (3, False)
         assert state.ledger.limits.excess(class_, NAMESPACE, {"uid-new": 1})
+
+    played(story)
+
+
+def test_units_are_counted_once_a_claim_was_created_again_for_the_pod() -> None:
+    """The claim that the pod has was removed by force while its class was gone."""
+
+    async def story(world: World) -> None:
+        await world.class_()
+        pod = await world.pod(templates=["licence"])
+        user = reference(pod)
+        pods, entry = {user.uid: user}, "licence"
+        holding = a_holding("gone", pods=pods, named=False, entry=entry, class_name="licence", counted=False)
+        world.ledger.add(holding)
+        count_again(world.state, "licence")
+        assert (holding.units, holding.counted) == (1, False)
+        await world.generated(pod, count=3)
+        count_again_for(world.state, user)
+        assert (holding.units, holding.counted) == (3, True)
 
     played(story)
 
