@@ -52,7 +52,10 @@ OF_RECORDS: Mapping[str, Bug] = {
     ),
     "our own writes that are not seen yet are forgotten": Bug(
         ((OwnWrites, "is_stale", lambda _self, _cached: False),),
-        ("bound too early", "handed out twice", "moved under a pod", "waits in vain", "left over", "in circles"),
+        (
+            *("bound too early", "handed out twice", "moved under a pod"),
+            *("waits in vain", "left over", "in circles", "never quiet"),
+        ),
         network_faults=True,
         extender=True,
         lost_bindings=True,
