@@ -99,7 +99,7 @@ OF_NODES: Mapping[str, Bug] = {
     ),
     "what Parley itself wrote counts as seen at once": Bug(
         ((OwnWrites, "is_stale", lambda *_: False),),
-        ("bound too early", "handed out twice", "waits in vain"),
+        ("bound too early", "handed out twice", "waits in vain", "left over", "never quiet"),
         parley_watch_lag=True,
     ),
     "another node is taken than the scheduler chose": Bug(
