@@ -52,10 +52,11 @@ assert images.lacking() == "", images.lacking()
 folder = Path("/root/limited")
 folder.mkdir()
 images.make(folder, 32 * 1024**2, (1000, 2000), 0o2770)
-device = images.attach(folder, "of-a-test")
-assert images.attach(folder, "of-a-test") == device
+attached = images.AttachedImages()
+device = attached.attach(folder, "of-a-test")
+assert attached.attach(folder, "of-a-test") == device
 assert os.read(os.open(device, os.O_RDONLY), 2048)[1080:1082] == bytes([0x53, 0xEF])  # ext4's magic number
-images.detach("of-a-test")
+attached.detach("of-a-test")
 """
 
 
