@@ -5,19 +5,26 @@ from tests.unit.control.builders import NAMESPACE, World, a_holding, played
 from tests.unit.control.named import found, hold, ready
 
 from parley.api import reasons
+from parley.api.builtin import Pod
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
-from parley.sdk import PodReference
+from parley.control.objects.pod import reference
+
+
+async def in_use(world: World) -> Pod:
+    """The pod that uses claim c, which has Parley's finalizer."""
+    await ready(world)
+    pod = await world.pod(claims=["c"])
+    mine = reference(pod)
+    world.ledger.add(a_holding("c", uid=(await world.the_claim()).metadata.uid, pods={mine.uid: mine}))
+    await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
+    return pod
 
 
 @pytest.mark.parametrize("deleted", ["claim", "mirror"])
 def test_a_pod_keeps_the_claim_that_it_uses_whatever_is_deleted(deleted: str) -> None:
     async def story(world: World) -> None:
-        await ready(world)
-        pod = await world.pod(claims=["c"])
-        mine = PodReference(NAMESPACE, "p", pod.metadata.uid)
-        world.ledger.add(a_holding("c", uid=(await world.the_claim()).metadata.uid, pods={mine.uid: mine}))
-        await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
+        pod = await in_use(world)
         await world.delete(CLAIMS if deleted == "claim" else BUILTIN_CLAIMS, "c")
         claim = await found(world, pod)
         assert claim is not None
@@ -29,11 +36,7 @@ def test_a_pod_keeps_the_claim_that_it_uses_whatever_is_deleted(deleted: str) ->
 
 def test_a_claim_whose_last_user_is_bound_and_whose_mirror_was_forced_away_is_being_deleted() -> None:
     async def story(world: World) -> None:
-        await ready(world)
-        pod = await world.pod(claims=["c"])
-        mine = PodReference(NAMESPACE, "p", pod.metadata.uid)
-        world.ledger.add(a_holding("c", uid=(await world.the_claim()).metadata.uid, pods={mine.uid: mine}))
-        await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
+        pod = await in_use(world)
         await world.delete(CLAIMS, "c")
         await world.admin.patch(BUILTIN_CLAIMS, "c", {"metadata": {"finalizers": None}}, NAMESPACE)
         await world.delete(BUILTIN_CLAIMS, "c")
