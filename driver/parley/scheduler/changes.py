@@ -4,7 +4,7 @@ Events are handled from the moment when the state is restored; the controller en
 """
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 
 from parley.api.builtin import (
     BuiltinClaim,
@@ -264,9 +264,8 @@ class Changes:
         if old is None or new is None or old.preemption != new.preemption:
             self._wakeups.wake(PREEMPTION)
         self._enqueue_claims_of({class_.metadata.name})
-        for claim in self._cluster.claims() if old is None else ():
-            if claim.spec.resource_class_name == class_.metadata.name:
-                self._adopt(claim)
+        for claim in self._claims_of({class_.metadata.name}) if old is None else ():
+            self._adopt(claim)
 
     def _adopt(self, claim: ResourceClaim) -> None:
         """Take over what a standalone driver has allocated, unless the cache is older than a write of ours."""
@@ -275,9 +274,13 @@ class Changes:
 
     def _enqueue_claims_of(self, classes: Set[str], namespace: str = "") -> None:
         """Enqueue the named claims of these classes, in that namespace only if one is given."""
+        for claim in self._claims_of(classes, namespace):
+            self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
+
+    def _claims_of(self, classes: Set[str], namespace: str = "") -> Iterator[ResourceClaim]:
         for claim in self._cluster.claims():
             if claim.spec.resource_class_name in classes and namespace in ("", claim.metadata.namespace):
-                self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
+                yield claim
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         """Different limits may apply to a namespace whose labels changed, also to claims that were accepted."""
