@@ -66,7 +66,7 @@ def disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HungDisk]:
     yield disk
     disk.answer()
     for thread in threading.enumerate():
-        if thread.name.startswith("workspace-"):
+        if thread.name.startswith(("workspace-", "disk-call")):
             thread.join(10)
 
 
