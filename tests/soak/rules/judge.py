@@ -246,9 +246,10 @@ class Judge:
             others = [user for user in record.users if user != pod.metadata.uid]
             if others and record.identity[0] != claim["metadata"]["uid"]:
                 return None  # they use an earlier claim of the name, which was forced away
-            if not record.users and record.exclusive and self._runs_with(claim) - {pod.metadata.uid}:
+            exclusive = record.exclusive or _was_allocated_for_one(claim)
+            if not record.users and exclusive and self._runs_with(claim) - {pod.metadata.uid}:
                 return None  # its built-in claim was recreated, and a pod's reservation is not restored
-            if others and record.exclusive:
+            if others and exclusive:
                 return None
             if CLAIM_KINDS[name][0] in TOKEN_CLASS_KINDS:
                 counts = others or (pod.spec.node_name and record.users)  # as one whose node has lost the labels
@@ -323,6 +324,12 @@ class Judge:
         count, shared = self._held.get(device, (0, True))
         count -= mine.get(device, 0)
         return count <= 0 or (want.shared and shared and count < shares)
+
+
+def _was_allocated_for_one(claim: Json) -> bool:
+    """Whether it was allocated as not shareable, whatever its class said when its mirror was created."""
+    found = (claim.get("status") or {}).get("allocation")
+    return found is not None and not found.get("shareable", False)
 
 
 def _is_made_for(pod: Pod, claim: str) -> bool:

@@ -22,7 +22,8 @@ No object records the following, which may differ:
   shareable or immediate, and until when it is kept. Its pods may have lost their reservation in the built-in
   claim, which is being deleted; then its nodes owe receipts. If its built-in claim is gone or cleared, too, only
   ClaimReleases show it, without its pods, and nothing does if it has no node part (docs/limits.md), or was never
-  shown to a node.
+  shown to a node. If its built-in claim was orphaned before (`--cascade=orphan`), that is restored as one that no
+  named claim had.
 - A pod that its scheduler let in to a shareable claim, which only the built-in claim shows: it becomes a user when
   it is reconciled.
 - What the PodScheduling of a bound pod still asks for: that ends when the pod is reconciled.
@@ -42,7 +43,9 @@ from tests.soak.cluster.world import World
 from tests.soak.drivers.counted import CountedDriver
 from tests.soak.drivers.variants import ZonedTokens
 
+from parley.api.builtin import BuiltinClaim
 from parley.control.holding import Holding, Phase, Written
+from parley.control.objects.mirror import named_claim_uid
 from parley.scheduler.controller import Controller
 
 Identity = tuple[str, ...]
@@ -73,11 +76,18 @@ class _Memory:
 
     @property
     def holdings(self) -> Mapping[Identity, Holding]:
-        return {_identity(holding): holding for holding in self.controller.ledger}
+        return {self._identity(holding): holding for holding in self.controller.ledger}
 
     def identity(self, uid: str) -> Identity:
         holding = self.controller.ledger.get(uid)
-        return _identity(holding) if holding is not None else (uid,)
+        return self._identity(holding) if holding is not None else (uid,)
+
+    def _identity(self, holding: Holding) -> Identity:
+        orphan, users = _orphan(self, holding), sorted(holding.pods)
+        if holding.named and orphan is None:
+            return (holding.uid,)
+        uid = orphan.metadata.uid if orphan is not None else holding.uid
+        return (users[0], "" if holding.named else holding.entry) if users else (uid,)
 
 
 def lost_in_a_restart(world: World) -> Iterator[str]:
@@ -124,11 +134,6 @@ def _at_once(work: Coroutine[Any, Any, object]) -> None:
         pass
 
 
-def _identity(holding: Holding) -> Identity:
-    users = sorted(holding.pods)
-    return (users[0], holding.entry) if users and not holding.named else (holding.uid,)
-
-
 def _has_record(memory: _Memory, holding: Holding) -> bool:
     key = (holding.namespace, holding.claim)
     return memory.controller.cluster.claim_with_uid(key, holding.uid) is not None
@@ -146,6 +151,15 @@ def _is_shown(memory: _Memory, holding: Holding) -> bool:
     """Whether the present mirror shows the allocation."""
     mirror = memory.controller.cluster.mirror((holding.namespace, holding.claim))
     return mirror is not None and mirror.metadata.uid in holding.shown_by and mirror.status.allocation is not None
+
+
+def _orphan(memory: _Memory, holding: Holding) -> BuiltinClaim | None:
+    """The mirror of a named claim that somebody has removed by force, if that shows the allocation and no longer
+    whose it was."""
+    if not holding.named or _has_record(memory, holding) or not _is_shown(memory, holding):
+        return None
+    mirror = memory.controller.cluster.mirror((holding.namespace, holding.claim))
+    return mirror if mirror is not None and not named_claim_uid(mirror) else None
 
 
 def _let_in(memory: _Memory, holding: Holding) -> set[str]:
